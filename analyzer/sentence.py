@@ -6,9 +6,9 @@ from datetime import datetime
 import numpy as np
 
 from analyzer.causes import CAUSE_WORDS, NODE_CAUSE_WORDS, SPECS
+from analyzer.model.minimum_detectable_effect import smallest_noticed
 from analyzer.run import NO_NODES_FAULT, Culprit, Grid, Verdict
 from analyzer.slowness.before_after import has_gpu
-from analyzer.slowness.minimum_detectable_effect import smallest_noticed
 from analyzer.slowness.processor import OFF_QUERY, off_processor
 from analyzer.slowness.significance import STEPS_AT_LEAST
 from analyzer.wording import TOLD, certainty, hours, ratio

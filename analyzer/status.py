@@ -3,11 +3,11 @@
 import numpy as np
 
 from analyzer.common_writes import BY_DESIGN
+from analyzer.model.minimum_detectable_effect import smallest_noticed
 from analyzer.run import Finding, Grid
 from analyzer.slowness.before_after import gpu_words
 from analyzer.slowness.changepoint import BLOCKS_AT_LEAST, blocks, column_medians
 from analyzer.slowness.coverage import COVERAGE_AT_LEAST, unseen_words
-from analyzer.slowness.minimum_detectable_effect import smallest_noticed
 from analyzer.slowness.peer_groups import peer_groups
 from analyzer.slowness.significance import NATURAL_SPREAD, TENTH_MORE
 

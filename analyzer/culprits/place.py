@@ -5,8 +5,9 @@ import math
 from analyzer.model.accepted import log_chance
 from analyzer.model.candidate import CERTAIN
 from analyzer.run import STEPS_CERTAINTY, Finding, Grid
+from analyzer.slowness.significance import TENTH_MORE
 
-PAGE_SLOWDOWN = 1.10
+PAGE_SLOWDOWN = 1.0 + TENTH_MORE
 """Of the place, from which somebody is woken."""
 LEAST_LOG = -700.0
 """e to a smaller power is 0 to a computer."""

@@ -7,19 +7,14 @@ import numpy as np
 from analyzer.cost.step_time import cost
 from analyzer.culprits.place import PAGE_SLOWDOWN, place_confidence
 from analyzer.from_operations import Look
-from analyzer.from_operations.placed import Placed
-from analyzer.from_operations.trace_evidence import DETECTOR
+from analyzer.from_operations.placed import DETECTOR, Placed
 from analyzer.model.candidate import CERTAIN
 from analyzer.posterior import Posterior
 from analyzer.run import Culprit, Fact, Finding, Grid
 from analyzer.slowness.before_after import column_of
-from analyzer.slowness.significance import WAKES
+from analyzer.slowness.significance import WAKES, WAKES_BY_BOUND
 from analyzer.slowness.waited_for import waited_for
 from analyzer.wording import utc
-
-PAGE_BOUND = 0.03
-"""Page only if the run's steps may be at least 3 % longer for it (docs/method/peers.md: 2 to 3 %;
-the simulation asks for 2, and a bound is the most that it can be)."""
 
 
 def culprit(
@@ -106,7 +101,7 @@ def _wakes(grid: Grid, finding: Finding, slow: Sequence[Finding], seen: Look) ->
         return _pages(grid, finding, slow)
     if finding.detector == DETECTOR or suspect.culprit.tier == "page":
         return suspect.culprit.tier == "page"
-    inside = len(suspect.inside) / max(int((~grid.masked).sum()), 1)
+    inside = float(suspect.finding.inside(grid)[~grid.masked].mean())
     return _pages(grid, finding, slow) and seen.gain(suspect) >= WAKES * inside
 
 
@@ -114,7 +109,7 @@ def _pages(grid: Grid, finding: Finding, slow: Sequence[Finding]) -> bool:
     """Slow enough, and the run gains enough: by mending it, or all, as two can hide each other."""
     bills = [cost(grid, [finding]), cost(grid, slow)]
     effect = max((bill.slowdown - 1.0 for bill in bills if bill is not None), default=0.0)
-    return finding.slowdown >= PAGE_SLOWDOWN and effect >= PAGE_BOUND
+    return finding.slowdown >= PAGE_SLOWDOWN and effect >= WAKES_BY_BOUND
 
 
 def _stopped(grid: Grid, column: int) -> tuple[int | None, float]:

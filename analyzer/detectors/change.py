@@ -17,11 +17,8 @@ from analyzer.slowness.changepoint import (
     sustained,
 )
 from analyzer.slowness.coverage import known_in, unseen_ranks
-from analyzer.slowness.robust_stats import interval_95
-from analyzer.slowness.significance import TENTH
-
-ALIKE = 0.5
-"""Uniform: the least slowed rank's own time changed at least by this share of the run's change."""
+from analyzer.slowness.robust_stats import interval_95, shows
+from analyzer.slowness.significance import FLOOR
 
 
 def change(grid: Grid, precision: Precision = WINDOWS) -> Sequence[Finding]:
@@ -30,13 +27,14 @@ def change(grid: Grid, precision: Precision = WINDOWS) -> Sequence[Finding]:
     By step time, the median over ranks of wall time, in log ratio to its own past; divided by the
     predicted work of the steps where ranks tell it (docs/method/change.md): twice the tokens in
     twice the time is no slowdown. Alike they slowed only where the own time of every rank is known,
-    before and since: a rank of which it is not may hold all others back.
+    before and since, and shows it: a rank of which it is not may hold all others back.
 
     Args:
         grid: The run's windows.
         precision: What these can tell.
     """
     groups, seen = blocks(grid, "wall", precision.block_steps), grid
+    least = max(precision.transient_floor, FLOOR)
     grid = _per_work(grid)
     wall = np.log(block_means(grid.time["wall"], groups))
     step = column_medians(wall.T)[:, None]
@@ -44,16 +42,16 @@ def change(grid: Grid, precision: Precision = WINDOWS) -> Sequence[Finding]:
         steps, ended = (shift.last - shift.first) * groups.steps, shift.last < len(groups)
         if (
             shift.score < shift.critical
-            or shift.effect < TENTH
+            or shift.effect < least
             or not precision.long_enough(steps, len(groups) * groups.steps, ended=ended)
             or not sustained(step, shift)
             or not _in_most_steps(grid, groups, shift)
-            or not _longer(seen, groups, shift)
+            or not _longer(seen, groups, shift, least)
         ):
             continue
         own = _changes(np.log(block_means(grid.time["own"], groups)), shift)
         known = bool(np.isfinite(own).all()) and not unseen_ranks(seen)
-        uniform = known and bool(own.min() >= ALIKE * shift.effect)
+        uniform = known and shows(own.min(), shift.effect)
         first = groups.first(shift.first)
         low, ratio, high = interval_95(shift.effect, shift.error)
         how = (
@@ -92,12 +90,12 @@ def _per_work(grid: Grid) -> Grid:
     return replace(grid, time={**grid.time, **told})
 
 
-def _longer(grid: Grid, groups: Blocks, shift: Shift) -> bool:
+def _longer(grid: Grid, groups: Blocks, shift: Shift, least: float) -> bool:
     """Whether steps took longer as they are: less work is not done faster in proportion."""
     wall = np.log(column_medians(block_means(grid.time["wall"], groups).T))
     inside = np.zeros(len(wall), dtype=bool)
     inside[shift.first : shift.last] = True
-    return bool(np.nanmedian(wall[inside]) - np.nanmedian(wall[~inside]) >= TENTH)
+    return bool(np.nanmedian(wall[inside]) - np.nanmedian(wall[~inside]) >= least)
 
 
 def _in_most_steps(grid: Grid, groups: Blocks, shift: Shift) -> bool:

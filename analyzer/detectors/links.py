@@ -22,12 +22,12 @@ from analyzer.slowness.changepoint import (
     autocorrelation_factor,
     blocks,
     clearest_spans,
-    refine,
     sustained,
 )
-from analyzer.slowness.group_transfers import FLOOR, OWN, grown, slow_groups
+from analyzer.slowness.group_transfers import FLOOR, grown, slow_groups
 from analyzer.slowness.on_and_off import EPISODES_AT_LEAST, blocks_of, on_and_off
-from analyzer.slowness.robust_stats import NOTHING, WITHIN
+from analyzer.slowness.robust_stats import NOTHING, WITHIN, shows
+from analyzer.slowness.significance import WAKES_BY_BOUND, span_edges
 from analyzer.slowness.transfers import by_block, in_most, mean, median, transfers
 from analyzer.symptoms.network import (
     BAD_LINK,
@@ -45,7 +45,7 @@ TIMES = 3.0
 """Three of four transfers take this many times the usual one, and half the floor. With a link fault
 of 1.3 to 2.0 they took from 0.10 of a step; without, on two cores that up to twenty processes
 wanted, at most 0.001, where medians alone once passed the floor (measured, 6 and 4 runs)."""
-MEAN_FLOOR = 0.03
+MEAN_FLOOR = WAKES_BY_BOUND
 """Of a usual step, with counters that moved; of what comes and goes by the mean."""
 BY_GROUPS = "groups"
 """`details["by"]` of a link that nothing but slow and healthy groups tells of."""
@@ -110,7 +110,7 @@ def _spans(grid: Grid, groups: Blocks, transfer: FloatGrid, usual: float) -> Ite
             inside = np.concatenate(some.members[shift.first : shift.last])
             outside = np.setdiff1d(np.concatenate(some.members), inside)
             seconds = median(transfer[outside]), median(transfer[inside])
-            edges = _edges(some, shift, transfer, seconds)
+            edges = span_edges(some, shift, transfer[np.concatenate(some.members)] / usual)
             yield _Longer(some, shift, inside, outside, seconds, edges, lasts=True)
 
 
@@ -163,7 +163,7 @@ def _judged(grid: Grid, one: _Longer, transfer: FloatGrid, usual: float) -> Find
     if (
         not now - then >= MEAN_FLOOR * usual
         or (shift.last - shift.first) * one.groups.steps < steps
-        or (several and grown(grid, one.inside, one.outside) >= OWN * (now - then))
+        or (several and shows(grown(grid, one.inside, one.outside), now - then))
     ):
         return None
     mostly = in_most(transfer[one.inside])
@@ -282,20 +282,6 @@ def _why_nobody(
     stand = "; ".join(text for texts in standing(grid, COUNTERS).values() for text in texts)
     unknown = f" (at their maximum, and so unknown: {stand})" if stand else ""
     return f"no node counts what would tell whose link it is{unknown}"
-
-
-def _edges(
-    groups: Blocks, shift: Shift, transfer: FloatGrid, levels: tuple[float, float]
-) -> tuple[int, int | None]:
-    """First window and the one after the last (None = to the end), from blocks to windows."""
-    first = groups.first(shift.first)
-    usable = np.concatenate(groups.members)
-    begin, _ = refine(transfer[usable], *levels)
-    fine = int(usable[min(begin, len(usable) - 1)])
-    # Beyond two blocks it is another span that single steps happen to fit better.
-    near = abs(fine - first) <= 2 * groups.steps
-    last = None if shift.last == len(groups) else groups.stop(shift.last)
-    return fine if near and shift.first > 0 else first, last
 
 
 def _listed(nodes: Sequence[str]) -> str:

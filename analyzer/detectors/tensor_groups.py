@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from analyzer.model.effects import effects
 from analyzer.run import Finding, Grid
-from analyzer.slowness.group_transfers import OWN, grown
+from analyzer.slowness.group_transfers import grown
+from analyzer.slowness.robust_stats import shows
 from analyzer.slowness.transfers import least, median
 from analyzer.symptoms.nvlink import nvlink
 from analyzer.wording import milliseconds
@@ -53,7 +54,7 @@ def tensor_groups(grid: Grid) -> Sequence[Finding]:
         if found.kind == "slow"
         and found.rank is not None
         # Else a rank's own time grew with it, for which the others may wait, or is not known.
-        and grown(grid, *_windows(grid, found)) < OWN * (found.slowdown - 1.0) * usual
+        and not shows(grown(grid, *_windows(grid, found)), (found.slowdown - 1.0) * usual)
     ]
 
 

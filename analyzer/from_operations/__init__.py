@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from analyzer import trace_verdict
 from analyzer.from_operations.placed import Own, Placed, place_suspects
-from analyzer.model.precision import WINDOWS
 from analyzer.readers import optrace
 from analyzer.run import Finding, Grid, LoadError, Run, Verdict
 from analyzer.slowness.coverage import unseen_words
@@ -51,7 +50,7 @@ class Look:
         inside = finding.inside(grid)
         for one in self.suspects:
             ranks = {grid.ranks[column].rank for column in one.columns}
-            if finding.rank in ranks and inside[one.inside].any():
+            if finding.rank in ranks and (inside & one.finding.inside(grid)).any():
                 return one
         return None
 
@@ -73,8 +72,7 @@ def examine_operations(run: Run, grid: Grid) -> Look:
     told = tuple(
         f"operations: {words}" for words in trace.missing if optrace.BY_DESIGN not in words
     )
-    placed = place_suspects(grid, verdict.culprits, int(trace.steps[0]))
-    suspects = tuple(one for one in placed if _lasts(grid, one))
+    suspects = tuple(place_suspects(grid, verdict.culprits, int(trace.steps[0])))
     return Look(verdict, suspects, not missing and not told, (*missing, *told))
 
 
@@ -102,11 +100,3 @@ def _latest(run: Run) -> tuple[Run, tuple[str, ...]]:
     first = int(count.index[kept - 1])
     words = f"operations are used of the last {kept} of {len(count)} steps"
     return replace(run, ops=run.ops[run.ops["step"] >= first]), (words,)
-
-
-def _lasts(grid: Grid, one: Placed) -> bool:
-    steps = grid.to_step - grid.from_step
-    ended = one.culprit.to_step is not None
-    return WINDOWS.long_enough(
-        float(steps[one.inside].sum()), float(steps[~grid.masked].sum()), ended=ended
-    )

@@ -11,13 +11,14 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import Culprit, FloatGrid, Grid
+from analyzer.model.precision import WINDOWS
+from analyzer.run import Culprit, Finding, FloatGrid, Grid
 from analyzer.slowness.peer_groups import MAJORITY
-from analyzer.slowness.significance import STEPS_AT_LEAST
+from analyzer.slowness.robust_stats import NOTHING, WITHIN, shows
+from analyzer.slowness.significance import STEPS_AT_LEAST, phase_shares
 from analyzer.slowness.transfers import median
 
-CONFIRMED = 0.5
-"""Share of the excess of its operations that a suspect's own time must show."""
+DETECTOR = "operations"
 Indices = NDArray[np.int64]
 
 
@@ -40,30 +41,21 @@ class Placed:
 
     Attributes:
         culprit: As the operations name it.
-        column: Of the worker's ranks the one whose own time has the largest excess.
+        rank: Of its ranks the one whose own time has the largest excess.
         columns: All ranks of the worker.
-        peers: The ranks it is compared with: of its stage, else all others.
-        inside: Windows in which it is slow.
-        outside: Windows before and after; none where it was slow in all that is seen.
+        finding: That it is slow.
         own: Whether own time grew as well.
     """
 
     culprit: Culprit
-    column: int
+    rank: int
     columns: Indices
-    peers: Indices
-    inside: Indices
-    outside: Indices
+    finding: Finding
     own: Own
-
-    @property
-    def throughout(self) -> bool:
-        """Whether it was slow in all steps seen."""
-        return not len(self.outside)
 
 
 def place_suspects(grid: Grid, culprits: tuple[Culprit, ...], first_step: int) -> Iterator[Placed]:
-    """Each culprit that has ranks and windows here.
+    """Each culprit that has ranks and windows here, and was slow for long enough.
 
     Args:
         grid: The run's windows.
@@ -72,42 +64,70 @@ def place_suspects(grid: Grid, culprits: tuple[Culprit, ...], first_step: int) -
             all that they tell, always slow.
     """
     usable = ~grid.masked & _last_attempt(grid)
-    own = np.log(grid.time["own"])
+    steps = grid.to_step - grid.from_step
     for culprit in culprits:
         columns = np.array(
             [c for c, i in enumerate(grid.ranks) if (i.dp, i.pp) == (culprit.dp, culprit.pp)],
             dtype=np.int64,
         )
         begin = first_step if culprit.from_step is None else culprit.from_step
-        span = grid.to_step > begin
+        span, ended = grid.to_step > begin, culprit.to_step is not None
         if culprit.to_step is not None:
             span &= grid.from_step < culprit.to_step
         inside, outside = np.flatnonzero(usable & span), np.flatnonzero(usable & ~span)
-        always = culprit.to_step is None and begin <= first_step
-        steps = grid.to_step - grid.from_step
-        if always or steps[outside].sum() < STEPS_AT_LEAST:
+        if (not ended and begin <= first_step) or steps[outside].sum() < STEPS_AT_LEAST:
             outside = outside[:0]
-        if len(columns) and len(inside):
-            yield _compared(grid, own, culprit, columns, inside, outside)
+        long = WINDOWS.long_enough(
+            float(steps[inside].sum()), float(steps[~grid.masked].sum()), ended=ended
+        )
+        if len(columns) and len(inside) and long:
+            yield _compared(grid, culprit, columns, inside, outside)
 
 
 def _compared(
-    grid: Grid, own: FloatGrid, culprit: Culprit, columns: Indices, inside: Indices,
-    outside: Indices,
-) -> Placed:  # fmt: skip
-    chosen = [(column, _peers(grid, column, columns)) for column in columns.tolist()]
+    grid: Grid, culprit: Culprit, columns: Indices, inside: Indices, outside: Indices
+) -> Placed:
+    own = np.log(grid.time["own"])
+    chosen = [(column, *_peers(grid, column, columns)) for column in columns.tolist()]
     excess = [
         _excess(own, column, peers, inside, outside) if alike or len(outside) else np.nan
-        for column, (peers, alike) in chosen
+        for column, peers, alike in chosen
     ]
     best = int(np.argmax(np.nan_to_num(excess, nan=-np.inf)))
-    asked = CONFIRMED * float(np.log(culprit.slowdown or 1.0))
-    told = Own.UNKNOWN
+    column, peers, _ = chosen[best]
+    shown, told = float(np.log(culprit.slowdown or 1.0)), Own.UNKNOWN
     if np.isfinite(excess[best]):
         many = len({info.dp for info in grid.ranks}) >= MAJORITY
-        told = (Own.AGREES if many else Own.ALONE) if excess[best] >= asked else Own.DIFFERS
-    column, (peers, _) = chosen[best]
-    return Placed(culprit, column, columns, peers, inside, outside, told)
+        told = (Own.AGREES if many else Own.ALONE) if shows(excess[best], shown) else Own.DIFFERS
+    finding = _finding(grid, culprit, column, peers, inside, outside)
+    return Placed(culprit, grid.ranks[column].rank, columns, finding, told)
+
+
+def _finding(
+    grid: Grid, culprit: Culprit, column: int, peers: Indices, inside: Indices, outside: Indices
+) -> Finding:
+    rank, first = grid.ranks[column].rank, culprit.evidence[0]
+    slowdown, throughout = culprit.slowdown or 1.0, not len(outside)
+    low, high = culprit.slowdown_interval or (slowdown, slowdown)
+    error = max(float(np.log(high / low)) / (2 * WITHIN), NOTHING)
+    before = inside if throughout else outside
+    return Finding(
+        detector=DETECTOR,
+        kind="slow",
+        rank=rank,
+        first=int(inside[0]),
+        last=None if culprit.to_step is None else int(inside[-1]) + 1,
+        slowdown=slowdown,
+        interval=(low, high),
+        score=float(np.log(slowdown)) / error,
+        share=phase_shares(grid, column, peers, inside, before, throughout),
+        text=f"rank {rank}: {first.text}",
+        details={
+            "peers": [grid.ranks[c].rank for c in peers],
+            "from_start": throughout,
+            "query": first.query,
+        },
+    )
 
 
 def _peers(grid: Grid, column: int, mine: Indices) -> tuple[Indices, bool]:

@@ -7,13 +7,10 @@ import numpy as np
 
 from analyzer.cost.step_time import Cost, spans
 from analyzer.from_operations import Look, confirmed_suspects
-from analyzer.from_operations.placed import Own, Placed
+from analyzer.from_operations.placed import Own
 from analyzer.run import Finding, Grid, Rejected
-from analyzer.slowness.robust_stats import NOTHING, WITHIN
-from analyzer.slowness.significance import phase_shares
 from analyzer.wording import HOUR
 
-DETECTOR = "operations"
 REFUTED = {
     Own.DIFFERS: "but its own time did not grow as much: they hold a wait",
     Own.UNKNOWN: "and its own time is not known",
@@ -24,7 +21,7 @@ REFUTED = {
 def findings(seen: Look, grid: Grid, known: Sequence[Finding]) -> tuple[Finding, ...]:
     """The suspects of the operations whom the windows do not show, as findings about windows."""
     shown = {id(seen.of(grid, finding)) for finding in known}
-    return tuple(_finding(grid, one) for one in confirmed_suspects(seen) if id(one) not in shown)
+    return tuple(one.finding for one in confirmed_suspects(seen) if id(one) not in shown)
 
 
 def cost(seen: Look, grid: Grid, slow: Sequence[Finding]) -> Cost | None:
@@ -100,7 +97,7 @@ def rejected(seen: Look, grid: Grid, named: Sequence[int | None]) -> tuple[Rejec
     here = {i.rank for i in grid.ranks if (i.dp, i.pp) in workers}
     others = tuple(
         Rejected(
-            grid.ranks[one.column].rank,
+            one.rank,
             f"its operations take {one.culprit.slowdown:.2f}x what they should, {REFUTED[one.own]}",
         )
         for one in seen.suspects
@@ -110,31 +107,6 @@ def rejected(seen: Look, grid: Grid, named: Sequence[int | None]) -> tuple[Rejec
         () if len(confirmed_suspects(seen)) < len(seen.verdict.culprits) else seen.verdict.rejected
     )
     return tuple(one for one in (*others, *let_go) if one.rank not in here)
-
-
-def _finding(grid: Grid, one: Placed) -> Finding:
-    culprit, info = one.culprit, grid.ranks[one.column]
-    slowdown = culprit.slowdown or 1.0
-    low, high = culprit.slowdown_interval or (slowdown, slowdown)
-    error = max(float(np.log(high / low)) / (2 * WITHIN), NOTHING)
-    before = one.inside if one.throughout else one.outside
-    return Finding(
-        detector=DETECTOR,
-        kind="slow",
-        rank=info.rank,
-        first=int(one.inside[0]),
-        last=None if culprit.to_step is None else int(one.inside[-1]) + 1,
-        slowdown=slowdown,
-        interval=(low, high),
-        score=float(np.log(slowdown)) / error,
-        share=phase_shares(grid, one.column, one.peers, one.inside, before, one.throughout),
-        text=f"rank {info.rank}: {culprit.evidence[0].text}",
-        details={
-            "peers": [grid.ranks[c].rank for c in one.peers],
-            "from_start": one.throughout,
-            "query": culprit.evidence[0].query,
-        },
-    )
 
 
 def _node(grid: Grid, finding: Finding) -> str | None:

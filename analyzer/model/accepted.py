@@ -16,8 +16,6 @@ from analyzer.slowness.changepoint import FALSE_ALARM
 HEAVY = "heavy"
 """Kind of findings whose place times leave open, as `details["place_confidence"]` says: a node is
 slow, or the stage heavy that it alone holds."""
-SAME = 0.5
-"""Share of the windows of the shorter of two effects, from which they explain the same time."""
 
 
 def accepted(grid: Grid, findings: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -61,9 +59,10 @@ def log_chance(finding: Finding, ranks: int) -> float:
 
 
 def _at_once(grid: Grid, one: Finding, other: Finding) -> bool:
+    """Whether they share half of the shorter one's windows, and so explain the same time."""
     (first, last), (begin, end) = ((each.first, _stop(grid, each)) for each in (one, other))
     common = min(last, end) - max(first, begin)
-    return common > 0 and common >= SAME * min(last - first, end - begin)
+    return common > 0 and 2 * common >= min(last - first, end - begin)
 
 
 def _stop(grid: Grid, finding: Finding) -> int:

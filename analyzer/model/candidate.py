@@ -10,8 +10,9 @@ from analyzer.model.scopes import Scope, Table, View
 from analyzer.run import FloatGrid
 from analyzer.slowness.changepoint import FALSE_ALARM, Blocks, Shift, column_medians, freedom_of
 from analyzer.slowness.robust_stats import NOTHING
+from analyzer.slowness.significance import MOSTLY
 
-OWN_SHARE = 0.6
+OWN_SHARE = MOSTLY
 """Of a difference between two at least this share must be in the suspect's own past."""
 CAP = float(np.log(2.5))
 """A window counts for at most so much: one pause of a minute is no row of bursts."""

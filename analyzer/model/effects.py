@@ -28,11 +28,13 @@ from analyzer.slowness.peer_groups import MAJORITY, peer_groups
 from analyzer.slowness.robust_stats import NOTHING, interval_95
 from analyzer.slowness.significance import slow_finding, span_edges
 from analyzer.slowness.transfers import mean, median
+from analyzer.wording import NAMED
 
 SHAPES = (ramps, spans, always, spans_to_the_end, again_and_again, stand_stills)
 """Of two shapes of one scope the earlier explains more of its windows."""
 ALIKE = 0.5
-"""Relative spread, from rank to rank, of what slows a node: no host's trouble is shared evenly."""
+"""Relative spread, from rank to rank, of what slows a node, chosen: no host's trouble is shared
+evenly."""
 FELT = 0.1
 """Share of a rank's slowdown that others of its node feel, of shared memory, air and power; chosen,
 as ALIKE is."""
@@ -42,8 +44,6 @@ LIKELIER = 0.5
 """Confidence in a place from which it is likelier than all others, and nobody, together."""
 UNPLACED = "unplaced"
 """Kind of a finding below it: somebody is slow, and nobody can say who."""
-NAMED = 8
-"""Peers told one by one; more are counted."""
 ALL_AT_ONCE = 16
 """Ranks of a peer group for each slow one, from which it does not move the middle of the others."""
 

@@ -4,14 +4,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer.slowness.changepoint import BLOCK_STEPS_AT_LEAST, NOISE_FLOOR
+from analyzer.slowness.changepoint import BLOCK_STEPS_AT_LEAST, BLOCKS_AT_LEAST, NOISE_FLOOR
 from analyzer.slowness.significance import (
     FLOOR,
     PARTS_AT_MOST,
+    RECORDED,
     STEPS_AT_LEAST,
     TRANSIENT_FLOOR,
     TRANSIENT_SHARE,
     TRANSIENT_STEPS,
+    WAKES_BY_BOUND,
 )
 
 
@@ -54,8 +56,8 @@ class Precision:
 
 WINDOWS = Precision(
     floor=FLOOR,
-    # It is shared by several ranks, and a page needs 2 to 3 % of the step in any case.
-    node_floor=float(np.log(1.03)),
+    # It is shared by several ranks, and a page needs as much of the step in any case.
+    node_floor=float(np.log1p(WAKES_BY_BOUND)),
     transient_floor=TRANSIENT_FLOOR,
     steps=STEPS_AT_LEAST,
     transient_steps=TRANSIENT_STEPS,
@@ -66,10 +68,11 @@ WINDOWS = Precision(
 )
 """Own time of ranks, with all that the host does in it (docs/method/peers.md)."""
 
-_ONE_PERCENT = float(np.log(1.01))
+_ONE_PERCENT = float(np.log1p(RECORDED))
 """Recorded from 1 to 2 % of a worker's own time on (docs/method/peers.md)."""
-_STALL = 3
-"""Slow steps in a row; one stall of a scheduler or a collector of garbage is no slow worker."""
+_STALL = BLOCKS_AT_LEAST
+"""Slow steps in a row, each a block; one stall of a scheduler or a collector of garbage is no slow
+worker."""
 
 OPERATIONS = Precision(
     floor=_ONE_PERCENT,

@@ -19,8 +19,6 @@ from analyzer.slowness.transfers import mean, median
 from collector.contract import metrics
 
 QUEUED = metrics.RANK_RUN_QUEUE.series()
-EXPLAINED = 0.5
-"""Share of an excess from which it is the waiting for a processor: the larger part."""
 
 
 def without_run_queue(grid: Grid) -> Grid | None:
@@ -86,4 +84,4 @@ def is_run_queue(
         before = mean(over[outside]) if outside.any() else 0.0
         return mean(over[inside & ~grid.masked]) - before
 
-    return excess(waited) >= EXPLAINED * excess(grid.time["own"])
+    return 2 * excess(waited) >= excess(grid.time["own"])

@@ -5,6 +5,7 @@ every second step) and its outliers are heavy; spans of blocks are compared by t
 because whole blocks can be outliers too.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -13,34 +14,49 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from analyzer.run import FloatGrid, Grid
+from analyzer.slowness.peer_groups import MAJORITY
 from analyzer.slowness.robust_stats import median
 from collector.contract.robust import MAD_TO_SIGMA
 
 BLOCKS_AT_MOST = 40
+"""Chosen: finer ones tell the onset no better, which single windows tell, and all their spans are
+tried."""
 BLOCK_STEPS_AT_LEAST = 5
+"""Two blocks are the ten iterations that GREYHOUND's change points are apart at least (ATC'25)."""
 SPIKE = 4.0
-"""A step counts for at most this many times the rank's median: one scheduler stall of a second
-must not carry a whole block."""
-MEDIAN_EFFICIENCY = 1.2533
-"""Standard error of a median over that of a mean, Gaussian: sqrt(pi / 2)."""
+"""A step counts for at most this many times the rank's median, chosen: one scheduler stall of a
+second must not carry a whole block, and few faults cost more."""
+MEDIAN_EFFICIENCY = math.sqrt(math.pi / 2)
+"""Standard error of a median over that of a mean, Gaussian."""
 FALSE_ALARM = 1e-2
-"""Chance that a healthy run gives any finding, over all ranks and spans searched."""
+"""Chance that a healthy run gives any finding, over all ranks and spans searched: chosen, the one
+from which every other chance follows."""
 NOISE_FLOOR = 0.002
-"""Block noise is never taken as smaller than this: no clock or scheduler is better."""
+"""Block noise is never taken as smaller than this, chosen: no clock or scheduler is better."""
 TAILS = 3.0
 """Robust deviations at which a block is cut while spans are searched (Huber, Robust Statistics,
 1981)."""
-COLUMNS_AT_ONCE = 512
 SCORES_AT_LEAST = 8
-"""From which their spread is known at all; among fewer a culprit moves those of its victims."""
+"""From which their spread is known at all, chosen; among fewer a culprit moves those of its
+victims."""
 GUMBEL_MAD = 0.767049
 """Median absolute deviation of Gumbel's distribution over its scale."""
-BLOCKS_AT_LEAST = 3
+BLOCKS_AT_LEAST = MAJORITY
 """Of a span, and beside it: of fewer one wild block is the half."""
 OUTSIDE_AT_LEAST = 2 * BLOCKS_AT_LEAST
 """Blocks outside a span from which their spread alone is taken as the healthy noise."""
 SAME_ABOVE = 0.8
-"""Share of a span's blocks that must lie above the middle between the two levels."""
+"""Share of a span's blocks, or of turns, that must lie on their side of the middle between the two
+levels: chosen, as a corrected CPU quota fades by half."""
+COLUMNS_ENOUGH = 4
+"""Columns whose median MAD is as good as a deviation: that of one is as of about a third of its
+values (efficiency 0.37; Rousseeuw and Croux, JASA 1993), and of two columns both hold the same
+difference."""
+DECILE = 0.1
+"""Noise counts up to its outer deciles where neighbours are compared, chosen: two wild blocks
+beside each other are no memory."""
+LIKENESS_AT_MOST = 0.8
+"""Of neighbouring blocks: so few blocks cannot tell more of it from a change of level, chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,21 +179,14 @@ def clearest_spans(
         peers: How many others each is compared with.
         noise: Log noise of a block at least.
     """
-    count = len(series)
-    first, last = np.triu_indices(count + 1, shortest)
-    left = count - (last - first)
-    first, last = first[left >= baseline], last[left >= baseline]
-    if not len(first):
-        return []
-    known = np.isfinite(series)
+    count, known = len(series), np.isfinite(series)
     spans = {
-        column: _between_levels(
-            series[:, column], int(first[best]), int(last[best]), shortest, baseline
-        )
-        for column, best in _likeliest(series, first, last, shortest, baseline, noise).items()
+        column: _between_levels(series[:, column], first, last, shortest, baseline)
+        for column, (first, last) in _likeliest(series, shortest, baseline, noise).items()
     }
     if not spans:
         return []
+    tried = sum(count - length + 1 for length in range(shortest, count - baseline + 1))
     healthy = {c: _healthy(series[:, c], known[:, c], span) for c, span in spans.items()}
     sigmas = {c: MAD_TO_SIGMA * float(np.median(np.abs(rest))) for c, rest in healthy.items()}
     widenings = {c: autocorrelation_factor(rest) for c, rest in healthy.items()}
@@ -185,7 +194,7 @@ def clearest_spans(
     wide = float(np.median(list(widenings.values())))
     if len(spans) < SCORES_AT_LEAST:
         typical = min(typical, _by_neighbours(series[:, list(spans)], wide))
-    asked = critical_t(count, len(spans), len(spans) * len(first))
+    asked = critical_t(count, len(spans), len(spans) * tried)
     found = []
     for column, within in spans.items():
         inside, outside = within & known[:, column], ~within & known[:, column]
@@ -346,41 +355,36 @@ def _between_levels(
 
 
 def _likeliest(
-    series: FloatGrid,
-    first: NDArray[np.int64],
-    last: NDArray[np.int64],
-    shortest: int,
-    baseline: int,
-    noise: float,
-) -> dict[int, int]:
-    """Column -> index of the upward span that explains most of it, by cumulative sums.
+    series: FloatGrid, shortest: int, baseline: int, noise: float
+) -> dict[int, tuple[int, int]]:
+    """Column -> the upward span [first, last) that explains most of it, by cumulative sums.
 
     That is the largest difference of the two means over sqrt(1/n + 1/m), as in CUSUM, of values
     that count for TAILS deviations at most: Huber's scores, by which a few wild blocks count for
     what they are (Fearnhead and Rigaill, JASA 2019).
     """
-    known = np.isfinite(series)
     middle = column_medians(series)
     steps = np.abs(np.diff(series, axis=0))
     sigma = MAD_TO_SIGMA * column_medians(steps) / np.sqrt(2.0)
     reach = TAILS * np.maximum(np.nan_to_num(sigma), noise)
-    found: dict[int, int] = {}
-    for begin in range(0, series.shape[1], COLUMNS_AT_ONCE):
-        columns = slice(begin, begin + COLUMNS_AT_ONCE)
-        cut = np.clip(series[:, columns] - middle[columns], -reach[columns], reach[columns])
-        total, count = (
-            np.concatenate([np.zeros((1, cut.shape[1])), np.cumsum(each, axis=0)])
-            for each in (np.nan_to_num(cut), known[:, columns])
-        )
-        high, n = total[last] - total[first], count[last] - count[first]
+    cut = np.nan_to_num(np.clip(series - middle, -reach, reach))
+    total, count = (
+        np.concatenate([np.zeros((1, series.shape[1])), np.cumsum(each, axis=0)])
+        for each in (cut, np.isfinite(series))
+    )
+    most = np.zeros(series.shape[1])
+    first, last = (np.zeros(len(most), dtype=np.int64) for _ in range(2))
+    for begin in range(len(series) - shortest + 1):
+        high, n = (each[begin + shortest :] - each[begin] for each in (total, count))
         low, m = total[-1] - high, count[-1] - n
         fair = (n >= shortest) & (m >= baseline)
         n, m = np.maximum(n, 1), np.maximum(m, 1)
         gain = np.where(fair, (high / n - low / m) / np.sqrt(1 / n + 1 / m), -np.inf)
-        best = gain.argmax(axis=0)
-        most = gain[best, np.arange(gain.shape[1])]
-        found |= {begin + int(c): int(best[c]) for c in np.flatnonzero(most > 0)}
-    return found
+        more, best = gain.argmax(axis=0), gain.max(axis=0)
+        better = best > most
+        first[better], last[better] = begin, begin + shortest + more[better]
+        most = np.maximum(most, best)
+    return {int(c): (int(first[c]), int(last[c])) for c in np.flatnonzero(most > 0)}
 
 
 def _healthy(values: FloatGrid, known: NDArray[np.bool_], within: NDArray[np.bool_]) -> FloatGrid:
@@ -399,10 +403,10 @@ def _error(sigma: float, count: int) -> float:
 
 def autocorrelation_factor(rest: FloatGrid) -> float:
     """sqrt((1 + rho) / (1 - rho)): the standard error of a mean of AR(1) noise over white noise."""
-    cut = np.clip(rest, *np.quantile(rest, [0.1, 0.9])) if len(rest) else rest
+    cut = np.clip(rest, *np.quantile(rest, [DECILE, 1 - DECILE])) if len(rest) else rest
     power = float(np.sum(cut**2))
     rho = float(np.sum(cut[1:] * cut[:-1])) / power if power > 0 else 0.0
-    rho = min(max(rho, 0.0), 0.8)
+    rho = min(max(rho, 0.0), LIKENESS_AT_MOST)
     return float(np.sqrt((1 + rho) / (1 - rho)))
 
 
@@ -416,9 +420,5 @@ def _quantile(freedom: float, tests: int) -> float:
 
 
 def freedom_of(count: int, columns: int) -> float:
-    """Degrees of freedom of a score of n blocks beside other columns.
-
-    The MAD of n blocks is as good as a deviation of about n / 2 (efficiency 0.37), and the median
-    of several columns' as one of n; of two columns both hold the same difference.
-    """
-    return max(count * min(columns, 4) / 4, 3.0)
+    """Degrees of freedom of a score of n blocks beside other columns."""
+    return max(count * min(columns / COLUMNS_ENOUGH, 1.0), float(MAJORITY))

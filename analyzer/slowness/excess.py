@@ -64,29 +64,16 @@ def excess(
             seen.share,
             max(round(seen.period * steps), 2),
         )
-    begun = _ramp(by_window, groups, shift.last)
+    by_block = np.array([median(by_window[members]) for members in groups.members])
+    begun = ramp_start(by_block, shift.last)
     if begun is not None:
-        climbing = by_window[begun:stop]
-        middle = float(np.median(climbing[np.isfinite(climbing)]))
+        middle = median(by_window[groups.first(begun) : stop])
         if middle > 0:
-            return Excess(Shape.RAMP, min(begun, first), last, middle)
-    climb = _climb(by_window, groups, shift)
-    first = first if climb is None else min(climb, first)
+            return Excess(Shape.RAMP, min(groups.first(begun), first), last, middle)
+    # A climb to a level that stays begins before it stands out.
+    climb = plateau(by_block[: shift.last], shift.effect)
+    first = first if climb is None else min(groups.first(climb), first)
     return Excess(Shape.CONSTANT if last is None else Shape.TRANSIENT, first, last, shift.effect)
-
-
-def _ramp(by_window: FloatGrid, groups: Blocks, stop: int) -> int | None:
-    """Window at which a climb up to block `stop` begins; None without one."""
-    blocks = np.array([median(by_window[members]) for members in groups.members])
-    knee = ramp_start(blocks, stop)
-    return None if knee is None else groups.first(knee)
-
-
-def _climb(by_window: FloatGrid, groups: Blocks, shift: Shift) -> int | None:
-    """Window at which a climb to a level that stays begins; None where it is a jump."""
-    blocks = np.array([median(by_window[members]) for members in groups.members])
-    knee = plateau(blocks[: shift.last], shift.effect)
-    return None if knee is None else groups.first(knee)
 
 
 def _mean(cells: FloatGrid) -> float:

@@ -15,7 +15,7 @@ from analyzer.run import Grid
 from analyzer.slowness.changepoint import FALSE_ALARM, SPIKE, column_medians, freedom_of
 from analyzer.slowness.robust_stats import mean as column_means
 from analyzer.slowness.robust_stats import median as middle
-from analyzer.slowness.robust_stats import spread
+from analyzer.slowness.robust_stats import shows, spread
 from analyzer.slowness.significance import TENTH_MORE
 from analyzer.slowness.transfers import in_most, least, median
 
@@ -23,10 +23,8 @@ FLOOR = TENTH_MORE
 """Of a usual step, by which transfers take longer, by medians and times alone: of a slow group, and
 of a whole run."""
 HEALTHY = 0.25
-"""Share of the least growth of the slow groups, up to which another one is healthy."""
-OWN = 0.5
-"""Share of it, from which a rank's own time, grown at the same time, may be what groups wait for;
-and the least by which the steps must have become longer, or it was only waiting that moved."""
+"""Share of the least growth of the slow groups, up to which another one is healthy: chosen, half of
+what would show the same growth, so that each group is clearly one or the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +48,8 @@ def slow_groups(
     """The groups that are slow in some windows beside others that are not.
 
     None unless every group is clearly one or the other and both kinds exist, the slow ones are over
-    several nodes, steps became longer, and no rank's own time grew: a late rank of one stage holds
-    up the groups of the others too.
+    several nodes, steps became longer, or it was only waiting that moved, and no rank's own time
+    grew: a late rank of one stage holds up the groups of the others too.
 
     Args:
         grid: The run.
@@ -79,8 +77,8 @@ def slow_groups(
     if (
         (lasting[slow] < growth[slow] / 2).any()
         or (np.abs(growth[~slow]) > HEALTHY * seconds).any()
-        or median(wall[inside]) - usual < OWN * seconds
-        or grown(grid, inside, outside) >= OWN * seconds
+        or not shows(median(wall[inside]) - usual, seconds)
+        or shows(grown(grid, inside, outside), seconds)
     ):
         return None
     bad, good = ([groups[i] for i in np.flatnonzero(each)] for each in (slow, ~slow))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from analyzer.run import FloatGrid
 from analyzer.slowness.changepoint import NOISE_FLOOR, Blocks, autocorrelation_factor
@@ -20,8 +21,8 @@ ON_SIGMAS = 4.0
 """From where a window is high: beyond the noise."""
 USUAL = 0.3
 """Share of the windows that are not high for certain: their highest is the usual level."""
-BELOW = 0.5120
-"""Deviations between the quantiles USUAL and USUAL / 2 of a Gaussian."""
+BELOW = float(ndtri(USUAL) - ndtri(USUAL / 2))
+"""Deviations between these quantiles of a Gaussian."""
 
 
 @dataclass(frozen=True, slots=True)

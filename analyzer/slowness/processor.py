@@ -8,12 +8,11 @@ from analyzer.slowness.before_after import (
     signal_before_after,
     time_before_after,
 )
+from analyzer.slowness.significance import MOSTLY
 from collector.contract import metrics
 
 OFF_QUERY = "own_seconds - cpu_seconds of steps.parquet by rank"
 ON_QUERY = "cpu_seconds of steps.parquet by rank"
-MOSTLY = 0.6
-"""Share of the excess own time, from which it is where the cause is, and not only a part of it."""
 
 
 def cpu_time_evidence(grid: Grid, finding: Finding) -> tuple[Fact, ...]:

@@ -23,6 +23,14 @@ def interval_95(effect: float, error: float) -> tuple[float, float, float]:
     return low, ratio, high
 
 
+def shows(rise: float, shown: float) -> bool:
+    """Whether one observation has the rise that another shows: it is nearer to that than to none.
+
+    Of the two, with the same error, it is the likelier.
+    """
+    return bool(2 * rise >= shown)
+
+
 def mean(values: Floats, axis: int | tuple[int, ...]) -> Floats:
     """The mean of what is there along an axis; NaN where nothing is."""
     there = np.isfinite(values)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from analyzer.run import Finding as Found
 from analyzer.run import FloatGrid, Grid, RankInfo
-from analyzer.slowness.changepoint import Blocks, Shift, refine
+from analyzer.slowness.changepoint import BLOCK_STEPS_AT_LEAST, Blocks, Shift, refine
 from analyzer.slowness.excess import Excess, excess
 from analyzer.slowness.robust_stats import interval_95
 from analyzer.slowness.temporal_shape import words
@@ -18,14 +18,20 @@ from analyzer.wording import milliseconds
 from collector.contract.words import Phase
 
 FLOOR = float(np.log(1.05))
-"""The smallest slowdown recorded: below, nobody drains a node for it."""
+"""The smallest slowdown recorded, chosen: below, nobody drains a node for it."""
 TENTH = float(np.log(1.10))
 """Less is drift of a machine, not a change (what GREYHOUND verifies; ATC'25)."""
 TENTH_MORE = float(np.expm1(TENTH))
 """The same as a share."""
 RECORDED, WAKES = 0.01, 0.02
 """Share of a step or of a run that trouble costs, from which it is recorded, and from which it
-wakes somebody: 2 to 3 % (docs/method/peers.md, two thresholds)."""
+wakes somebody (docs/method/peers.md, two thresholds)."""
+WAKES_BY_BOUND = 0.03
+"""The same of what costs so much at most: by bounds, and of what all ranks of a node share."""
+TOLD = 0.005
+"""Share of a step from which what costs it is told at all, chosen: half of what is recorded."""
+MOSTLY = 0.6
+"""Share that is most of something, chosen: clearly more than the half."""
 TRANSIENT_FLOOR = TENTH
 """The smallest one that came and went; a burst of another process looks the same."""
 NATURAL_SPREAD = float(np.log(1.15))
@@ -33,19 +39,17 @@ NATURAL_SPREAD = float(np.log(1.15))
 healthy baseline less than this is the part itself."""
 PARTS_AT_MOST = float(np.log(1.22))
 """That most: a single part that was slow from the first step seen is named beyond it only."""
-STEPS_AT_LEAST = 10
+STEPS_AT_LEAST = 2 * BLOCK_STEPS_AT_LEAST
 """As GREYHOUND's verification (ATC'25): change points at least 10 iterations apart."""
 TRANSIENT_STEPS = 2 * STEPS_AT_LEAST
 TRANSIENT_SHARE = 0.15
+"""Of all steps, of what came and went, chosen: less of a run is no reason to drain a node that is
+well."""
 STEPS_ABOVE = 0.3
 """Share of single steps that must lie above the middle between the levels: a CPU quota stops two in
 five, a few scheduler stalls in a short span are fewer."""
 OWN_PHASES: tuple[str, ...] = tuple(phase for phase in Phase if phase is not Phase.GRAD_SYNC)
 """Phases without waiting; of grad_sync only what is outside the collectives is own time."""
-
-LOCATED_AT_LEAST = 0.5
-"""Share of the excess own time that phases must show, or else the rest has a share of its own: the
-larger part, since the largest share is what a cause is told from."""
 
 
 def slow_finding(
@@ -142,7 +146,7 @@ def phase_shares(
 
     A phase may hold waiting as well, all of it where a program names no phases: what peers wait for
     the rank is no gain of theirs, so they cannot have gained more in a phase than in own time.
-    Where the phases show little of the excess, the rest of it is in `other`.
+    Where the phases show less than half of the excess, the rest of it is in `other`.
     """
 
     def gains(cells: FloatGrid) -> tuple[float, float]:
@@ -166,7 +170,7 @@ def phase_shares(
         if gain > 0:
             excess[phase] = gain
     hidden = own - common - sum(excess.values())
-    if hidden > (1.0 - LOCATED_AT_LEAST) * (own - common):
+    if 2 * hidden > own - common:  # the larger part, as by it a cause is told
         excess[Phase.OTHER] = excess.get(Phase.OTHER, 0.0) + hidden
     total = sum(excess.values())
     return {phase: gain / total for phase, gain in excess.items()}

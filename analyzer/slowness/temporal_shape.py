@@ -5,41 +5,39 @@ from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from analyzer.run import FloatGrid
+from analyzer.slowness.changepoint import BLOCKS_AT_LEAST, FALSE_ALARM, SAME_ABOVE
+from analyzer.slowness.peer_groups import MAJORITY
 from analyzer.slowness.robust_stats import NOTHING
 
 RAMP_STEPS = 8
-"""Values of a climb at least: fewer may be a pause."""
-FLAT_AT_LEAST = 3
-"""Values before a climb that tell the level which it leaves."""
+"""Values of a climb at least, chosen: fewer may be a pause."""
 CLIMB_AT_LEAST = 2
 """Values; a jump inside one looks like a climb of that length."""
-LIKELIER = 4.0
-"""Log of the ratio of the likelihoods of a climb and a jump: noise reaches it one time in 200
-(Wilks, one parameter more)."""
-SMOOTH = 3
-FEWEST = 12
-"""Values that tell of regular turns: four times a period of three."""
-LEAST_TURNS = 3
+LIKELIER = float(ndtri(FALSE_ALARM / 2 / 2)) ** 2 / 2
+"""Log of the ratio of two likelihoods, one parameter apart, that noise reaches with the chance
+FALSE_ALARM in any of two comparisons: of a climb with a jump, and with one that comes to a level
+(Wilks, Annals of Mathematical Statistics 1938; Bonferroni)."""
+SMOOTH = MAJORITY
+LEAST_TURNS = MAJORITY
 SHORTEST_PERIOD = 3.5
 """In values. A CPU quota stops its rank every two or three steps (periods of 100 ms), which is no
 turn of a fault; and what is sampled fewer than two times a turn cannot be told from slower turns
 (Nyquist)."""
 CHANCE = 1e-3
-"""That noise without turns passes for periodic."""
-CUT = 0.02
-"""Share of the values at each end that count as the next one: a stall is no turn."""
+"""That noise without turns passes for periodic, chosen: drifts do so far more often."""
 TRIED = 97
-"""Periods tried between the neighbours of the best frequency."""
+"""Periods between the neighbours of the best frequency: a part of a turn is moved by a fourth of
+it from one to the next."""
 ALMOST = 0.995
-"""Of the most that a period says: neighbours that say as much are one peak."""
+"""Of the most that a period says, chosen: neighbours that say as much are one peak."""
 MULTIPLES = (1, 2, 3)
-NEARLY = 0.8
 BINS = 12
-"""Parts of a turn at most when periods are compared."""
-TURNS_ALIKE = 0.8
-"""Share of the turns that must each go up and down; slow drifts pass Fisher's test too."""
+"""Parts of a turn at most when periods are compared, chosen."""
+CUT = 0.02
+"""Share of the values at each end that count as the next one, chosen: a stall is no turn."""
 
 
 class Shape(StrEnum):
@@ -160,7 +158,7 @@ def plateau(values: FloatGrid, high: float) -> int | None:
     likelier = len(known) * float(
         np.log(max(left[jumps].min(), NOTHING) / max(left[best], NOTHING))
     )
-    climbs = knee[best] >= FLAT_AT_LEAST and top[best] - knee[best] >= CLIMB_AT_LEAST
+    climbs = knee[best] >= BLOCKS_AT_LEAST and top[best] - knee[best] >= CLIMB_AT_LEAST
     return int(knee[best]) if climbs and likelier >= LIKELIER else None
 
 
@@ -172,7 +170,7 @@ def oscillation(values: FloatGrid) -> Turns | None:
     the period tell what part of a turn is high.
     """
     known = np.isfinite(values)
-    if known.sum() < max(FEWEST, values.size // 2):
+    if known.sum() < max(LEAST_TURNS * SHORTEST_PERIOD, values.size // 2):
         return None
     cut = np.clip(values, *np.quantile(values[known], [CUT, 1 - CUT]))
     centred = np.where(known, cut - np.mean(cut[known]), 0.0)
@@ -199,7 +197,10 @@ def oscillation(values: FloatGrid) -> Turns | None:
 def _alike(
     values: FloatGrid, on: NDArray[np.bool_], off: NDArray[np.bool_], period: float, middle: float
 ) -> bool:
-    """Whether nearly every turn lies above the middle when it should, and below when it should."""
+    """Whether nearly every turn lies above the middle when it should, and below when it should.
+
+    Slow drifts pass Fisher's test too.
+    """
     turn = np.floor(np.arange(len(values)) / period).astype(np.int64)
     right = []
     for part, sign in ((on, 1.0), (off, -1.0)):
@@ -207,7 +208,7 @@ def _alike(
         total = np.bincount(turn[part], values[part], minlength=turn[-1] + 1)
         mean = total[count > 0] / count[count > 0]
         right.append(float(np.mean(sign * (mean - middle) > 0)))
-    return min(right) >= TURNS_ALIKE
+    return min(right) >= SAME_ABOVE
 
 
 def _period(values: FloatGrid, turns_seen: int) -> float:
@@ -218,16 +219,16 @@ def _period(values: FloatGrid, turns_seen: int) -> float:
     power at a multiple of their frequency; the shortest period that says nearly all is theirs.
     """
     most = [_sharpest(values, turns_seen / multiple) for multiple in MULTIPLES]
-    enough = NEARLY * max(said for _, said in most)
+    enough = SAME_ABOVE * max(said for _, said in most)
     return next(period for period, said in most if said >= enough)
 
 
 def _sharpest(values: FloatGrid, turns_seen: float) -> tuple[float, float]:
     """(period near so many turns, what it says)."""
-    if turns_seen < LEAST_TURNS - 0.5:
+    if 2 * turns_seen < 2 * LEAST_TURNS - 1:
         return float(len(values)), 0.0
     near = len(values) / np.linspace(turns_seen - 1, turns_seen + 1, TRIED)
-    bins = int(np.clip(round(len(values) / turns_seen), 3, BINS))
+    bins = int(np.clip(round(len(values) / turns_seen), 2, BINS))
     said = np.array([_between(values, period, bins) for period in near.tolist()])
     return float(np.median(near[said >= ALMOST * said.max()])), float(said.max())
 

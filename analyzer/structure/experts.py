@@ -6,8 +6,8 @@ import numpy as np
 
 from analyzer.slowness.peer_groups import MAJORITY
 from analyzer.slowness.robust_stats import median, spread
-from analyzer.structure.facts import Facts, Structure
-from analyzer.structure.lengths import ALIKE, correlation
+from analyzer.structure.facts import ALIKE, Facts, Structure
+from analyzer.structure.lengths import correlation
 from analyzer.trace_outliers.residuals import LENGTHS, work
 
 
@@ -23,7 +23,7 @@ def find(facts: Facts) -> Sequence[Structure]:
     left = ratio - work(facts.cells, facts.slow)[:, :, None]
     left = np.where(facts.slow[:, :, None], np.nan, left)
     left = left - median(left, 1, keepdims=True)
-    each = spread(left, (0, 1, 4))
+    each = spread(left, (0, 1, -1))
     wide = float(np.nanmedian(each)) if np.isfinite(each).any() else 0.0
     if wide < LENGTHS or correlation(left[0], left[1]) < ALIKE:
         return ()

@@ -9,14 +9,13 @@ from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY
 from analyzer.slowness.peer_groups import MAJORITY
 from analyzer.slowness.robust_stats import mean
 from analyzer.slowness.robust_stats import spread as spread_of
-from analyzer.structure.facts import Facts, Structure
+from analyzer.slowness.temporal_shape import CUT
+from analyzer.structure.facts import ALIKE, Facts, Structure
 from analyzer.trace_outliers.residuals import LENGTHS, uneven, work
 from analyzer.whatif.kinds import COMPUTE
 
 SHARED = 2.0
-"""Times the spread by chance, from which stages agree on which micro-batches are long."""
-ALIKE = 0.9
-"""Least correlation of forward and backward time of a micro-batch (OSDI'25, section 5.3)."""
+"""Times the spread by chance, chosen, from which stages agree on which micro-batches are long."""
 
 
 def find(facts: Facts) -> Sequence[Structure]:
@@ -30,7 +29,7 @@ def find(facts: Facts) -> Sequence[Structure]:
     if alike < ALIKE:
         return ()
     both = mean(away, 0)
-    low, high = np.exp(np.nanquantile(both, [0.025, 0.975]))
+    low, high = np.exp(np.nanquantile(both, [CUT, 1 - CUT]))
     text = (
         f"micro-batches of a step differ in work by up to {high / low:.1f}x on all stages alike"
         f" (forward and backward agree, correlation {alike:.2f}): sequences of unequal length"
@@ -53,7 +52,7 @@ def _by_chance(facts: Facts, long: Floats) -> float:
 def correlation(one: Floats, other: Floats) -> float:
     """Pearson's, over what both have; 0 where nothing varies."""
     known = np.isfinite(one) & np.isfinite(other)
-    if known.sum() < 3:
+    if known.sum() < MAJORITY:
         return 0.0
     a, b = one[known] - one[known].mean(), other[known] - other[known].mean()
     power = float(np.sqrt((a**2).sum() * (b**2).sum()))

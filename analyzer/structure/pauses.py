@@ -5,16 +5,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from analyzer.operations import Flags, Floats, Ints
-from analyzer.slowness.temporal_shape import LEAST_TURNS, TURNS_ALIKE
-from analyzer.structure.facts import WORTH_A_WORD, Facts, Structure
+from analyzer.slowness.changepoint import SAME_ABOVE
+from analyzer.slowness.significance import TOLD
+from analyzer.slowness.temporal_shape import LEAST_TURNS
+from analyzer.structure.facts import Facts, Structure
 from analyzer.whatif.kinds import GC
 from analyzer.whatif.simulate import simulate
 from analyzer.whatif.work import split_durations
 
 LEAST = 0.002
-"""Seconds of collecting in a worker's step from which it counts."""
+"""Seconds of collecting in a worker's step from which it counts, chosen."""
 LONG = 1.2
-"""Times the middle step from which a step counts as long."""
+"""Times the middle step from which a step counts as long, chosen."""
 
 
 def find(facts: Facts) -> Sequence[Structure]:
@@ -34,7 +36,7 @@ def _collections(facts: Facts) -> Sequence[Structure]:
     changed[rows] = 0.0
     share = facts.share_of(changed)
     of_step = float(seconds.max(axis=(0, 1)).mean() / facts.trace.end.max(axis=(0, 1)).mean())
-    if (of_step if share is None else share) < WORTH_A_WORD:
+    if (of_step if share is None else share) < TOLD:
         return ()
     workers = float(due.any(axis=2).mean())
     text = (
@@ -87,4 +89,4 @@ def _period(steps: Ints, long: Flags) -> int | None:
     if period < 2:
         return None
     beat = (steps - when[0]) % period == 0
-    return period if long[beat].mean() >= TURNS_ALIKE else None
+    return period if long[beat].mean() >= SAME_ABOVE else None

@@ -3,9 +3,9 @@
 from analyzer.trace_outliers.cells import Cells, cells
 from analyzer.trace_outliers.charge import Charge, cost_of_suspects, mended_own_times
 from analyzer.trace_outliers.lateness import Lateness, lateness
-from analyzer.trace_outliers.suspects import Judgement, Suspect, judge
+from analyzer.trace_outliers.suspects import Judgement, Suspect, as_windows, judge
 
 __all__ = [
-    "Cells", "Charge", "Judgement", "Lateness", "Suspect", "cells",
+    "Cells", "Charge", "Judgement", "Lateness", "Suspect", "as_windows", "cells",
     "cost_of_suspects", "judge", "lateness", "mended_own_times",
 ]  # fmt: skip

@@ -45,8 +45,8 @@ def cells(trace: Trace) -> Cells | None:
     logs = np.full(shape, np.nan)
     with np.errstate(divide="ignore"):
         logs[kind, lane, chunk, trace.stage[rows]] = np.where(seconds > 0, np.log(seconds), np.nan)
-    base = median(logs, (1, 4, 5), keepdims=True)
-    total = np.stack([seconds[trace.stage[rows] == p].sum(axis=0) for p in range(shape[3])])
+    base = median(logs, (1, -2, -1), keepdims=True)
+    total = np.stack([seconds[trace.stage[rows] == p].sum(axis=0) for p in range(trace.layout.pp)])
     return Cells(
         ratio=mean(logs - base, 2),
         usual=np.median(total, axis=2),

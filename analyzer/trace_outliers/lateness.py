@@ -7,12 +7,8 @@ import numpy as np
 from analyzer.operations import Flags, Floats, Trace
 from analyzer.slowness.others import others_median
 from analyzer.slowness.robust_stats import mean
+from analyzer.slowness.significance import MOSTLY, TOLD
 from analyzer.whatif.kinds import CLIP, OVERLAPPED, SCATTER
-
-LEAST = 0.005
-"""Share of a step; replicas that come together within it are not told apart."""
-OFTEN = 0.6
-"""Share of the steps in which the same replica must be the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,23 +31,24 @@ class Lateness:
     def least(self) -> float:
         """Seconds that a replica must come later than the others to be the last of them.
 
-        Of two clocks each may be wrong by the error, one early and the other late.
+        Those that come together within what is not worth a word are not told apart; and of two
+        clocks each may be wrong by the error, one early and the other late.
         """
-        return max(LEAST * self.step, 2 * self.clock_error)
+        return max(TOLD * self.step, 2 * self.clock_error)
 
     @property
     def missing(self) -> tuple[str, ...]:
         """In words, what the clocks do not tell."""
-        if self.least <= LEAST * self.step:
+        if self.least <= TOLD * self.step:
             return ()
-        error, least = self.clock_error * 1e3, self.least * 1e3
+        error, least = 1e3 * np.array([self.clock_error, self.least])
         words = f"clocks agree within {error:.3g} ms: nobody late by under {least:.3g} ms is known"
         return (words,)
 
     def last(
         self, first: int = 0, stop: int | None = None, during: Flags | None = None
     ) -> int | None:
-        """The replica that the others wait for; None = no single one.
+        """The replica that the others wait for in most steps; None = no single one.
 
         Args:
             first: Place of the first step that counts.
@@ -65,7 +62,7 @@ class Lateness:
             return None
         often = np.bincount(np.argmax(inside, axis=0), minlength=len(inside)) / inside.shape[1]
         latest = int(np.argmax(often))
-        if often[latest] < OFTEN or np.median(inside[latest]) < self.least:
+        if often[latest] < MOSTLY or np.median(inside[latest]) < self.least:
             return None
         return latest
 

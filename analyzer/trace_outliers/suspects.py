@@ -16,15 +16,12 @@ from analyzer.operations import Flags, Floats
 from analyzer.run import Finding, Grid, RankInfo
 from analyzer.slowness.changepoint import column_medians
 from analyzer.slowness.others import others_median
-from analyzer.slowness.robust_stats import WITHIN
+from analyzer.slowness.robust_stats import WITHIN, shows
 from analyzer.slowness.temporal_shape import Shape, smooth
 from analyzer.slowness.transfers import mean, median
 from analyzer.trace_outliers.cells import Cells
 from analyzer.trace_outliers.residuals import fastest_passes, own_times, replica_levels
 from collector.contract.words import Phase
-
-CONFIRMED = 0.75
-"""What the fastest passes show, all that a worker computes must show as well, nearly."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +85,7 @@ def judge(found: Cells) -> Judgement:
     replicas = found.usual.shape[1]
     slow: list[Finding] = []
     for own in (own_times(found, flags)[0], *fastest_passes(found, flags)):
-        for one in effects(_grid(own), OPERATIONS):
+        for one in effects(as_windows(own), OPERATIONS):
             if one.kind == "slow" and not flags[_place(one, replicas)]:
                 flags[_place(one, replicas)] = True
                 slow.append(one)
@@ -96,8 +93,11 @@ def judge(found: Cells) -> Judgement:
     own, cancelled = own_times(found, flags)
     rest = own - _reference(own, flags)
     measured = [(one, _rise(one, rest[_place(one, replicas)])) for one in slow]
-    # NaN: so many are slow that nobody is left to measure it by.
-    sure = [one for one, rise in measured if not rise < CONFIRMED * OPERATIONS.floor]
+    # What the fastest passes show, all that a worker computes must show as well; NaN: so many are
+    # slow that nobody is left to measure it by.
+    sure = [
+        one for one, rise in measured if np.isnan(rise) or shows(rise, float(np.log(one.slowdown)))
+    ]
     level = np.nan_to_num(column_medians(rest.reshape(-1, rest.shape[2]).T)).reshape(flags.shape)
     return Judgement(
         tuple(_suspect(one, rest) for one in sure), cancelled, level,
@@ -106,7 +106,7 @@ def judge(found: Cells) -> Judgement:
 
 
 def _place(one: Finding, replicas: int) -> tuple[int, int]:
-    """(stage, replica) of a rank of `_grid`."""
+    """(stage, replica) of a rank of `as_windows`."""
     assert one.rank is not None
     stage, replica = divmod(one.rank, replicas)
     return stage, replica
@@ -128,9 +128,9 @@ def _suspect(one: Finding, rest: Floats) -> Suspect:
     shape, excess = Shape(one.details["shape"]), float(np.log(one.slowdown))
     mine = rest[stage, dp]
     if shape is Shape.PERIODIC:
-        low, high = (float(np.nanquantile(mine[inside], share)) for share in (0.1, 0.9))
-        by_step = np.where(inside & (mine > (low + high) / 2), high - low, 0.0)
-        excess = high - low
+        on = mine > mean(mine[inside])
+        excess = median(mine[inside & on]) - median(mine[inside & ~on])
+        by_step = np.where(inside & on, excess, 0.0)
     elif shape is Shape.RAMP:
         level = float(np.nan_to_num(median(mine[: one.first])))
         by_step = np.where(inside, np.maximum(smooth(np.nan_to_num(mine - level)), 0.0), 0.0)
@@ -151,17 +151,22 @@ def _suspect(one: Finding, rest: Floats) -> Suspect:
     )
 
 
-def _grid(own: Floats) -> Grid:
+def as_windows(own: Floats, wanted: Flags | None = None) -> Grid:
     """(P, D, S) log own times as a run of one window a step; worker (p, d) is rank p * D + d.
 
     Each stands on a node of its own: a trace does not tell where its workers are.
+
+    Args:
+        own: Of each worker.
+        wanted: (P, D) which of them; None = all.
     """
     stages, replicas, steps = own.shape
+    kept = np.arange(stages * replicas) if wanted is None else np.flatnonzero(wanted)
     ranks = tuple(
         RankInfo(place, f"worker {place}", None, None, 0, place % replicas, place // replicas, 0)
-        for place in range(stages * replicas)
+        for place in kept.tolist()
     )
-    seconds = np.exp(own.reshape(len(ranks), steps).T)
+    seconds = np.exp(own.reshape(stages * replicas, steps)[kept].T)
     nothing = np.zeros_like(seconds)
     phases = {str(phase): nothing for phase in Phase} | {str(Phase.FORWARD): seconds}
     times = {"own": seconds, "wall": seconds, "collective": nothing, "gc": nothing}

@@ -10,6 +10,7 @@ from analyzer.model.candidate import CERTAIN
 from analyzer.model.precision import OPERATIONS
 from analyzer.operations import Trace
 from analyzer.run import Culprit, Rejected, Verdict
+from analyzer.slowness.changepoint import BLOCKS_AT_LEAST
 from analyzer.slowness.coverage import COVERAGE_AT_LEAST, KNOWN_AT_LEAST
 from analyzer.slowness.robust_stats import NOTHING, interval_95
 from analyzer.slowness.significance import WAKES
@@ -32,9 +33,10 @@ from analyzer.whatif.dependencies import build
 from analyzer.wording import HOUR, NAMED
 
 UNCONFIRMED = 0.88
-"""The most where the other replicas do not wait for the suspect's: its excess hides in slack."""
-FEWEST_STEPS = 5
-"""Fewer steps say nothing about the noise between steps."""
+"""The most where the other replicas do not wait for the suspect's, chosen: its excess hides in
+slack."""
+FEWEST_STEPS = 2 * BLOCKS_AT_LEAST
+"""As of windows: fewer say nothing about a change, nor about the noise between steps."""
 NO_TELEMETRY = "an op trace has no telemetry of nodes: causes are not known"
 ONE_REPLICA = "with one replica a worker that was slow from the first step looks like a heavy stage"
 TWO_REPLICAS = "two replicas: a worker's own past decides, with less confidence"
@@ -157,7 +159,7 @@ def _dark(case: _Case) -> str | None:
     """Why no worker can be said to be well; None = all can."""
     if case.trace.coverage < KNOWN_AT_LEAST:
         return f"only {case.trace.coverage:.0%} of the traced steps are whole"
-    timed = np.isfinite(case.cells.ratio).mean(axis=(0, 1, 4))
+    timed = np.isfinite(case.cells.ratio).mean(axis=(0, 1, -1))
     shares = timed / np.maximum(timed.max(axis=1, keepdims=True), NOTHING)
     stage, dp = np.unravel_index(int(np.argmin(shares)), shares.shape)
     if shares[stage, dp] >= KNOWN_AT_LEAST:
@@ -257,9 +259,8 @@ def _unknown_words(trace: Trace, why: str) -> str:
     )
 
 
-AT_MOST = 12
 EACH = 4
-"""Of one reason; all workers of a heavy stage look alike."""
+"""Of one reason, chosen; all workers of a heavy stage look alike."""
 STAGE = "stage-imbalance"
 
 
@@ -267,7 +268,7 @@ def let_go(
     trace: Trace, found: Cells, judgement: Judgement, late: Lateness | None,
     structures: tuple[Structure, ...],
 ) -> tuple[Rejected, ...]:  # fmt: skip
-    """At most AT_MOST, a rank once: victims, heavy stages, long replicas, those near the limit."""
+    """A rank once, EACH of a reason: victims, heavy stages, long replicas, near the limit."""
     named = {trace.worker(one.dp, one.stage) for one in judgement.suspects}
     result: dict[int, Rejected] = {}
     reasons = (
@@ -280,7 +281,7 @@ def let_go(
         fresh = (one for one in reason if one.rank not in named and one.rank not in result)
         for _, one in zip(range(EACH), fresh, strict=False):
             result[one.rank] = one
-    return tuple(result.values())[:AT_MOST]
+    return tuple(result.values())
 
 
 def _victims(trace: Trace, judgement: Judgement, late: Lateness | None) -> Iterator[Rejected]:

@@ -6,7 +6,7 @@ from analyzer.operations import Trace
 from analyzer.run import Culprit, Fact, Verdict
 from analyzer.slowness import temporal_shape
 from analyzer.slowness.robust_stats import interval_95
-from analyzer.structure.facts import WORTH_A_WORD
+from analyzer.slowness.significance import TOLD
 from analyzer.trace_outliers import Lateness, Suspect
 from analyzer.wording import ACCUSED, certainty, hours, milliseconds
 
@@ -128,7 +128,7 @@ def _times(*ratios: float) -> tuple[str, ...]:
 
 
 def _costs(share: object) -> str:
-    if isinstance(share, float) and share >= WORTH_A_WORD:
+    if isinstance(share, float) and share >= TOLD:
         return f" ({share:.0%} of the step)"
     return ""
 

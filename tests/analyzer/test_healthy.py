@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from analyzer.align import align
+from analyzer.model.minimum_detectable_effect import smallest_noticed
 from analyzer.pipeline import diagnose
-from analyzer.slowness.minimum_detectable_effect import smallest_noticed
 
 
 @pytest.mark.sweep

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from analyzer.model.reference import references, residuals
 from analyzer.run import Grid
 from analyzer.slowness.changepoint import (
     MEDIAN_EFFICIENCY,
@@ -10,10 +11,8 @@ from analyzer.slowness.changepoint import (
     blocks,
     critical_t,
 )
-from analyzer.slowness.others import others_median
-from analyzer.slowness.peer_groups import peer_groups
+from analyzer.slowness.robust_stats import spread
 from analyzer.slowness.significance import FLOOR
-from collector.contract.robust import MAD_TO_SIGMA
 
 SURELY = 3.0
 """Standard errors above what is asked for, so that nine in ten are noticed (see the tests): chance
@@ -28,24 +27,11 @@ def smallest_noticed(grid: Grid) -> float | None:
     """
     groups = blocks(grid)
     own = np.log(block_means(grid.time["own"], groups))
-    series = np.full_like(own, np.nan)
-    everybody = own - others_median(own, axis=1)
-    for columns in peer_groups(grid).values():
-        mine = own[:, columns]
-        series[:, columns] = (
-            mine - others_median(mine, axis=1) if len(columns) > 1 else everybody[:, columns]
-        )
-    compared = np.flatnonzero(np.isfinite(series).any(axis=0))
+    noise = spread(residuals(own, references(grid, of_nodes=False)), 0)
+    noise = noise[np.isfinite(noise)]
     count = len(groups)
-    if not len(compared) or count < 2:
+    if not noise.size or count < 2:
         return None
-    noise = [
-        MAD_TO_SIGMA * float(np.nanmedian(np.abs(values - np.nanmedian(values))))
-        for column in compared
-        for values in [series[:, column]]
-    ]
-    if not noise:
-        return None
-    error = MEDIAN_EFFICIENCY * max(*noise, NOISE_FLOOR) * 2 / float(np.sqrt(count))
-    asked = critical_t(count, len(compared), len(compared) * count * (count + 1) // 2)
+    error = MEDIAN_EFFICIENCY * max(noise.max(), NOISE_FLOOR) * 2 / float(np.sqrt(count))
+    asked = critical_t(count, len(noise), len(noise) * count * (count + 1) // 2)
     return float(np.exp(max(asked * error, FLOOR) + SURELY * error))
