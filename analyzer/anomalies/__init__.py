@@ -4,9 +4,8 @@ Sparse and quiet: what deviates has to be several times further from its peers t
 are from each other, and for several scrapes; only errors that no healthy part has are always told.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
@@ -17,12 +16,12 @@ from analyzer.anomalies.gone import silent_nodes, vanished_gpus
 from analyzer.anomalies.panel import Panel, Place
 from analyzer.anomalies.scrapes import panel
 from analyzer.anomalies.shape import Deviation
-from analyzer.anomalies.to_verdict import anomalies_json, merge_deviations
+from analyzer.anomalies.to_verdict import merge_deviations
 from analyzer.anomalies.trust import mark_untrusted
-from analyzer.run import Culprit, RankInfo
+from analyzer.run import RankInfo
 from analyzer.wording import listed
 
-__all__ = ["Deviation", "JudgedHardware", "anomalies", "judge"]
+__all__ = ["Deviation", "JudgedHardware", "judge"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +29,13 @@ class JudgedHardware:
     """Hardware, judged.
 
     Attributes:
+        samples: What was told, each node under one name.
         panel: What was compared.
         found: Deviations, those of one part of a GPU as one, the gravest first.
         missing: What was not there or not to be believed, in words.
     """
 
+    samples: pd.DataFrame
     panel: Panel
     found: tuple[Deviation, ...]
     missing: tuple[str, ...]
@@ -56,21 +57,8 @@ def judge(samples: pd.DataFrame, ranks: Sequence[RankInfo] = ()) -> JudgedHardwa
     believed, doubts = mark_untrusted(seen.believed(since, {}))
     found = (*events(believed), *vanished_gpus(believed), *apart(believed))
     notes = (*renamed, *exchanged, *doubts, *silent_nodes(believed))
-    return JudgedHardware(believed, merge_deviations(found), (*notes, *_absent(stages, believed)))
-
-
-def anomalies(
-    samples: pd.DataFrame, ranks: Sequence[RankInfo], culprits: Iterable[Culprit]
-) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
-    """(`Verdict.anomalies` as docs/reference/verdict.md has them, what was missing in words).
-
-    Args:
-        samples: contract.archive.SAMPLES.
-        ranks: The run's ranks.
-        culprits: Those that the verdict names: their hardware costs time.
-    """
-    judged = judge(samples, ranks)
-    return anomalies_json(judged.found, ranks, tuple(culprits)), judged.missing
+    missing = (*notes, *_absent(stages, believed))
+    return JudgedHardware(samples, believed, merge_deviations(found), missing)
 
 
 def _absent(stages: Mapping[Place, int], seen: Panel) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from analyzer.anomalies import anomalies
+from analyzer.anomalies import judge
+from analyzer.anomalies.to_verdict import anomalies_json
 from analyzer.anomalies.uninstrumented import uninstrumented
 from analyzer.readers.jobs import jobs
 from analyzer.run import Run, Verdict
@@ -29,5 +30,6 @@ def with_hardware(verdict: Verdict, run: Run) -> Verdict:
                 missing=tuple(missing),
                 provenance=provenance,
             )
-    told, missing_words = anomalies(run.samples, run.ranks, verdict.culprits)
-    return replace(verdict, anomalies=told, missing=(*verdict.missing, *missing_words))
+    judged = judge(run.samples, run.ranks)
+    told = anomalies_json(judged.found, run.ranks, verdict.culprits)
+    return replace(verdict, anomalies=told, missing=(*verdict.missing, *judged.missing))

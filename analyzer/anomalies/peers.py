@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from analyzer.run import FloatGrid
 from analyzer.slowness.peer_groups import MAJORITY
 from analyzer.slowness.robust_stats import median
-from analyzer.symptoms.series import MILD
+from analyzer.symptoms.series import MILD, stretches
 from collector.contract.robust import MAD_TO_SIGMA
 
 PASSING = 2
@@ -113,9 +113,7 @@ def smooth(cells: FloatGrid) -> FloatGrid:
 
 def longest_stretch(true: NDArray[np.bool_]) -> tuple[int, int]:
     """First and stop of the longest stretch of true values; (0, 0) without one."""
-    edges = np.flatnonzero(np.diff(true, prepend=False, append=False)).reshape(-1, 2)
-    first, stop = max(edges.tolist(), key=lambda edge: edge[1] - edge[0], default=(0, 0))
-    return first, stop
+    return max(stretches(true), key=lambda each: each[1] - each[0], default=(0, 0))
 
 
 def _bridged(beyond: NDArray[np.bool_], known: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -16,7 +16,6 @@ import pandas as pd
 
 from analyzer.anomalies import JudgedHardware, judge
 from analyzer.anomalies.activity import Activity, activity, as_windows
-from analyzer.anomalies.identity import one_name
 from analyzer.anomalies.panel import Place
 from analyzer.anomalies.peers import LASTS_BINS
 from analyzer.anomalies.shape import who
@@ -67,18 +66,17 @@ def uninstrumented(
     culprits: tuple[Culprit, ...] = ()
     slower, since = None, None
     if seen is not None:
-        grid = drop_stuck_sensors(
-            as_windows(seen, judged.panel, _infos(members, ranks), one_name(samples)[0])
-        )
+        infos = _infos(members, ranks)
+        grid = drop_stuck_sensors(as_windows(seen, judged.panel, infos, judged.samples))
         less = change(grid, SCRAPES)
         if len(members) > 1 and coverage >= COVERAGE_AT_LEAST:
             named = _accused(grid, less, judged, seen)
         believed = max(1.0 - len(judged.missing) / len(members), 0.0)
         most = CONFIDENT * coverage * believed
         culprits = tuple(_culprit(grid, *one, most, seen, ranks) for one in named)
-        whole = [one for one, _ in named] or list(less)
-        if whole:
-            slower, since = _steps_longer(grid, whole[0]), utc(float(grid.start[whole[0].first]))
+        first = next(iter((*(one for one, _ in named), *less)), None)
+        if first is not None:
+            slower, since = _steps_longer(grid, first), utc(float(grid.start[first.first]))
     ratio = None if slower is None else 1.0 / slower
     words = (
         culprit_sentence(culprits, seen, ratio)

@@ -78,7 +78,8 @@ class Watched:
 
 
 CELSIUS_SPREAD = 4.0
-"""Places in a chassis differ by up to 10 °C (the front cools the back): 12 °C are more."""
+"""Places in a chassis differ by up to 10 °C (the front cools the back), and 12 °C are more:
+chosen."""
 CLOCK_SPREAD = 0.03
 """Identical parts differ by 8 % on average under a power cap (SC22, arXiv 2208.11035): 9 % of the
 median is beyond that."""

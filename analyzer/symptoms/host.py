@@ -3,14 +3,22 @@
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from analyzer.run import Finding, Grid
 from analyzer.slowness.before_after import column_of, has_gpu, query, share_of_excess
 from analyzer.slowness.stopped import FROZEN_SECONDS, heartbeat_stopped
 from analyzer.slowness.transfers import median
 from analyzer.symptoms.phases import PARTLY, of_excess
-from analyzer.symptoms.series import PERCENT, Level, Sensor, level, of_time, spans, symptom
+from analyzer.symptoms.series import (
+    PERCENT,
+    Level,
+    Sensor,
+    level,
+    of_time,
+    spans,
+    stretches,
+    symptom,
+)
 from analyzer.symptoms.shape import Symptom
 from collector.contract import metrics
 
@@ -95,7 +103,7 @@ def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
         return None
     still = known & (older[:, column] >= FROZEN_SECONDS)
     rest = np.where(known & ~still, excess, 0.0)
-    for first, stop in _runs(still):
+    for first, stop in stretches(still):
         lacking = float(older[first:stop, column].max() - excess[first:stop].sum())
         for beside in _touching(grid, first, stop):
             taken = max(min(rest[beside], lacking), 0.0)
@@ -110,12 +118,6 @@ def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
         else "its heartbeat went on"
     )
     return of_excess(share, text, query(grid, finding, metrics.TRAIN_HEARTBEAT_AGE.name))
-
-
-def _runs(flags: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
-    """First and stop of each row of windows that are all flagged."""
-    turns = np.flatnonzero(np.diff(flags, prepend=False, append=False))
-    yield from zip(turns[::2].tolist(), turns[1::2].tolist(), strict=True)
 
 
 def _touching(grid: Grid, first: int, stop: int) -> Iterator[int]:

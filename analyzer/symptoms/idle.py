@@ -18,7 +18,8 @@ IDLE = 0.2
 and `nvidia-smi`, 64 of 700 W in the example of NVIDIA's DGX B200 user guide (power capping); a
 kernel that only waits (NCCL's spin) draws a third and more."""
 PEERS_DRAW = 2.0
-"""Times as much, at least: where all draw little, the work is light."""
+"""Times as much, at least: where all draw little, the work is light. Chosen, less than the three
+times that a kernel draws of what an idle GPU does (see BUSY)."""
 
 
 def idle_at_work(

@@ -22,6 +22,7 @@ from analyzer.symptoms.series import (
     spans,
     tolerance,
     total,
+    turning_point,
 )
 from analyzer.symptoms.shape import ALIKE, Symptom
 from analyzer.wording import megabytes
@@ -118,7 +119,8 @@ def movements(
         if cells is None:
             continue
         cells = cells[:, columns]
-        begins = _begins(cells[windows] * (-1 if metric in SPEEDS else 1))
+        rising = cells[windows] * (-1 if metric in SPEEDS else 1)
+        begins = turning_point(rising - column_means(rising, 0))
         for place, node in enumerate(nodes):
             now, then = during, before
             if own:
@@ -156,14 +158,6 @@ def whose(grid: Grid, moved: Sequence[Movement]) -> tuple[str, ...]:
     told = [total(grid, metric) for metric in (*BAD_LINK, *FULL_LINK)]
     there = [np.isfinite(cells).any(axis=0) for cells in told if cells is not None]
     return some if np.any(there, axis=0).all() else ()
-
-
-def _begins(cells: FloatGrid) -> NDArray[np.int64]:
-    """(N,) the row of (n, N) from which each is higher: where its cumulative sum is lowest."""
-    away = np.nan_to_num(cells - column_means(cells, 0))
-    sums = np.concatenate([np.zeros((1, away.shape[1])), np.cumsum(away, axis=0)])
-    begins: NDArray[np.int64] = sums[:-1].argmin(axis=0)
-    return begins
 
 
 def _moved(metric: str, before: float, now: float) -> bool:

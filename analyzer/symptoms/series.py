@@ -5,7 +5,7 @@ happened to its peers as well, in units of what such a difference is off by. Wha
 tell apart is no movement, however quiet the series was.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -249,10 +249,9 @@ def spans(grid: Grid, finding: Finding) -> tuple[NDArray[np.bool_], NDArray[np.b
 def onset_delay(grid: Grid, finding: Finding, cells: FloatGrid, normal: float, now: float) -> float:
     """Seconds from the finding's onset to where the series goes from one level to the other.
 
-    The likeliest change point between two known levels: where the cumulative sum of the distance
-    to their middle turns (Page, "Continuous inspection schemes", Biometrika 1954). One window that
-    crosses the middle by chance is none. NaN where the finding has no onset in the run, or the
-    series never crosses.
+    The likeliest change point between two known levels: where the distance to their middle turns.
+    One window that crosses the middle by chance is none. NaN where the finding has no onset in the
+    run, or the series never crosses.
     """
     column = column_of(grid, finding.rank)
     if column is None or not 0 < finding.first < len(grid.start) or now == normal:
@@ -262,9 +261,26 @@ def onset_delay(grid: Grid, finding: Finding, cells: FloatGrid, normal: float, n
     known = np.flatnonzero(np.isfinite(beyond) & ~grid.masked & (np.arange(len(beyond)) < stop))
     if not (beyond[known] > 0).any():
         return float("nan")
-    below = np.concatenate([[0.0], np.cumsum(beyond[known])])
-    turn = int(known[np.argmin(below[:-1])])
+    turn = known[turning_point(beyond[known])]
     return float(grid.start[turn] - grid.start[finding.first])
+
+
+def turning_point(away: FloatGrid) -> NDArray[np.int64]:
+    """The row of (n, ...) from which a series is higher: where its cumulative sum is lowest.
+
+    (Page, "Continuous inspection schemes", Biometrika 1954.)
+
+    Args:
+        away: Its distance from the middle of the two levels; NaN counts nothing.
+    """
+    steps = np.concatenate([np.zeros_like(away[:1]), np.nan_to_num(away)[:-1]])
+    return np.asarray(np.cumsum(steps, axis=0).argmin(axis=0))
+
+
+def stretches(true: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+    """First and stop of each stretch of true values."""
+    edges = np.flatnonzero(np.diff(true, prepend=False, append=False))
+    yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 
 
 def tolerance(grid: Grid) -> float:

@@ -4,7 +4,8 @@ from dataclasses import dataclass, replace
 
 ALIKE = 0.5
 """Spearman's rho from which own time follows a signal: a step in both, with noise on one, gives
-sqrt(3 p (1 - p)) with p = the share of the windows inside: 0.87 at half, 0.52 at a tenth."""
+sqrt(3 p (1 - p)) with p = the share of the windows inside: 0.87 at half, 0.52 at a tenth.
+Chosen, so that a tenth is enough."""
 UNLIKE = 0.15
 """Below, the signal moves without the rank's own time: chosen, as far as chance takes rho
 over 44 windows (1 / sqrt(n - 1))."""
