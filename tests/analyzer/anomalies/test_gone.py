@@ -85,6 +85,15 @@ def test_a_gpu_that_does_not_answer_its_driver_is_told(hardware):
     ]
 
 
+def test_a_gpu_that_answers_again_or_was_asked_twice_is_well(hardware):
+    fleet = hardware()
+    up = np.ones((60, 8))
+    up[50:55, 2] = up[58:, 3] = 0.0
+    fleet.gpus["lockstep_gpu_up", ""] = up
+
+    assert () == judge(fleet.samples()).found
+
+
 def test_a_driver_that_counts_fewer_gpus_than_the_bus_is_told_of_its_node(hardware):
     fleet = hardware()
     present, expected = np.full((60, 2), 4.0), np.full((60, 2), 4.0)

@@ -9,6 +9,7 @@ from analyzer.anomalies import judge
 from analyzer.run import RankInfo
 from tests.analyzer.anomalies.conftest import (
     CLOCK,
+    GENERATION,
     HEAT,
     LIMIT,
     POWER,
@@ -73,14 +74,24 @@ def test_idle_gpus_are_no_peers_of_those_at_work(hardware):
 
 
 @pytest.mark.parametrize(("key", "value", "subject"), [
-    (LIMIT, 400.0, "power"), (WIDTH, 8.0, "pcie"), (("lockstep_gpu_nvlink_up", 'link="1"'), 0.0,
-     "nvlink"), (CLOCK, 1.2e9, "clock"),
+    (LIMIT, 400.0, "power"), (WIDTH, 8.0, "pcie"), (GENERATION, 4.0, "pcie"),
+    (("lockstep_gpu_nvlink_up", 'link="1"'), 0.0, "nvlink"), (CLOCK, 1.2e9, "clock"),
 ])  # fmt: skip
 def test_a_part_that_fell_behind_its_peers_deviates(hardware, key, value, subject):
     fleet = hardware()
     fleet.gpus[key][30:, 2] = value
 
     assert [(subject, "node-0", 2)] == told(fleet)
+
+
+def test_a_pcie_link_is_told_with_its_lanes_and_its_generation(hardware):
+    fleet = hardware()
+    fleet.gpus[WIDTH][30:, 2], fleet.gpus[GENERATION][30:, 2] = 8.0, 4.0
+
+    link, generation = "PCIe link x8 where its peers have x16", "PCIe generation 4 where its peers"
+    assert [f"GPU 2 of node-0: {link}; {generation} have 5"] == [
+        each.text for each in judge(fleet.samples()).found
+    ]
 
 
 def test_what_lasts_three_scrapes_is_no_deviation(hardware):

@@ -117,6 +117,15 @@ def test_a_node_that_changes_its_name_stays_one_node(hardware):
     assert ("node-1 is called node-9 since a restart",) == judged.missing
 
 
+def test_a_node_that_was_away_for_hours_goes_on_under_its_new_name(hardware):
+    samples = hardware().samples()
+    at = samples["time"].quantile(0.5)
+    told = renamed(samples, at, {"node-0": "a", "node-1": "b"})
+    later = told.assign(time=told["time"].where(told["time"] < at, told["time"] + 7200.0))
+
+    assert ("node-1 is called node-9 since a restart",) == judge(later).missing
+
+
 def test_names_that_answer_side_by_side_are_emulated_nodes_of_one_machine(hardware):
     samples = hardware().samples()
     boots = {"node-0": "a", "node-1": "a"}
@@ -138,6 +147,14 @@ def test_half_of_a_fleet_that_is_missing_is_said_and_accuses_nobody(hardware):
         " node-3:0, node-3:1, node-3:2, node-3:3"
     )
     assert (words,) == judged.missing
+
+
+def test_a_single_gpu_that_is_missing_is_said(hardware):
+    ranks = [RankInfo(r, f"node-{r // 4}", r % 4, None, r % 4, r, 0, 0) for r in range(9)]
+
+    assert ("only 8 of 9 GPUs told of themselves, not node-2:0",) == judge(
+        hardware().samples(), ranks
+    ).missing
 
 
 def test_no_samples_at_all_are_no_deviation(hardware):
