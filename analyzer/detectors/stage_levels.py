@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from analyzer.model.accepted import HEAVY
 from analyzer.run import Finding, Grid
 from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY, column_medians
-from analyzer.slowness.peer_groups import peer_groups
+from analyzer.slowness.peer_groups import columns_by, peer_groups
 from analyzer.slowness.robust_stats import interval_95
 from analyzer.slowness.significance import PARTS_AT_MOST, STEPS_AT_LEAST, phase_shares
 from analyzer.slowness.transfers import median
@@ -32,13 +32,9 @@ def stage_levels(grid: Grid) -> Sequence[Finding]:
     identical parts cannot differ by. It must be so
     in the first, the middle and the last third of the run.
     """
-    nodes: dict[str, list[int]] = {}
-    holders: dict[int, set[str]] = {}
-    for column, info in enumerate(grid.ranks):
-        nodes.setdefault(info.node, []).append(column)
-        holders.setdefault(info.pp, set()).add(info.node)
-    usable = np.flatnonzero(~grid.masked)
-    alone = all(len(each) == 1 for each in holders.values())
+    nodes, usable = columns_by(grid, lambda info: info.node), np.flatnonzero(~grid.masked)
+    # Of each stage all ranks are on one node.
+    alone = len({(i.pp, i.node) for i in grid.ranks}) == len({i.pp for i in grid.ranks})
     steps = int((grid.to_step - grid.from_step)[usable].sum())
     if not alone or len(nodes) < 2 or steps < STEPS_AT_LEAST or len(usable) < PARTS:
         return ()
@@ -53,10 +49,12 @@ def stage_levels(grid: Grid) -> Sequence[Finding]:
         parts = [median(part) for part in np.array_split(over, PARTS)]
         level = median(over)
         if level >= PARTS_AT_MOST and min(parts) >= level / 2:
-            peers = np.array([column for other in others for column in nodes[other]])
+            peers = np.concatenate([nodes[other] for other in others])
             error = MEDIAN_EFFICIENCY * MAD_TO_SIGMA * median(np.abs(over - level))
             error /= float(np.sqrt(len(over)))
-            found += [_finding(grid, node, column, peers, level, error) for column in columns]
+            found += (
+                _finding(grid, node, column, peers, level, error) for column in columns.tolist()
+            )
     return found
 
 

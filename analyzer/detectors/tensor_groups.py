@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from analyzer.model.effects import effects
 from analyzer.run import Finding, Grid
 from analyzer.slowness.group_transfers import grown
+from analyzer.slowness.peer_groups import columns_by
 from analyzer.slowness.robust_stats import shows
 from analyzer.slowness.transfers import least, median
 from analyzer.symptoms.nvlink import nvlink
@@ -28,12 +29,9 @@ def tensor_groups(grid: Grid) -> Sequence[Finding]:
     exchanges being that of the group. Its member is the one whose NVLinks are down or count errors,
     of several the one of which they do since then; with none the finding accuses nobody.
     """
-    told: dict[tuple[int, int], list[int]] = {}
-    for column, info in enumerate(grid.ranks):
-        told.setdefault((info.dp, info.pp), []).append(column)
     members = {
-        grid.ranks[columns[0]].rank: np.array(columns)
-        for columns in told.values()
+        grid.ranks[columns[0]].rank: columns
+        for columns in columns_by(grid, lambda info: (info.dp, info.pp)).values()
         if len(columns) > 1
     }
     cells = grid.signals.get(SECONDS)

@@ -9,14 +9,13 @@ import numpy as np
 from analyzer.model.scopes import Scope, Table, View
 from analyzer.run import FloatGrid
 from analyzer.slowness.changepoint import FALSE_ALARM, Blocks, Shift, column_medians, freedom_of
-from analyzer.slowness.robust_stats import NOTHING
-from analyzer.slowness.significance import MOSTLY
+from analyzer.slowness.robust_stats import MOSTLY, NOTHING
 
 OWN_SHARE = MOSTLY
 """Of a difference between two at least this share must be in the suspect's own past."""
 CAP = float(np.log(2.5))
 """A window counts for at most so much: one pause of a minute is no row of bursts."""
-CERTAIN = 0.99
+CERTAIN = 1.0 - FALSE_ALARM
 """Nothing is known better than this."""
 Edges = tuple[int, int | None]
 """First window, and the one after the last; None = to the end."""

@@ -15,7 +15,8 @@ from analyzer.slowness.significance import STEPS_AT_LEAST, TRANSIENT_SHARE
 from analyzer.wording import listed
 
 COVERAGE_AT_LEAST = 0.5
-"""Share of what was expected that must be known, before anything is said of the rest."""
+"""Share of what was expected that must be known, before anything is said of the rest: the larger
+part, as medians take."""
 KNOWN_AT_LEAST = 1.0 - TRANSIENT_SHARE
 """Share of a rank's steps: in the rest nothing fits that is long enough to be named."""
 LAST_SHARE = 0.05

@@ -6,12 +6,9 @@ import numpy as np
 
 from analyzer.run import FloatGrid, Grid
 from analyzer.slowness.changepoint import Blocks, Shift
+from analyzer.slowness.robust_stats import MOSTLY
 from analyzer.slowness.temporal_shape import CUT, Shape, oscillation, plateau, ramp_start
 from analyzer.slowness.transfers import median
-
-OFF = 0.6
-"""A periodic excess falls to at most this share of its high level in every turn: a steady one with
-ripples does not. Windows that are no multiple of a turn hold parts of both levels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +51,9 @@ def excess(
     by_window = np.full(len(grid.start), np.nan)
     by_window[np.concatenate(groups.members)] = ratio - level
     seen = oscillation(by_window[first:stop])
-    if seen is not None and seen.high > 0 and seen.low <= OFF * seen.high:
+    # When it is off most of it must not be there, as of a steady one with ripples; windows that are
+    # no multiple of a turn hold parts of both levels.
+    if seen is not None and seen.high > 0 and seen.low <= MOSTLY * seen.high:
         steps = float(np.mean((grid.to_step - grid.from_step)[first:stop]))
         return Excess(
             Shape.PERIODIC,

@@ -13,6 +13,7 @@ from scipy.special import stdtrit
 
 from analyzer.run import Grid
 from analyzer.slowness.changepoint import FALSE_ALARM, SPIKE, column_medians, freedom_of
+from analyzer.slowness.peer_groups import columns_by
 from analyzer.slowness.robust_stats import mean as column_means
 from analyzer.slowness.robust_stats import median as middle
 from analyzer.slowness.robust_stats import shows, spread
@@ -56,7 +57,8 @@ def slow_groups(
         inside: Windows in which transfers take longer.
         outside: The other windows.
     """
-    groups = _groups(grid)
+    every = columns_by(grid, lambda info: (info.pp, info.tp)).values()
+    groups = [columns for columns in every if len(columns) > 1]
     if len(groups) < 2:
         return None
     wall = grid.time["wall"]
@@ -114,15 +116,6 @@ def grown(grid: Grid, inside: NDArray[np.int64], outside: NDArray[np.int64]) -> 
     freedom = freedom_of(len(windows), len(rises))
     surely = rises + stdtrit(freedom, FALSE_ALARM / max(len(rises), 1)) * error
     return float(surely.max(initial=0.0))
-
-
-def _groups(grid: Grid) -> list[NDArray[np.int64]]:
-    """Columns of the ranks with the same pp and tp, where they are several."""
-    members: dict[tuple[int, int], list[int]] = {}
-    for column, info in enumerate(grid.ranks):
-        members.setdefault((info.pp, info.tp), []).append(column)
-    several = (columns for columns in members.values() if len(columns) > 1)
-    return [np.array(columns, dtype=np.int64) for columns in several]
 
 
 def _over_nodes(grid: Grid, columns: NDArray[np.int64]) -> bool:

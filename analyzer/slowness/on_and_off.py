@@ -18,9 +18,9 @@ EPISODES_AT_LEAST = 4
 """Chosen, as WINDOWS_AT_LEAST: fewer are single stalls, and healthy hard fleets (seeds 71000 to
 84000 of the simulator) then named nobody."""
 ON_SIGMAS = 4.0
-"""From where a window is high: beyond the noise."""
+"""From where a window is high, chosen: noise does so in one of 30,000."""
 USUAL = 0.3
-"""Share of the windows that are not high for certain: their highest is the usual level."""
+"""Share of the windows that are not high for certain, chosen: their highest is the usual level."""
 BELOW = float(ndtri(USUAL) - ndtri(USUAL / 2))
 """Deviations between these quantiles of a Gaussian."""
 

@@ -8,7 +8,7 @@ from analyzer.slowness.before_after import (
     signal_before_after,
     time_before_after,
 )
-from analyzer.slowness.significance import MOSTLY
+from analyzer.slowness.robust_stats import MOSTLY
 from collector.contract import metrics
 
 OFF_QUERY = "own_seconds - cpu_seconds of steps.parquet by rank"

@@ -11,6 +11,8 @@ WITHIN = 1.96
 """Standard errors either side that hold 95 % of a Gaussian: of every interval that is told."""
 NOTHING = 1e-9
 """What is divided by is at least this, in whatever unit."""
+MOSTLY = 0.6
+"""Share that is most of something, chosen: clearly more than the half."""
 BIWEIGHT_EFFICIENCY = 0.86
 """Of the biweight scale beside the deviation of Gaussians; that of the MAD is 0.37."""
 BIWEIGHT_REACH = 9.0

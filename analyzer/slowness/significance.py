@@ -30,8 +30,6 @@ WAKES_BY_BOUND = 0.03
 """The same of what costs so much at most: by bounds, and of what all ranks of a node share."""
 TOLD = 0.005
 """Share of a step from which what costs it is told at all, chosen: half of what is recorded."""
-MOSTLY = 0.6
-"""Share that is most of something, chosen: clearly more than the half."""
 TRANSIENT_FLOOR = TENTH
 """The smallest one that came and went; a burst of another process looks the same."""
 NATURAL_SPREAD = float(np.log(1.15))

@@ -93,12 +93,6 @@ def smooth(values: FloatGrid) -> FloatGrid:
     return np.concatenate([values[:1], inner, values[-1:]])
 
 
-def onset(values: FloatGrid, least: float) -> int:
-    """The first step from which a rising series stays above `least`."""
-    below = np.flatnonzero(smooth(values) < least)
-    return int(below[-1]) + 1 if below.size else 0
-
-
 def ramp_start(values: FloatGrid, stop: int) -> int | None:
     """Where (n,) leaves zero and climbs in a line up to `stop`; None where it does not."""
     knee, clear = best_climb(values, stop)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from analyzer.run import Finding, Grid
 from analyzer.slowness.before_after import COMPUTE_PHASES, compute_share
-from analyzer.slowness.significance import MOSTLY
+from analyzer.slowness.robust_stats import MOSTLY
 from analyzer.symptoms.shape import Symptom
 from collector.contract.words import Phase
 

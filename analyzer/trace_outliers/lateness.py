@@ -6,8 +6,8 @@ import numpy as np
 
 from analyzer.operations import Flags, Floats, Trace
 from analyzer.slowness.others import others_median
-from analyzer.slowness.robust_stats import mean
-from analyzer.slowness.significance import MOSTLY, TOLD
+from analyzer.slowness.robust_stats import MOSTLY, mean
+from analyzer.slowness.significance import TOLD
 from analyzer.whatif.kinds import CLIP, OVERLAPPED, SCATTER
 
 
