@@ -51,8 +51,11 @@ def tensor_groups(grid: Grid) -> Sequence[Finding]:
         for found in effects(groups)
         if found.kind == "slow"
         and found.rank is not None
-        # Else a rank's own time grew with it, for which the others may wait, or is not known.
-        and not shows(grown(grid, *_windows(grid, found)), (found.slowdown - 1.0) * usual)
+        # Else a member's own time grew with it, for which the others may wait, or is not known.
+        and not shows(
+            grown(grid, *_windows(grid, found), members[found.rank]),
+            (found.slowdown - 1.0) * usual,
+        )
     ]
 
 

@@ -9,7 +9,7 @@ from scipy.special import ndtri, pdtrc, stdtrit
 from analyzer.model.candidate import CAP, OWN_SHARE, Candidate
 from analyzer.model.scopes import Scope, Table, middles
 from analyzer.run import FloatGrid
-from analyzer.slowness.changepoint import FALSE_ALARM, Shift, column_medians
+from analyzer.slowness.changepoint import FALSE_ALARM, SCORES_AT_LEAST, Shift, column_medians
 from analyzer.slowness.on_and_off import (
     EPISODES_AT_LEAST,
     USUAL,
@@ -39,7 +39,8 @@ def again_and_again(table: Table) -> Iterator[Candidate]:
 
     What chance can do is what the others show: stalls that all have now and then accuse nobody. A
     mean that few windows carry has heavy tails; where more stand out than chance can make, none.
-    Stalls that last for several windows are counted once: the others show for how many.
+    Stalls that last for several windows are counted once: the others show for how many. Among few
+    whoever is compared with a culprit is high whenever that is not: it shows nothing of chance.
     """
     if len(table.usable) < WINDOWS_AT_LEAST:
         return
@@ -60,11 +61,15 @@ def again_and_again(table: Table) -> Iterator[Candidate]:
     starts = [np.diff(told[place].on.astype(int), prepend=0) == 1 for place in told]
     lasting = counts / np.maximum([float(one.sum()) for one in starts], 1.0)
     groups = table.whole.groups
+    shows = np.ones(len(places), dtype=bool)
+    if len(places) < SCORES_AT_LEAST:
+        shows = np.array([_is_its_own(table, own, p, told[p].on) for p in places.tolist()])
     for at, place in enumerate(places.tolist()):
         seen, scope = told[place], table.scopes[place]
-        others = np.delete(means, at)
-        usual = float(np.median(others))
-        spread = MAD_TO_SIGMA * float(np.median(np.abs(others - usual)))
+        free = np.delete(shows, at)
+        others = np.delete(means, at)[free]
+        usual = median(others) if others.size else 0.0
+        spread = MAD_TO_SIGMA * median(np.abs(others - usual)) if others.size else 0.0
         noise = seen.error * min(usual_widening / seen.widening, 1.0)
         error = float(np.hypot(spread, noise))
         score = (seen.mean - max(usual, 0.0)) / error
@@ -72,10 +77,13 @@ def again_and_again(table: Table) -> Iterator[Candidate]:
         freedom = error**4 / (
             spread**4 / max(len(others) - 1, 1) + noise**4 / max(len(table.usable) / 4, 1)
         )
-        usually = LUCK * float(np.median(np.delete(counts, at))) + 1.0
-        # Quasi-Poisson: windows of one stall are one event (McCullagh and Nelder 1989, 6.2).
-        alike = max(float(np.median(np.delete(lasting, at))), 1.0)
-        if float(pdtrc(counts[at] / alike - 1, usually / alike)) * len(told) > FALSE_ALARM:
+        usually, alike = 1.0, 1.0
+        if others.size:
+            usually += LUCK * median(np.delete(counts, at)[free])
+            # Quasi-Poisson: windows of one stall are one event (McCullagh and Nelder 1989, 6.2).
+            alike = max(median(np.delete(lasting, at)[free]), 1.0)
+        chance = float(pdtrc(counts[at] / alike - 1, usually / alike)) * len(told)
+        if not others.size or chance > FALSE_ALARM:
             freedom = min(freedom, TAILS)  # it may be some long stalls
         asked = float(-stdtrit(freedom, FALSE_ALARM / len(told)))
         if (

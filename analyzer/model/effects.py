@@ -94,16 +94,22 @@ def _measured(one: Candidate, whole: Sequence[Table]) -> Candidate:
         for place, scope in enumerate(table.scopes):
             whom = scope.columns.tolist(), scope.stage, scope.part
             if whom == (columns, one.scope.stage, one.scope.part):
-                view = table.view(one.groups)
-                inside = np.zeros(len(view.rest), dtype=bool)
-                inside[one.shift.first : one.shift.last] = True
-                rest, middle = view.rest[:, place], mean if one.by_mean else median
-                level = middle(rest[inside])
-                usual = 0.0 if inside.all() else middle(rest[~inside])
-                if level > usual and not (one.by_mean and inside.all()):
-                    shift = replace(one.shift, column=place, effect=level - usual, inside=level)
-                    return candidate(table, view, shift, one.edges)
+                return _there(one, table, place) or one
     return one
+
+
+def _there(one: Candidate, table: Table, place: int) -> Candidate | None:
+    """A scope of a table in the span of a candidate; None where it is not higher in it."""
+    view = table.view(one.groups)
+    inside = np.zeros(len(view.rest), dtype=bool)
+    inside[one.shift.first : one.shift.last] = True
+    rest, middle = view.rest[:, place], mean if one.by_mean else median
+    level = middle(rest[inside])
+    usual = 0.0 if inside.all() else middle(rest[~inside])
+    if not level > usual or (one.by_mean and inside.all()):
+        return None
+    shift = replace(one.shift, column=place, effect=level - usual, inside=level)
+    return candidate(table, view, shift, one.edges)
 
 
 def _search(
@@ -154,6 +160,7 @@ def _taken(
 ) -> Iterator[Candidate]:
     """The best candidates that do not concern each other; at most half of a peer group."""
     seen = [one for table in found for one in _shapes(table)]
+    seen += _by_their_ranks(found, seen)
     concerned: set[int] = set()
     slow = set(accused)
     for one in sorted(_ranks_or_groups(seen), key=lambda each: -each.gain):
@@ -186,6 +193,27 @@ def _shapes(table: Table) -> Iterator[Candidate]:
             if one.place not in told or one.windows >= LONGER * told[one.place].windows:
                 told[one.place] = one
     yield from told.values()
+
+
+def _by_their_ranks(found: Sequence[Table], seen: Sequence[Candidate]) -> Iterator[Candidate]:
+    """Nodes in the span of the clearest of their ranks, where these can show more than the nodes.
+
+    A node of two has one peer, of which nobody knows whether it changed; its ranks have many. Of
+    what shows in means a node's levels say nothing.
+    """
+    ranks = [one for one in seen if one.scope.is_rank and one.others.size]
+    for table in found:
+        for place, scope in enumerate(table.scopes):
+            if scope.node is None or not scope.alike or scope.majority:
+                continue
+            mine = [one for one in ranks if one.scope.columns[0] in scope.columns]
+            if not mine:
+                continue
+            best = max(mine, key=lambda each: each.gain)
+            if (whole := _there(best, table, place)) is not None:
+                # The error of the middle of n is 1 / sqrt(n) of one's.
+                error = best.shift.error / float(np.sqrt(len(scope.columns)))
+                yield replace(whole, shift=replace(whole.shift, error=error))
 
 
 def _ranks_or_groups(seen: Sequence[Candidate]) -> list[Candidate]:

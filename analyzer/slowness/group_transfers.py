@@ -90,7 +90,12 @@ def slow_groups(
     return SlowGroups(tuple(bad), tuple(between), seconds)
 
 
-def grown(grid: Grid, inside: NDArray[np.int64], outside: NDArray[np.int64]) -> float:
+def grown(
+    grid: Grid,
+    inside: NDArray[np.int64],
+    outside: NDArray[np.int64],
+    among: NDArray[np.int64] | None = None,
+) -> float:
     """Seconds a step by which the own time of any rank is surely longer inside; by means.
 
     Of each rank that by which its rise is beyond what noise makes of any rank's (Student's quantile
@@ -100,8 +105,14 @@ def grown(grid: Grid, inside: NDArray[np.int64], outside: NDArray[np.int64]) -> 
 
     A window counts for SPIKE medians at most: one long pause is not what others waited for all the
     time. Infinite where a rank's is not known on either side: it may be the one that they wait for.
+
+    Args:
+        grid: The run.
+        inside: Windows in which transfers take longer.
+        outside: The other windows.
+        among: Columns of the ranks that can be waited for; None = all.
     """
-    own = grid.time["own"]
+    own = grid.time["own"] if among is None else grid.time["own"][:, among]
     with np.errstate(invalid="ignore"):
         own = np.minimum(own, SPIKE * column_medians(own))
     sides = own[inside], own[outside]

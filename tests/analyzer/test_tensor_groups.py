@@ -54,3 +54,11 @@ def test_a_slow_rank_lets_its_group_wait_and_is_no_link():
 
     assert [] == list(tensor_groups(align(run_of(slow))))
     assert (14, "slow-gpu") == (culprit.rank, culprit.cause)
+
+
+def test_a_slow_rank_of_another_group_hides_no_link():
+    """Inside a layer a group waits for its members and for nobody else."""
+    slow = Fault(Cause.SLOW_GPU, "plain", 5, 1.6, 80)
+    verdict = diagnose(run_of(slow, BAD)).verdict
+
+    assert {(5, "slow-gpu"), (14, "nvlink")} == {(c.rank, c.cause) for c in verdict.culprits}

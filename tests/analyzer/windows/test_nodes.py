@@ -172,3 +172,34 @@ def test_of_three_the_levels_of_those_compared_with_a_culprit_are_no_noise():
 
     assert (12, 24) == (shift.first, shift.last)
     assert shift.score > 1.2 * shift.critical
+
+
+@pytest.mark.parametrize("split", [1, 4])
+@pytest.mark.parametrize("shape", ["steadily", "climbing", "turning"])
+def test_of_two_nodes_the_slow_one_is_a_node_and_a_slow_rank_is_a_rank(
+    synthetic, slowed, steadily, climbing, turning, on_nodes, split, shape
+):
+    strength = {
+        "steadily": steadily(80), "climbing": climbing(80, 240), "turning": turning(80, 40),
+    }[shape]  # fmt: skip
+    healthy = synthetic(seed=1, world=8, steps=240, telemetry=False).run()
+    told = []
+    for ranks in ([4, 5, 6, 7], [5]):
+        run = on_nodes(slowed(healthy, ranks, 1.15, strength), 4)
+        layout = tuple(
+            dataclasses.replace(i, dp=i.rank // split, tp=i.rank % split) for i in run.ranks
+        )
+        told.append(accused(dataclasses.replace(run, ranks=layout)))
+
+    assert [{"node-1"}, {5}] == told
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_of_two_nodes_in_turns_no_rank_of_the_well_one_is_named(
+    synthetic, slowed, turning, on_nodes, seed
+):
+    """Ranks of the well node are faster than the middle of all whenever the others are slow."""
+    healthy = synthetic(seed=seed, world=8, steps=240, telemetry=False).run()
+    run = on_nodes(slowed(healthy, [4, 5, 6, 7], 1.4, turning(80, 40)), 4)
+
+    assert {"node-1"} == accused(run)
