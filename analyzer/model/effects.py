@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.model.again import again_and_again, stand_stills
-from analyzer.model.candidate import Candidate, Edges, candidate
+from analyzer.model.candidate import OWN_SHARE, Candidate, Edges, candidate
 from analyzer.model.precision import WINDOWS, Precision
 from analyzer.model.ramps import ramps
 from analyzer.model.run_queue import is_run_queue, without_run_queue
@@ -72,30 +72,56 @@ def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
     accused = {column for one in found for column in one.scope.columns.tolist()}
     crowded = len(found) > 1 and _moves_peers(grid, accused)
     told = () if eased is None or not found else tables(grid, precision)
-    measured = []
-    for one in found:
+    sized = []
+    for one in sorted(found, key=lambda each: each.gain):
         others = accused - set(one.scope.columns.tolist())
-        measured.append(
-            _measured(one, tables(_without(grid, others), precision) if crowded else told)
-        )
-    return tuple(
-        finding
-        for one, size in zip(found, measured, strict=True)
-        for finding in _findings(one, size, accused)
-    )
+        whole = tables(_without(grid, others), precision) if crowded else told
+        if crowded and not _is_left(one, whole):
+            accused = others
+        else:
+            sized.append((one, _measured(one, whole)))
+    sized.sort(key=lambda each: -each[0].shift.score)
+    return tuple(finding for one, size in sized for finding in _findings(one, size, accused))
+
+
+def _is_left(one: Candidate, whole: Sequence[Table]) -> bool:
+    """Whether an effect is still there without the others that are accused.
+
+    Who is compared with slow ones is high whenever these are not.
+    """
+    table, place = _again_in(one, whole) or (one.table, one.place)
+    now, then = (_mean_rise(one, *each) for each in ((table, place), (one.table, one.place)))
+    return not now < OWN_SHARE * then
+
+
+def _mean_rise(one: Candidate, table: Table, place: int) -> float:
+    """How much higher a scope of a table is in the span of a candidate than beside it."""
+    rest = table.view(one.groups).rest[:, place]
+    inside = np.zeros(len(rest), dtype=bool)
+    inside[one.shift.first : one.shift.last] = True
+    return mean(rest[inside]) - (0.0 if inside.all() else mean(rest[~inside]))
 
 
 def _measured(one: Candidate, whole: Sequence[Table]) -> Candidate:
     """The candidate with its size in all of own time, against peers without the other accused."""
+    same = _again_in(one, whole)
+    return one if same is None else _there(one, *same) or one
+
+
+def _again_in(one: Candidate, whole: Sequence[Table]) -> tuple[Table, int] | None:
+    """The table and the column of the scope of a candidate; None where some window is missing.
+
+    In that nobody but the accused told of own time.
+    """
     columns, windows = one.scope.columns.tolist(), np.concatenate(one.groups.members)
     for table in whole:
         if not np.isin(windows, table.usable).all():
-            continue  # in some window nobody but the accused told of own time
+            continue
         for place, scope in enumerate(table.scopes):
             whom = scope.columns.tolist(), scope.stage, scope.part
             if whom == (columns, one.scope.stage, one.scope.part):
-                return _there(one, table, place) or one
-    return one
+                return table, place
+    return None
 
 
 def _there(one: Candidate, table: Table, place: int) -> Candidate | None:
