@@ -23,7 +23,7 @@ from collector.contract.words import Phase
 
 WRITER = 0.1
 """Share of the longest, from which a rank is one that writes: where rank 0 writes for all, it has
-no peers and nobody accuses it."""
+no peers and nobody accuses it. So much of the usual write is one as well."""
 QUERY = "checkpoint_seconds of steps.parquet by rank"
 
 
@@ -77,10 +77,21 @@ def _by_design(grid: Grid, over: FloatGrid) -> FloatGrid:
 
 
 def _writes(grid: Grid) -> list[NDArray[np.int64]]:
-    """The windows of each checkpoint: neighbours in which anybody writes."""
-    told = np.nan_to_num(grid.time[Phase.CHECKPOINT])
-    windows = np.flatnonzero((told > 0).any(axis=1))
-    return np.split(windows, np.flatnonzero(np.diff(windows) > 1) + 1) if len(windows) else []
+    """The windows of each checkpoint: neighbours in which anybody writes.
+
+    What a rank writes in most windows is none, nor what is little beside the usual write: half of
+    all that is written is in windows of as much and more.
+    """
+    steps = (grid.to_step - grid.from_step)[:, None]
+    told = np.nan_to_num(grid.time[Phase.CHECKPOINT]) * steps
+    longest = (told - column_medians(told)).max(axis=1, initial=0.0)
+    ordered = np.sort(longest)[::-1]
+    written = np.cumsum(ordered)
+    if not len(written) or not written[-1] > 0:
+        return []
+    usual = ordered[np.searchsorted(written, written[-1] / 2)]
+    windows = np.flatnonzero(longest >= WRITER * usual)
+    return np.split(windows, np.flatnonzero(np.diff(windows) > 1) + 1)
 
 
 def _seconds(grid: Grid, windows: NDArray[np.int64]) -> FloatGrid:

@@ -55,6 +55,18 @@ def test_writers_are_compared_with_writers():
     assert 5 == finding.rank
 
 
+@pytest.mark.parametrize("share", [0.002, 0.05])
+def test_who_writes_a_little_in_every_window_hides_no_slow_writer(share):
+    grid = align(run_of(SLOW))
+    told = grid.time["checkpoint"].copy()
+    often = np.random.default_rng(3).gamma(4.0, 0.25, len(told))
+    told[:, 7] = np.nan_to_num(told[:, 7]) + share * often * grid.time["own"][:, 7]
+
+    (finding,) = checkpoints(dataclasses.replace(grid, time={**grid.time, "checkpoint": told}))
+
+    assert (5, "slow") == (finding.rank, finding.kind)
+
+
 def longer(grid, kept, long):
     """Of the first `kept` writes and no others, those in `long` take rank 5 six times as long."""
     told = grid.time["checkpoint"].copy()
