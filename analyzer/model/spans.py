@@ -49,7 +49,10 @@ minutes, the chance of a false alarm is still that of one."""
 
 def spans(table: Table) -> Iterator[Candidate]:
     """The clearest span of each scope over the whole run."""
-    for shift in clearest_spans(table.whole.rest, peers=table.peers, noise=table.precision.noise):
+    precision = table.precision
+    for shift in clearest_spans(
+        table.whole.rest, peers=table.peers, noise=precision.noise, pooled=precision.pooled
+    ):
         if _became(table, table.whole, shift):
             yield candidate(table, table.whole, shift)
 

@@ -161,6 +161,7 @@ def clearest_spans(
     baseline: int = BLOCKS_AT_LEAST,
     peers: int = 0,
     noise: float = NOISE_FLOOR,
+    pooled: bool = False,
 ) -> list[Shift]:
     """The clearest upward span of each column of (B, R), for columns with enough blocks.
 
@@ -178,6 +179,7 @@ def clearest_spans(
         baseline: Blocks outside it.
         peers: How many others each is compared with.
         noise: Log noise of a block at least.
+        pooled: Whether all columns share one noise, told of all blocks together.
     """
     count, known = len(series), np.isfinite(series)
     spans = {
@@ -194,7 +196,14 @@ def clearest_spans(
     wide = float(np.median(list(widenings.values())))
     if len(spans) < SCORES_AT_LEAST:
         typical = min(typical, _by_neighbours(series[:, list(spans)], wide))
-    asked = critical_t(count, len(spans), len(spans) * tried)
+    freedom = freedom_of(count, len(spans))
+    if pooled:
+        sides = (
+            series[each & known[:, c], c] for c, span in spans.items() for each in (span, ~span)
+        )
+        typical, freedom = _pooled([each for each in sides if len(each) > 1])
+        sigmas, widenings = dict.fromkeys(spans, typical), dict.fromkeys(spans, wide)
+    asked = _quantile(freedom, len(spans) * tried)
     found = []
     for column, within in spans.items():
         inside, outside = within & known[:, column], ~within & known[:, column]
@@ -209,7 +218,12 @@ def clearest_spans(
         stop = int(span[-1]) + 1
         if not known[stop:, column].any():
             stop = count  # what nobody knows is no end
-        found.append(Shift(column, int(span[0]), stop, effect, error, score, asked, level))
+        found.append(
+            Shift(
+                column, int(span[0]), stop, effect, error, score, asked, level,
+                freedom if pooled else None,
+            )
+        )  # fmt: skip
     if peers + 1 >= SCORES_AT_LEAST:
         # What falls back in between is no span: of a pause now and then all have high scores.
         held = [shift.score for shift in found if sustained(series, shift)]

@@ -98,6 +98,19 @@ def test_of_few_writes_the_noise_is_told_of_all_writers_together():
     assert (grid.ranks[column].rank, "slow") == (finding.rank, finding.kind)
 
 
+def test_of_few_writes_a_rank_that_became_slow_is_found_by_the_noise_of_all():
+    grid = align(run_of())
+    told = grid.time["checkpoint"].copy()
+    writes = np.flatnonzero((np.nan_to_num(told) > 0).any(axis=1))
+    middle = len(writes) // 2
+    told[np.ix_(writes[middle:], [5])] *= 1.5
+
+    (finding,) = checkpoints(dataclasses.replace(grid, time={**grid.time, "checkpoint": told}))
+
+    assert (5, None) == (finding.rank, finding.last)
+    assert finding.first in writes[middle - 1 : middle + 1]
+
+
 def test_the_first_replica_may_write_more_by_design():
     grid = align(run_of())
     told = grid.time["checkpoint"].copy()
