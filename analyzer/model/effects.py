@@ -251,7 +251,8 @@ def _ranks_or_groups(seen: Sequence[Candidate]) -> list[Candidate]:
     for one in sorted(seen, key=lambda each: -len(each.scope.columns)):
         columns = set(one.scope.columns.tolist())
         if not columns & taken and (
-            one.scope.is_rank or (_is_shared(one) and not _are_apart(one, ranks))
+            one.scope.is_rank
+            or (_is_shared(one) and not _saw_a_part(one, ranks) and not _are_apart(one, ranks))
         ):
             kept.append(one)
             taken |= set() if one.scope.is_rank else columns
@@ -311,6 +312,12 @@ def _by_their_own(rises: FloatGrid, slow: int, felt: float, error: float) -> flo
     """
     rest, spread = rises[slow:], float(np.hypot(error, felt))
     return -float((rest**2).sum()) / (2 * spread**2) - len(rest) * float(np.log(spread))
+
+
+def _saw_a_part(one: Candidate, ranks: Mapping[int, Candidate]) -> bool:
+    """Whether what it shares is short beside what one of its ranks shows for itself."""
+    mine = [ranks[c] for c in one.scope.columns.tolist() if c in ranks]
+    return any(each.windows >= LONGER * one.windows for each in mine)
 
 
 def _are_apart(one: Candidate, ranks: Mapping[int, Candidate]) -> bool:
