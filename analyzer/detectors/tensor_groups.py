@@ -24,7 +24,7 @@ def tensor_groups(grid: Grid) -> Sequence[Finding]:
     """A finding a group at most: `slow` accuses its rank, `network` does not.
 
     Least seconds a step in the group's collectives: the last to come waits for nobody. Inside a
-    layer all members wait for the slowest link, so none's own time grows and the group is all
+    layer all members wait for the slowest link, so no own time grows and the group is all
     that times can tell: whose is searched for as a rank's own time is, a usual step and its
     exchanges being that of the group. Its member is the one whose NVLinks are down or count errors,
     of several the one of which they do since then; with none the finding accuses nobody.

@@ -90,6 +90,8 @@ def again_and_again(table: Table) -> Iterator[Candidate]:
             score >= asked
             # What may be by design must be more than parts differ.
             and seen.inside >= (FLOOR if seen.late else table.precision.parts or FLOOR)
+            # As of spans: of what began nowhere nobody knows whether it is faster meanwhile.
+            and (scope.alike or seen.begin > 0)
             and seen.episodes >= EPISODES_AT_LEAST
             and _is_its_own(table, own, place, seen.on)
         ):
