@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from analyzer.run import Grid
 from analyzer.slowness.stopped import (
-    alive_until,
     dead,
     died_first,
     longest_inside,
@@ -79,29 +78,6 @@ def last_said(grid: Grid, states: tuple[RankState, ...]) -> NDArray[np.bool_]:
     return np.asarray(found & dead(grid), dtype=bool)
 
 
-def all_told(grid: Grid) -> bool:
-    """Whether it is known of each rank how it stood when the first was gone: alive, or its word."""
-    gone = dead(grid)
-    if grid.down_since is None or not gone.any():
-        return False
-    there = ~gone & ~unseen_then(grid)
-    return bool((there | last_said(grid, tuple(RankState))).all())
-
-
-def died_silently(grid: Grid) -> NDArray[np.bool_]:
-    """(R,) gone without a word while another one met an error, as by a kill; nobody else was ended.
-
-    What a launcher ends after a crash says nothing either, so who was seen alive after another
-    one was gone is none of them. Nobody, where it is not known of each how it stood then.
-    """
-    silent, noticed = last_said(grid, SILENT), last_said(grid, NOTICED)
-    if not all_told(grid) or not silent.any() or not noticed.any() or grid.down_since is None:
-        return np.zeros(len(grid.ranks), dtype=bool)
-    earliest = float(np.nanmin(grid.down_since[silent]))
-    later: NDArray[np.bool_] = alive_until(grid) >= earliest
-    return silent & ~later
-
-
 def unclean(grid: Grid) -> NDArray[np.bool_]:
     """(R,) gone without having said that it had finished."""
     return dead(grid) & ~last_said(grid, (RankState.FINISHED,))
@@ -114,7 +90,7 @@ def unexplained(grid: Grid) -> str | None:
         return None
     if how.word == INTERRUPTED:
         # Who ended it, and not how it stood: people end runs that hang.
-        waited = longest_inside(grid)
+        waited = float(longest_inside(grid).max(initial=0.0))
         if waited < stall_after(grid):
             return None
         return (

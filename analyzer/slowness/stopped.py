@@ -1,5 +1,7 @@
 """How ranks were last seen: gone, frozen, inside an operation, or with one under way."""
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -51,10 +53,11 @@ def silent(grid: Grid) -> NDArray[np.bool_]:
     """(R,) whose node has no page, or one that is not scraped any more while another one is."""
     until = grid.scraped_until
     newest = np.nanmax(until, initial=-np.inf)
-    return ~(until >= newest - MISSED_SCRAPES * _scrape_seconds(grid))
+    return ~(until >= newest - MISSED_SCRAPES * scrape_seconds(grid))
 
 
-def _scrape_seconds(grid: Grid) -> float:
+def scrape_seconds(grid: Grid) -> float:
+    """Between two scrapes, at least those of our recorder."""
     return max(SCRAPE_SECONDS, float(np.nan_to_num(grid.scrape_seconds)))
 
 
@@ -62,21 +65,14 @@ def unseen_then(grid: Grid) -> NDArray[np.bool_]:
     """(R,) nobody told whether it lived when the first of the others was gone; it is not gone.
 
     As of a node that is lost with its collector. Its page may be older than its scrape, and clocks
-    differ: of one that was silent within a scrape afterwards it is not known either. So where there
-    is such a rank, that others are gone does not say that one of them was the first to go. Of one
-    that is `out_of_sight` it says so all the same where all who are seen stayed for a scrape: else
-    two would have died, and of the one that nobody saw only the other.
+    differ: of one that was silent within a scrape afterwards it is not known either.
     """
     gone = dead(grid)
     if grid.down_since is None or not gone.any():
         return np.zeros(len(grid.ranks), dtype=bool)
-    doubt = np.where(silent(grid), _scrape_seconds(grid) + READ_SECONDS, 0.0)
-    told_at = float(np.nanmin(grid.down_since)) + doubt
-    alive, hidden = alive_until(grid), out_of_sight(grid)
-    unseen: NDArray[np.bool_] = ~gone & ~(alive >= told_at)
-    others = ~hidden & ~(grid.down_since <= np.nanmin(grid.down_since))
-    stayed = ~gone[others] & (alive[others] >= told_at[others] + _scrape_seconds(grid))
-    return unseen & ~hidden if stayed.size and stayed.all() else unseen
+    doubt = np.where(silent(grid), scrape_seconds(grid) + READ_SECONDS, 0.0)
+    unseen: NDArray[np.bool_] = ~gone & ~(alive_until(grid) >= np.nanmin(grid.down_since) + doubt)
+    return unseen
 
 
 def out_of_sight(grid: Grid) -> NDArray[np.bool_]:
@@ -89,7 +85,7 @@ def out_of_sight(grid: Grid) -> NDArray[np.bool_]:
     steps, each = grid.last.get(metrics.TRAIN_STEPS.name), step_seconds(grid)
     if steps is None or not each > 0 or not np.isfinite(steps).any():
         return np.zeros(len(grid.ranks), dtype=bool)
-    missed = (MISSED_SCRAPES + 1.0) * _scrape_seconds(grid) / each + 1.0
+    missed = (MISSED_SCRAPES + 1.0) * scrape_seconds(grid) / each + 1.0
     hidden: NDArray[np.bool_] = silent(grid) & (np.nanmax(steps) - steps > missed)
     return hidden
 
@@ -151,13 +147,18 @@ def under_way(grid: Grid) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     return known, begun
 
 
-def stuck_inside(grid: Grid) -> NDArray[np.bool_]:
-    """(R,) who was last seen inside an operation, longer than a step takes."""
-    found = np.zeros(len(grid.ranks), dtype=bool)
+def inside_operations(grid: Grid) -> Iterator[tuple[str, FloatGrid]]:
+    """(series, (R,) seconds since when each rank is in the operation; NaN = not in that step)."""
     for key, age in grid.last.items():
         if key.startswith(metrics.TRAIN_OPEN_OP_AGE.name):
-            found |= opened_since_last_step(grid, key) & (age >= step_seconds(grid))
-    return found
+            yield key, np.where(_opened_since_last_step(grid, key), age, np.nan)
+
+
+def longest_inside(grid: Grid) -> FloatGrid:
+    """(R,) seconds of the oldest operation that each was last seen inside; 0 = in none."""
+    ages = [age for _, age in inside_operations(grid)]
+    oldest: FloatGrid = np.fmax.reduce([np.zeros(len(grid.ranks)), *ages])
+    return oldest
 
 
 def stall_after(grid: Grid) -> float:
@@ -165,18 +166,7 @@ def stall_after(grid: Grid) -> float:
     return max(STALL_SECONDS, STALL_STEPS * step_seconds(grid))
 
 
-def longest_inside(grid: Grid) -> float:
-    """Seconds of the oldest operation that any rank was last seen inside; 0 = in none."""
-    oldest = 0.0
-    for key, age in grid.last.items():
-        if key.startswith(metrics.TRAIN_OPEN_OP_AGE.name):
-            oldest = max(
-                oldest, float(np.max(age, initial=0.0, where=opened_since_last_step(grid, key)))
-            )
-    return oldest
-
-
-def opened_since_last_step(grid: Grid, key: str) -> NDArray[np.bool_]:
+def _opened_since_last_step(grid: Grid, key: str) -> NDArray[np.bool_]:
     """(R,) whose open operation opened after the last step began; an earlier one has ended."""
     ended = _last_step_ended(grid)
     opened = grid.last_time[key] - grid.last[key]
@@ -197,22 +187,6 @@ def _last_step_ended(grid: Grid) -> float:
     each = float(np.median(wall[np.isfinite(wall)])) if np.isfinite(wall).any() else np.inf
     apart = float(np.nan_to_num(grid.scrape_seconds)) if steps > 1 else 0.0
     return float(min(grid.end[last], grid.start[last] + steps * each)) - apart
-
-
-def furthest_behind(grid: Grid, suspects: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """(R,) the suspects with the fewest steps, and of those who stopped clearly before the others.
-
-    Whoever waits went on until it needed the one that it waits for.
-    """
-    steps = grid.last.get(metrics.TRAIN_STEPS.name)
-    if steps is not None and np.isfinite(steps[suspects]).all():
-        suspects = suspects & (steps == steps[suspects].min())
-    age = grid.last.get(metrics.TRAIN_PROGRESS_AGE.name)
-    if age is None or not np.isfinite(age[suspects]).all():
-        return suspects
-    stopped = grid.last_time[metrics.TRAIN_PROGRESS_AGE.name] - age
-    earliest: NDArray[np.bool_] = suspects & (stopped <= stopped[suspects].min() + READ_SECONDS)
-    return earliest
 
 
 def step_seconds(grid: Grid) -> float:

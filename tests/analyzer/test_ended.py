@@ -8,7 +8,7 @@ import pytest
 
 from analyzer.align import align
 from analyzer.pipeline import diagnose
-from analyzer.slowness.ended import died_silently, unexplained
+from analyzer.slowness.ended import unexplained
 from lockstep.diagnosis import exit_code
 
 STATE, UP = "lockstep_rank_last_state", "lockstep_rank_up"
@@ -207,9 +207,8 @@ def test_ranks_that_the_launcher_ended_later_did_not_die_silently_with_the_first
     late = (samples["rank"] == 1) & (samples["time"] > samples["time"].max() - 3.0)
     samples.loc[late & (samples["metric"] == UP), "value"] = 0.0
     samples = samples[~late | (samples["metric"].isin([UP, STATE]))]
-    seen = dataclasses.replace(run, samples=samples)
 
-    assert [1] == np.flatnonzero(died_silently(align(seen))).tolist()
+    assert [(1, "crash")] == _named(dataclasses.replace(run, samples=samples))
 
 
 @pytest.fixture
