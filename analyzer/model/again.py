@@ -9,7 +9,7 @@ from scipy.special import ndtri, pdtrc, stdtrit
 from analyzer.model.candidate import CAP, OWN_SHARE, Candidate
 from analyzer.model.scopes import Scope, Table, middles
 from analyzer.run import FloatGrid
-from analyzer.slowness.changepoint import FALSE_ALARM, SCORES_AT_LEAST, Shift, column_medians
+from analyzer.slowness.changepoint import FALSE_ALARM, Shift, column_medians
 from analyzer.slowness.on_and_off import (
     EPISODES_AT_LEAST,
     USUAL,
@@ -39,8 +39,9 @@ def again_and_again(table: Table) -> Iterator[Candidate]:
 
     What chance can do is what the others show: stalls that all have now and then accuse nobody. A
     mean that few windows carry has heavy tails; where more stand out than chance can make, none.
-    Stalls that last for several windows are counted once: the others show for how many. Among few
-    whoever is compared with a culprit is high whenever that is not: it shows nothing of chance.
+    Stalls that last for several windows are counted once: the others show for how many. Of two
+    the one that is compared with a culprit is high whenever that is not, and shows nothing of
+    chance.
     """
     if len(table.usable) < WINDOWS_AT_LEAST:
         return
@@ -62,7 +63,7 @@ def again_and_again(table: Table) -> Iterator[Candidate]:
     lasting = counts / np.maximum([float(one.sum()) for one in starts], 1.0)
     groups = table.whole.groups
     shows = np.ones(len(places), dtype=bool)
-    if len(places) < SCORES_AT_LEAST:
+    if len(places) == 2:
         shows = np.array([_is_its_own(table, own, p, told[p].on) for p in places.tolist()])
     for at, place in enumerate(places.tolist()):
         seen, scope = told[place], table.scopes[place]
