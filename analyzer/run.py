@@ -226,6 +226,8 @@ class Culprit:
 
     `confidence` is about the cause, if this is the place. `place_confidence` is that this is the
     place, whatever the cause; None = nobody told it, as in a verdict of an earlier version.
+    `known_to_step` is the step after the last one in which it could be compared with anybody, where
+    the run went on; None = to `to_step`, or the end.
     """
 
     scope: str
@@ -247,6 +249,7 @@ class Culprit:
     tier: str
     evidence: tuple[Fact, ...]
     place_confidence: float | None = None
+    known_to_step: int | None = None
 
     @property
     def who(self) -> str:

@@ -112,6 +112,8 @@ def _accusation(verdict: Verdict, grid: Grid, culprit: Culprit) -> str:
             f" {hang.get('sequence')} of group {hang.get('group')}. {confidence}"
         )
     end = "" if culprit.to_step is None else f" to step {culprit.to_step}"
+    if culprit.known_to_step is not None:
+        end = f" to step {culprit.known_to_step}, after which nobody could compare it"
     numbers = [fact.text for fact in culprit.evidence if fact.supports and _decides(fact.query)]
     because = f" ({'; '.join(numbers[:2])})" if numbers else ""
     return (

@@ -70,6 +70,7 @@ def _culprit(culprit: Culprit) -> dict[str, Any]:
         "evidence": [_fact(fact) for fact in culprit.evidence],
         "slowdown_interval": _plain(culprit.slowdown_interval),
         "place_confidence": _plain(culprit.place_confidence),
+        "known_to_step": culprit.known_to_step,
     }
 
 

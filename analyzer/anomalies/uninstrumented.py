@@ -25,6 +25,7 @@ from analyzer.culprits.place import place_confidence
 from analyzer.culprits.where import node_of, placed
 from analyzer.detectors.change import change
 from analyzer.model.accepted import HEAVY, accepted
+from analyzer.model.candidate import CERTAIN
 from analyzer.model.effects import effects
 from analyzer.model.precision import WINDOWS
 from analyzer.posterior import Posterior, posterior
@@ -35,11 +36,8 @@ from analyzer.slowness.significance import FLOOR
 from analyzer.slowness.transfers import median
 from analyzer.symptoms.phases import SHARES
 from analyzer.telemetry_quality import drop_stuck_sensors
-from analyzer.wording import TOLD, utc
+from analyzer.wording import utc
 
-CONFIDENT = TOLD
-"""The most, of what no step time tells: the sentence calls less than this doubtful. Who was named
-was right in 18 of 18, of 44 simulated faults (docs/method/anomalies.md)."""
 SCRAPES = replace(WINDOWS, block_steps=1, steps=LASTS_BINS, transient_steps=LASTS_BINS)
 """A scrape is the mean of many steps; it lasts as any deviation of hardware must."""
 NO_SERIES = "no training series: neither step times nor collectives"
@@ -72,7 +70,7 @@ def uninstrumented(
         if len(members) > 1 and coverage >= COVERAGE_AT_LEAST:
             named = _accused(grid, less, judged, seen)
         believed = max(1.0 - len(judged.missing) / len(members), 0.0)
-        most = CONFIDENT * coverage * believed
+        most = CERTAIN * coverage * believed
         culprits = tuple(_culprit(grid, *one, most, seen, ranks) for one in named)
         first = next(iter((*(one for one, _ in named), *less)), None)
         if first is not None:

@@ -53,6 +53,8 @@ def culprit(
         from_step, since = _stopped(grid, column)
     else:
         from_step, since = int(grid.from_step[finding.first]), float(grid.start[finding.first])
+    end = None if finding.last is None else int(grid.to_step[finding.last - 1])
+    unended = bool(finding.details.get("unended"))
     page = hang or _wakes(grid, finding, slow, seen)
     return Culprit(
         scope="rank",
@@ -65,7 +67,7 @@ def culprit(
         tp=info.tp,
         link=None,
         from_step=from_step,
-        to_step=None if finding.last is None else int(grid.to_step[finding.last - 1]),
+        to_step=None if unended else end,
         since=utc(since) if np.isfinite(since) else None,
         slowdown=None if hang else finding.slowdown,
         slowdown_interval=None if hang else finding.interval,
@@ -74,6 +76,7 @@ def culprit(
         tier="page" if page else "record",
         evidence=facts,
         place_confidence=place,
+        known_to_step=end if unended else None,
     )
 
 

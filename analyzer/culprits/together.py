@@ -69,7 +69,10 @@ def _one(alike: Sequence[Culprit]) -> Culprit:
     first = min(alike, key=lambda one: one.from_step if one.from_step is not None else 0)
     slowdowns = [one.slowdown for one in alike if one.slowdown is not None]
     bounds = [one.slowdown_interval for one in alike if one.slowdown_interval is not None]
-    ends = [one.to_step for one in alike if one.to_step is not None]
+    ends, known = (
+        [step for step in steps if step is not None]
+        for steps in ([one.to_step for one in alike], [one.known_to_step for one in alike])
+    )
     interval = None
     if bounds:
         low, high = np.median(np.array(bounds), axis=0)
@@ -78,6 +81,7 @@ def _one(alike: Sequence[Culprit]) -> Culprit:
         first,
         rank=None, gpu=None, uuid=None, dp=None, pp=None, tp=None,
         to_step=max(ends) if len(ends) == len(alike) else None,
+        known_to_step=max(known) if len(known) == len(alike) else None,
         slowdown=float(np.median(slowdowns)) if slowdowns else None,
         slowdown_interval=interval,
         confidence=float(np.median([one.confidence for one in alike])),

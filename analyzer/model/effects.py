@@ -23,7 +23,7 @@ from analyzer.model.run_queue import is_run_queue, without_run_queue
 from analyzer.model.scopes import Table, tables
 from analyzer.model.spans import always, spans, spans_to_the_end
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.changepoint import Shift
+from analyzer.slowness.changepoint import Blocks, Shift
 from analyzer.slowness.peer_groups import MAJORITY, peer_groups
 from analyzer.slowness.robust_stats import NOTHING, interval_95
 from analyzer.slowness.significance import slow_finding, span_edges
@@ -361,6 +361,7 @@ def _findings(sure: Candidate, one: Candidate, accused: Collection[int]) -> Iter
     if scope.stage is not None:
         yield _of_stage(one, edges)
         return
+    alone = _alone_from(table.usable[inside], table.rest[inside, one.place], one.groups)
     for place, column in enumerate(scope.columns.tolist()):
         shift = replace(one.shift, column=column)
         if not scope.is_rank:
@@ -368,6 +369,10 @@ def _findings(sure: Candidate, one: Candidate, accused: Collection[int]) -> Iter
         ratio = table.ranks[inside, column]
         finding = slow_finding(table.grid, one.groups, shift, scope.peers, "effects", edges, ratio)
         more: dict[str, Any] = {"place_confidence": place_confidence, "log_chance": sure.log_chance}
+        if finding.last is None and alone is not None:
+            more["unended"] = True
+            words = f"nobody could compare it after step {table.grid.to_step[alone - 1]}"
+            finding = replace(finding, last=alone, text=f"{finding.text}; {words}")
         if not scope.is_rank:
             more["node"] = table.grid.ranks[column].node
         if scope.part is not None:
@@ -378,6 +383,16 @@ def _findings(sure: Candidate, one: Candidate, accused: Collection[int]) -> Iter
                 f"{text}; but that it is this one is less likely than not: others changed as much"
             )
         yield replace(finding, kind=kind, text=text, details={**finding.details, **more})
+
+
+def _alone_from(windows: NDArray[np.int64], rest: FloatGrid, groups: Blocks) -> int | None:
+    """The window after the last in which it could be compared; None where that is the end.
+
+    Where nobody could for a whole block, whether it was still slow is not known.
+    """
+    known = np.flatnonzero(np.isfinite(rest))
+    silent = len(windows) - 1 - int(known[-1])
+    return int(windows[known[-1]]) + 1 if silent >= max(map(len, groups.members)) else None
 
 
 def _of_stage(one: Candidate, edges: Edges) -> Finding:

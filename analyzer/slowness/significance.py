@@ -67,7 +67,7 @@ def slow_finding(
         edges: First window and the one after the last, None = to the end.
         ratio: (n,) log own time over the peers' in the windows of the blocks.
     """
-    usable = np.concatenate(groups.members)
+    usable = np.concatenate(groups.members)[np.isfinite(ratio)]
     throughout = shift.first == 0 and shift.last == len(groups)
     goes = excess(grid, groups, shift, ratio, edges)
     first, last = goes.first, goes.last

@@ -81,7 +81,7 @@ CULPRIT = {
     "tp": "tensor-parallel coordinate",
     "link": "name of the link, leaf or rack",
     "from_step": "first slow step",
-    "to_step": "the step after the last slow one; null = it went on to the end",
+    "to_step": "the step after the last slow one; null = no end was seen",
     "since": "the moment of `from_step`, RFC 3339",
     "slowdown": "its own time over its own expected time",
     "cause": "one word, below",
@@ -91,6 +91,9 @@ CULPRIT = {
     "slowdown_interval": "95 % interval of `slowdown`",
     "place_confidence": "confidence in the place: the probability that it is this rank, node, link"
     " or rack, whatever the cause; null = not told, as in a verdict of an earlier version",
+    "known_to_step": "the step after the last one in which it could be compared with anybody, where"
+    " the run went on: whether it was still slow then is not known (`to_step` is null); null = to"
+    " `to_step`, or the end",
 }
 ANOMALY = {
     "node": "node",

@@ -147,12 +147,9 @@ def test_without_training_series_it_is_another_score_that_takes_no_line_of_the_f
 
 
 @pytest.mark.slow
-def test_by_hardware_alone_confidence_stays_low_and_ranks_are_told():
+def test_by_hardware_alone_ranks_are_told():
     trial = SynthTrial(5, injected=True, variant="usual", delays=False, uninstrumented=True)
     line = synth_trials.judge(trial)
 
     assert "failed" not in line
-    assert all(
-        each["confidence"] <= 0.7 and each["rank"] is not None
-        for each in line["verdict"]["culprits"]
-    )
+    assert all(each["rank"] is not None for each in line["verdict"]["culprits"])

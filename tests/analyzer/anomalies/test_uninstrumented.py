@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from analyzer.anomalies.uninstrumented import CONFIDENT, NO_SERIES, uninstrumented
+from analyzer.anomalies.uninstrumented import NO_SERIES, uninstrumented
+from analyzer.model.candidate import CERTAIN
 from analyzer.pipeline import diagnose
 from tests.analyzer.anomalies.conftest import POWER, THROTTLED, UTIL
 
@@ -23,9 +24,9 @@ def test_a_throttled_gpu_whose_peers_wait_since_is_the_culprit(hardware, culprit
     assert [(*JOB[culprit], "thermal", "record")] == [
         (each.node, each.gpu, each.cause, each.tier) for each in told.culprits
     ]
-    assert 0.5 <= told.culprits[0].confidence <= CONFIDENT
-    assert told.culprits[0].confidence == told.culprits[0].place_confidence
-    assert "Confidence in the place 0.70, in the cause 0.70" in told.sentence
+    assert 0.95 <= told.culprits[0].confidence <= CERTAIN
+    assert 0.95 <= told.culprits[0].place_confidence <= CERTAIN
+    assert "Confidence in the place 0.99, in the cause 0.99" in told.sentence
     assert "degraded" == told.status
     assert 1 / 0.7 == pytest.approx(told.slowdown, rel=0.05)
     assert "No training series were there" in told.sentence
@@ -59,7 +60,7 @@ def test_a_gpu_that_works_on_while_all_others_wait_is_named_though_nobody_knows_
     told = verdict(fleet)
 
     assert [("node-1", 2, "unknown")] == [(e.node, e.gpu, e.cause) for e in told.culprits]
-    assert CONFIDENT == pytest.approx(told.culprits[0].place_confidence)
+    assert CERTAIN == pytest.approx(told.culprits[0].place_confidence)
     assert ["slow-gpu"] == [one["cause"] for one in told.alternatives][:1]
 
 
@@ -97,7 +98,7 @@ def test_of_several_that_may_be_it_each_has_its_share(hardware, hot):
 
     assert {JOB[culprit] for culprit in hot} == {(each.node, each.gpu) for each in told}
     assert sum(places) <= 1.0
-    assert places == pytest.approx([min(CONFIDENT, 1 / len(hot))] * len(hot), abs=0.1)
+    assert places == pytest.approx([1 / len(hot)] * len(hot), abs=0.1)
 
 
 def test_who_works_on_explains_why_the_job_works_less(hardware):
@@ -112,7 +113,7 @@ def test_of_two_times_of_one_gpu_the_surer_is_told(hardware):
 
     told = {(each.node, each.gpu): each for each in verdict(fleet).culprits}
 
-    assert CONFIDENT == pytest.approx(told["node-0", 3].place_confidence)
+    assert CERTAIN == pytest.approx(told["node-0", 3].place_confidence)
     assert told["node-0", 3].since < told["node-1", 2].since
 
 
@@ -176,4 +177,4 @@ def test_a_run_that_told_no_step_times_is_judged_by_its_hardware(synthetic, faul
     told = diagnose(blind).verdict
 
     assert [(2, "gpu", "thermal")] == [(c.rank, c.scope, c.cause) for c in told.culprits]
-    assert told.culprits[0].confidence <= CONFIDENT
+    assert told.culprits[0].confidence >= 0.9

@@ -153,14 +153,38 @@ def test_a_run_that_stands_still_for_a_third_of_its_time_is_not_healthy(healthy,
     assert "rank 3 (node-3)" in verdict.sentence
 
 
-def test_whether_a_node_moved_itself_is_asked_where_its_only_peer_told(healthy, slowed, on_nodes):
-    """The other node falls silent meanwhile: that it is as fast as before later says nothing."""
-    run = slowed(healthy, [4, 5, 6, 7], 1.5, lambda step: ((step >= 120) & (step < 190)) * 1.0)
+def with_a_silent_peer(run, on_nodes):
+    """Two nodes of four ranks, of which the first tells nothing from step 170 on."""
     windows = run.windows.copy()
     silent = (windows["rank"] < 4) & (windows["from_step"] >= 170)
     windows.loc[silent, ["own_seconds", "collective_seconds"]] = np.nan
-    found = effects(align(on_nodes(dataclasses.replace(run, windows=windows), 4)))
+    return on_nodes(dataclasses.replace(run, windows=windows), 4)
+
+
+def test_whether_a_node_moved_itself_is_asked_where_its_only_peer_told(healthy, slowed, on_nodes):
+    """The other node falls silent meanwhile: that it is as fast as before later says nothing."""
+    run = slowed(healthy, [4, 5, 6, 7], 1.5, lambda step: ((step >= 120) & (step < 190)) * 1.0)
+    found = effects(align(with_a_silent_peer(run, on_nodes)))
 
     assert {"node-1"} == {each.details.get("node") for each in found}
     assert {4, 5, 6, 7} == {each.rank for each in found}
     assert all(each.slowdown == pytest.approx(1.5, abs=0.05) for each in found)
+
+
+@pytest.mark.parametrize("until", [190, 300])
+def test_whether_a_node_still_is_slow_is_not_known_once_its_only_peer_is_silent(
+    healthy, slowed, on_nodes, until
+):
+    run = slowed(healthy, [4, 5, 6, 7], 1.5, lambda step: ((step >= 120) & (step < until)) * 1.0)
+    verdict = diagnose(with_a_silent_peer(run, on_nodes)).verdict
+    (culprit,) = verdict.culprits
+
+    assert ("node-1", pytest.approx(120, abs=5)) == (culprit.node, culprit.from_step)
+    assert (None, 170) == (culprit.to_step, culprit.known_to_step)
+    assert "to step 170, after which nobody could compare it" in verdict.sentence
+
+
+def test_who_is_slow_to_the_end_is_known_to_be_so(healthy, slowed, on_nodes, steadily):
+    (culprit,) = diagnose(on_nodes(slowed(healthy, [5], 1.5, steadily(120)), 4)).verdict.culprits
+
+    assert (None, None) == (culprit.to_step, culprit.known_to_step)
