@@ -7,9 +7,11 @@ is drawn back to, what physics expects (`CauseSpec.expects`); `lockstep fit` mak
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+
+import numpy as np
 
 from analyzer import symptoms
 from analyzer.cause_spec import AGAINST, MAY, MUST, CauseSpec, Expectation
@@ -32,6 +34,12 @@ PRIOR: Mapping[Expectation, Mapping[str, float]] = {
 to 1 for what may."""
 MATTERS = 0.7
 """Log odds from which it is told that what speaks against a cause is not there: twice as likely."""
+CONTEXT = frozenset({"no GPU", "whole node", "slow finding"})
+"""What is so of a finding beside its symptoms; every cause has weights for it."""
+HARDWARE = frozenset(
+    spec.name for spec in symptoms.SYMPTOMS if symptoms.SLOW in spec.kinds and not spec.of_work
+)
+"""Symptoms that a place which only has more work to do shows no more than any that is well."""
 UNKNOWN_BIAS, RARE_BIAS = 1.0, -1.5
 """Of "we do not know", and of each cause: what must be there and nobody tells of is seldom it."""
 
@@ -44,10 +52,13 @@ class Weights:
         of: Cause, "unknown" among them -> state (symptoms.states_of) -> natural-log odds.
         temperature: By which their sum is divided, so that probabilities are as often right as they
             say (Guo et al., "On Calibration of Modern Neural Networks", ICML 2017).
+        well: State -> natural-log odds of a place that is well, against a slow one of an unknown
+            cause: what healthy hardware shows, innocent troubles among it.
     """
 
     of: Mapping[str, Mapping[str, float]]
     temperature: float = 1.0
+    well: Mapping[str, float] = field(default_factory=dict)
 
     def log_odds(self, cause: str, states: Mapping[str, float]) -> float:
         """Of a cause against "unknown"; each state weighs by the share of which it is so."""
@@ -55,6 +66,35 @@ class Weights:
         told = {"bias": 1.0, **states}
         odds = sum((mine.get(s, 0.0) - unknown.get(s, 0.0)) * told[s] for s in told)
         return odds / self.temperature
+
+    def log_ratio(self, states: Mapping[str, float], *, gpu: bool) -> float:
+        """Log of P(what is told | slow, for whatever cause) / P(the same | well).
+
+        By what the hardware tells, as of what a rank does its times have told. 0 where nothing is.
+
+        Args:
+            states: As of `log_odds`.
+            gpu: Whether its ranks have one.
+        """
+        told = told_by_hardware(states)
+        well = sum(self.well.get(state, 0.0) * share for state, share in told.items())
+        return self.of_known_cause(states, gpu=gpu) - well
+
+    def of_known_cause(self, states: Mapping[str, float], *, gpu: bool) -> float:
+        """Log of P(what hardware tells | slow, for whatever cause) / P(it | an unknown cause).
+
+        Args:
+            states: As of `log_odds`; whom it is about counts before any symptom as well.
+            gpu: Whether its ranks have one.
+        """
+        causes = [spec.cause for spec in CAUSES if possible(spec, symptoms.SLOW, gpu=gpu)]
+        before = {state: share for state, share in states.items() if state in CONTEXT}
+        now = before | told_by_hardware(states)
+        with_any = [
+            np.logaddexp.reduce([0.0, *(self.log_odds(cause, each) for cause in causes)])
+            for each in (now, before)
+        ]
+        return float(with_any[0] - with_any[1])
 
 
 def expected() -> dict[str, dict[str, float]]:
@@ -86,12 +126,22 @@ def expected_signs() -> dict[str, dict[str, int]]:
     }
 
 
+def expected_well() -> dict[str, float]:
+    """Of a place that is well before any fit: whatever is trouble of some cause speaks against."""
+    return {f"{name}: {state}": odds for name in HARDWARE for state, odds in PRIOR[AGAINST].items()}
+
+
+def told_by_hardware(states: Mapping[str, float]) -> dict[str, float]:
+    """Of what is so of a place what its hardware and its software tell."""
+    return {state: share for state, share in states.items() if state.partition(":")[0] in HARDWARE}
+
+
 @cache
 def fitted() -> Weights:
     """The table of the file beside this one; what it lacks is as expected."""
     told = bounded_json.loads(files("analyzer").joinpath(FILE).read_text())
     table = {cause: row | told["weights"].get(cause, {}) for cause, row in expected().items()}
-    return Weights(table, told["temperature"])
+    return Weights(table, told["temperature"], expected_well() | told.get("well", {}))
 
 
 def possible(spec: CauseSpec, kind: str, *, gpu: bool) -> bool:
@@ -120,6 +170,13 @@ def weigh_causes(grid: Grid, place: Sequence[Finding]) -> list[tuple[Evidence, .
         )
         for one, told in zip(place, every, strict=True)
     ]
+
+
+def slow_or_well(grid: Grid, place: Sequence[Finding]) -> float:
+    """`Weights.log_ratio` of a place, by what all its ranks show."""
+    told = [symptoms.measured(grid, one) for one in place]
+    gpu = has_gpu(grid, place[0].rank)
+    return fitted().log_ratio(symptoms.states_of(grid, place, told), gpu=gpu)
 
 
 def _facts(spec: CauseSpec, told: Mapping[str, Symptom], weights: Weights) -> list[Fact]:

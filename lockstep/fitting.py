@@ -37,7 +37,7 @@ def fitted(
     Raises:
         CommandError: 65, a folder has no such archive; 64, two have one name.
     """
-    from analyzer.scoring.fit import calibrated, fit, guesses, log_loss
+    from analyzer.scoring.fit import WELL, calibrated, fit, fit_well, guesses, log_loss
 
     names = [folder.resolve().name for folder in settings]
     if twice := next((name for name in names if names.count(name) > 1), None):
@@ -56,12 +56,17 @@ def fitted(
             told(done, len(some))
     rest = iter(found)
     mine, simulated, *real = [[next(rest) for _ in part] for part in parts]
-    learned = list(_with_copies(mine, seed))
-    unseen = {"simulated": list(_with_copies(simulated, seed + AFTER))}
+    every = list(_with_copies(mine, seed))
+    learned = [one for one in every if one.cause != WELL]
+    apart = _with_copies(simulated, seed + AFTER)
+    unseen = {"simulated": [one for one in apart if one.cause != WELL]}
     for name, archives in zip(names, real, strict=True):
-        unseen[name] = [one for archive in archives for one in archive]
+        unseen[name] = [one for archive in archives for one in archive if one.cause != WELL]
     weights = calibrated(fit(learned), *unseen.values())
-    words = [f"{len(learned)} examples; temperature {weights.temperature:.2f}"]
+    well = [one for one in every if one.cause == WELL]
+    weights = fit_well(weights, [one for one in learned if one.kind == "slow"], well)
+    examples = f"{len(learned)} examples, {len(well)} of places that are well"
+    words = [f"{examples}; temperature {weights.temperature:.2f}"]
     for name, others in unseen.items():
         if not others:
             words.append(f"{name}: no finding whose cause is known")
@@ -105,7 +110,7 @@ def _wanted(runs: int, seed: int) -> list[SynthTrial]:
 def _examples(one: SynthTrial | Path) -> "list[Example] | None":
     """Of a simulated run, or of an archive; None of what a mistake in a detector ended."""
     from analyzer.pipeline import diagnose
-    from analyzer.scoring.fit import examples
+    from analyzer.scoring.fit import background, examples
 
     if isinstance(one, Path):
         try:
@@ -115,7 +120,8 @@ def _examples(one: SynthTrial | Path) -> "list[Example] | None":
             return None
     run = made(one)
     try:
-        return list(examples(diagnose(run.run), run.truth))
+        found = diagnose(run.run)
+        return [*examples(found, run.truth), *background(found.grid, run.truth)]
     except BUGS:
         return None
 
@@ -134,5 +140,6 @@ def _with_copies(found: "list[list[Example]]", seed: int) -> "Iterator[Example]"
 def _text(weights: "Weights", runs: int, seed: int, calibrated_on: dict[str, int]) -> str:
     table = {cause: dict(sorted(row.items())) for cause, row in weights.of.items()}
     told = {"seed": seed, "runs": runs, "calibrated_on": calibrated_on,
-            "temperature": weights.temperature, "weights": table}  # fmt: skip
+            "temperature": weights.temperature, "weights": table,
+            "well": dict(sorted(weights.well.items()))}  # fmt: skip
     return json.dumps(told, indent=1) + "\n"

@@ -158,7 +158,7 @@ def _shared(findings: Sequence[Finding]) -> list[Finding]:
 
 def _may_be_why(one: Finding) -> bool:
     """Whether symptoms alone say so: nothing in times told it from the others."""
-    return "left" in one.details
+    return "log_ratio" in one.details
 
 
 def _works_on(grid: Grid, seen: Activity) -> Iterator[Finding]:

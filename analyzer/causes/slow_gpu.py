@@ -10,14 +10,15 @@ SPEC = CauseSpec(
         AGAINST: (
             "thermal throttling", "power throttling", "lower clock", "memory errors", "XID",
             "PCIe trouble", "NVLink trouble", "no processor", "garbage collection", "idle GPU",
-            "contradiction", "other software",
+            "stopped heartbeat", "contradiction", "other software",
         ),
     },
     must_see="The excess in the compute phases, clocks and throttle normal.",
     must_not_see=(
         "Any throttle reason, errors of memory, links or the driver that began with it, a CPU"
-        " quota at work, time in the run queue, or much more CPU time of the training thread (on"
-        " a run without GPUs the CPU is the device, and more CPU time speaks for it)."
+        " quota at work, time in the run queue, a heartbeat that stopped, or much more CPU time of"
+        " the training thread (on a run without GPUs the CPU is the device, and more CPU time"
+        " speaks for it)."
     ),
     words="its GPU computes slowly for no reason that it tells",
     node_words="it computes slowly for no reason that its GPUs or the host tell",

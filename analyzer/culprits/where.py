@@ -3,27 +3,23 @@
 Times alone cannot tell a slow node from a heavier stage that it alone holds (`HEAVY`). Their odds
 and what is shown there decide together; it is named if it is likelier than not,
 
-`P / (1 - P) = odds by its times * R`, `R = sum of exp(log odds) / the same before any symptom`
+`P / (1 - P) = odds by its times * R`, `R = P(what is shown | slow) / P(what is shown | well)`
 
-over all known causes.
+whatever the cause of the slowness (`Weights.log_ratio`).
 """
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from scipy.special import expit, logit
 
-from analyzer.cause_weights import fitted, weigh_causes
+from analyzer.cause_weights import slow_or_well, weigh_causes
 from analyzer.model.accepted import HEAVY
 from analyzer.model.effects import LIKELIER
 from analyzer.run import Evidence, Finding, Grid
 from analyzer.symptoms import KINDS
 
-UNSEEN = 0.5
-"""Share of what could be wrong with a node that may be left where it is said to be well."""
-MOST = 2.0
-"""Times the others' work that a stage is given by design at the most: chosen, as whoever lays out a
-pipeline would move layers to the others long before."""
 DESIGN = "stage-imbalance"
 
 
@@ -56,7 +52,8 @@ def placed(
         if "part" in mine[0].details:
             mine, weighed = _whole_or_nodes(grid, mine, weighed)
         if heavy:
-            mine = [_decided(one, weighed[0]) for one in mine]
+            ratio = slow_or_well(grid, mine)
+            mine = [_decided(one, ratio) for one in mine]
         for place, one, evidence in zip(places, mine, weighed, strict=True):
             told[place], evidences[place] = one, evidence
     return tuple(told), tuple(evidences)
@@ -92,19 +89,12 @@ def _best(evidence: Sequence[Evidence]) -> float:
     return max((0.0, *(one.log_odds for one in evidence)))
 
 
-def _decided(one: Finding, evidence: Sequence[Evidence]) -> Finding:
-    before = np.array([fitted().log_odds(each.cause, {}) for each in evidence])
-    now = np.array([each.log_odds for each in evidence])
-    # A cause of which a source is not there is no less likely than before.
-    silent = np.array([bool(each.missing) for each in evidence])
-    now = np.where(silent, np.maximum(now, before), now)
-    ratio = float(np.exp(now).sum() / np.exp(before).sum())
-    by_times = float(one.details["place_confidence"])
-    place = by_times * ratio / (by_times * ratio + 1.0 - by_times)
+def _decided(one: Finding, ratio: float) -> Finding:
+    place = float(expit(logit(float(one.details["place_confidence"])) + ratio))
     return replace(
         one,
         kind="slow" if place > LIKELIER else HEAVY,
-        details={**one.details, "left": ratio, "place_confidence": place},
+        details={**one.details, "log_ratio": ratio, "place_confidence": place},
     )
 
 
@@ -124,5 +114,5 @@ def heavier_or_slow(findings: Sequence[Finding]) -> Finding | None:
 
 
 def _by_design(one: Finding) -> bool:
-    """Whether a heavier stage is all that is left to explain it."""
-    return bool(one.details["left"] < UNSEEN and one.slowdown <= MOST)
+    """Whether a slow node would likelier than not have shown it, so that its stage is heavier."""
+    return bool(one.details["log_ratio"] < np.log(LIKELIER))

@@ -7,20 +7,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
+from scipy.special import expit
 
 from analyzer import symptoms
 from analyzer.case import accuses
 from analyzer.cause_spec import MAY, MUST, Expectation
-from analyzer.cause_weights import Weights, expected, expected_signs, possible
+from analyzer.cause_weights import (
+    CONTEXT,
+    Weights,
+    expected,
+    expected_signs,
+    expected_well,
+    possible,
+    told_by_hardware,
+)
 from analyzer.causes import CAUSES, SPECS
 from analyzer.culprits.where import node_of
+from analyzer.detectors.stage_levels import as_heavier
 from analyzer.pipeline import Diagnosis
 from analyzer.run import Finding, Grid
 from analyzer.scoring.score import LINK
 from analyzer.slowness.before_after import has_gpu
+from analyzer.slowness.changepoint import column_medians
+from analyzer.slowness.peer_groups import columns_by
 from collector.contract.words import Cause
 
-UNKNOWN = Cause.UNKNOWN.value
+UNKNOWN, WELL = Cause.UNKNOWN.value, "well"
 CLASSES: tuple[str, ...] = (*(spec.cause.value for spec in CAUSES), UNKNOWN)
 RIDGE = 0.1
 """Pull to what physics expects, for each weight: 1 / variance of its prior."""
@@ -44,8 +56,6 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
 """What a fleet may lack together -> the symptoms that are missing then."""
 GPU_ONLY = frozenset(spec.name for spec in symptoms.SYMPTOMS if spec.of_gpu)
 NO_GPU = "no GPU"
-CONTEXT = frozenset({NO_GPU, "whole node", "slow finding"})
-"""What is so of a finding beside its symptoms; every cause has weights for it."""
 COINCIDENCES = ("memory errors", "XID", "PCIe trouble", "NVLink trouble", "other software")
 COLLECTED, COINCIDENT, UNSHOWN, CONTRADICTED, GPULESS, ON_THE_CPU = 0.5, 0.3, 0.4, 0.2, 0.3, 0.5
 """Shares of copies that differ from our fleets in one way; the last is of what has no GPU, where
@@ -64,7 +74,8 @@ class Example:
     """A finding whose cause is known.
 
     Attributes:
-        cause: Its word; "unknown" where the telemetry does not tell.
+        cause: Its word; "unknown" where the telemetry does not tell, "well" of a place without
+            fault.
         kind: Of the finding.
         gpu: Whether the rank has one.
         states: state -> share of the node's ranks, or 1, of which it is so.
@@ -91,6 +102,31 @@ def examples(diagnosis: Diagnosis, truths: Sequence[Mapping[str, Any]]) -> Itera
             continue
         told = [symptoms.measured(grid, one) for one in found]
         yield Example(truth["cause"], kind, gpu, symptoms.states_of(grid, found, told))
+
+
+def background(grid: Grid, truths: Sequence[Mapping[str, Any]]) -> Iterator[Example]:
+    """What is so of places that are well, if somebody took them for slow; none of a single node.
+
+    Of the nodes without fault the one that takes the longest, from the first step on, and of its
+    ranks the one that does, from the middle of the run on.
+    """
+    nodes = columns_by(grid, lambda info: info.node)
+    ill = {str(end) for truth in truths for end in str(truth["node"]).split(LINK)}
+    own = column_medians(grid.time["own"][~grid.masked])
+    well = {node: mine for node, mine in nodes.items() if node not in ill}
+    well = {node: mine for node, mine in well.items() if np.isfinite(own[mine]).any()}
+    if not well or len(nodes) < 2:
+        return
+    node, mine = max(well.items(), key=lambda each: float(np.nanmedian(own[each[1]])))
+    peers = np.setdiff1d(np.arange(len(grid.ranks)), mine)
+    taken = [as_heavier(grid, node, column, peers, 0.0, 0.0) for column in mine.tolist()]
+    taken = [replace(one, kind=symptoms.SLOW) for one in taken]
+    one = taken[int(np.nanargmax(own[mine]))]
+    late = replace(one, first=len(grid.start) // 2, details={**one.details, "node": None})
+    for place in (taken, [late]):
+        told = [symptoms.measured(grid, one) for one in place]
+        states = symptoms.states_of(grid, place, told)
+        yield Example(WELL, symptoms.SLOW, has_gpu(grid, place[0].rank), states)
 
 
 def _can_be(cause: str, kind: str, *, gpu: bool) -> bool:
@@ -129,7 +165,7 @@ def elsewhere(example: Example, dice: np.random.Generator) -> Example:
     if "contradiction: none" in states and dice.random() < CONTRADICTED:
         states = _with(states, "contradiction", "strong")
         cause = UNKNOWN if cause in (Cause.THERMAL, Cause.POWER, Cause.SLOW_GPU) else cause
-    of_host = cause != UNKNOWN and not SPECS[cause].of_gpu
+    of_host = cause in SPECS and not SPECS[cause].of_gpu
     gpu = example.gpu and not (of_host and example.kind == "slow" and dice.random() < GPULESS)
     if example.gpu and not gpu:
         states = _without(states, GPU_ONLY) | {NO_GPU: 1.0}
@@ -160,7 +196,7 @@ def _without(states: Mapping[str, float], gone: Collection[str]) -> dict[str, fl
 
 def _own(cause: str, wanted: Sequence[Expectation] = (MUST, MAY)) -> list[str]:
     """Symptoms of a cause; of where the excess is only those that it must show."""
-    if cause == UNKNOWN:
+    if cause not in SPECS:
         return []
     return [
         name
@@ -173,7 +209,7 @@ def _own(cause: str, wanted: Sequence[Expectation] = (MUST, MAY)) -> list[str]:
 
 def _knowable(cause: str, states: Mapping[str, float]) -> str:
     """The cause, if any symptom of its own is still told to be there."""
-    if cause in (UNKNOWN, Cause.LINK):
+    if cause not in SPECS or cause == Cause.LINK:
         return cause
 
     def there(name: str) -> bool:
@@ -220,6 +256,41 @@ def fit(learned: Sequence[Example], ridge: float = RIDGE) -> Weights:
             if free[place, column]:
                 table[cause][state] = round(float(found[place, column]), 3)
     return Weights(table)
+
+
+def fit_well(
+    weights: Weights, slow: Sequence[Example], well: Sequence[Example], ridge: float = RIDGE
+) -> Weights:
+    """With the states of places that are well: what tells them from slow ones, at even odds.
+
+    Args:
+        weights: Of the causes; they stay as they are.
+        slow: Examples of slow places.
+        well: Of those that are well.
+        ridge: As of `fit`.
+    """
+    if not slow or not well:
+        return weights
+    some = (*slow, *well)
+    told = [told_by_hardware(one.states) for one in some]
+    columns = sorted({state for states in told for state in states})
+    shown = np.array([[states.get(state, 0.0) for state in columns] for states in told])
+    of_slow = np.array([weights.of_known_cause(one.states, gpu=one.gpu) for one in some])
+    is_well = np.arange(len(some)) >= len(slow)
+    counts = np.where(is_well, len(some) / len(well), len(some) / len(slow)) / 2
+    prior = np.array([expected_well().get(state, 0.0) for state in columns])
+
+    def loss(row: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        odds, away = shown @ row - of_slow, row - prior
+        wrong = np.logaddexp(0.0, np.where(is_well, -odds, odds))
+        gradient = (counts * (expit(odds) - is_well)) @ shown + ridge * away
+        return float(counts @ wrong + ridge * (away @ away) / 2), gradient
+
+    limits = {-1.0: (None, 0.0), 0.0: (None, None), 1.0: (0.0, None)}
+    bounds = [limits[float(np.sign(each))] for each in prior]
+    best = minimize(loss, prior, jac=True, method="L-BFGS-B", bounds=bounds)
+    found = zip(columns, best.x.tolist(), strict=True)
+    return replace(weights, well={state: round(odds, 3) for state, odds in found})
 
 
 def _free(columns: Sequence[str]) -> NDArray[np.float64]:

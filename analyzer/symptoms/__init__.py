@@ -16,7 +16,7 @@ from analyzer.symptoms.shape import Symptom
 from analyzer.symptoms.xid import xid_of
 from collector.contract.words import Cause
 
-__all__ = ["KINDS", "SYMPTOMS", "Symptom", "SymptomSpec", "measured", "states_of"]
+__all__ = ["KINDS", "SLOW", "SYMPTOMS", "Symptom", "SymptomSpec", "measured", "states_of"]
 
 KINDS = SLOW, STOP, LINK, RUN = "slow", "hang", "link", "structure"
 """Kinds of findings that have causes."""
@@ -32,6 +32,7 @@ class SymptomSpec:
         told_by: What does not answer then, in words; empty where nothing is missing.
         kinds: The findings that it is looked for at.
         of_gpu: Only a rank with a GPU can have it.
+        of_work: It tells of what a rank does, which more work changes as well.
     """
 
     name: str
@@ -39,6 +40,7 @@ class SymptomSpec:
     told_by: str = ""
     kinds: tuple[str, ...] = (SLOW,)
     of_gpu: bool = False
+    of_work: bool = False
 
 
 MEMORY = "memory errors of the GPU"
@@ -70,17 +72,19 @@ SYMPTOMS: tuple[SymptomSpec, ...] = (
     SymptomSpec("NVLink trouble", nvlink, "the GPU's NVLinks", of_gpu=True),
     SymptomSpec("no processor", host.processor, "CPU quota and run queue of the rank"),
     SymptomSpec("pressure", host.pressure),
-    SymptomSpec("more CPU time", host.cpu_time),
-    SymptomSpec("excess on the CPU", host.cpu_bound),
-    SymptomSpec("garbage collection", host.collector, "time in the garbage collector"),
-    SymptomSpec("stopped heartbeat", host.stands_still, "heartbeat of the rank"),
-    SymptomSpec("excess in compute", phases.compute, PHASES),
-    SymptomSpec("excess in data", phases.data),
-    SymptomSpec("excess in gradients", phases.gradients),
-    SymptomSpec("excess in checkpoints", phases.checkpoint),
-    SymptomSpec("excess elsewhere", phases.other),
+    SymptomSpec("more CPU time", host.cpu_time, of_work=True),
+    SymptomSpec("excess on the CPU", host.cpu_bound, of_work=True),
+    SymptomSpec(
+        "garbage collection", host.collector, "time in the garbage collector", of_work=True
+    ),
+    SymptomSpec("stopped heartbeat", host.stands_still, "heartbeat of the rank", of_work=True),
+    SymptomSpec("excess in compute", phases.compute, PHASES, of_work=True),
+    SymptomSpec("excess in data", phases.data, of_work=True),
+    SymptomSpec("excess in gradients", phases.gradients, of_work=True),
+    SymptomSpec("excess in checkpoints", phases.checkpoint, of_work=True),
+    SymptomSpec("excess elsewhere", phases.other, of_work=True),
     SymptomSpec("other software", software.software, VERSIONS),
-    SymptomSpec("mates as fast", software.mates_as_fast),
+    SymptomSpec("mates as fast", software.mates_as_fast, of_work=True),
     SymptomSpec("software everywhere", software.everywhere, VERSIONS, (RUN,)),
     SymptomSpec("longer transfers", network.longer_transfers, "", (LINK,)),
     SymptomSpec("lossy link", network.losses, "network counters of the nodes", (LINK,)),

@@ -14,6 +14,7 @@ from analyzer.slowness.before_after import (
 )
 from analyzer.symptoms.idle import idle_at_work
 from analyzer.symptoms.series import (
+    MILD,
     PERCENT,
     STRONG,
     Level,
@@ -67,14 +68,18 @@ def _throttling(
 
 def clock(grid: Grid, finding: Finding) -> Symptom | None:
     """The SM clock below what it was and what the peers' is; alone and from the start, its top."""
-    top = level(grid, finding, grid.signals.get(SM_CLOCK_MAX))
-    sensor = CLOCK if top is None else CLOCK._replace(healthy=top.during)
+    sensor = _clock_sensor(grid, finding)
 
     def words(told: Level) -> str:
         usual = megahertz(told.usual(sensor))
         return f"SM clock {megahertz(told.during)} against {usual} before"
 
     return of_signal(grid, finding, SM_CLOCK, sensor, words)
+
+
+def _clock_sensor(grid: Grid, finding: Finding) -> Sensor:
+    top = level(grid, finding, grid.signals.get(SM_CLOCK_MAX))
+    return CLOCK if top is None else CLOCK._replace(healthy=top.during)
 
 
 def temperature(grid: Grid, finding: Finding) -> Symptom | None:
@@ -117,10 +122,12 @@ def contradiction(grid: Grid, finding: Finding) -> Symptom | None:
 
     Busy at idle power: a GPU that has kernels running most of the time does not draw idle power.
     Throttled at its highest clock: what holds a GPU back does so by lowering its clock.
-    None where neither pair is told.
+    None where neither pair is told, or so little lower a clock would not be seen.
     """
-    told = [each for each in (_busy_at_rest(grid, finding), _held_at_top(grid, finding)) if each]
-    return next((each for each in told if each.seen), told[0] if told else None)
+    busy, held = _busy_at_rest(grid, finding), _held(grid, finding)
+    if held is None or (busy is not None and busy.seen):
+        return busy
+    return _held_at_top(grid, finding, held)
 
 
 def _busy_at_rest(grid: Grid, finding: Finding) -> Symptom | None:
@@ -138,26 +145,29 @@ def _busy_at_rest(grid: Grid, finding: Finding) -> Symptom | None:
     return Symptom(True, text, query(grid, finding, UTILIZATION))
 
 
-def _held_at_top(grid: Grid, finding: Finding) -> Symptom | None:
-    """Throttled beyond any doubt, and the clock less than half as much lower as the rank is slow.
-
-    Of a GPU at `1 / slowdown` of its clock the rank is at most so slow. None where so little lower
-    a clock would not be seen.
-    """
+def _held(grid: Grid, finding: Finding) -> Symptom | None:
+    """What throttles it beyond any doubt."""
     told = (thermal_throttling(grid, finding), power_throttling(grid, finding))
-    held = [each for each in told if each is not None]
+    return next((each for each in told if each is not None and each.seen and each.grave), None)
+
+
+def _held_at_top(grid: Grid, finding: Finding, held: Symptom) -> Symptom | None:
+    """The clock less than half as much lower as the rank is slow.
+
+    Of a GPU at `1 / slowdown` of its clock the rank is at most so slow.
+    """
     known = level(grid, finding, grid.signals.get(SM_CLOCK))
-    if not held or known is None:
+    if known is None:
         return None
-    usual = known.usual(CLOCK)
+    sensor = _clock_sensor(grid, finding)
+    usual = known.usual(sensor)
     lower = usual * (1.0 - 1.0 / finding.slowdown)
-    if not deviations(replace(known, during=usual - lower), CLOCK) >= STRONG:
-        return None
-    found = next((each for each in held if each.seen and each.grave), None)
-    if found is None or usual - known.during >= lower / 2:
+    if usual - known.during >= lower / 2 and deviations(known, sensor) >= MILD:
         return Symptom(False, "", "")
+    if not deviations(replace(known, during=usual - lower), sensor) >= STRONG:
+        return None
     text = (
-        f"{found.text}, at an SM clock of {megahertz(known.during)} against"
+        f"{held.text}, at an SM clock of {megahertz(known.during)} against"
         f" {megahertz(usual)} before: one of the two is wrong"
     )
-    return Symptom(True, text, found.query)
+    return Symptom(True, text, held.query)

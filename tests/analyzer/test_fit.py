@@ -20,7 +20,20 @@ from analyzer.cause_weights import (
     possible,
 )
 from analyzer.causes import CAUSES, SPECS
-from analyzer.scoring.fit import Example, calibrated, elsewhere, fit, guesses, log_loss
+from analyzer.pipeline import diagnose
+from analyzer.scoring.fit import (
+    WELL,
+    Example,
+    background,
+    calibrated,
+    elsewhere,
+    fit,
+    fit_well,
+    guesses,
+    log_loss,
+)
+from analyzer.synth.hard_draw import hard
+from analyzer.synth.whole import labelled
 from collector.contract.words import Cause
 
 NAMES = sorted({name for spec in CAUSES for some in spec.expects.values() for name in some})
@@ -163,3 +176,65 @@ def test_the_committed_table_says_what_it_was_fitted_on():
 def test_what_is_expected_speaks_for_its_cause():
     assert set(PRIOR) == set(Expectation)
     assert Weights(expected()).log_odds("thermal", {"thermal throttling: strong": 1.0}) > 0
+
+
+QUIET = {f"{name}: none": 1.0 for name in ("thermal throttling", "XID", "no processor")}
+
+
+def well_and_slow(*, decoys):
+    """A hundred hot GPUs, and as many places that are well, some with an XID that cost nothing."""
+    innocent = {**QUIET, "XID: strong": 1.0}
+    del innocent["XID: none"]
+    slow = [example(states={**QUIET, **HEAT})] * 100
+    well = [Example(WELL, "slow", True, QUIET)] * (100 - decoys)
+    return fit(slow), slow, [*well, *[Example(WELL, "slow", True, innocent)] * decoys]
+
+
+def test_a_place_that_is_well_has_its_own_background():
+    """What healthy places show now and then says less of a slow one, the oftener they do."""
+    hot, xid = {**QUIET, **HEAT}, {**QUIET, "XID: strong": 1.0}
+    seldom, often = (fit_well(*well_and_slow(decoys=each)) for each in (0, 40))
+
+    assert seldom.log_ratio(hot, gpu=True) > 5
+    assert often.log_ratio(QUIET, gpu=True) < math.log(0.5)
+    assert often.log_ratio(xid, gpu=True) < seldom.log_ratio(xid, gpu=True)
+    assert seldom.of == fit(well_and_slow(decoys=0)[1]).of
+
+
+def test_what_more_work_changes_as_well_tells_no_place_that_is_well():
+    learned = fit_well(*well_and_slow(decoys=10))
+    work = {"excess in compute: strong": 1.0, "more CPU time: strong": 1.0}
+
+    assert learned.log_ratio(QUIET, gpu=True) == learned.log_ratio(QUIET | work, gpu=True)
+    assert not set(work) & set(learned.well)
+
+
+def test_no_trouble_speaks_for_a_place_that_is_well():
+    weights, slow, well = well_and_slow(decoys=100)
+    learned = fit_well(weights, slow, well, ridge=0.01).well
+
+    assert learned["XID: strong"] <= 0 <= learned["XID: none"]
+    assert weights is fit_well(weights, slow, [])
+
+
+def test_where_nothing_is_told_a_place_is_as_likely_slow_as_before():
+    learned = fit_well(*well_and_slow(decoys=10))
+
+    for context in ({}, {"slow finding": 1.0}, {"slow finding": 1.0, "whole node": 1.0}):
+        assert learned.log_ratio(context, gpu=True) == 0.0
+
+
+def test_the_background_is_of_places_without_fault():
+    """Of a node from the first step on, and of one of its ranks since some moment."""
+    run = labelled(hard(390012, injected=True))
+    ill = {each["node"] for each in run.truth}
+    node, rank = background(diagnose(run.run).grid, run.truth)
+    told = [elsewhere(node, np.random.default_rng(seed)) for seed in range(20)]
+
+    assert ill == {"node-1"}
+    assert {(WELL, "slow", True)} == {(each.cause, each.kind, each.gpu) for each in (node, rank)}
+    assert {WELL} == {each.cause for each in told}
+    assert "thermal throttling: none" in node.states
+    assert ("whole node" in node.states, "whole node" in rank.states) == (True, False)
+    everywhere = [{**each, "node": f"node-{n}"} for each in run.truth for n in range(2)]
+    assert [] == list(background(diagnose(run.run).grid, everywhere))
