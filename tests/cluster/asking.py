@@ -36,7 +36,7 @@ class Api:
         )  # fmt: skip
         context = ssl._create_unverified_context() if self.url.startswith("https") else None
         try:
-            with urllib.request.urlopen(request, timeout=10, context=context) as answer:
+            with urllib.request.urlopen(request, timeout=60, context=context) as answer:
                 return answer.status, json.loads(answer.read())
         except urllib.error.HTTPError as error:
             with error:

@@ -199,7 +199,7 @@ def _get(url: str, token: str, patch: bytes | None = None) -> bytes:
     )
     if patch:
         request.add_header("Content-Type", "application/json-patch+json")
-    with urllib.request.urlopen(request, timeout=5, context=context) as answer:
+    with urllib.request.urlopen(request, timeout=60, context=context) as answer:
         return bytes(answer.read())
 
 

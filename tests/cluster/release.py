@@ -17,7 +17,8 @@ from tests.deploy.chart.custom_resources import SCHEMAS
 NAME = "lockstep"
 NAMESPACE, COLLECTORS, RUNS = "of-the-chart", "of-the-collectors", "of-the-runs"
 """Of their own, so that other tests of the same API server are not met."""
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 300.0
+"""With patience: how long it takes is judged where it matters, against the machine's slowness."""
 GROUPS = ("v1", "apps/v1", "coordination.k8s.io/v1", "networking.k8s.io/v1",
           "rbac.authorization.k8s.io/v1",
           "monitoring.coreos.com/v1", "monitoring.coreos.com/v1alpha1")  # fmt: skip
@@ -71,15 +72,15 @@ class Release:
 
     def install(self, values: Mapping[str, Any]) -> None:
         """As `helm install --create-namespace`; it waits for no pod."""
-        self.helm.install(CHART, NAME, dict(values), create_namespace=True, timeout=60)
+        self.helm.install(CHART, NAME, dict(values), create_namespace=True, timeout=300)
 
     def upgrade(self, values: Mapping[str, Any]) -> None:
         """As `helm upgrade`."""
-        self.helm.upgrade(CHART, NAME, dict(values), timeout=60)
+        self.helm.upgrade(CHART, NAME, dict(values), timeout=300)
 
     def uninstall(self) -> None:
         """As `helm uninstall`, and the namespace that install has made."""
-        self.helm.uninstall(NAME, timeout=60, ignore_not_found=True)
+        self.helm.uninstall(NAME, timeout=300, ignore_not_found=True)
 
     @property
     def notes(self) -> str:
@@ -108,7 +109,7 @@ class Release:
         with ThreadPoolExecutor(1) as kubelet:
             ran = kubelet.submit(runs)
             try:
-                self.helm.test(NAME, timeout=60)
+                self.helm.test(NAME, timeout=300)
             finally:
                 ran.result()
 

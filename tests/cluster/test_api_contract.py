@@ -255,7 +255,7 @@ def test_a_watch_tells_what_changes(api: Api, node: dict[str, Any]) -> None:
     context = ssl._create_unverified_context() if api.url.startswith("https") else None
 
     def listen() -> None:
-        with urllib.request.urlopen(request, timeout=10, context=context) as lines:
+        with urllib.request.urlopen(request, timeout=60, context=context) as lines:
             for line in lines:
                 change = json.loads(line)
                 metadata = change["object"]["metadata"]

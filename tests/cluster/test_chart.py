@@ -64,7 +64,7 @@ def test_a_release_from_install_to_nothing_left(release: Release) -> None:
     until(lambda: runs_everywhere("collector"))
     assert led == release.lease()
 
-    release.helm.rollback(NAME, version=1, timeout=60)
+    release.helm.rollback(NAME, version=1, timeout=300)
     assert "--sources=procfs" not in str(release.read(daemons))
     until(lambda: runs_everywhere("tuning"))
     assert led == release.lease()
@@ -72,5 +72,5 @@ def test_a_release_from_install_to_nothing_left(release: Release) -> None:
 
     manifests = release.manifests()
     release.uninstall()
-    until(lambda: [] == release.left(), 120.0)  # namespaces end last
+    until(lambda: [] == release.left())  # namespaces end last
     assert [] == [key(each) for each in manifests if release.read(each) is not None]
