@@ -315,9 +315,9 @@ def _by_their_own(rises: FloatGrid, slow: int, felt: float, error: float) -> flo
 
 
 def _saw_a_part(one: Candidate, ranks: Mapping[int, Candidate]) -> bool:
-    """Whether what it shares is short beside what one of its ranks shows for itself."""
+    """Whether one of its ranks shows for itself what is longer, and further beyond chance."""
     mine = [ranks[c] for c in one.scope.columns.tolist() if c in ranks]
-    return any(each.windows >= LONGER * one.windows for each in mine)
+    return any(each.windows >= LONGER * one.windows and each.gain > one.gain for each in mine)
 
 
 def _are_apart(one: Candidate, ranks: Mapping[int, Candidate]) -> bool:

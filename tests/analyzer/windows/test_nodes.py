@@ -203,3 +203,14 @@ def test_of_two_nodes_in_turns_no_rank_of_the_well_one_is_named(
     run = on_nodes(slowed(healthy, [4, 5, 6, 7], factor, turning(80, 40)), 4)
 
     assert {"node-1"} == accused(run)
+
+
+@pytest.mark.parametrize("seed", [106, 122])
+def test_of_two_nodes_one_that_became_slow_just_now_is_told_whole(
+    synthetic, slowed, steadily, on_nodes, seed
+):
+    """Some of its ranks show it in longer and fainter spans as well."""
+    healthy = synthetic(seed=seed, world=8, steps=240, telemetry=False).run()
+    found = effects(align(on_nodes(slowed(healthy, [4, 5, 6, 7], 1.3, steadily(215)), 4)))
+
+    assert ["node-1"] * 4 == [each.details.get("node") for each in found]
