@@ -14,6 +14,7 @@ from analyzer.slowness.stopped import (
     STALL_SECONDS,
     alive_until,
     dead,
+    died_first,
     frozen,
     longest_inside,
     out_of_sight,
@@ -34,7 +35,7 @@ ROLES = STUCK, FROZEN, DEAD, WAITS, FOLLOWS, ENDED, LEFT = (
 waits for who did; it goes because that one died; it was ended after it had waited; or the user
 ended it as all others."""
 WORLDS = ((STUCK, WAITS), (STUCK, ENDED), (FROZEN, WAITS), (FROZEN, ENDED), (DEAD, WAITS),
-          (DEAD, FOLLOWS))  # fmt: skip
+          (DEAD, FOLLOWS), (DEAD, ENDED))  # fmt: skip
 """(who began it, all others): each as likely as any before somebody looks."""
 NEVER, RARELY, SELDOM, OFTEN, MOSTLY, ALWAYS = 0.001, 0.01, 0.1, 0.3, 0.7, 0.98
 """Probabilities a factor of about three to ten apart: finer ones nobody has measured."""
@@ -173,13 +174,17 @@ def _shown(grid: Grid, how: Ended, standing: Sequence[Standing]) -> Mapping[str,
     known &= ~last_said(grid, NOTICED) | missing
     waits = [np.isfinite(one.since) for one in standing]
     inside = np.any([longest_inside(grid) > step_seconds(grid), *waits], axis=0)
-    late = gone & ((how.word == "hang") | (alive_until(grid) >= began_to_wait + STALL_SECONDS))
+    # Whom the launcher of a run that hangs ended was there until then.
+    late = gone & (how.word == "hang") & ~died_first(grid)
+    late |= gone & (alive_until(grid) >= began_to_wait + STALL_SECONDS)
     down = np.full(len(gone), np.nan) if grid.down_since is None else grid.down_since
     outlived = (alive_until(grid) >= np.fmin.reduce(down, initial=np.inf)) & ~unseen
     steps, until = _progress(grid, ~gone & ~hidden & later)
     behind = steps > np.fmin.reduce(steps, initial=np.inf)
     behind |= until > np.fmin.reduce(until, initial=np.inf) + READ_SECONDS
-    went_on = np.fmax.reduce(until, initial=-np.inf) > down + READ_SECONDS
+    # Whoever needs it works for the rest of a step before it waits.
+    alone = READ_SECONDS + step_seconds(grid)
+    went_on = np.fmax.reduce(until, initial=-np.inf) > down + alone
     first = how.first & (how.word in ("crash", "hang"))
     # How it ended tells more than what it said before.
     watched = np.array([info.rank in how.codes for info in grid.ranks])

@@ -94,7 +94,7 @@ def told(
         here = one.group == one.group[longest]
         seconds = float(one.seconds[longest])
         if found is None or seconds > found.seconds:
-            ops = {float(np.nanmax(age[waiting & here], initial=0.0)): _label(OPERATION, it)
+            ops = {float(np.nanmax(age[one.waiting & here], initial=0.0)): _label(OPERATION, it)
                    for it, age in inside_operations(grid)
                    if (_label(GROUP, it) or "world") == one.kind}  # fmt: skip
             found = Stall(

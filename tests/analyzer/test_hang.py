@@ -242,6 +242,41 @@ def test_ranks_that_the_launcher_ended_after_the_stall_did_not_die_of_themselves
     assert [(6, "stuck")] == _told(dataclasses.replace(pipeline([4.0] * 8), meta=hang))
 
 
+def test_a_rank_that_was_gone_long_before_the_launcher_ended_the_hang_died(pipeline):
+    """The launcher ended the others by a signal: they said nothing more."""
+    said = {'lockstep_rank_last_state{state="running"}': [1.0] * 8}
+    grid = pipeline(_down(6, others=30.0), said)
+
+    assert [(6, "dead")] == _told(dataclasses.replace(grid, meta={"outcome": {"ending": "hang"}}))
+
+
+def test_who_works_to_the_end_of_its_step_did_not_go_on_without_the_rank_that_died(pipeline):
+    """Progress of the others ended 3 s after the last step, and rank 6 was gone at 1.2 s."""
+    age = {"lockstep_train_progress_age_seconds": np.where(np.arange(8) == 6, NAN, 1.0)}
+    grid = pipeline(_down(6, others=NAN), age)
+    slow = {"wall": np.full_like(grid.time["wall"], 5.0)}
+    long = dataclasses.replace(grid, time=grid.time | slow)
+    (found,) = Hang().detect(long)
+
+    assert (6, "dead") == (found.rank, found.details["state"])
+    assert found.details["certainty"] > 0.6
+
+
+def test_the_operation_is_told_where_who_froze_in_it_was_there_first(pipeline):
+    frozen = {
+        "lockstep_train_heartbeat_age_seconds": [0, 0, 0, 0, 4.5, 0, 0, 0],
+        'lockstep_train_enqueued_sequence{group="dp"}': [246, 248, 123, 124, 124, 124, 246, 248],
+        'lockstep_train_open_operation_age_seconds{group="dp",op="dp-all-reduce"}': [
+            0, 3.57, 0, 3.63, 4.5, 3.85, 0, 3.69,
+        ],
+    }  # fmt: skip
+    (found,) = Hang().detect(pipeline(ALIVE, frozen))
+
+    assert (4, "dp-all-reduce", 4.5) == (
+        found.rank, found.details["op"], found.details["stalled_seconds"],
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(("alive", "first"), [(1.4, True), (0.9, False), (1.2, True)])
 def test_of_two_that_died_within_a_second_scrapes_tell_who_was_first(pipeline, alive, first):
     """Rank 6 was gone at 1.2 s, rank 3 at 1.9 s and there at `alive`."""
