@@ -27,7 +27,7 @@ def apart(panel: Panel) -> Iterator[Deviation]:
     """Deviations of each watched series.
 
     Healthy parts are held back for power too: it deviates only where the clock is lower than the
-    peers'.
+    peers'. What is held back at their clock contradicts itself, in that span and for that reason.
     """
     clock = clock_ratio(panel)
     for watched in WATCHED:
@@ -35,7 +35,8 @@ def apart(panel: Panel) -> Iterator[Deviation]:
         if cells is None:
             continue
         for span in _spans(panel, watched, cells):
-            if not watched.usual or is_lower(clock, span):
+            lower = is_lower(clock, span)
+            if lower or not (watched.usual or (watched.held and lower is False)):
                 yield _told(panel, watched, cells, span)
 
 
@@ -48,8 +49,7 @@ def held_at_full_clock(panel: Panel) -> Iterator[tuple[Watched, int]]:
     for watched in WATCHED:
         cells = _cells(panel, watched) if watched.held and not watched.usual else None
         for span in () if cells is None else _spans(panel, watched, cells):
-            known = transfers.median(clock[span.first : span.stop, span.column])
-            if np.isfinite(known) and not is_lower(clock, span):
+            if is_lower(clock, span) is False:
                 yield watched, span.column
 
 
@@ -61,10 +61,13 @@ def clock_ratio(panel: Panel) -> FloatGrid:
     return clock / peer_distances(clock, panel.alike(works=True), 1.0)[1]
 
 
-def is_lower(clock: FloatGrid, span: Span) -> bool:
-    """Whether a GPU's clock is lower than its peers' by more than healthy parts differ."""
+def is_lower(clock: FloatGrid, span: Span) -> bool | None:
+    """Whether a GPU's clock is lower than its peers' by more than healthy parts differ.
+
+    None = either is not told.
+    """
     ratio = transfers.median(clock[span.first : span.stop, span.column])
-    return ratio <= 1.0 - CLOCK_SPREAD
+    return bool(ratio <= 1.0 - CLOCK_SPREAD) if np.isfinite(ratio) else None
 
 
 def _cells(panel: Panel, watched: Watched) -> FloatGrid | None:

@@ -57,10 +57,11 @@ def _fewer(panel: Panel) -> Iterator[Deviation]:
     expected = panel.cells(metrics.GPU_EXPECTED.name, of_node=True)
     if present is None or expected is None:
         return
-    for column, begin in _stands(present < expected, present - expected, SHORTEST):
+    less = present - expected
+    for column, begin in _stands(less < 0, less, SHORTEST):
+        last = np.flatnonzero(np.isfinite(less[:, column]))[-1]
         words = (
-            f": its driver counts {present[begin, column]:.0f} of"
-            f" {expected[begin, column]:.0f} GPUs"
+            f": its driver counts {present[last, column]:.0f} of {expected[last, column]:.0f} GPUs"
         )
         yield deviation(panel, Subject.GONE, metric, column, panel.times[begin], words,
                         of_node=True)  # fmt: skip

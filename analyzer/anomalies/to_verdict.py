@@ -56,13 +56,10 @@ def _order(each: Deviation) -> tuple[float, str, int, str, str]:
 
 def _one(together: Sequence[Deviation]) -> Deviation:
     first = together[0]
-    prefix = f"{who(first.node, first.gpu)}: "
-    texts = dict.fromkeys(each.text.removeprefix(prefix) for each in together)
-    return replace(
-        first,
-        text=prefix + "; ".join(texts) if first.text.startswith(prefix) else "; ".join(texts),
-        since=min(each.since for each in together),
-    )
+    part = who(first.node, first.gpu)
+    more = (each.text.removeprefix(part).removeprefix(":").strip() for each in together[1:])
+    text = "; ".join(dict.fromkeys((first.text, *more)))
+    return replace(first, text=text, since=min(each.since for each in together))
 
 
 def _explains(each: Deviation, culprit: Culprit) -> bool:

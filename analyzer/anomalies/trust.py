@@ -34,12 +34,13 @@ Doubt = tuple[str, int, str]
 
 def mark_untrusted(panel: Panel) -> tuple[Panel, tuple[str, ...]]:
     """The panel without what is not to be believed, and why."""
-    doubts = [*_idle_at_work(panel), *_stand_still(panel), *_held(panel)]
+    doubts = [*_idle_at_work(panel), *_stand_still(panel)]
     marks: dict[str, NDArray[np.bool_]] = {}
     for metric, column, _ in doubts:
         marks.setdefault(metric, np.zeros(len(panel.places), dtype=bool))[column] = True
     nobody = np.zeros(len(panel.places), dtype=np.int64)
-    return panel.believed(nobody, marks), tuple(dict.fromkeys(words for _, _, words in doubts))
+    words = (*(words for _, _, words in doubts), *_held(panel))
+    return panel.believed(nobody, marks), tuple(dict.fromkeys(words))
 
 
 def _idle_at_work(panel: Panel) -> Iterator[Doubt]:
@@ -86,9 +87,11 @@ def _stand_still(panel: Panel) -> Iterator[Doubt]:
             yield metric, column, words
 
 
-def _held(panel: Panel) -> Iterator[Doubt]:
-    """GPUs that tell of being held back at the clock of those that are not."""
+def _held(panel: Panel) -> Iterator[str]:
+    """GPUs that tell of being held back at the clock of those that are not.
+
+    Only that reason is not to be believed (apart.apart): of another one they may tell rightly.
+    """
     for watched, column in held_at_full_clock(panel):
         place = who(*panel.places[column])
-        words = f"{place} tells of being {watched.held}, and its clock is its peers'"
-        yield watched.metric, column, words
+        yield f"{place} tells of being {watched.held}, and its clock is its peers'"

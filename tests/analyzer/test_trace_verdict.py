@@ -95,7 +95,7 @@ def test_operations_that_explain_only_part_of_the_step_are_refused():
     ("scene", "words"),
     [
         ({"steps": 1}, "one step tells nothing about noise"),
-        ({"steps": 4}, "4 steps tell nothing about noise"),
+        ({"steps": 5}, "5 steps tell nothing about noise; it takes 6"),
         ({"dp": 1, "pp": 1}, "the trace has one worker"),
     ],
 )

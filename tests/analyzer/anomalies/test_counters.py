@@ -65,6 +65,22 @@ def test_a_power_cap_that_all_touch_is_silent(hardware):
     assert [] == told(fleet)
 
 
+def test_a_contradiction_about_one_reason_hides_no_other(hardware):
+    fleet = hardware()
+    braked, warm = np.zeros((60, 8)), np.zeros((60, 8))
+    warm[:, 6] = np.cumsum(np.where(np.arange(60) < 25, 0.3 * SECONDS, 0.0))
+    braked[30:, 6] = 0.9 * SECONDS * np.arange(30)
+    fleet.gpus[CLOCK][30:, 6] *= 0.5
+    fleet.gpus[THROTTLED[0], 'reason="sw_thermal"'] = warm
+    fleet.gpus[THROTTLED[0], 'reason="hw_power_brake"'] = braked
+
+    judged = judge(fleet.samples())
+
+    assert ["power", "clock"] == [each.subject for each in judged.found]
+    words = "of being in the driver's thermal slowdown, and its clock is its peers'"
+    assert (f"GPU 2 of node-1 tells {words}",) == judged.missing
+
+
 def test_throttling_without_a_lower_clock_contradicts_itself(hardware):
     fleet = hardware()
     fleet.gpus[THROTTLED][30:, 6] = rising(fleet, 0.8)

@@ -1,6 +1,7 @@
 """A GPU that vanished, told from a scrape that failed."""
 
 import numpy as np
+import pytest
 
 from analyzer.anomalies import judge
 from tests.analyzer.anomalies.conftest import EPOCH, MODEL, SECONDS
@@ -104,3 +105,30 @@ def test_a_driver_that_counts_fewer_gpus_than_the_bus_is_told_of_its_node(hardwa
     assert ["node-1: its driver counts 3 of 4 GPUs"] == [
         each.text for each in judge(fleet.samples()).found
     ]
+
+
+def test_a_driver_that_counts_ever_fewer_gpus_is_told_with_what_it_counts_now(hardware):
+    fleet = hardware()
+    present = np.full((60, 2), 4.0)
+    present[30:, 1], present[50:, 1] = 3.0, 1.0
+    fleet.of_nodes["lockstep_gpu_present", ""] = present
+    fleet.of_nodes["lockstep_gpu_expected", ""] = np.full((60, 2), 4.0)
+
+    (told,) = judge(fleet.samples()).found
+
+    assert "node-1: its driver counts 1 of 4 GPUs" == told.text
+    assert EPOCH + 30 * SECONDS == pytest.approx(told.since, abs=SECONDS)
+
+
+def test_a_gpu_that_refuses_and_collapses_is_named_once(hardware):
+    fleet = silent(hardware(), [5], 40)
+    up = np.ones((60, 8))
+    up[40:, 5] = 0.0
+    fleet.gpus["lockstep_gpu_up", ""] = up
+
+    words = (
+        "GPU 1 of node-1 does not answer its driver; tells next to nothing since 20 scrapes, in"
+        " which its node answered"
+    )
+
+    assert [words] == [each.text for each in judge(fleet.samples()).found]
