@@ -20,6 +20,9 @@ from analyzer.model.effects import LIKELIER
 from analyzer.run import Evidence, Finding, Grid
 from analyzer.symptoms import KINDS
 
+MOST = 2.0
+"""Times the others' work that a stage is given by design at the most: chosen, as whoever lays out a
+pipeline would move layers to the others long before."""
 DESIGN = "stage-imbalance"
 
 
@@ -115,4 +118,4 @@ def heavier_or_slow(findings: Sequence[Finding]) -> Finding | None:
 
 def _by_design(one: Finding) -> bool:
     """Whether a slow node would likelier than not have shown it, so that its stage is heavier."""
-    return bool(one.details["log_ratio"] < np.log(LIKELIER))
+    return bool(one.details["log_ratio"] < np.log(LIKELIER) and one.slowdown <= MOST)

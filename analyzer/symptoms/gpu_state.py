@@ -122,7 +122,8 @@ def contradiction(grid: Grid, finding: Finding) -> Symptom | None:
 
     Busy at idle power: a GPU that has kernels running most of the time does not draw idle power.
     Throttled at its highest clock: what holds a GPU back does so by lowering its clock.
-    None where neither pair is told, or so little lower a clock would not be seen.
+    None where neither pair is told (of a GPU that nothing holds back the second tells nothing), or
+    so little lower a clock would not be seen.
     """
     busy, held = _busy_at_rest(grid, finding), _held(grid, finding)
     if held is None or (busy is not None and busy.seen):

@@ -47,12 +47,15 @@ def test_where_all_hardware_is_well_the_stage_is_heavier(healthy, slowed, steadi
     run = staged(on_nodes(slowed(healthy, [4, 5, 6, 7], 1.4, steadily(0)), 4))
     (one, *_) = stage_levels(align(run))
 
-    def sure(of):
-        return [dataclasses.replace(one, details={**one.details, "log_ratio": np.log(of)})]
+    def sure(of, slowdown=1.4):
+        details = {**one.details, "log_ratio": np.log(of)}
+        return [dataclasses.replace(one, slowdown=slowdown, details=details)]
 
     assert ["stage-imbalance"] == [each["kind"] for each in heavier_stages(sure(0.2))]
     assert heavier_or_slow(sure(0.2)) is None
     assert () == heavier_stages(sure(0.7))
+    assert () == heavier_stages(sure(0.2, 2.5))  # nobody gives a stage so much
+    assert heavier_or_slow(sure(0.2, 2.5)) is not None
     assert heavier_or_slow(sure(0.7)) is not None
 
 
