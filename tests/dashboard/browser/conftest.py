@@ -33,7 +33,7 @@ def archive(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     folder = tmp_path_factory.mktemp("real") / "runs" / "gpt"
     words = "run gpt --nodes 2 --ranks-per-node 1 --model tiny --steps 60 --seed 3"
-    fault = "thermal:rank=1,factor=1.6,from=15"
+    fault = "thermal:rank=1,factor=3,from=15"
     for _ in range(ATTEMPTS):
         shutil.rmtree(folder, ignore_errors=True)
         _lockstep(*words.split(), "--fault", fault, "--out", str(folder))
