@@ -67,6 +67,13 @@ def test_a_thing_is_few_files(page: Path) -> None:
     assert not [path for path in new if (ROOT / path).exists()]
 
 
+@pytest.mark.parametrize("page", PAGES, ids=kind_of)
+def test_what_a_page_changes_stands_in_the_tree_as_it_says(page: Path) -> None:
+    for language, path, text in blocks(page):
+        if language == "diff":
+            assert patched(before := (ROOT / path).read_text("utf-8"), text) != before
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=kind_of)
 def test_what_a_page_adds_passes_the_checks_that_it_names(page: Path, copy: Path) -> None:

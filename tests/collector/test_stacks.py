@@ -470,7 +470,8 @@ def test_a_program_that_offers_them_answers_again_and_again_and_goes_on(offering
     file = tmp_path / "stacks-run-3"
     for _ in range(3):
         one = told(child.pid, file=file)
-        assert (Reader.FAULTHANDLER, "load_sample") == (one.reader, one.main.frames[-1].function)
+        assert Reader.FAULTHANDLER is one.reader
+        assert "load_sample" in {frame.function for frame in one.main.frames}
         (tmp_path / "beat").unlink(missing_ok=True)
         until = time.monotonic() + 60
         while not (tmp_path / "beat").exists() and time.monotonic() < until:
@@ -485,7 +486,9 @@ def test_a_thread_that_blocks_every_signal_is_no_handler_that_runs(offering, tmp
 
     assert 1 == len(process.blocking(PROC, child.pid, signal.SIGUSR2))
     assert Reader.FAULTHANDLER is one.reader, one.why
-    assert {"load_sample", "library"} == {each.frames[-1].function for each in one.threads}
+    deepest = {each.frames[-1].function for each in one.threads if each is not one.main}
+    assert "library" in deepest
+    assert "load_sample" in {frame.function for frame in one.main.frames}
 
 
 @pytest.mark.parametrize(
