@@ -21,7 +21,7 @@ from analyzer.watch.standing import limit
 from collector.clock import SystemClock
 from collector.contract import ring
 from lockstep import finding_folders
-from tests.deploy.real_run import RealRun, real_run
+from tests.deploy.real_run import START_SECONDS, RealRun, real_run
 from tests.deploy.standalone import Standalone
 from workloads.processes.ownership import SHARED_MEMORY
 
@@ -92,7 +92,7 @@ def stopped(
         Seconds beyond the limit until its finding has the verdict of the dumps; from the stop to
         the first alert, which heartbeats may have given before; all ranks that were named.
     """
-    pids = training(run.name)
+    pids = training(run)
     time.sleep(LEARN_SECONDS)
     began, unix = time.monotonic(), SystemClock().wall()
     os.kill(pids[rank], signal.SIGSTOP)
@@ -118,7 +118,7 @@ def evaluating(there: Standalone, folder: Path) -> int:
     words, command = ["--hang-timeout", "600"], [sys.executable, str(program)]
     command.append(str(EVALUATION_SECONDS))
     with real_run(folder / "evaluation", words, RANKS, there.targets, command) as run:
-        training(run.name)
+        training(run)
         time.sleep(LEARN_SECONDS + EVALUATION_SECONDS + 15.0)
         return len([each for each in findings(there, run.name) if each["kind"] == "stop"])
 
@@ -128,20 +128,22 @@ def findings(there: Standalone, run: str) -> list[Mapping[str, Any]]:
     return [tree for _, tree in finding_folders.findings(there.archives, [run])]
 
 
-def training(run: str) -> dict[int, int]:
+def training(run: RealRun) -> dict[int, int]:
     """Process ids of the ranks, once all have completed a step."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         time.sleep(0.1)
+        run.goes_on()
         found = {}
-        for path in (SHARED_MEMORY / run).glob("node-*/rank-*.ring"):
+        for path in (SHARED_MEMORY / run.name).glob("node-*/rank-*.ring"):
             page = path.read_bytes()[: ring.HEADER_BYTES]
             header = ring.Header(page)
             if header.counters.steps > 0:
                 found[header.identity.rank] = header.identity.pid
         if len(found) == RANKS:
             return found
-    raise AssertionError(f"the run {run} did not begin within 120 s")
+    told = run.log.read_text(errors="replace")[-4000:]
+    raise AssertionError(f"{run.name} did not begin within {START_SECONDS:.0f} s:\n{told}")
 
 
 if __name__ == "__main__":

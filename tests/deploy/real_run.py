@@ -6,12 +6,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lockstep.leftovers import SHARED_MEMORY
 
-START_SECONDS = 120.0
+START_SECONDS = 300.0
 
 
 @dataclass
@@ -21,10 +21,16 @@ class RealRun:
     Attributes:
         name: Its id.
         process: `lockstep run`.
+        log: What it says.
     """
 
     name: str
     process: "subprocess.Popen[bytes]"
+    log: Path
+
+    def goes_on(self) -> None:
+        """Raise, with its last words, if it has ended."""
+        assert self.process.poll() is None, self.log.read_text(errors="replace")[-4000:]
 
 
 @contextlib.contextmanager
@@ -42,13 +48,18 @@ def real_run(
     command = [sys.executable, "-m", "lockstep", "run", *words, "--nodes", str(nodes),
                "--no-verdict", "--out", str(archive)]  # fmt: skip
     command += ["--exec", "--", *program] if program else []
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as run:
+    log = archive.with_name(f"{archive.name}.log")
+    with (
+        log.open("wb") as words_of_run,
+        subprocess.Popen(command, stderr=words_of_run, stdout=subprocess.DEVNULL) as run,
+    ):
+        under_way = RealRun("", run, log)
         try:
             deadline = time.monotonic() + START_SECONDS
             name, addresses = "", {}
             while len(addresses) < nodes:
-                assert time.monotonic() < deadline
-                assert run.poll() is None
+                assert time.monotonic() < deadline, log.read_text(errors="replace")[-4000:]
+                under_way.goes_on()
                 time.sleep(0.1)
                 with contextlib.suppress(OSError, ValueError):
                     name = json.loads((archive / "run.json").read_text())["run"]
@@ -57,7 +68,7 @@ def real_run(
                         for path in (SHARED_MEMORY / name).glob("*.address")
                     }
             targets(addresses)
-            yield RealRun(name, run)
+            yield replace(under_way, name=name)
         finally:
             run.terminate()
             run.wait(240)
