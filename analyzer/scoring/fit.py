@@ -24,6 +24,7 @@ from analyzer.cause_weights import (
 from analyzer.causes import CAUSES, SPECS
 from analyzer.culprits.where import node_of
 from analyzer.detectors.stage_levels import as_heavier
+from analyzer.model.accepted import HEAVY
 from analyzer.pipeline import Diagnosis
 from analyzer.run import Finding, Grid
 from analyzer.scoring.score import LINK
@@ -36,6 +37,7 @@ UNKNOWN, WELL = Cause.UNKNOWN.value, "well"
 CLASSES: tuple[str, ...] = (*(spec.cause.value for spec in CAUSES), UNKNOWN)
 RIDGE = 0.1
 """Pull to what physics expects, for each weight: 1 / variance of its prior."""
+DOSES = (": follows", ": apart")
 PHASES = "phases"
 SOURCES: Mapping[str, tuple[str, ...]] = {
     "GPU state": ("thermal throttling", "power throttling", "lower clock", "heat",
@@ -92,6 +94,8 @@ def examples(diagnosis: Diagnosis, truths: Sequence[Mapping[str, Any]]) -> Itera
     grid = diagnosis.grid
     places: dict[tuple[str, object], list[Finding]] = {}
     for finding in diagnosis.findings:
+        if finding.kind == HEAVY:  # whichever the table that is fitted makes of it
+            finding = replace(finding, kind=symptoms.SLOW)
         if accuses(finding):
             rank = finding.text if finding.rank is None else finding.rank
             places.setdefault((finding.kind, node_of(finding) or rank), []).append(finding)
@@ -273,7 +277,8 @@ def fit_well(
         return weights
     some = (*slow, *well)
     told = [told_by_hardware(one.states) for one in some]
-    columns = sorted({state for states in told for state in states})
+    # Whether own time follows it depends on whether it changed at all, which a well one's does not.
+    columns = sorted({s for states in told for s in states if not s.endswith(DOSES)})
     shown = np.array([[states.get(state, 0.0) for state in columns] for states in told])
     of_slow = np.array([weights.of_known_cause(one.states, gpu=one.gpu) for one in some])
     is_well = np.arange(len(some)) >= len(slow)
