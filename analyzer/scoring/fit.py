@@ -38,6 +38,7 @@ CLASSES: tuple[str, ...] = (*(spec.cause.value for spec in CAUSES), UNKNOWN)
 RIDGE = 0.1
 """Pull to what physics expects, for each weight: 1 / variance of its prior."""
 DOSES = (": follows", ": apart")
+"""States that tell whether own time goes with a symptom, not whether it is there."""
 PHASES = "phases"
 SOURCES: Mapping[str, tuple[str, ...]] = {
     "GPU state": ("thermal throttling", "power throttling", "lower clock", "heat",
