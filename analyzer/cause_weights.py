@@ -40,6 +40,8 @@ HARDWARE = frozenset(
     spec.name for spec in symptoms.SYMPTOMS if symptoms.SLOW in spec.kinds and not spec.of_work
 )
 """Symptoms that a place which only has more work to do shows no more than any that is well."""
+STRENGTHS = (": strong", ": mild", ": none")
+"""States that tell whether a symptom is there; the others, how it goes with the slowdown."""
 UNKNOWN_BIAS, RARE_BIAS = 1.0, -1.5
 """Of "we do not know", and of each cause: what must be there and nobody tells of is seldom it."""
 
@@ -53,7 +55,7 @@ class Weights:
         temperature: By which their sum is divided, so that probabilities are as often right as they
             say (Guo et al., "On Calibration of Modern Neural Networks", ICML 2017).
         well: State -> natural-log odds of a place that is well, against a slow one of an unknown
-            cause: what healthy hardware shows, innocent troubles among it.
+            cause: what healthy hardware shows, innocent troubles among it (`shown_when_slow`).
     """
 
     of: Mapping[str, Mapping[str, float]]
@@ -76,7 +78,7 @@ class Weights:
             states: As of `log_odds`.
             gpu: Whether its ranks have one.
         """
-        told = told_by_hardware(states)
+        told = shown_when_slow(states)
         well = sum(self.well.get(state, 0.0) * share for state, share in told.items())
         return self.of_known_cause(states, gpu=gpu) - well
 
@@ -128,12 +130,32 @@ def expected_signs() -> dict[str, dict[str, int]]:
 
 def expected_well() -> dict[str, float]:
     """Of a place that is well before any fit: whatever is trouble of some cause speaks against."""
-    return {f"{name}: {state}": odds for name in HARDWARE for state, odds in PRIOR[AGAINST].items()}
+    return {
+        state: odds
+        for name in HARDWARE
+        for strength, odds in PRIOR[AGAINST].items()
+        if (state := f"{name}: {strength}").endswith(STRENGTHS)
+    }
 
 
 def told_by_hardware(states: Mapping[str, float]) -> dict[str, float]:
     """Of what is so of a place what its hardware and its software tell."""
     return {state: share for state, share in states.items() if state.partition(":")[0] in HARDWARE}
+
+
+def shown_when_slow(states: Mapping[str, float]) -> dict[str, float]:
+    """Of what hardware and software tell how much of each trouble there was during the finding.
+
+    Trouble at another time is as likely of a place that is slow for an unknown reason as of one
+    that is well, and how a symptom goes with a slowdown is not asked where none may be: neither
+    tells the two apart.
+    """
+    told = told_by_hardware(states)
+    return {
+        state: share * (1.0 - told.get(f"{state.partition(':')[0]}: elsewhen", 0.0))
+        for state, share in told.items()
+        if state.endswith(STRENGTHS)
+    }
 
 
 @cache

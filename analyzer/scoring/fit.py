@@ -19,7 +19,7 @@ from analyzer.cause_weights import (
     expected_signs,
     expected_well,
     possible,
-    told_by_hardware,
+    shown_when_slow,
 )
 from analyzer.causes import CAUSES, SPECS
 from analyzer.culprits.where import node_of
@@ -37,8 +37,6 @@ UNKNOWN, WELL = Cause.UNKNOWN.value, "well"
 CLASSES: tuple[str, ...] = (*(spec.cause.value for spec in CAUSES), UNKNOWN)
 RIDGE = 0.1
 """Pull to what physics expects, for each weight: 1 / variance of its prior."""
-DOSES = (": follows", ": apart")
-"""States that tell whether own time goes with a symptom, not whether it is there."""
 PHASES = "phases"
 SOURCES: Mapping[str, tuple[str, ...]] = {
     "GPU state": ("thermal throttling", "power throttling", "lower clock", "heat",
@@ -277,9 +275,8 @@ def fit_well(
     if not slow or not well:
         return weights
     some = (*slow, *well)
-    told = [told_by_hardware(one.states) for one in some]
-    # Whether own time follows it depends on whether it changed at all, which a well one's does not.
-    columns = sorted({s for states in told for s in states if not s.endswith(DOSES)})
+    told = [shown_when_slow(one.states) for one in some]
+    columns = sorted({state for states in told for state in states})
     shown = np.array([[states.get(state, 0.0) for state in columns] for states in told])
     of_slow = np.array([weights.of_known_cause(one.states, gpu=one.gpu) for one in some])
     is_well = np.arange(len(some)) >= len(slow)

@@ -13,11 +13,13 @@ from analyzer.cause_spec import Expectation
 from analyzer.cause_weights import (
     FILE,
     PRIOR,
+    STRENGTHS,
     Weights,
     expected,
     expected_signs,
     fitted,
     possible,
+    shown_when_slow,
 )
 from analyzer.causes import CAUSES, SPECS
 from analyzer.pipeline import diagnose
@@ -215,6 +217,20 @@ def test_no_trouble_speaks_for_a_place_that_is_well():
 
     assert learned["XID: strong"] <= 0 <= learned["XID: none"]
     assert weights is fit_well(weights, slow, [])
+
+
+def test_no_trouble_speaks_for_a_place_that_is_well_in_the_table_that_is_used():
+    well = json.loads(files("analyzer").joinpath(FILE).read_text())["well"]
+
+    assert well == {state: odds for state, odds in fitted().well.items() if state in well}
+    assert all(odds >= 0 if state.endswith(": none") else odds <= 0 for state, odds in well.items())
+    assert all(state.endswith(STRENGTHS) for state in fitted().well)
+
+
+def test_trouble_at_another_time_does_not_tell_slow_from_well():
+    told = {"XID: strong": 1.0, "XID: elsewhen": 0.75, "heat: mild": 0.5, "heat: follows": 0.5}
+
+    assert shown_when_slow(told) == {"XID: strong": 0.25, "heat: mild": 0.5}
 
 
 def test_where_nothing_is_told_a_place_is_as_likely_slow_as_before():
