@@ -36,7 +36,6 @@ YIELDING = 5
 TOGETHER = {"cluster": "cluster", "pods": "cluster", "browser": "browser"}
 """By marker, files that share something large that one worker starts: nodes, a browser."""
 LONG = (
-    "tests/deploy/test_end_to_end.py",
     "tests/lockstep/bench/test_stop_resume_real.py",
     "tests/lockstep/test_run_ends.py",
     "tests/lockstep/test_stacks.py",

@@ -21,6 +21,7 @@ pytestmark = [
     pytest.mark.prometheus,
     pytest.mark.slow,
     pytest.mark.distributed,
+    pytest.mark.timed,
     pytest.mark.timeout(900),
     pytest.mark.skipif(
         not (shutil.which("prometheus") and shutil.which("prometheus-alertmanager")),
