@@ -2,10 +2,13 @@
 
 import json
 import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from collector.contract import bounded_json
 from collector.contract.archive import TRUTH_FILE
 from collector.contract.words import ExitCode
 from lockstep import diagnosis, truth
@@ -22,28 +25,60 @@ COPIES = 5
 """Of each finding, as other fleets would tell it."""
 
 
+LINES = ".jsonl"
+"""Of a file of examples, one a line, as real runs are kept beside the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """What a fit gives.
+
+    Attributes:
+        table: The file's text.
+        words: What it is worth.
+        examples: Of each folder of archives what is learned from it, as a file of lines has it.
+    """
+
+    table: str
+    words: str
+    examples: Mapping[str, str]
+
+
+def kept() -> list[Path]:
+    """The files of real runs' examples that lie beside the committed table, by their names."""
+    return sorted(Path(str(files("analyzer") / "calibration")).glob(f"*{LINES}"))
+
+
 def fitted(
     runs: int, seed: int, told: Callable[[int, int], None], settings: Sequence[Path] = ()
-) -> tuple[str, str]:
-    """(the file's text, what it is worth in words).
+) -> Fitted:
+    """The table of simulated runs, as sure as it may be in all settings.
 
     Args:
         runs: Of the fit; a third as many calibrate.
         seed: Of the first run.
         told: Is called with (runs done, runs in all).
         settings: Folders of archives with truth.json, as `lockstep score real` and `lockstep score
-            faults` leave: each calibrates as much as the simulated runs do, and fits nothing.
+            faults` leave, or files of their examples: each calibrates as much as the simulated runs
+            do, and fits nothing.
 
     Raises:
-        CommandError: 65, a folder has no such archive; 64, two have one name.
+        CommandError: 65, a folder has no such archive, or a file a line that is no example; 64, two
+            have one name.
     """
     from analyzer.scoring.fit import WELL, calibrated, fit, fit_well, guesses, log_loss
 
-    names = [folder.resolve().name for folder in settings]
+    names = [setting.resolve().name.removesuffix(LINES) for setting in settings]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        fail(ExitCode.USAGE, f"two folders are called {twice}: one setting would pay for the other")
+        fail(ExitCode.USAGE, f"two settings are called {twice}: one would pay for the other")
+    known = {
+        name: _lines(setting)
+        for name, setting in zip(names, settings, strict=True)
+        if setting.suffix == LINES
+    }
+    folders = [setting for setting in settings if setting.suffix != LINES]
     parts: list[Sequence[SynthTrial | Path]] = [
-        _wanted(runs, seed), _wanted(runs // 3, seed + AFTER), *map(_archives, settings),
+        _wanted(runs, seed), _wanted(runs // 3, seed + AFTER), *map(_archives, folders),
     ]  # fmt: skip
     some = [one for part in parts for one in part]
     context = multiprocessing.get_context("spawn")
@@ -60,8 +95,12 @@ def fitted(
     learned = [one for one in every if one.cause != WELL]
     apart = _with_copies(simulated, seed + AFTER)
     unseen = {"simulated": [one for one in apart if one.cause != WELL]}
-    for name, archives in zip(names, real, strict=True):
-        unseen[name] = [one for archive in archives for one in archive if one.cause != WELL]
+    of_folders = [name for name in names if name not in known]
+    judged = {
+        name: [one for archive in archives for one in archive if one.cause != WELL]
+        for name, archives in zip(of_folders, real, strict=True)
+    }
+    unseen |= {name: known.get(name) or judged.get(name) or [] for name in names}
     weights = calibrated(fit(learned), *unseen.values())
     well = [one for one in every if one.cause == WELL]
     weights = fit_well(weights, [one for one in learned if one.kind == "slow"], well)
@@ -80,7 +119,8 @@ def fitted(
     if failed:
         words.append(f"{failed} of {len(some)} runs could not be judged and are left out")
     calibrated_on = {name: len(others) for name, others in unseen.items()}
-    return _text(weights, runs, seed, calibrated_on), "\n".join(words)
+    lines = {name: "".join(map(_line, each)) for name, each in judged.items()}
+    return Fitted(_text(weights, runs, seed, calibrated_on), "\n".join(words), lines)
 
 
 def _archives(folder: Path) -> list[Path]:
@@ -94,6 +134,41 @@ def _archives(folder: Path) -> list[Path]:
         fail(
             ExitCode.BAD_INPUT, f"{folder} has no archive with {TRUTH_FILE}: nothing to learn from"
         )
+    return found
+
+
+def _line(one: "Example") -> str:
+    states = {state: round(share, 3) for state, share in sorted(one.states.items())}
+    return json.dumps(asdict(one) | {"states": states}) + "\n"
+
+
+def _lines(file: Path) -> "list[Example]":
+    """The examples of a file.
+
+    Raises:
+        CommandError: 65, it cannot be read, or a line is none.
+    """
+    from analyzer.scoring.fit import CLASSES, Example
+
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        fail(ExitCode.BAD_INPUT, f"{file} cannot be read: {error}")
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            one = Example(**bounded_json.loads(line))
+            shares = one.states.values()
+            right = one.cause in CLASSES and all(0.0 <= share <= 1.0 for share in shares)
+        except (TypeError, ValueError, AttributeError):
+            right = False
+        if not right:
+            fail(
+                ExitCode.BAD_INPUT,
+                f"{file}, line {number} is no example: it has to have a cause, kind, gpu and"
+                " states, as --keep-examples writes them",
+            )
+        found.append(one)
     return found
 
 

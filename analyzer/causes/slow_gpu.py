@@ -1,12 +1,13 @@
 """The GPU computes slowly although nothing that it tells explains it."""
 
-from analyzer.cause_spec import AGAINST, DRAIN, MUST, STRAGGLER_RUNBOOK, Action, CauseSpec
+from analyzer.cause_spec import AGAINST, DRAIN, MAY, MUST, STRAGGLER_RUNBOOK, Action, CauseSpec
 from collector.contract.words import Cause
 
 SPEC = CauseSpec(
     cause=Cause.SLOW_GPU,
     expects={
         MUST: ("excess in compute",),
+        MAY: ("excess on the CPU",),
         AGAINST: (
             "thermal throttling", "power throttling", "lower clock", "memory errors", "XID",
             "PCIe trouble", "NVLink trouble", "no processor", "garbage collection", "idle GPU",

@@ -23,28 +23,42 @@ def fit(
         list[Path] | None,
         typer.Option(
             metavar="DIR",
-            help="Archives with truth.json, as `score real` and `score faults` leave: these, too,"
-            " set how sure a verdict may be. Again for another setting; all weigh the same.",
+            help="Archives with truth.json, as `score real` and `score faults` leave, or a file"
+            " that --keep-examples wrote: these, too, set how sure a verdict may be. Again for"
+            " another setting; all weigh the same.",
+        ),
+    ] = None,
+    keep_examples: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Writes what each folder of archives shows there, as NAME.jsonl."
         ),
     ] = None,
 ) -> int:
     """Fit the weights by which a cause is named; for those who change symptoms or causes.
 
-    A third more runs, which the weights do not see, set how sure the verdict may be. Minutes; the
-    same seed (and archives) give the same file on one machine.
+    A third more runs, which the weights do not see, and the real ones whose examples lie in
+    analyzer/calibration set how sure the verdict may be. Minutes; the same seed (and archives) give
+    the same file on one machine.
 
     Example: lockstep fit --out analyzer/cause_weights.json
     """
-    from lockstep.fitting import fitted
+    from lockstep.fitting import LINES, fitted, kept
 
     progress = output.Progress(plain_seconds=30.0)
-    table, words = fitted(
-        runs, seed, lambda done, of: progress("fitting", f"run {done} of {of}"), calibrate_on or ()
+    settings = [*kept(), *(calibrate_on or ())]
+    found = fitted(
+        runs, seed, lambda done, of: progress("fitting", f"run {done} of {of}"), settings
     )
     progress.close()
-    try:
-        out.write_text(table)
-    except OSError as error:
-        output.fail(ExitCode.BAD_INPUT, f"the table cannot be written to {out}: {error.strerror}")
-    output.note(f"{words}\nwrote {out}")
+    texts = {out: found.table}
+    if keep_examples:
+        texts |= {keep_examples / f"{name}{LINES}": text for name, text in found.examples.items()}
+    for path, text in texts.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        except OSError as error:
+            output.fail(ExitCode.BAD_INPUT, f"{path} cannot be written: {error.strerror}")
+    output.note("\n".join([found.words, *(f"wrote {path}" for path in texts)]))
     return ExitCode.OK

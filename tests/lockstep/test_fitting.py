@@ -49,8 +49,8 @@ def judged(monkeypatch):
 
 
 def fitted(*settings):
-    text, words = fitting.fitted(RUNS, 1_000_000, lambda *_: None, settings)
-    return text, words, json.loads(text)
+    found = fitting.fitted(RUNS, 1_000_000, lambda *_: None, settings)
+    return found.table, found.words, json.loads(found.table)
 
 
 def setting(folder, *archives):
@@ -104,11 +104,42 @@ def test_a_folder_without_truth_or_two_of_one_name_are_refused(judged, tmp_path)
     with pytest.raises(CommandError, match="has no archive with truth") as empty:
         fitted(tmp_path)
     one, two = (setting(tmp_path / each / "real", "thermal") for each in "ab")
-    with pytest.raises(CommandError, match="two folders are called real") as twice:
+    with pytest.raises(CommandError, match="two settings are called real") as twice:
         fitted(one, two)
 
     assert (ExitCode.BAD_INPUT, ExitCode.USAGE) == (empty.value.code, twice.value.code)
     assert [] == judged
+
+
+def test_examples_that_were_kept_calibrate_as_their_archives_did(judged, tmp_path):
+    real = setting(tmp_path / "unpaced", "thermal", "power", "power")
+    found = fitting.fitted(RUNS, 1_000_000, lambda *_: None, [real])
+    lines = tmp_path / "unpaced.jsonl"
+    lines.write_text(found.examples["unpaced"])
+
+    assert found.table == fitted(lines)[0]
+    assert [] == list(fitting.fitted(RUNS, 1_000_000, lambda *_: None, [lines]).examples)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", "[]", "{", '{"cause": "thermal"}',
+     '{"cause": "witchcraft", "kind": "slow", "gpu": true, "states": {}}',
+     '{"cause": "thermal", "kind": "slow", "gpu": true, "states": {"heat: strong": 2}}',
+     '{"cause": "thermal", "kind": "slow", "gpu": true, "states": ["heat: strong"]}'],
+)  # fmt: skip
+def test_a_line_that_is_no_example_is_refused(judged, tmp_path, line):
+    good = '{"cause": "thermal", "kind": "slow", "gpu": true, "states": {}}'
+    (tmp_path / "real.jsonl").write_text(f"{good}\n{line}\n")
+
+    with pytest.raises(CommandError, match=r"real.jsonl, line 2 is no example") as refused:
+        fitted(tmp_path / "real.jsonl")
+    assert ExitCode.BAD_INPUT == refused.value.code
+
+
+def test_a_file_of_examples_that_is_not_there_is_refused(judged, tmp_path):
+    with pytest.raises(CommandError, match=r"real.jsonl cannot be read"):
+        fitted(tmp_path / "real.jsonl")
 
 
 def test_an_archive_teaches_by_its_truth(monkeypatch, tmp_path):
