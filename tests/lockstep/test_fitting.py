@@ -137,6 +137,14 @@ def test_a_line_that_is_no_example_is_refused(judged, tmp_path, line):
     assert ExitCode.BAD_INPUT == refused.value.code
 
 
+def test_what_real_runs_showed_lies_beside_the_table(judged):
+    """Paced and unpaced ones set how sure a verdict may be, as much as simulated ones do."""
+    told = fitted(*fitting.kept())[2]["calibrated_on"]
+
+    assert {"simulated", "real-paced", "real-unpaced"} == set(told)
+    assert min(told.values()) > 0
+
+
 def test_a_file_of_examples_that_is_not_there_is_refused(judged, tmp_path):
     with pytest.raises(CommandError, match=r"real.jsonl cannot be read"):
         fitted(tmp_path / "real.jsonl")
