@@ -21,7 +21,7 @@ from collector.contract.robust import MAD_TO_SIGMA
 
 BY_TIMES = 0.18
 """Probability, before the hardware is asked, that its node is slow and the stage not heavier by
-design: 5 of 28 such nodes of simulated fleets (docs/method/peers.md)."""
+design: 5 of 28 such nodes of simulated fleets (`python -m tests.benchmarks stage_prior`)."""
 PARTS = 3
 
 

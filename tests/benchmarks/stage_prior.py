@@ -1,0 +1,43 @@
+"""How often a node that alone holds a stage, and always was slower, is slow: BY_TIMES, counted.
+
+Of the fleets of the hard level (SEEDS, injected and healthy) those are made in which each stage is
+on one node, or some on the same. Each node that `stage_levels` finds counts once; it is slow where
+what was injected was there from the first step on.
+"""
+
+from analyzer.align import align
+from analyzer.detectors.stage_levels import BY_TIMES, stage_levels
+from analyzer.synth.fleet import GPUS_PER_NODE, SyntheticFleet
+from analyzer.synth.hard_draw import hard
+from analyzer.synth.whole import labelled
+
+SEEDS = range(1_400_000, 1_400_400)
+ROUNDED = 0.005
+"""BY_TIMES has two digits."""
+GOALS = {"off_by": ROUNDED}
+
+
+def main() -> dict[str, float]:
+    """Nodes, of these slow ones, their share, and how far BY_TIMES is from it."""
+    nodes = slow = 0
+    for seed in SEEDS:
+        for injected in (True, False):
+            fleet = hard(seed, injected=injected)
+            if alone(fleet):
+                more, of_these = counted(fleet)
+                nodes, slow = nodes + more, slow + of_these
+    share = slow / nodes
+    return {"nodes": nodes, "slow": slow, "share": share, "off_by": abs(share - BY_TIMES)}
+
+
+def alone(fleet: SyntheticFleet) -> bool:
+    """Whether of each stage all ranks are on one node, and there are two at least."""
+    return fleet.nodes > 1 and GPUS_PER_NODE % (fleet.world // fleet.pp) == 0
+
+
+def counted(fleet: SyntheticFleet) -> tuple[int, int]:
+    """(nodes that alone hold a stage and always were slower, those of them that are slow)."""
+    run = labelled(fleet)
+    found = {str(one.details["node"]) for one in stage_levels(align(run.run))}
+    guilty = {each["node"] for each in run.truth if each["from_step"] == 0}
+    return len(found), len(found & guilty)
