@@ -4,10 +4,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import FloatGrid
+from analyzer.slowness.changepoint import BLOCKS_AT_MOST, OUTSIDE_AT_LEAST
 
-BLOCKS_AT_MOST = 40
-"""As slowness/changepoint.py: neighbouring steps are not independent, groups of them nearly."""
-BLOCKS_AT_LEAST = 6
+STEPS_AT_LEAST = OUTSIDE_AT_LEAST
+"""Of either series: fewer say nothing of their noise."""
 RESAMPLES = 2000
 WORTH_TELLING = 0.01
 """A certain difference of less than 1 % is not told."""
@@ -20,7 +20,7 @@ def ratio(one: FloatGrid, other: FloatGrid) -> tuple[float, float, float] | None
         one: (T,) finite values in the order of their steps.
         other: (U,) the values to hold them against.
     """
-    if min(len(one), len(other)) < BLOCKS_AT_LEAST or not (np.median(other) and np.median(one)):
+    if min(len(one), len(other)) < STEPS_AT_LEAST or not (np.median(other) and np.median(one)):
         return None
     dice = np.random.default_rng(0)
     ratios = _resampled(one, dice) / _resampled(other, dice)
@@ -31,7 +31,10 @@ def ratio(one: FloatGrid, other: FloatGrid) -> tuple[float, float, float] | None
 
 
 def middles(values: FloatGrid) -> FloatGrid:
-    """(B,) medians of at most BLOCKS_AT_MOST groups of neighbouring steps."""
+    """(B,) medians of at most BLOCKS_AT_MOST groups of neighbouring steps.
+
+    Steps beside each other are not independent; groups of them nearly are.
+    """
     groups = np.array_split(values, min(BLOCKS_AT_MOST, len(values)))
     return np.array([np.median(group) for group in groups])
 

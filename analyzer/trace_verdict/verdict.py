@@ -10,7 +10,6 @@ from analyzer.model.candidate import CERTAIN
 from analyzer.model.precision import OPERATIONS
 from analyzer.operations import Trace
 from analyzer.run import Culprit, Rejected, Verdict
-from analyzer.slowness.changepoint import BLOCKS_AT_LEAST
 from analyzer.slowness.coverage import COVERAGE_AT_LEAST, KNOWN_AT_LEAST
 from analyzer.slowness.robust_stats import NOTHING, interval_95
 from analyzer.slowness.significance import WAKES
@@ -30,13 +29,12 @@ from analyzer.trace_outliers import (
 from analyzer.trace_verdict.words import evidence, healthy_sentence, sentence
 from analyzer.whatif import Unexplained, WhatIf, analyze, document
 from analyzer.whatif.dependencies import build
+from analyzer.whatif.intervals import FEWEST_STEPS
 from analyzer.wording import HOUR, NAMED
 
 UNCONFIRMED = 0.88
 """The most where the other replicas do not wait for the suspect's, chosen: its excess hides in
 slack."""
-FEWEST_STEPS = 2 * BLOCKS_AT_LEAST
-"""As of windows: fewer say nothing about a change, nor about the noise between steps."""
 NO_TELEMETRY = "an op trace has no telemetry of nodes: causes are not known"
 ONE_REPLICA = "with one replica a worker that was slow from the first step looks like a heavy stage"
 TWO_REPLICAS = "two replicas: a worker's own past decides, with less confidence"

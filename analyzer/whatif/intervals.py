@@ -3,11 +3,12 @@
 import numpy as np
 
 from analyzer.operations import Floats
+from analyzer.slowness.changepoint import OUTSIDE_AT_LEAST
 
 RESAMPLES = 1000
 LEVEL = 0.95
-FEWEST_STEPS = 5
-"""Fewer steps say nothing about the spread between steps."""
+FEWEST_STEPS = OUTSIDE_AT_LEAST
+"""As of blocks of windows: fewer say nothing about a change, nor about the noise between steps."""
 
 
 def weights(steps: int, seed: int = 0) -> Floats | None:

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import stats
 
 from analyzer.align import WARMUP_SHARE, WARMUP_STEPS
-from analyzer.report.ratio import BLOCKS_AT_LEAST, WORTH_TELLING, middles, ratio
+from analyzer.report.ratio import STEPS_AT_LEAST, WORTH_TELLING, middles, ratio
 from dashboard.shapes import Floats, Lines
 
 CHANCE = 0.05
@@ -109,7 +109,7 @@ def _measure(chart: Lines, name: str, a: Floats, b: Floats, most: float) -> Meas
 
 
 def _tested(a: Floats, b: Floats) -> tuple[float, float]:
-    if min(len(a), len(b)) < BLOCKS_AT_LEAST:
+    if min(len(a), len(b)) < STEPS_AT_LEAST:
         return np.nan, np.nan
     one, other = middles(b), middles(a)
     found = stats.mannwhitneyu(one, other, alternative="two-sided")

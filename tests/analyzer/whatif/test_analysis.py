@@ -96,7 +96,7 @@ def test_intervals_hold_the_value():
     assert found.s_strata_interval[0] < found.s_strata < found.s_strata_interval[1]
 
 
-@pytest.mark.parametrize("steps", [1, 4])
+@pytest.mark.parametrize("steps", [1, 5])
 def test_few_steps_give_no_intervals(steps):
     found = _found(steps=steps, slow=(SLOW,))
 
