@@ -29,11 +29,6 @@ class Deviation:
     since: float
     text: str
 
-    @property
-    def grave(self) -> float:
-        """Events first, then by distance."""
-        return float("inf") if self.size is None else self.size
-
 
 def who(node: str, gpu: int | None) -> str:
     """A part, at the start of a sentence or in it."""

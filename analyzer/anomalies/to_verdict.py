@@ -1,4 +1,4 @@
-"""Deviations -> the anomalies of a verdict: sparse, and with whom they cost time.
+"""Deviations -> the anomalies of a verdict: sparse, with whom they cost time, the gravest first.
 
 Keys: docs/reference/verdict.md.
 """
@@ -11,6 +11,7 @@ from analyzer.anomalies.shape import Deviation, who
 from analyzer.anomalies.watched import Subject
 from analyzer.causes import CAUSES
 from analyzer.run import Culprit, RankInfo
+from analyzer.symptoms.series import STRONG
 from analyzer.wording import utc
 
 OF_NODE: Mapping[Subject, frozenset[str]] = {
@@ -18,6 +19,7 @@ OF_NODE: Mapping[Subject, frozenset[str]] = {
     for subject in Subject
 }
 """What of a node's own hardware explains which causes."""
+PARTS = tuple(Subject)
 
 
 def merge_deviations(found: Iterable[Deviation]) -> tuple[Deviation, ...]:
@@ -32,8 +34,9 @@ def merge_deviations(found: Iterable[Deviation]) -> tuple[Deviation, ...]:
 def anomalies_json(
     found: Iterable[Deviation], ranks: Sequence[RankInfo], culprits: Sequence[Culprit]
 ) -> tuple[Mapping[str, Any], ...]:
-    """The anomalies as JSON types."""
+    """The anomalies as JSON types: those that cost time first, else in their order."""
     uuids = {(info.node, info.gpu): info.uuid for info in ranks if info.gpu is not None}
+    told = [(each, any(_explains(each, culprit) for culprit in culprits)) for each in found]
     return tuple(
         {
             "node": each.node,
@@ -42,16 +45,22 @@ def anomalies_json(
             "metric": each.metric,
             "deviation": each.size,
             "since": utc(each.since),
-            "costs_time": any(_explains(each, culprit) for culprit in culprits),
+            "costs_time": costs,
             "text": each.text,
         }
-        for each in found
+        for each, costs in sorted(told, key=lambda one: not one[1])
     )
 
 
-def _order(each: Deviation) -> tuple[float, str, int, str, str]:
-    return (-abs(each.grave), each.node, -1 if each.gpu is None else each.gpu, each.subject,
-            each.text)  # fmt: skip
+def _order(each: Deviation) -> tuple[bool, bool, int, float, str, int, str]:
+    """What must be seen first: what broke, then what deviates beyond any doubt, part by part.
+
+    Spreads of different parts do not measure the same: half of a PCIe link's lanes are seventy of
+    its spreads, half of a clock twenty of its own. They decide between deviations of one part.
+    """
+    size = float("inf") if each.size is None else abs(each.size)
+    return (each.size is not None, size < STRONG, PARTS.index(each.subject), -size, each.node,
+            -1 if each.gpu is None else each.gpu, each.text)  # fmt: skip
 
 
 def _one(together: Sequence[Deviation]) -> Deviation:

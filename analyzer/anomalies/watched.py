@@ -18,18 +18,22 @@ from collector.contract.xid import PAGED, REPEATED, Repeats, Severity
 
 
 class Subject(StrEnum):
-    """The part of a GPU or a node that a deviation is about."""
+    """The part of a GPU or a node that a deviation is about, in the order of what it does to a run.
 
+    The first three end it; the next three lengthen its computation, most of a step; then what
+    lengthens its transfers; last what it may not notice.
+    """
+
+    GONE = "gone"
+    DRIVER = "driver"
+    MEMORY = "memory"
+    CLOCK = "clock"
     HEAT = "heat"
     POWER = "power"
-    CLOCK = "clock"
-    MEMORY = "memory"
-    PCIE = "pcie"
     NVLINK = "nvlink"
+    PCIE = "pcie"
     NETWORK = "network"
-    DRIVER = "driver"
     HOST = "host"
-    GONE = "gone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

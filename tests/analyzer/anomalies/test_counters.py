@@ -76,7 +76,7 @@ def test_a_contradiction_about_one_reason_hides_no_other(hardware):
 
     judged = judge(fleet.samples())
 
-    assert ["power", "clock"] == [each.subject for each in judged.found]
+    assert ["clock", "power"] == [each.subject for each in judged.found]
     words = "of being in the driver's thermal slowdown, and its clock is its peers'"
     assert (f"GPU 2 of node-1 tells {words}",) == judged.missing
 

@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from analyzer.anomalies.shape import Deviation
+from analyzer.anomalies.to_verdict import anomalies_json, merge_deviations
+from analyzer.anomalies.watched import Subject
 from analyzer.pipeline import diagnose
 from analyzer.report import render
 from analyzer.report.document import document
@@ -18,6 +21,39 @@ def test_the_hardware_of_the_culprit_costs_time(synthetic, fault):
     assert [("node-1", 0, "GPU-00000001", True)] == [
         (each["node"], each["gpu"], each["uuid"], each["costs_time"]) for each in verdict.anomalies
     ]
+
+
+def _deviation(subject, size, gpu, node="node-1"):
+    return Deviation(subject, "lockstep_gpu_up", node, gpu, size, 1e9, f"{subject} {size}")
+
+
+ALL = (
+    _deviation(Subject.PCIE, 69.0, 0),
+    _deviation(Subject.NVLINK, 100.0, 1),
+    _deviation(Subject.CLOCK, -9.0, 2),
+    _deviation(Subject.CLOCK, -12.0, 3),
+    _deviation(Subject.HEAT, 4.0, 4),
+    _deviation(Subject.MEMORY, None, 5),
+    _deviation(Subject.GONE, None, 6),
+)
+
+
+def test_what_broke_comes_first_and_spreads_of_links_do_not_hide_a_slow_clock():
+    told = [(each.subject, each.gpu) for each in merge_deviations(ALL)]
+
+    assert [
+        ("gone", 6), ("memory", 5), ("clock", 3), ("clock", 2), ("nvlink", 1), ("pcie", 0),
+        ("heat", 4),
+    ] == told  # fmt: skip
+
+
+def test_what_costs_time_comes_before_all_that_costs_none(synthetic, fault):
+    culprit = diagnose(synthetic(faults=[fault("pcie", 1)]).run()).verdict.culprits[0]
+    mine = _deviation(Subject.HEAT, 3.5, culprit.gpu, culprit.node)
+    told = anomalies_json(merge_deviations((*ALL[1:], mine)), (), [culprit])
+
+    assert [True] + [False] * 6 == [each["costs_time"] for each in told]
+    assert ("heat 3.5", "gone None") == (told[0]["text"], told[1]["text"])
 
 
 def test_an_anomaly_has_the_keys_of_the_contract_and_is_json(synthetic, fault):
