@@ -72,7 +72,7 @@ def standings(grid: Grid, how: Ended) -> Iterator[Standing]:
         stands &= of_group(group, waiting) > 0
         yield Standing(
             kind, group, newest, waiting & stands, (enqueued < newest) & stands,
-            np.nan_to_num(seconds), np.where(waiting & long, since, np.inf),
+            np.nan_to_num(seconds), np.where(waiting & long & np.isfinite(since), since, np.inf),
         )  # fmt: skip
 
 
