@@ -24,16 +24,17 @@ from collector.contract import bounded_json
 from collector.contract.words import Cause
 
 FILE = "cause_weights.json"
+SURELY, RATHER, TWICE = 5.0, 1.5, 0.7
+"""Natural-log odds: 150, 4.5 and 2 to 1."""
 PRIOR: Mapping[Expectation, Mapping[str, float]] = {
-    MUST: {"strong": 5.0, "mild": 3.0, "none": -5.0,
-           "near": -1.0, "elsewhen": -6.0, "follows": 1.0, "apart": -1.5},
-    MAY: {"strong": 1.5, "mild": 0.7, "none": 0.0, "elsewhen": -1.0},
+    MUST: {"strong": SURELY, "mild": 3.0, "none": -SURELY,
+           "near": -1.0, "elsewhen": -6.0, "follows": 1.0, "apart": -RATHER},
+    MAY: {"strong": RATHER, "mild": TWICE, "none": 0.0, "elsewhen": -1.0},
     AGAINST: {"strong": -4.0, "mild": -2.0, "none": 0.5, "elsewhen": 2.0},
 }  # fmt: skip
-"""Natural-log odds before any run was looked at: e^5 = 150 to 1 for what must be there, e^1.5 = 4.5
-to 1 for what may."""
-MATTERS = 0.7
-"""Log odds from which it is told that what speaks against a cause is not there: twice as likely."""
+"""Natural-log odds before any run was looked at, chosen: of what must be there, and of what may."""
+MATTERS = TWICE
+"""From which it is told that what speaks against a cause is not there."""
 CONTEXT = frozenset({"no GPU", "whole node", "slow finding"})
 """What is so of a finding beside its symptoms; every cause has weights for it."""
 HARDWARE = frozenset(
@@ -42,7 +43,7 @@ HARDWARE = frozenset(
 """Symptoms that a place which only has more work to do shows no more than any that is well."""
 STRENGTHS = (": strong", ": mild", ": none")
 """States that tell whether a symptom is there; the others, how it goes with the slowdown."""
-UNKNOWN_BIAS, RARE_BIAS = 1.0, -1.5
+UNKNOWN_BIAS, RARE_BIAS = 1.0, -RATHER
 """Of "we do not know", and of each cause: what must be there and nobody tells of is seldom it."""
 
 

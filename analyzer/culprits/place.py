@@ -1,15 +1,17 @@
 """How certain it is that a finding is about the right place, whatever the cause there may be."""
 
 import math
+import sys
 
 from analyzer.model.accepted import log_chance
 from analyzer.model.candidate import CERTAIN
+from analyzer.model.effects import LIKELIER
 from analyzer.run import STEPS_CERTAINTY, Finding, Grid
 from analyzer.slowness.significance import TENTH_MORE
 
 PAGE_SLOWDOWN = 1.0 + TENTH_MORE
 """Of the place, from which somebody is woken."""
-LEAST_LOG = -700.0
+LEAST_LOG = math.log(sys.float_info.min)
 """e to a smaller power is 0 to a computer."""
 
 
@@ -40,5 +42,5 @@ def _beyond_chance(finding: Finding, ranks: int) -> float:
     log_p = max(log_chance(finding, ranks), LEAST_LOG)
     if not log_p < -1.0:
         # From p = 1 / e on the bound says nothing but the odds before.
-        return 0.5
+        return LIKELIER
     return 1.0 / (1.0 - math.e * math.exp(log_p) * log_p)

@@ -10,12 +10,11 @@ from analyzer.culprits.where import node_of
 from analyzer.run import Culprit, Fact, Finding, Grid
 from analyzer.shared_part import Part
 from analyzer.trace_verdict.words import LATE_QUERY
+from analyzer.wording import NAMED
 
 PLACE = re.compile(r'(rank|gpu|uuid|node)="[^"]*"')
 OWN_QUERY = "own_seconds of steps.parquet by rank, median by node"
 HANG_QUERY = "lockstep_train_enqueued_sequence - lockstep_train_completed_sequence"
-NAMED = 8
-"""Ranks of a node told one by one; more are counted."""
 
 
 def together(

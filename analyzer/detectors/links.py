@@ -285,4 +285,4 @@ def _why_nobody(
 
 
 def _listed(nodes: Sequence[str]) -> str:
-    return " and ".join(nodes) if len(nodes) < 3 else f"{len(nodes)} nodes"
+    return " and ".join(nodes) if len(nodes) <= 2 else f"{len(nodes)} nodes"

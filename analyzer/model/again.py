@@ -17,14 +17,14 @@ from analyzer.slowness.on_and_off import (
     blocks_of,
     on_and_off,
 )
+from analyzer.slowness.robust_stats import NOTHING
+from analyzer.slowness.significance import PARTS_ON_AVERAGE
 from analyzer.slowness.stopped import FROZEN_SECONDS, heartbeat_stopped
 from analyzer.slowness.transfers import median
 from collector.contract.robust import MAD_TO_SIGMA
 
 FLOOR = float(np.log(1.03))
 """The smallest mean excess: as of a node, what is felt is the mean."""
-ON_AT_LEAST = float(np.log(1.08))
-"""Parts differ by as much on average (SC22, arXiv 2208.11035 v3)."""
 TAILS = 5.0
 """Degrees of freedom at most of a mean that some long stalls may carry: heavier than a Gaussian's.
 """
@@ -50,7 +50,7 @@ def again_and_again(table: Table) -> Iterator[Candidate]:
     told = {
         place: seen
         for place in range(rest.shape[1])
-        if (seen := on_and_off(rest[:, place], least=ON_AT_LEAST, most=CAP)) is not None
+        if (seen := on_and_off(rest[:, place], least=PARTS_ON_AVERAGE, most=CAP)) is not None
     }
     if len(told) < 2:
         return
@@ -181,7 +181,7 @@ def _without_common(own: FloatGrid, rest: FloatGrid, some: Sequence[Scope]) -> F
     """
     mine = np.clip(np.nan_to_num(rest), -CAP, CAP)
     common = np.clip(np.nan_to_num(middles(own, some) - rest), -CAP, CAP)
-    factor = (common * mine).sum(axis=0) / np.maximum((common**2).sum(axis=0), 1e-12)
+    factor = (common * mine).sum(axis=0) / np.maximum((common**2).sum(axis=0), NOTHING)
     left: FloatGrid = rest - np.maximum(factor, 0.0) * common
     return left
 

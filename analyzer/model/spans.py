@@ -26,7 +26,7 @@ from analyzer.slowness.changepoint import (
 )
 from analyzer.slowness.peer_groups import MAJORITY
 from analyzer.slowness.robust_stats import BIWEIGHT_EFFICIENCY, WITHIN, biweight
-from analyzer.slowness.significance import STEPS_ABOVE
+from analyzer.slowness.significance import PARTS_ON_AVERAGE, STEPS_ABOVE
 from analyzer.slowness.transfers import median
 from collector.contract.robust import MAD_TO_SIGMA
 
@@ -35,11 +35,11 @@ BLOCKS_AT_MOST = 30
 SHORTEST = 2
 MOST = 0.7
 """Share of single windows above the middle: one long pause lifts a block, not these."""
-WINDOWS_AT_LEAST = 3
-"""Scraped ones hold several steps each, and a stall in one of few lifts them all."""
-APART = float(np.log(1.08))
-"""The smallest excess of a node from the first step on: by that much single parts differ on average
-(SC22, arXiv 2208.11035 v3), the middle of a node's parts by less."""
+WINDOWS_AT_LEAST = BLOCKS_AT_LEAST
+"""Scraped ones hold several steps each: each is a block."""
+APART = PARTS_ON_AVERAGE
+"""The smallest excess of a node from the first step on: by that much single parts differ, the
+middle of a node's parts by less."""
 SAME_PARTS = 0.002
 """Log spread of identical parts at least: that of the healthy workers of a public trace."""
 LOOKS = 1000

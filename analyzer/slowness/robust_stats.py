@@ -11,8 +11,9 @@ WITHIN = 1.96
 """Standard errors either side that hold 95 % of a Gaussian: of every interval that is told."""
 NOTHING = 1e-9
 """What is divided by is at least this, in whatever unit."""
-MOSTLY = 0.6
-"""Share that is most of something, chosen: clearly more than the half."""
+MOSTLY, NEARLY_ALL = 0.6, 0.9
+"""Shares that are most of something, chosen: clearly more than the half; and all, but for one in
+ten that may not have been seen."""
 BIWEIGHT_EFFICIENCY = 0.86
 """Of the biweight scale beside the deviation of Gaussians; that of the MAD is 0.37."""
 BIWEIGHT_REACH = 9.0

@@ -35,6 +35,8 @@ TRANSIENT_FLOOR = TENTH
 NATURAL_SPREAD = float(np.log(1.15))
 """Identical parts differ by 8 % on average and 22 % at most (SC22, arXiv 2208.11035 v3): without a
 healthy baseline less than this is the part itself."""
+PARTS_ON_AVERAGE = float(np.log(1.08))
+"""That average."""
 PARTS_AT_MOST = float(np.log(1.22))
 """That most: a single part that was slow from the first step seen is named beyond it only."""
 STEPS_AT_LEAST = 2 * BLOCK_STEPS_AT_LEAST

@@ -170,7 +170,7 @@ def _opened_since_last_step(grid: Grid, key: str) -> NDArray[np.bool_]:
     """(R,) whose open operation opened after the last step began; an earlier one has ended."""
     ended = _last_step_ended(grid)
     opened = grid.last_time[key] - grid.last[key]
-    later: NDArray[np.bool_] = opened >= ended - step_seconds(grid) - 0.5
+    later: NDArray[np.bool_] = opened >= ended - step_seconds(grid) - READ_SECONDS / 2
     return later
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzer.operations import Flags, Floats, Trace
+from analyzer.slowness.robust_stats import NEARLY_ALL
 from analyzer.slowness.significance import WAKES_BY_BOUND
 from analyzer.trace_outliers import Cells
 from analyzer.whatif.graph import Graph
@@ -14,7 +15,7 @@ from analyzer.whatif.simulate import simulate
 LONGER = WAKES_BY_BOUND
 """Share by which somebody computes longer than the others, from which it is worth a word: what
 would wake somebody, were it a fault. Trace AR's last stage, with the loss, is 3 to 7 % longer."""
-ALIKE = 0.9
+ALIKE = NEARLY_ALL
 """Share of replicas or steps that must show the same, where all are said to; and the least
 correlation of forward and backward time of a micro-batch (OSDI'25, section 5.3)."""
 

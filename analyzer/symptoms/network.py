@@ -13,6 +13,7 @@ from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.changepoint import FALSE_ALARM
 from analyzer.slowness.robust_stats import NOTHING, spread
 from analyzer.slowness.robust_stats import mean as column_means
+from analyzer.slowness.significance import RECORDED
 from analyzer.slowness.transfers import mean, median, transfers
 from analyzer.symptoms.series import (
     SECONDS,
@@ -58,7 +59,7 @@ MOVED_PER_SECOND: dict[str, float] = {
     # A healthy link has none in days; three a minute.
     metrics.NET_CARRIER_CHANGES.name: 0.05,
     # Seconds, a percent of the time.
-    metrics.NET_PAUSE_SECONDS.name: 0.01,
+    metrics.NET_PAUSE_SECONDS.name: RECORDED,
 }
 """Below, what moved does not matter: chosen."""
 IN_SECONDS = frozenset({metrics.NET_PAUSE_SECONDS.name})

@@ -8,15 +8,13 @@ from numpy.typing import NDArray
 
 from analyzer.run import Finding, Grid, Versions
 from analyzer.slowness.before_after import column_of
+from analyzer.slowness.robust_stats import NEARLY_ALL
 from analyzer.slowness.transfers import median
 from analyzer.symptoms.series import is_near, spans, tolerance
 from analyzer.symptoms.shape import Symptom
 from analyzer.versions import SOURCES
 from analyzer.wording import listed
 
-MOST = 0.9
-"""Share of the nodes that agree from which it is "all": chosen, as one may have missed its
-scrapes."""
 PEERS_AT_LEAST = 2
 """Other nodes that must agree before a node is the odd one: of two nobody knows which is odd. If
 all ranks of the one are slow it may be that, and it is a milder symptom."""
@@ -44,7 +42,7 @@ class Change:
     @property
     def everywhere(self) -> bool:
         """On all nodes, or nearly."""
-        return len(self.nodes) >= MOST * self.of
+        return len(self.nodes) >= NEARLY_ALL * self.of
 
     @property
     def text(self) -> str:
