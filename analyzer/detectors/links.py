@@ -16,6 +16,7 @@ from analyzer.readers.places import places_of
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.shared_part import NODE, Part, parts_of_nodes
 from analyzer.slowness.changepoint import (
+    BLOCKS_AT_LEAST,
     FALSE_ALARM,
     Blocks,
     Shift,
@@ -25,19 +26,28 @@ from analyzer.slowness.changepoint import (
     sustained,
 )
 from analyzer.slowness.group_transfers import FLOOR, grown, slow_groups
-from analyzer.slowness.on_and_off import EPISODES_AT_LEAST, blocks_of, on_and_off
+from analyzer.slowness.on_and_off import EPISODES_AT_LEAST, OnAndOff, blocks_of, on_and_off
 from analyzer.slowness.robust_stats import NOTHING, WITHIN, shows
 from analyzer.slowness.significance import WAKES_BY_BOUND, span_edges
-from analyzer.slowness.transfers import by_block, in_most, mean, median, transfers
+from analyzer.slowness.transfers import (
+    by_block,
+    in_most,
+    mean,
+    median,
+    of_those_who_told,
+    transfers,
+)
 from analyzer.symptoms.network import (
     BAD_LINK,
     FULL_LINK,
     SPEEDS,
     Movement,
+    matters,
     movements,
     standing,
     whose,
 )
+from analyzer.symptoms.series import total
 from analyzer.symptoms.shared_link import listed, nodes_of, suspects
 from analyzer.wording import milliseconds
 
@@ -73,7 +83,11 @@ def links(grid: Grid) -> Sequence[Finding]:
     if len({info.node for info in grid.ranks}) < 2 or not groups.members or not usual > 0:
         return ()
     transfer = transfers(grid)
-    told = (*_spans(grid, groups, transfer, usual), *_again_and_again(groups, transfer, usual))
+    told = (
+        *_spans(grid, groups, transfer, usual),
+        *_again_and_again(grid, groups, transfer, usual),
+        *_with_a_counter(grid, groups, usual),
+    )
     found = [each for one in told if (each := _judged(grid, one, transfer, usual)) is not None]
     # Who tells whose it is explains more than who only tells that it is the network.
     return sorted(found, key=lambda each: each.kind != "link")[:1]
@@ -85,7 +99,8 @@ class _Longer(NamedTuple):
     `groups`, `shift`: the blocks that were looked at, and the span in them. `inside`, `outside`:
     windows with longer transfers, and without; `seconds` a step there, outside first. `edges`: its
     first window and the one after the last (None = to the end). `lasts`: whether it is long in most
-    of its windows, and not again and again.
+    of its windows, and not again and again. `by`: where a node's counter tells when, the columns of
+    those whose transfers these are.
     """
 
     groups: Blocks
@@ -95,6 +110,7 @@ class _Longer(NamedTuple):
     seconds: tuple[float, float]
     edges: tuple[int, int | None]
     lasts: bool
+    by: NDArray[np.int64] | None = None
 
 
 def _spans(grid: Grid, groups: Blocks, transfer: FloatGrid, usual: float) -> Iterator[_Longer]:
@@ -114,36 +130,92 @@ def _spans(grid: Grid, groups: Blocks, transfer: FloatGrid, usual: float) -> Ite
             yield _Longer(some, shift, inside, outside, seconds, edges, lasts=True)
 
 
-def _again_and_again(groups: Blocks, transfer: FloatGrid, usual: float) -> Iterator[_Longer]:
+def _again_and_again(
+    grid: Grid, groups: Blocks, transfer: FloatGrid, usual: float
+) -> Iterator[_Longer]:
     """A span in which they take longer on and off; then the windows in which they do.
 
     What chance can do is what the windows outside show: bubbles of a pipeline are long now and
     then. Of one that is there from the first step on there are none, and counters must move with
-    each turn; by design, as of every n-th step, none move.
+    each turn; by design, as of every n-th step, none move. Where ranks fell silent, when they take
+    longer is told by the others, and by how much by the windows in which all told.
     """
     usable = np.concatenate(groups.members)
-    seen = on_and_off(transfer[usable] / usual, least=FLOOR / 2, most=1.0)
+    bound, _ = of_those_who_told(grid, _end(groups))
+    seen = on_and_off(bound[usable] / usual, least=FLOOR / 2, most=1.0)
     if seen is None or seen.episodes < EPISODES_AT_LEAST:
         return
-    edges = int(usable[seen.begin]), None if seen.stop is None else int(usable[seen.stop - 1]) + 1
-    span = np.zeros(len(usable), dtype=bool)
-    span[seen.begin : seen.stop] = True
-    shares = np.minimum(transfer[usable], usual) / usual
+    span = _span_of(seen)
+    shares = np.minimum(bound[usable], usual) / usual
     score, asked = _by_chance(shares[span], shares[~span])
-    shift = Shift(0, *blocks_of(groups, *edges), seen.inside, seen.error, score, asked, seen.inside)
+    edges, blocks_in = _edges(groups, seen)
+    shift = Shift(0, *blocks_in, seen.inside, seen.error, score, asked, seen.inside)
     for on in (span, seen.on):
         inside, outside = usable[on], usable[~on]
         seconds = mean(transfer[outside]), mean(transfer[inside])
         yield _Longer(groups, shift, inside, outside, seconds, edges, lasts=False)
 
 
-def _by_chance(now: FloatGrid, then: FloatGrid) -> tuple[float, float]:
+def _with_a_counter(grid: Grid, groups: Blocks, usual: float) -> Iterator[_Longer]:
+    """The windows in which a link counter of a node is high, of the clearest, and those between.
+
+    Where the counter says when, transfers need not stand out of their noise one by one. Nor must
+    all ranks tell: whoever fell silent may be the one that the others wait for, but not in step
+    with the link of another node.
+    """
+    usable = np.concatenate(groups.members)
+    bound, there = of_those_who_told(grid, _end(groups))
+    shares = np.minimum(bound[usable], usual) / usual
+    counters = [(metric, cells) for metric in (*BAD_LINK, *FULL_LINK)
+                if (cells := total(grid, metric)) is not None]  # fmt: skip
+    firsts = {info.node: column for column, info in reversed(list(enumerate(grid.ranks)))}
+    best: _Longer | None = None
+    for (metric, cells), column in product(counters, firsts.values()):
+        series, least = cells[usable, column], matters(metric)
+        if not (series >= least).any():
+            continue
+        seen = on_and_off(series, least=least, most=np.inf)
+        if seen is None or seen.episodes < EPISODES_AT_LEAST:
+            continue
+        span = _span_of(seen)
+        on, off = span & seen.on, span & ~seen.on
+        score, asked = _by_chance(shares[on], shares[off], len(counters) * len(firsts))
+        if score >= max(asked, 0.0 if best is None else best.shift.score):
+            inside, outside = usable[on], usable[off]
+            seconds = mean(bound[outside]), mean(bound[inside])
+            rise, (edges, blocks_in) = (seconds[1] - seconds[0]) / usual, _edges(groups, seen)
+            shift = Shift(0, *blocks_in, rise, rise / score, score, asked, seconds[1] / usual)
+            best = _Longer(groups, shift, inside, outside, seconds, edges, lasts=False, by=there)
+    if best is not None:
+        yield best
+
+
+def _end(groups: Blocks) -> NDArray[np.int64]:
+    """The last windows, in which nobody who tells at all is missing by chance."""
+    return np.concatenate(groups.members[-BLOCKS_AT_LEAST:])
+
+
+def _span_of(seen: OnAndOff) -> NDArray[np.bool_]:
+    """(n,) whether a value lies where most of the gain is."""
+    span = np.zeros(len(seen.on), dtype=bool)
+    span[seen.begin : seen.stop] = True
+    return span
+
+
+def _edges(groups: Blocks, seen: OnAndOff) -> tuple[tuple[int, int | None], tuple[int, int]]:
+    """The same as windows, None = to the end, and as blocks."""
+    usable = np.concatenate(groups.members)
+    edges = int(usable[seen.begin]), None if seen.stop is None else int(usable[seen.stop - 1]) + 1
+    return edges, blocks_of(groups, *edges)
+
+
+def _by_chance(now: FloatGrid, then: FloatGrid, tests: float = 0.0) -> tuple[float, float]:
     """The score of the difference of two means by the noise of `then`, and the one to exceed.
 
-    Student's, by Bonferroni over all spans of so many windows.
+    Student's, by Bonferroni over `tests`, or all spans of so many windows.
     """
     then, now = (some[np.isfinite(some)] for some in (then, now))
-    tests = (len(then) + len(now)) ** 2 / 2
+    tests = tests or (len(then) + len(now)) ** 2 / 2
     asked = -float(stdtrit(max(len(then) - 1, 1), FALSE_ALARM / tests))
     if min(len(then), len(now)) < 2:
         return 0.0, asked
@@ -163,7 +235,7 @@ def _judged(grid: Grid, one: _Longer, transfer: FloatGrid, usual: float) -> Find
     if (
         not now - then >= MEAN_FLOOR * usual
         or (shift.last - shift.first) * one.groups.steps < steps
-        or (several and shows(grown(grid, one.inside, one.outside), now - then))
+        or (several and shows(grown(grid, one.inside, one.outside, one.by), now - then))
     ):
         return None
     mostly = in_most(transfer[one.inside])
@@ -230,7 +302,7 @@ def _finding(grid: Grid, one: _Longer, moved: Sequence[Movement], named: Sequenc
     # Whose link it is nobody knows better than that its counters moved and did not by chance; nor,
     # where they did at another time, than that there is anything at all.
     sure = max(min(each.log_chance for each in moved if each.node == name) for name in named)
-    if not any(each.symptom.explains for each in moved):
+    if one.by is not None or not any(each.symptom.explains for each in moved):
         sure = max(sure, log_chance(found, len(grid.ranks)))
     return replace(found, details={**details, "log_chance": sure})
 

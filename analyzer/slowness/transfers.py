@@ -1,6 +1,7 @@
 """Transfer time: what is left of a collective when nobody waits for anybody."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analyzer.run import FloatGrid, Grid
 from analyzer.slowness.changepoint import Blocks, block_means
@@ -15,6 +16,16 @@ def transfers(grid: Grid) -> FloatGrid:
     may be the one that the others wait for.
     """
     return least(grid.time["collective"])
+
+
+def of_those_who_told(grid: Grid, until: NDArray[np.int64]) -> tuple[FloatGrid, NDArray[np.int64]]:
+    """(W,) the same of the ranks that told in some last windows, and the columns of these.
+
+    Where others fell silent it is a bound: these may wait for one of them.
+    """
+    collective = grid.time["collective"]
+    there = np.flatnonzero(np.isfinite(collective[until]).any(axis=0))
+    return least(collective[:, there]), there
 
 
 def least(cells: FloatGrid) -> FloatGrid:

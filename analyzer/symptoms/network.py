@@ -165,7 +165,12 @@ def _moved(metric: str, before: float, now: float) -> bool:
     """Whether a node's level, if known at all, moved far enough to matter."""
     if metric in SPEEDS:
         return now < SLOWER * before
-    return now >= max(MOVED_PER_SECOND.get(metric, USUALLY_PER_SECOND), MOVED * before)
+    return now >= max(matters(metric), MOVED * before)
+
+
+def matters(metric: str) -> float:
+    """A second, from where a counter matters at all."""
+    return MOVED_PER_SECOND.get(metric, USUALLY_PER_SECOND)
 
 
 def _words_and_query(node: str, metric: str, before: float, during: float) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from analyzer.pipeline import diagnose
 from analyzer.readers.windows import from_samples
 from analyzer.slowness.on_and_off import EPISODES_AT_LEAST, on_and_off
 from analyzer.synth.difficulty import Difficulty
-from analyzer.synth.fleet import Fault, Resolution, Shape, SyntheticFleet
+from analyzer.synth.fleet import Defect, Fault, Resolution, Shape, SyntheticFleet
 from analyzer.synth.hard_draw import hard
 from analyzer.synth.whole import labelled
 from collector.contract import metrics
@@ -230,3 +230,42 @@ def test_a_link_that_comes_and_goes_from_the_first_step_on_is_told_by_counters_t
         ("lockstep_net", "lockstep_tcp", "lockstep_ib"))]  # fmt: skip
     mixed = pd.concat([run.samples[~counted], steady], ignore_index=True)
     assert () == tuple(links(align(dataclasses.replace(run, samples=mixed))))
+
+
+def without_network(run):
+    counted = run.samples["metric"].str.startswith(("lockstep_net", "lockstep_tcp", "lockstep_ib"))
+    return dataclasses.replace(run, samples=run.samples[~counted])
+
+
+def test_turns_of_a_link_that_noise_hides_one_by_one_are_told_by_when_its_counter_is_high():
+    flaps = fault(Cause.LINK, "flap", 11, 1.15, Shape.PERIODIC)
+    run = run_of(
+        dataclasses.replace(flaps, from_step=250), steps=612, resolution=Resolution.SCRAPE,
+        difficulties=(Difficulty.UNEVEN, Difficulty.HEAVY_TAILS),
+    )  # fmt: skip
+    (culprit,) = diagnose(run).verdict.culprits
+
+    assert ("link", "link") == (culprit.scope, culprit.cause)
+    assert () == tuple(links(align(without_network(run))))
+
+
+@pytest.mark.parametrize("shape", [Shape.BURSTS, Shape.PERIODIC])
+def test_when_half_of_the_nodes_fall_silent_a_link_in_turns_is_still_told(shape):
+    turns = dataclasses.replace(fault(Cause.CONGESTION, "incast", 8, 1.6, shape), from_step=250)
+    run = run_of(
+        turns, dp=32, steps=700, resolution=Resolution.SCRAPE, defects=(Defect.SILENT,)
+    )  # fmt: skip
+    (culprit,) = diagnose(run).verdict.culprits
+
+    assert ("node-1", "congestion") == (culprit.node, culprit.cause)
+    assert () == tuple(links(align(without_network(run))))
+
+
+def test_turns_of_a_rank_that_fell_silent_are_nobodys_link():
+    loads = fault(Cause.DATA, "loader", 5, 2.0, Shape.PERIODIC)
+    run = run_of(loads, dp=8, pp=2)
+    windows = run.windows.copy()
+    silent = (windows["rank"] < 8) & (windows["from_step"] >= 60)
+    windows.loc[silent, ["own_seconds", "collective_seconds"]] = np.nan
+
+    assert () == tuple(links(align(dataclasses.replace(run, windows=windows))))
