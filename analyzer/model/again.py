@@ -1,6 +1,7 @@
 """The shape again and again: short slow stretches, at regular distances or at none."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,15 +102,13 @@ def again_and_again(table: Table) -> Iterator[Candidate]:
             inside = _between(table.usable, first, last)
             shift = Shift(place, *blocks_of(groups, first, last), seen.inside, error, score, asked,
                           seen.inside)  # fmt: skip
-            scores = (means - max(usual, 0.0)) / error
-            others = np.zeros(len(table.scopes))
-            others[places] = scores
             rises = np.array([_excess(ranks[:, column], inside) for column in scope.columns])
             usually_high = np.nanquantile(table.ranks[:, scope.columns], USUAL, axis=0)
             highs = usually_high + rises
             yield Candidate(
-                table, place, groups, shift, rises, highs, freedom, NOBODY, (first, last)
-            )
+                table, place, groups, shift, rises, highs, freedom, NOBODY, (first, last),
+                by_mean=True, high=table.usable[seen.on],
+            )  # fmt: skip
 
 
 def stand_stills(table: Table) -> Iterator[Candidate]:
@@ -118,7 +117,8 @@ def stand_stills(table: Table) -> Iterator[Candidate]:
     How long pauses are has no known distribution and no bound. But among S alike it is a matter of
     chance who has one: that the k longest are all of one has the chance S^(1 - k). That a heartbeat
     stopped in such a pause as well, and no other's, is another chance of 1 in S; and it is seldom
-    the design of the run, as of a rank that writes logs.
+    the design of the run, as of a rank that writes logs. What else takes long may be longer: so
+    those in which a heartbeat stopped are looked at for themselves as well.
     """
     count, steps = len(table.scopes), (table.grid.to_step - table.grid.from_step)[table.usable]
     if count < 2:
@@ -127,51 +127,68 @@ def stand_stills(table: Table) -> Iterator[Candidate]:
     own = np.exp(middles(np.log(table.grid.time["own"][table.usable]), table.scopes))
     seconds = np.nan_to_num(own) * steps[:, None]
     lost = seconds * np.nan_to_num(-np.expm1(-rest))
-    place = int(lost.max(axis=0).argmax())
-    still = lost[:, place] > float(np.delete(lost, place, axis=1).max(initial=0.0))
-    moments = np.flatnonzero(still)
-    if len(moments) < 2:
+    stood = _stood(table)
+    pauses = [_longest(lost, stood)]
+    if stood.any():
+        pauses.append(_longest(np.where(stood, lost, 0.0), np.zeros_like(stood)))
+    one = min(pauses, key=lambda each: each.log_chance)
+    place, moments = one.place, np.flatnonzero(one.still)
+    chance = len(pauses) * float(np.exp(one.log_chance))
+    if len(moments) < 2 or chance > FALSE_ALARM:
         return
-    apart = np.diff(moments)
-    stands = _stands(table, place)[moments]
-    # A pause that several windows see is one.
-    again = np.append(True, (apart > 1) | ~stands[:-1])
-    witnessed = int((stands & again).sum())
-    chance = float(count) ** -(int((apart > 1).sum()) + witnessed)
-    begin, stop = int(moments[0]), int(moments[-1]) + 1
+    begin, stop, apart = int(moments[0]), int(moments[-1]) + 1, int(np.diff(moments).max())
     wall = table.grid.time["wall"][table.usable]
     run = float(np.nansum(column_medians(wall.T) * steps))
-    less = float(lost[still, place].sum())
+    less = float(lost[one.still, place].sum())
     if (
-        not _is_its_own(table, levelled, place, still)
-        or chance > FALSE_ALARM
+        not _is_its_own(table, levelled, place, one.still)
         or less < FLOOR * run
-        or (begin <= apart.max() and 2 * stands.sum() < len(moments))
+        or (begin <= apart and 2 * stood[moments, place].sum() < len(moments))
     ):
         return
     effect = -float(np.log1p(-less / float(seconds[begin:stop, place].sum())))
     # As far beyond chance in deviations of a Gaussian.
     score, asked = float(-ndtri(chance)), float(-ndtri(FALSE_ALARM))
     first = int(table.usable[begin])
-    last = None if len(still) - stop <= 2 * apart.max() else int(table.usable[stop - 1]) + 1
+    last = None if len(one.still) - stop <= 2 * apart else int(table.usable[stop - 1]) + 1
     groups = table.whole.groups
     shift = Shift(place, *blocks_of(groups, first, last), effect, effect / score, score, asked,
                   effect)  # fmt: skip
     # How much of what the scope lost is each rank's own.
     columns = table.scopes[place].columns
     mine = np.nan_to_num(table.grid.time["own"][table.usable][:, columns]) * steps[:, None]
-    gone = (mine * np.nan_to_num(-np.expm1(-ranks[:, columns])))[still].sum(axis=0)
+    gone = (mine * np.nan_to_num(-np.expm1(-ranks[:, columns])))[one.still].sum(axis=0)
     rises = -np.log1p(-np.clip(gone / mine[begin:stop].sum(axis=0), -1.0, 0.99))
-    yield Candidate(table, place, groups, shift, rises, rises, np.inf, NOBODY, (first, last), True)
+    yield Candidate(table, place, groups, shift, rises, rises, np.inf, NOBODY, (first, last),
+                    by_mean=True)  # fmt: skip
 
 
-def _stands(table: Table, place: int) -> NDArray[np.bool_]:
-    """(n,) whether the processes of all ranks of a scope were seen to stand still."""
+class _Pauses(NamedTuple):
+    """The longest of some (n, S): whose, (n,) which windows, and how likely so many are of one."""
+
+    place: int
+    still: NDArray[np.bool_]
+    log_chance: float
+
+
+def _longest(lost: FloatGrid, stood: NDArray[np.bool_]) -> _Pauses:
+    """All that are longer than any other scope's; a pause that several windows see is one."""
+    place = int(lost.max(axis=0).argmax())
+    still = lost[:, place] > float(np.delete(lost, place, axis=1).max(initial=0.0))
+    moments = np.flatnonzero(still)
+    stands, apart = stood[moments, place], np.diff(moments) > 1
+    again = np.append(True, apart | ~stands[:-1])[: len(moments)]
+    alike = int(apart.sum()) + int((stands & again).sum())
+    return _Pauses(place, still, -alike * float(np.log(lost.shape[1])))
+
+
+def _stood(table: Table) -> NDArray[np.bool_]:
+    """(n, S) whether the processes of all ranks of a scope were seen to stand still."""
     older = heartbeat_stopped(table.grid)
     if older is None:
-        return np.zeros(len(table.usable), dtype=bool)
-    mine = older[np.ix_(table.usable, table.scopes[place].columns)]
-    return np.asarray((mine >= FROZEN_SECONDS).all(axis=1))
+        return np.zeros(table.rest.shape, dtype=bool)
+    still = older[table.usable] >= FROZEN_SECONDS
+    return np.column_stack([still[:, each.columns].all(axis=1) for each in table.scopes])
 
 
 def _without_common(own: FloatGrid, rest: FloatGrid, some: Sequence[Scope]) -> FloatGrid:

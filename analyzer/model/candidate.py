@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analyzer.model.scopes import Scope, Table, View
 from analyzer.run import FloatGrid
 from analyzer.slowness.changepoint import FALSE_ALARM, Blocks, Shift, column_medians, freedom_of
 from analyzer.slowness.robust_stats import MOSTLY, NOTHING
+from analyzer.slowness.robust_stats import mean as means
 
 OWN_SHARE = MOSTLY
 """Of a difference between two at least this share must be in the suspect's own past."""
@@ -38,6 +40,7 @@ class Candidate:
         edges: First window and the one after the last, where they are known better than by one
             rank.
         by_mean: Whether it is the mean that is high, and not the middle.
+        high: The windows in which it is high, of what comes and goes; None = all of its span.
     """
 
     table: Table
@@ -50,6 +53,17 @@ class Candidate:
     others: FloatGrid
     edges: Edges | None = None
     by_mean: bool = False
+    high: NDArray[np.int64] | None = None
+
+    @property
+    def blocks_high(self) -> NDArray[np.bool_]:
+        """(B,) whether it is high in a block, by most of its windows."""
+        place, high = np.arange(len(self.groups)), self.high
+        inside = (place >= self.shift.first) & (place < self.shift.last)
+        if high is not None:
+            shares = [np.isin(members, high).mean() for members in self.groups.members]
+            inside &= np.array(shares) >= 1 / 2
+        return np.asarray(inside)
 
     @property
     def scope(self) -> Scope:
@@ -102,24 +116,34 @@ class Candidate:
         return _student(np.square(score), self.freedom)
 
 
-def candidate(table: Table, view: View, shift: Shift, edges: Edges | None = None) -> Candidate:
+def candidate(
+    table: Table,
+    view: View,
+    shift: Shift,
+    edges: Edges | None = None,
+    *,
+    by_mean: bool = False,
+) -> Candidate:
     """Of a span in a view of the table, with how much everybody else rose in it."""
-    rest = view.rest
+    rest, middles = view.rest, _column_means if by_mean else column_medians
     inside = np.zeros(len(rest), dtype=bool)
     inside[shift.first : shift.last] = True
     mine = view.ranks[:, table.scopes[shift.column].columns]
-    highs, everybody = column_medians(mine[inside]), column_medians(rest[inside])
+    highs, everybody = middles(mine[inside]), middles(rest[inside])
     rises = highs
     if not inside.all():
         rises, everybody = (
-            now - column_medians(cells[~inside])
-            for now, cells in ((highs, mine), (everybody, rest))
+            now - middles(cells[~inside]) for now, cells in ((highs, mine), (everybody, rest))
         )
     freedom = shift.freedom or freedom_of(len(view.groups), len(table.scopes))
     return Candidate(
         table, shift.column, view.groups, shift, rises, highs, freedom,
-        np.nan_to_num(everybody) * shift.score / max(shift.effect, NOTHING), edges,
+        np.nan_to_num(everybody) * shift.score / max(shift.effect, NOTHING), edges, by_mean,
     )  # fmt: skip
+
+
+def _column_means(cells: FloatGrid) -> FloatGrid:
+    return means(cells, 0)
 
 
 def _student(square: Any, freedom: float) -> Any:

@@ -10,7 +10,7 @@ logarithms (Zhang and Siegmund, Biometrics 2007).
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import comb, log
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,17 @@ from analyzer.model.candidate import OWN_SHARE, Candidate, Edges, candidate
 from analyzer.model.precision import WINDOWS, Precision
 from analyzer.model.ramps import ramps
 from analyzer.model.run_queue import is_run_queue, without_run_queue
-from analyzer.model.scopes import Table, tables
+from analyzer.model.scopes import Scope, Table, tables
 from analyzer.model.spans import always, spans, spans_to_the_end
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.changepoint import Blocks, Shift
+from analyzer.slowness.changepoint import (
+    MEDIAN_EFFICIENCY,
+    OUTSIDE_AT_LEAST,
+    Blocks,
+    column_medians,
+)
 from analyzer.slowness.peer_groups import MAJORITY, peer_groups
-from analyzer.slowness.robust_stats import NOTHING, interval_95
+from analyzer.slowness.robust_stats import NOTHING, interval_95, spread
 from analyzer.slowness.significance import slow_finding, span_edges
 from analyzer.slowness.transfers import mean, median
 from analyzer.wording import NAMED
@@ -135,7 +140,9 @@ def _there(one: Candidate, table: Table, place: int) -> Candidate | None:
     if not level > usual or (one.by_mean and inside.all()):
         return None
     shift = replace(one.shift, column=place, effect=level - usual, inside=level)
-    return candidate(table, view, shift, one.edges)
+    there = candidate(table, view, shift, one.edges, by_mean=one.by_mean)
+    # The score is the same, and what chance makes of it.
+    return replace(there, freedom=one.freedom, high=one.high)
 
 
 def _search(
@@ -225,9 +232,9 @@ def _by_their_ranks(found: Sequence[Table], seen: Sequence[Candidate]) -> Iterat
     """Nodes in the span of the clearest of their ranks, where these can show more than the nodes.
 
     A node of two has one peer, of which nobody knows whether it changed; its ranks have many. Of
-    what shows in means a node's levels say nothing.
+    pauses, which blocks cut, a node's levels say nothing.
     """
-    ranks = [one for one in seen if one.scope.is_rank and one.others.size]
+    ranks = [one for one in seen if one.scope.is_rank and (one.others.size or one.high is not None)]
     for table in found:
         for place, scope in enumerate(table.scopes):
             if scope.node is None or not scope.alike or scope.majority:
@@ -237,8 +244,7 @@ def _by_their_ranks(found: Sequence[Table], seen: Sequence[Candidate]) -> Iterat
                 continue
             best = max(mine, key=lambda each: each.gain)
             if (whole := _there(best, table, place)) is not None:
-                # The error of the middle of n is 1 / sqrt(n) of one's.
-                error = best.shift.error / float(np.sqrt(len(scope.columns)))
+                error = best.shift.error * float(np.sqrt(_alike_noise(whole, _each(scope))))
                 yield replace(whole, shift=replace(whole.shift, error=error))
 
 
@@ -263,22 +269,25 @@ def _is_shared(one: Candidate) -> bool:
     """Whether all parts by one shared amount are likelier than some of them, each by its own.
 
     Parts of a node are its ranks, of a stage its nodes. What is left of the rises d is Gaussian: of
-    healthy parts with the error of a rise, of slow ones with ALIKE of their mean beside it. A part
+    healthy parts with the error of a rise, of slow ones with ALIKE of their mean beside it. What
+    their noise has in common (`_alike_noise`) is an error that all of them share: it makes no rise
+    of one amount, and of a few that are slow by themselves the others rise or fall together. A part
     that is slow for itself costs the choice among all, and its size is known as little as the
     largest rise.
     """
     rises, everybody = one.rises, one.table.ranks.shape[1]
+    parts: Sequence[NDArray[np.int64]] = _each(one.scope)
     if one.scope.stage is not None or one.scope.part is not None:
-        nodes = [one.table.grid.ranks[column].node for column in one.scope.columns.tolist()]
-        rises = np.array([np.median(rises[np.array(nodes) == node]) for node in set(nodes)])
+        nodes = np.array([one.table.grid.ranks[c].node for c in one.scope.columns.tolist()])
+        rises = np.array([np.median(rises[nodes == node]) for node in np.unique(nodes)])
+        parts = [one.scope.columns[nodes == node] for node in np.unique(nodes)]
         everybody = len({info.node for info in one.table.grid.ranks})
     rises = np.sort(rises)[::-1]
     count, average = len(rises), float(rises.mean())
     if not average > 0:
         return False
-    # The error of the middle of n parts is 1 / sqrt(n) of one's.
-    error = one.shift.error * float(np.sqrt(count))
-    wide = max(float(rises[0]), error)
+    error = _errors(one, parts)
+    wide = max(float(rises[0]), error.of_one)
     choice = float(np.log(everybody))
     shared = _by_one_amount(rises, error)
     some = [
@@ -297,21 +306,66 @@ def _is_shared(one: Candidate) -> bool:
     return bool(shared - choice > max(some))
 
 
-def _by_one_amount(rises: FloatGrid, error: float) -> float:
+class _Errors(NamedTuple):
+    """Of the rise of a part: all of it, what is its own, and what all parts have in common."""
+
+    of_one: float
+    own: float
+    common: float
+
+
+def _each(scope: Scope) -> list[NDArray[np.int64]]:
+    return [scope.columns[place : place + 1] for place in range(len(scope.columns))]
+
+
+def _errors(one: Candidate, parts: Sequence[NDArray[np.int64]]) -> _Errors:
+    """Of the middle of n parts the variance is `common + 1 / n of own`, and of one part both."""
+    middle = one.shift.error**2
+    of_one = middle / _alike_noise(one, parts)
+    common = max(middle - of_one / len(parts), 0.0) / (1.0 - 1.0 / len(parts))
+    return _Errors(*np.sqrt([of_one, of_one - common, common]).tolist())
+
+
+def _alike_noise(one: Candidate, parts: Sequence[NDArray[np.int64]]) -> float:
+    """Variance of the middle of n parts over that of one: 1 / n where nothing is in common.
+
+    By the blocks in which the scope is not high; by all, where these are too few.
+    """
+    cells = one.table.view(one.groups).ranks
+    series = np.column_stack([column_medians(cells[:, columns].T) for columns in parts])
+    calm = series[~one.blocks_high]
+    calm = calm if len(calm) >= OUTSIDE_AT_LEAST else series
+    calm = calm - column_medians(calm)
+    of_one = median(spread(calm, 0))
+    middle = float(spread(column_medians(calm.T)))
+    ratio = min(middle / max(of_one, NOTHING), 1.0) / MEDIAN_EFFICIENCY
+    return max(ratio**2, 1.0 / len(parts))
+
+
+def _by_one_amount(rises: FloatGrid, error: _Errors) -> float:
     """Log likelihood of the rises of those that share one amount, each more or less of it."""
-    spread = float(np.hypot(error, ALIKE * rises.mean()))
+    spread = float(np.hypot(error.own, ALIKE * rises.mean()))
     return -float(((rises - rises.mean()) ** 2).sum()) / (2 * spread**2) - len(rises) * float(
         np.log(spread)
     )
 
 
-def _by_their_own(rises: FloatGrid, slow: int, felt: float, error: float) -> float:
+def _by_their_own(rises: FloatGrid, slow: int, felt: float, error: _Errors) -> float:
     """Log likelihood of the rises of those that are not slow themselves.
 
-    None, or what neighbours feel of a slow one: from nothing to a small share of it, evenly.
+    None, or what neighbours feel of a slow one: from nothing to a small share of it, evenly. And
+    what their noise has in common: of n the mean has the variance `own / n + common`.
     """
-    rest, spread = rises[slow:], float(np.hypot(error, felt))
-    return -float((rest**2).sum()) / (2 * spread**2) - len(rest) * float(np.log(spread))
+    rest, own = rises[slow:], float(np.hypot(error.own, felt))
+    if not len(rest):
+        return 0.0
+    average, together = float(rest.mean()), float(np.hypot(own, np.sqrt(len(rest)) * error.common))
+    return (
+        -float(((rest - average) ** 2).sum()) / (2 * own**2)
+        - len(rest) * average**2 / (2 * together**2)
+        - (len(rest) - 1) * float(np.log(own))
+        - float(np.log(together))
+    )
 
 
 def _saw_a_part(one: Candidate, ranks: Mapping[int, Candidate]) -> bool:
@@ -321,7 +375,7 @@ def _saw_a_part(one: Candidate, ranks: Mapping[int, Candidate]) -> bool:
 
 
 def _are_apart(one: Candidate, ranks: Mapping[int, Candidate]) -> bool:
-    """Whether spans of their own explain the ranks of a group much better than one for all.
+    """Whether what each rank of a group shows for itself explains it much better than one for all.
 
     By what they leave, as of Laplace noise: n log(left / left), against the choices that they cost.
     """
@@ -329,17 +383,15 @@ def _are_apart(one: Candidate, ranks: Mapping[int, Candidate]) -> bool:
     if not mine or any(each.groups is not one.groups for each in mine.values()):
         return False
     cells = one.table.view(one.groups).ranks
-    shared = sum(_left(cells[:, c], one.shift) for c in mine)
-    apart = sum(_left(cells[:, c], each.shift) for c, each in mine.items())
+    shared = sum(_left(cells[:, c], one.blocks_high) for c in mine)
+    apart = sum(_left(cells[:, c], each.blocks_high) for c, each in mine.items())
     known = int(np.isfinite(cells[:, list(mine)]).sum())
     gain = known * float(np.log(max(shared, NOTHING) / max(apart, NOTHING)))
     return gain > len(mine) * float(np.log(len(cells) ** 2 / 2 * cells.shape[1]))
 
 
-def _left(values: FloatGrid, shift: Shift) -> float:
-    """Absolute deviations of (B,) from its levels inside and outside a span."""
-    inside = np.zeros(len(values), dtype=bool)
-    inside[shift.first : shift.last] = True
+def _left(values: FloatGrid, inside: NDArray[np.bool_]) -> float:
+    """Absolute deviations of (B,) from its levels inside and outside some blocks."""
     sides = (values[side & np.isfinite(values)] for side in (inside, ~inside))
     return sum(float(np.abs(each - np.median(each)).sum()) for each in sides if each.size)
 

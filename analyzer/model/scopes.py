@@ -105,6 +105,8 @@ class Table:
 
     def view(self, groups: Blocks) -> View:
         """In some blocks of the windows."""
+        if groups is self.whole.groups:
+            return self.whole
         return _view(self.grid, self.scopes, self.of, groups)
 
     def levels_without(self, scope: Scope) -> FloatGrid:

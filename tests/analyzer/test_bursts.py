@@ -269,3 +269,46 @@ def test_turns_of_a_rank_that_fell_silent_are_nobodys_link():
     windows.loc[silent, ["own_seconds", "collective_seconds"]] = np.nan
 
     assert () == tuple(links(align(dataclasses.replace(run, windows=windows))))
+
+
+def test_a_rank_that_is_slow_in_turns_on_a_node_that_wanders_is_the_rank():
+    loads = dataclasses.replace(fault(Cause.DATA, "loader", 7, 1.36, Shape.PERIODIC), from_step=849)
+    run = run_of(
+        loads, dp=3, pp=2, tp=4, steps=1495, resolution=Resolution.SCRAPE,
+        difficulties=(Difficulty.CORRELATED,),
+    )  # fmt: skip
+    (culprit,) = diagnose(run).verdict.culprits
+
+    assert (7, "data") == (culprit.rank, culprit.cause)
+
+
+def test_two_nodes_of_a_stage_that_are_slow_by_turns_of_their_own_are_no_heavier_stage():
+    nodes = [
+        dataclasses.replace(one, from_step=begin)
+        for one, begin in (
+            (fault(Cause.DATA, "loader", 9, 1.6, Shape.PERIODIC, whole_node=True), 113),
+            (fault(Cause.HOST_CPU, "contention", 23, 1.35, Shape.PERIODIC, whole_node=True), 166),
+        )
+    ]
+    verdict = diagnose(run_of(*nodes, dp=3, pp=2, tp=4)).verdict
+
+    assert {("node-1", "data"), ("node-2", "host-cpu")} == {
+        (each.node, each.cause) for each in verdict.culprits if each.scope == "node"
+    }
+
+
+def test_a_process_that_stands_still_is_found_beside_longer_stalls_of_others():
+    fleet = SyntheticFleet(
+        dp=16, steps=700, resolution=Resolution.SCRAPE, seed=3,
+        difficulties=(Difficulty.HEAVY_TAILS,),
+    )  # fmt: skip
+    stop = Fault(Cause.FREEZE, "pause", 5, 1.0 + 30.0 / fleet.step_seconds, 200,
+                 shape=Shape.BURSTS)  # fmt: skip
+    run = labelled(dataclasses.replace(fleet, faults=(stop,))).run
+    windows = run.windows.copy()
+    longest = windows["from_step"] == windows["from_step"].median() // 1
+    assert longest.any()
+    windows.loc[longest & (windows["rank"] == 9), "own_seconds"] += 60.0
+    (culprit,) = diagnose(dataclasses.replace(run, windows=windows)).verdict.culprits
+
+    assert (5, "freeze") == (culprit.rank, culprit.cause)
