@@ -29,6 +29,7 @@ from analyzer.slowness.group_transfers import FLOOR, grown, slow_groups
 from analyzer.slowness.on_and_off import EPISODES_AT_LEAST, OnAndOff, blocks_of, on_and_off
 from analyzer.slowness.robust_stats import NOTHING, WITHIN, shows
 from analyzer.slowness.significance import WAKES_BY_BOUND, span_edges
+from analyzer.slowness.temporal_shape import LEAST_TURNS
 from analyzer.slowness.transfers import (
     by_block,
     in_most,
@@ -175,7 +176,7 @@ def _with_a_counter(grid: Grid, groups: Blocks, usual: float) -> Iterator[_Longe
         if not (series >= least).any():
             continue
         seen = on_and_off(series, least=least, most=np.inf)
-        if seen is None or seen.episodes < EPISODES_AT_LEAST:
+        if seen is None or seen.episodes < LEAST_TURNS:
             continue
         span = _span_of(seen)
         on, off = span & seen.on, span & ~seen.on

@@ -249,6 +249,13 @@ def test_turns_of_a_link_that_noise_hides_one_by_one_are_told_by_when_its_counte
     assert () == tuple(links(align(without_network(run))))
 
 
+def test_three_long_turns_of_a_link_are_enough_where_its_counter_has_them_too():
+    run = labelled(hard(402032, injected=True, only=[Difficulty.PERIODIC])).run
+    (culprit,) = diagnose(run).verdict.culprits
+
+    assert ("node-4", "congestion") == (culprit.node, culprit.cause)
+
+
 @pytest.mark.parametrize("shape", [Shape.BURSTS, Shape.PERIODIC])
 def test_when_half_of_the_nodes_fall_silent_a_link_in_turns_is_still_told(shape):
     turns = dataclasses.replace(fault(Cause.CONGESTION, "incast", 8, 1.6, shape), from_step=250)
