@@ -107,10 +107,17 @@ def _by_node(columns: NDArray[np.int64], nodes: NDArray[np.intp]) -> list[NDArra
     return [columns[nodes[columns] == node] for node in dict.fromkeys(nodes[columns].tolist())]
 
 
-def residuals(own: FloatGrid, of: Sequence[Reference]) -> FloatGrid:
-    """(W, R) log own time less what the peers have in common; NaN without peers."""
+def residuals(own: FloatGrid, of: Sequence[Reference], level: FloatGrid | None = None) -> FloatGrid:
+    """(W, R) log own time less what the peers have in common; NaN without peers.
+
+    Args:
+        own: (W, R) log own time, of windows or of blocks.
+        of: Whom each is compared with.
+        level: (R,) natural levels, for those that are compared with other work; None = its medians.
+    """
     rest = np.full_like(own, np.nan)
-    level = column_medians(own) if not all(each.alike for each in of) else np.zeros(own.shape[1])
+    if level is None:
+        level = column_medians(own)
     for each in of:
         mine = own if each.alike else own - level
         if each.among_peers:

@@ -76,6 +76,8 @@ class Table:
         precision: What these can tell.
         scopes: Who.
         of: Whom their ranks are compared with.
+        level: (R,) the natural level of each rank's log own time, by its windows: blocks of what
+            comes and goes have another middle.
         usable: (n,) windows that count.
         ranks: (n, R) log own time of each rank over its peers', in these windows.
         rest: (n, S) the same of each scope: the middle of its ranks'.
@@ -86,6 +88,7 @@ class Table:
     precision: Precision
     scopes: tuple[Scope, ...]
     of: tuple[Reference, ...]
+    level: FloatGrid
     usable: NDArray[np.int64]
     ranks: FloatGrid
     rest: FloatGrid
@@ -107,7 +110,7 @@ class Table:
         """In some blocks of the windows."""
         if groups is self.whole.groups:
             return self.whole
-        return _view(self.grid, self.scopes, self.of, groups)
+        return _view(self.grid, self.scopes, self.of, groups, self.level)
 
     def levels_without(self, scope: Scope) -> FloatGrid:
         """(n,) levels of the other ranks that have peers alike; nobody is compared with it."""
@@ -140,7 +143,7 @@ def tables(grid: Grid, precision: Precision = WINDOWS) -> tuple[Table, ...]:
     """
     usable = np.flatnonzero(~grid.masked & np.isfinite(grid.time["own"]).any(axis=1))
     own = np.log(grid.time["own"][usable])
-    there = np.asarray(np.isfinite(own).any(axis=0))
+    there, level = np.asarray(np.isfinite(own).any(axis=0)), column_medians(own)
     found, groups = [], blocks(grid, least=precision.block_steps)
     ranks_of, nodes_of = references(grid, of_nodes=False), references(grid, of_nodes=True)
     stages_of = stage_references(grid)
@@ -152,17 +155,20 @@ def tables(grid: Grid, precision: Precision = WINDOWS) -> tuple[Table, ...]:
     )
     for of, some in kinds:
         if some and len(usable):
-            ranks = residuals(own, of)
-            whole = _view(grid, some, of, groups)
+            ranks = residuals(own, of, level)
+            whole = _view(grid, some, of, groups, level)
             found.append(
-                Table(grid, precision, some, tuple(of), usable, ranks, middles(ranks, some), whole)
-            )
+                Table(grid, precision, some, tuple(of), level, usable, ranks, middles(ranks, some),
+                      whole)
+            )  # fmt: skip
     return tuple(found)
 
 
-def _view(grid: Grid, some: Sequence[Scope], of: Sequence[Reference], groups: Blocks) -> View:
+def _view(
+    grid: Grid, some: Sequence[Scope], of: Sequence[Reference], groups: Blocks, level: FloatGrid
+) -> View:
     own = np.log(block_means(grid.time["own"], groups))
-    ranks = residuals(own, of)
+    ranks = residuals(own, of, level)
     return View(groups, middles(own, some), ranks, middles(ranks, some))
 
 

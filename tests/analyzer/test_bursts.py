@@ -289,6 +289,15 @@ def test_a_rank_that_is_slow_in_turns_on_a_node_that_wanders_is_the_rank():
     assert (7, "data") == (culprit.rank, culprit.cause)
 
 
+def test_turns_of_a_rank_with_one_peer_are_told_since_they_began():
+    """Blocks hold parts of a turn, so their middle is no natural level of the rank."""
+    run = labelled(hard(402039, injected=True, only=[Difficulty.PERIODIC])).run
+    (culprit,) = diagnose(run).verdict.culprits
+
+    assert (5, "data") == (culprit.rank, culprit.cause)
+    assert 658 == pytest.approx(culprit.from_step, abs=6)
+
+
 def test_two_nodes_of_a_stage_that_are_slow_by_turns_of_their_own_are_no_heavier_stage():
     nodes = [
         dataclasses.replace(one, from_step=begin)
