@@ -56,14 +56,18 @@ class Candidate:
     high: NDArray[np.int64] | None = None
 
     @property
+    def blocks(self) -> NDArray[np.bool_]:
+        """(B,) whether a block is in its span."""
+        place = np.arange(len(self.groups))
+        return np.asarray((place >= self.shift.first) & (place < self.shift.last))
+
+    @property
     def blocks_high(self) -> NDArray[np.bool_]:
         """(B,) whether it is high in a block, by most of its windows."""
-        place, high = np.arange(len(self.groups)), self.high
-        inside = (place >= self.shift.first) & (place < self.shift.last)
-        if high is not None:
-            shares = [np.isin(members, high).mean() for members in self.groups.members]
-            inside &= np.array(shares) >= 1 / 2
-        return np.asarray(inside)
+        if self.high is None:
+            return self.blocks
+        shares = [np.isin(members, self.high).mean() for members in self.groups.members]
+        return np.asarray(self.blocks & (np.array(shares) >= 1 / 2))
 
     @property
     def scope(self) -> Scope:

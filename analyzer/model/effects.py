@@ -243,9 +243,18 @@ def _by_their_ranks(found: Sequence[Table], seen: Sequence[Candidate]) -> Iterat
             if not mine:
                 continue
             best = max(mine, key=lambda each: each.gain)
-            if (whole := _there(best, table, place)) is not None:
+            if (whole := _there(best, table, place)) is not None and _changed_itself(whole):
                 error = best.shift.error * float(np.sqrt(_alike_noise(whole, _each(scope))))
                 yield replace(whole, shift=replace(whole.shift, error=error))
+
+
+def _changed_itself(one: Candidate) -> bool:
+    """Whether most of it is in its own past: of two one is high whenever the other is not."""
+    own, inside = one.table.view(one.groups).own[:, one.place], one.blocks
+    middle = mean if one.by_mean else median
+    return bool(
+        inside.all() or middle(own[inside]) - middle(own[~inside]) >= OWN_SHARE * one.shift.effect
+    )
 
 
 def _ranks_or_groups(seen: Sequence[Candidate]) -> list[Candidate]:
