@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from analyzer.align import align
 from analyzer.cost.step_time import Cost
 from analyzer.from_operations import Look
+from analyzer.from_operations.observed import from_zero
+from analyzer.from_operations.trace_grid import trace_grid
+from analyzer.model.precision import OPERATIONS, WINDOWS, Precision
+from analyzer.operations import Trace
 from analyzer.posterior import Posterior
+from analyzer.readers.optrace import to_run
 from analyzer.run import Evidence, Finding, Grid, Run, Verdict
 
 NOTHING_SEEN = Look()
@@ -36,6 +41,7 @@ class Case:
         bounds: What they cost at the most, by the windows; None = not known.
         why_unknown: Why a run without culprit cannot be called healthy; None = it can.
         verdict: As far as it is.
+        trace: The operations, where these are all there is; the grid is told by them then.
     """
 
     run: Run
@@ -48,6 +54,12 @@ class Case:
     accused: tuple[Accused, ...] = ()
     bounds: Cost | None = None
     why_unknown: str | None = None
+    trace: Trace | None = None
+
+    @property
+    def precision(self) -> Precision:
+        """What own time of the grid can tell."""
+        return WINDOWS if self.trace is None else OPERATIONS
 
     def accused_of(self, kind: str) -> list[Finding]:
         """The findings of a kind (`slow`, `hang`, `link`) that accuse, the worst first."""
@@ -58,15 +70,20 @@ class Case:
         return next((one for one in self.findings if one.kind in kinds), None)
 
 
-def opened(run: Run, *, gpu_hour_price: float | None = None) -> Case:
+def opened(run: Run | Trace, *, gpu_hour_price: float | None = None) -> Case:
     """The case of a run: aligned (docs/method/case.md), and nothing is concluded yet.
 
     Args:
-        run: The run.
+        run: The run, or a trace of operations that are all there is of one.
         gpu_hour_price: Money per GPU-hour, for `Verdict.lost_money`.
     """
-    grid = align(run)
-    return Case(run, grid, blank(grid), gpu_hour_price)
+    if isinstance(run, Run):
+        grid = align(run)
+        return Case(run, grid, blank(grid), gpu_hour_price)
+    trace = from_zero(run)
+    windows = to_run(trace)
+    grid = trace_grid(trace, windows)
+    return Case(windows, grid, blank(grid), gpu_hour_price, trace=trace)
 
 
 def blank(grid: Grid) -> Verdict:

@@ -20,12 +20,15 @@ from analyzer.culprits.together import together
 from analyzer.culprits.uniform import slower_structures
 from analyzer.culprits.where import heavier_or_slow, heavier_stages, placed
 from analyzer.detectors import DETECTORS
-from analyzer.from_operations import examine_operations, trace_evidence
+from analyzer.detectors.change import change
+from analyzer.from_operations import examine_operations, examine_trace, trace_evidence
 from analyzer.model.accepted import accepted
 from analyzer.model.effects import UNPLACED
+from analyzer.model.precision import STEP_TIMES
+from analyzer.operations import Trace
 from analyzer.posterior import posterior
 from analyzer.rejected import rejected
-from analyzer.run import NO_NODES_FAULT, Finding, Grid, Run, Verdict
+from analyzer.run import NO_NODES_FAULT, Evidence, Finding, Grid, Run, Verdict
 from analyzer.same_work import for_same_work
 from analyzer.sentence import sentence
 from analyzer.slowness.ended import unexplained
@@ -48,11 +51,11 @@ class Diagnosis:
     verdict: Verdict
 
 
-def diagnose(run: Run, *, gpu_hour_price: float | None = None) -> Diagnosis:
+def diagnose(run: Run | Trace, *, gpu_hour_price: float | None = None) -> Diagnosis:
     """The diagnosis of a run: its case, through all stages.
 
     Args:
-        run: The run.
+        run: The run, or a trace of operations that are all there is of one.
         gpu_hour_price: Money per GPU-hour, for `Verdict.lost_money`.
     """
     case = through(STAGES, opened(run, gpu_hour_price=gpu_hour_price))
@@ -75,11 +78,18 @@ def comparable(case: Case) -> Case:
 
 def operations(case: Case) -> Case:
     """Who is slow by the operations, and the run without them (docs/method/what-if.md)."""
+    if case.trace is not None:
+        return replace(case, seen=examine_trace(case.trace, case.grid))
     return replace(case, seen=examine_operations(case.run, case.grid))
 
 
 def effects(case: Case) -> Case:
-    """What is off in the windows (docs/method/peers.md, change.md, waits.md)."""
+    """What is off in the windows (docs/method/peers.md, change.md, waits.md).
+
+    Of operations alone the search for slow ranks is that of `operations`.
+    """
+    if case.trace is not None:
+        return replace(case, findings=tuple(change(case.grid, STEP_TIMES)))
     found = (finding for detector in DETECTORS for finding in detector.detect(case.grid))
     return replace(case, findings=tuple(found))
 
@@ -97,10 +107,13 @@ def scopes(case: Case) -> Case:
 def causes(case: Case) -> Case:
     """The probability of each cause of each place that is accused (docs/method/causes.md).
 
-    Where times cannot tell a slow node from a heavier stage, its symptoms decide as well.
+    Where times cannot tell a slow node from a heavier stage, its symptoms decide as well. Of
+    operations alone nothing tells of a cause.
     """
-    grid = case.grid
-    findings, evidences = placed(grid, case.findings)
+    grid, findings = case.grid, case.findings
+    evidences: tuple[tuple[Evidence, ...], ...] = ((),) * len(findings)
+    if case.trace is None:
+        findings, evidences = placed(grid, findings)
     accused = [
         Accused(finding, posterior(evidence, cpu_time_evidence(grid, finding)))
         for finding, evidence in zip(findings, evidences, strict=True)
@@ -133,7 +146,8 @@ def costs(case: Case) -> Case:
     """What the culprits, or the whole run's slowdown, cost (docs/method/cost.md)."""
     grid, slow, links = case.grid, case.accused_of("slow"), case.accused_of("link")
     about = links[0] if links else case.first(WHOLE_RUN)
-    bounds = bill(grid, slow, about)
+    blind = about is None and case.seen.why_unknown is not None
+    bounds = None if blind else bill(grid, slow, about)
     simulated = trace_evidence.cost(case.seen, grid, slow) if slow else None
     told = bounds if simulated is None else simulated
     lost = loss(grid, told, slow, about, case.accused_of("hang"))
@@ -169,7 +183,7 @@ def let_go(case: Case) -> Case:
     """Who was suspected and is no culprit, and why (docs/method/waits.md)."""
     grid, slow, hangs = case.grid, case.accused_of("slow"), case.accused_of("hang")
     named = [finding.rank for finding in (*slow, *hangs)]
-    windows = rejected(grid, slow, hangs)
+    windows = rejected(grid, slow, hangs, case.precision)
     by_operations = trace_evidence.rejected(case.seen, grid, named)
     # Without culprit the operations know more of who nearly was one.
     first, second = (windows, by_operations) if named else (by_operations, windows)
@@ -186,7 +200,8 @@ def status(case: Case) -> Case:
     longer = (
         case.first(("network", UNPLACED)) or case.first(WHOLE_RUN) or heavier_or_slow(case.findings)
     )
-    why = None if named else _ended_badly(case) or why_unknown(case.grid, longer)
+    nothing = _ended_badly(case) or case.seen.why_unknown
+    why = None if named else nothing or why_unknown(case.grid, longer, case.precision)
     verdict = replace(
         case.verdict,
         status="degraded" if named else "unknown" if why else "healthy",
@@ -206,7 +221,8 @@ def words(case: Case) -> Case:
     """The sentence, if hardware alone has not said it (docs/method/verdict.md#verdict-to-words)."""
     if case.verdict.sentence:
         return case
-    return replace(case, verdict=sentence(case.verdict, case.grid, case.why_unknown))
+    told = sentence(case.verdict, case.grid, case.why_unknown, case.precision)
+    return replace(case, verdict=told)
 
 
 STAGES: tuple[Stage, ...] = (

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from analyzer.model.precision import WINDOWS, Precision
 from analyzer.run import Finding, Grid, Rejected
 from analyzer.slowness.coverage import unseen_ranks
 from analyzer.slowness.peer_groups import MAJORITY, peer_groups
@@ -13,13 +14,15 @@ from analyzer.structure.facts import LONGER
 from analyzer.wording import NAMED, milliseconds
 
 
-def rejected(grid: Grid, slow: Sequence[Finding], hangs: Sequence[Finding]) -> tuple[Rejected, ...]:
+def rejected(
+    grid: Grid, slow: Sequence[Finding], hangs: Sequence[Finding], precision: Precision = WINDOWS
+) -> tuple[Rejected, ...]:
     """Ranks with elevated step, waiting or own time that are no culprits, the worst first."""
     if slow:
         return _victims(grid, slow, {finding.rank for finding in (*slow, *hangs)})
     if hangs:
         return _held_up(hangs)
-    return _nearly(grid)
+    return _nearly(grid, precision)
 
 
 def _held_up(hangs: Sequence[Finding]) -> tuple[Rejected, ...]:
@@ -74,9 +77,9 @@ def _victims(grid: Grid, slow: Sequence[Finding], named: set[int | None]) -> tup
     return tuple(each for _, each in found[:NAMED])
 
 
-def _nearly(grid: Grid) -> tuple[Rejected, ...]:
+def _nearly(grid: Grid, precision: Precision) -> tuple[Rejected, ...]:
     """In a run without culprit: ranks whose own time is visibly above their peers'."""
-    own = grid.time["own"][~grid.masked]
+    own, least = grid.time["own"][~grid.masked], min(LONGER, np.expm1(precision.floor))
     if unseen_ranks(grid):
         # Within what is usual is nobody whose peers are not all known.
         return ()
@@ -85,7 +88,7 @@ def _nearly(grid: Grid) -> tuple[Rejected, ...]:
         for column in stratum.tolist():
             peers = [other for other in stratum.tolist() if other != column]
             ratio = median(own[:, column]) / median(own[:, peers]) if peers else np.nan
-            if ratio >= 1.0 + LONGER:
+            if ratio >= 1.0 + least:
                 found.append((ratio, Rejected(grid.ranks[column].rank, _why(ratio, len(peers)))))
     found.sort(key=lambda pair: -pair[0])
     return tuple(each for _, each in found[:NAMED])

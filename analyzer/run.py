@@ -17,6 +17,8 @@ class LoadError(Exception):
 
 STEPS_CERTAINTY = "steps_certainty"
 """Key of a run's meta: how sure it is that its windows are steps, where nobody told of steps."""
+EXPECTED_STEPS = "expected_steps"
+"""Key of the meta of a trace: how many steps should be there; what lies between is by design."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import numpy as np
 
 from analyzer.causes import CAUSE_WORDS, NODE_CAUSE_WORDS, SPECS
 from analyzer.model.minimum_detectable_effect import smallest_noticed
+from analyzer.model.precision import WINDOWS, Precision
 from analyzer.run import NO_NODES_FAULT, Culprit, Grid, Verdict
 from analyzer.slowness.before_after import has_gpu
 from analyzer.slowness.processor import OFF_QUERY, off_processor
@@ -21,13 +22,16 @@ PROJECTED_FROM_SECONDS = 300.0
 with its interval."""
 
 
-def sentence(verdict: Verdict, grid: Grid, why_unknown: str | None) -> Verdict:
+def sentence(
+    verdict: Verdict, grid: Grid, why_unknown: str | None, precision: Precision = WINDOWS
+) -> Verdict:
     """The verdict with its sentence.
 
     Args:
         verdict: Complete but for the sentence.
         grid: The run's Grid.
         why_unknown: Why a run without culprit is not called healthy.
+        precision: What its windows can tell.
     """
     if verdict.culprits:
         parts = [_accusation(verdict, grid, culprit) for culprit in verdict.culprits]
@@ -38,7 +42,8 @@ def sentence(verdict: Verdict, grid: Grid, why_unknown: str | None) -> Verdict:
     elif why_unknown:
         parts = [f"Unknown: {why_unknown}.", "No rank is named.", _seen(verdict, grid)]
     else:
-        parts = ["Healthy: no rank holds the run back.", _seen(verdict, grid), _noticed(grid)]
+        parts = ["Healthy: no rank holds the run back.", _seen(verdict, grid)]
+        parts.append(_noticed(grid, precision))
     parts.append(_by_design(verdict))
     words = " ".join(part for part in parts if part)
     if verdict.provenance:
@@ -146,6 +151,9 @@ def _decides(query: str) -> bool:
 
 
 def _place(culprit: Culprit) -> str:
+    if _of_a_trace(culprit):
+        folded = ", with its tensor-parallel peers" if culprit.tp is None else ""
+        return f"dp {culprit.dp}, stage {culprit.pp}{folded}"
     gpu = f", GPU {culprit.gpu}" if culprit.gpu is not None else ""
     return f"{culprit.node}{gpu}"
 
@@ -162,7 +170,14 @@ def _confidence(culprit: Culprit) -> str:
     if culprit.place_confidence is None:
         return f"Confidence {why}."
     where = f"in the place {certainty(culprit.place_confidence)}"
+    if _of_a_trace(culprit):
+        return f"Confidence {where}."
     return f"Confidence {where}{'; if it is this one, ' if _doubted(culprit) else ', '}{why}."
+
+
+def _of_a_trace(culprit: Culprit) -> bool:
+    """Whether operations alone told of it: neither of its node nor of a cause."""
+    return culprit.rank is not None and culprit.node is None
 
 
 def _doubted(culprit: Culprit) -> bool:
@@ -223,14 +238,15 @@ def _seen(verdict: Verdict, grid: Grid) -> str:
     what = "own" if (told & ~known).any() else "step"
     first = int(grid.from_step.min()) if len(grid.from_step) else 0
     since = f" from step {first} on" if first >= STEPS_AT_LEAST else ""
+    warm = " after warm-up" if grid.masked.any() else ""
     return (
-        f"Seen: {steps} steps of {len(grid.ranks)} ranks after warm-up{since},"
+        f"Seen: {steps} steps of {len(grid.ranks)} ranks{warm}{since},"
         f" {verdict.coverage:.0%} of the expected {what} times."
     )
 
 
-def _noticed(grid: Grid) -> str:
-    noticed = smallest_noticed(grid)
+def _noticed(grid: Grid, precision: Precision) -> str:
+    noticed = smallest_noticed(grid, precision)
     if noticed is None:
         return ""
     return f"A rank that became slower by {ratio(noticed)} for half of it would have been noticed."

@@ -4,6 +4,7 @@ import numpy as np
 
 from analyzer.common_writes import BY_DESIGN
 from analyzer.model.minimum_detectable_effect import smallest_noticed
+from analyzer.model.precision import WINDOWS, Precision
 from analyzer.run import Finding, Grid
 from analyzer.slowness.before_after import gpu_words
 from analyzer.slowness.changepoint import BLOCKS_AT_LEAST, blocks, column_medians
@@ -15,17 +16,20 @@ NOTICED_AT_MOST = 1.5
 """A run in which only slower ranks than this would have been noticed is not called healthy."""
 
 
-def why_unknown(grid: Grid, unexplained: Finding | None) -> str | None:
+def why_unknown(
+    grid: Grid, unexplained: Finding | None, precision: Precision = WINDOWS
+) -> str | None:
     """Why a run without culprit that ended well cannot be called healthy; None = it can.
 
     Args:
         grid: The run's windows.
         unexplained: That steps take longer, and nobody is named for it.
+        precision: What the windows can tell.
     """
     told = int(np.isfinite(grid.time["wall"]).any(axis=0).sum())
     if told < 2:
         return f"{told} of {len(grid.ranks)} ranks told step times; a comparison needs two"
-    if len(blocks(grid, "wall")) < 2 * BLOCKS_AT_LEAST:
+    if len(blocks(grid, "wall", precision.block_steps)) < 2 * BLOCKS_AT_LEAST:
         return f"{int((~grid.masked).sum())} steps after warm-up are too few to compare ranks"
     if (dark := unseen_words(grid)) is not None:
         return dark if unexplained is None else f"{unexplained.text}; {dark}"
@@ -37,10 +41,11 @@ def why_unknown(grid: Grid, unexplained: Finding | None) -> str | None:
         return unexplained.text
     if (still := _stands_still(grid)) is not None:
         return still
-    noticed = smallest_noticed(grid)
+    noticed = smallest_noticed(grid, precision)
     if noticed is not None and noticed > NOTICED_AT_MOST:
+        groups = len(blocks(grid, least=precision.block_steps))
         return (
-            f"with {len(blocks(grid))} groups of steps this noisy, only a rank slower by"
+            f"with {groups} groups of steps this noisy, only a rank slower by"
             f" {noticed:.2f}x or more would have been noticed"
         )
     return None

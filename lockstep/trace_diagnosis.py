@@ -31,11 +31,9 @@ def diagnose_trace(
     """
     if gpu_hour_price is not None and not math.isfinite(gpu_hour_price):
         fail(ExitCode.USAGE, f"--gpu-hour-price {gpu_hour_price} is not a price; give a number")
-    from analyzer import trace_verdict
+    from analyzer.pipeline import diagnose
 
-    return trace_verdict.verdict_of_trace(
-        read_trace(path, layout, meta), gpu_hour_price=gpu_hour_price
-    )
+    return diagnose(read_trace(path, layout, meta), gpu_hour_price=gpu_hour_price).verdict
 
 
 def read_trace(path: Path, layout: str | None = None, meta: Path | None = None) -> "Trace":

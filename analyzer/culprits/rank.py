@@ -37,11 +37,8 @@ def culprit(
     assert column is not None
     info = grid.ranks[column]
     hang = finding.kind == "hang"
-    place = place_confidence(finding, grid)
     suspect = seen.of(grid, finding)
     told = _operation_facts(suspect, finding)
-    if suspect is not None and finding.detector == DETECTOR:
-        place = min(place, suspect.culprit.place_confidence or place)
     query = str(finding.details.get("query", _FIRST_QUERY[finding.kind]))
     facts = (
         Fact(True, finding.text, query),
@@ -54,17 +51,19 @@ def culprit(
     else:
         from_step, since = int(grid.from_step[finding.first]), float(grid.start[finding.first])
     end = None if finding.last is None else int(grid.to_step[finding.last - 1])
+    if seen.alone and suspect is not None:
+        end = suspect.worker.to_step  # traced steps may lie apart
     unended = bool(finding.details.get("unended"))
     page = hang or _wakes(grid, finding, slow, seen)
     return Culprit(
         scope="rank",
         rank=info.rank,
-        node=info.node,
+        node=None if seen.alone else info.node,
         gpu=info.gpu,
         uuid=info.uuid,
         dp=info.dp,
         pp=info.pp,
-        tp=info.tp,
+        tp=None if seen.folded else info.tp,
         link=None,
         from_step=from_step,
         to_step=None if unended else end,
@@ -75,7 +74,7 @@ def culprit(
         confidence=min(causes.probability, CERTAIN),
         tier="page" if page else "record",
         evidence=facts,
-        place_confidence=place,
+        place_confidence=place_confidence(finding, grid),
         known_to_step=end if unended else None,
     )
 
@@ -84,7 +83,7 @@ def _operation_facts(suspect: Placed | None, finding: Finding) -> tuple[Fact, ..
     """What operations say about a rank: who waits for it, what it costs; the finding is told."""
     if suspect is None:
         return ()
-    facts = suspect.culprit.evidence
+    facts = suspect.worker.facts
     return facts[1:] if finding.detector == DETECTOR else facts
 
 
@@ -102,10 +101,10 @@ def _wakes(grid: Grid, finding: Finding, slow: Sequence[Finding], seen: Look) ->
     suspect = seen.of(grid, finding)
     if suspect is None or not seen.simulated:
         return _pages(grid, finding, slow)
-    if finding.detector == DETECTOR or suspect.culprit.tier == "page":
-        return suspect.culprit.tier == "page"
+    if finding.detector == DETECTOR or suspect.worker.wakes:
+        return suspect.worker.wakes
     inside = float(suspect.finding.inside(grid)[~grid.masked].mean())
-    return _pages(grid, finding, slow) and seen.gain(suspect) >= WAKES * inside
+    return _pages(grid, finding, slow) and suspect.worker.fix["gain"] >= WAKES * inside
 
 
 def _pages(grid: Grid, finding: Finding, slow: Sequence[Finding]) -> bool:

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from analyzer.culprits.where import node_of
+from analyzer.from_operations.words import LATE_QUERY
 from analyzer.run import Culprit, Fact, Finding, Grid
 from analyzer.shared_part import Part
-from analyzer.trace_verdict.words import LATE_QUERY
 from analyzer.wording import NAMED
 
 PLACE = re.compile(r'(rank|gpu|uuid|node)="[^"]*"')

@@ -1,15 +1,18 @@
-"""What the operations of our own run add to its windows: simulation, structure, more suspects.
+"""What the operations of a run add to its windows: simulation, structure, more suspects.
 
 Windows hold all own time of every rank and decide first; operations show who waits for whom,
-what the same micro-batch took elsewhere, and what the run would take without a suspect.
+what the same micro-batch took elsewhere, and what the run would take without a suspect. Of a
+foreign trace there are no other windows than its steps, which are told by the operations
+themselves.
 """
 
 from dataclasses import dataclass, replace
 
-from analyzer import trace_verdict
+from analyzer.from_operations.observed import Observed, from_zero, observe
 from analyzer.from_operations.placed import Own, Placed, place_suspects
+from analyzer.operations import Trace
 from analyzer.readers import optrace
-from analyzer.run import Finding, Grid, LoadError, Run, Verdict
+from analyzer.run import Finding, Grid, LoadError, Run
 from analyzer.slowness.coverage import unseen_words
 
 MOST_OPERATIONS = 2_000_000
@@ -18,30 +21,38 @@ MOST_OPERATIONS = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the operations alone say.
+    """What the operations say.
 
     Attributes:
-        verdict: As of a foreign trace; None without operations that can be used.
-        suspects: Its culprits among ranks and windows, but for stalls of a few steps.
+        observed: What they show; None without operations that can be used.
+        suspects: Who is slow by them, among ranks and windows, but for stalls of a few steps.
         whole: Whether all steps have operations that were used.
-        missing: What was not used, in words.
+        missing: What was not used, or cannot be told, in words.
+        alone: Whether they are all there is.
     """
 
-    verdict: Verdict | None = None
+    observed: Observed | None = None
     suspects: tuple[Placed, ...] = ()
     whole: bool = True
     missing: tuple[str, ...] = ()
+    alone: bool = False
 
     @property
     def simulated(self) -> bool:
         """Whether the simulation explains the run."""
-        return self.verdict is not None and self.verdict.what_if["method"] == "simulation"
+        return self.observed is not None and self.observed.what_if["method"] == "simulation"
 
-    def gain(self, suspect: Placed) -> float:
-        """Share of all steps seen that goes with a suspect mended, simulated."""
-        fixes = () if self.verdict is None else self.verdict.what_if.get("fixes", ())
-        who = f"rank {suspect.culprit.rank}"
-        return next((float(fix["gain"]) for fix in fixes if fix["remove"] == who), 0.0)
+    @property
+    def why_unknown(self) -> str | None:
+        """Why operations that are all there is tell nothing; None = they do."""
+        return (
+            self.observed.what_if.get("why") if self.alone and self.observed is not None else None
+        )
+
+    @property
+    def folded(self) -> bool:
+        """Whether a rank stands for its tensor-parallel ones, which nobody told apart."""
+        return self.alone and self.observed is not None and self.observed.trace.layout.tp > 1
 
     def of(self, grid: Grid, finding: Finding) -> Placed | None:
         """The suspect that a finding is about: one of its ranks, in some of its windows."""
@@ -61,19 +72,28 @@ def examine_operations(run: Run, grid: Grid) -> Look:
         return Look()
     latest, missing = _latest(_warm(run, grid))
     try:
-        trace = optrace.from_run(latest)
+        trace = from_zero(optrace.from_run(latest))
     except LoadError as error:
         return Look(missing=(f"the operations are not used: {error}",))
-    verdict = trace_verdict.verdict_of_trace(trace)
+    told = observe(trace)
+    suspects = tuple(place_suspects(grid, told))
     if (dark := unseen_words(grid)) is not None:
         # Operations hold the waits that nobody timed: they make no structure and clear nobody.
         why = {"method": "none", "why": dark}
-        verdict = replace(verdict, structure=(), rejected=(), what_if=why)
-    told = tuple(
+        told = replace(told, structures=(), rejected=(), what_if=why)
+    words = tuple(
         f"operations: {words}" for words in trace.missing if optrace.BY_DESIGN not in words
     )
-    suspects = tuple(place_suspects(grid, verdict.culprits, int(trace.steps[0])))
-    return Look(verdict, suspects, not missing and not told, (*missing, *told))
+    return Look(told, suspects, not missing and not words, (*missing, *words))
+
+
+def examine_trace(trace: Trace, grid: Grid) -> Look:
+    """Examines the operations that are all there is, of which the windows were made."""
+    told = observe(trace)
+    suspects = tuple(place_suspects(grid, told, alone=True))
+    if not suspects and unseen_words(grid) is not None:
+        told = replace(told, structures=(), rejected=())
+    return Look(told, suspects, missing=told.missing, alone=True)
 
 
 def confirmed_suspects(seen: Look) -> tuple[Placed, ...]:

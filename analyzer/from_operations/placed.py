@@ -5,16 +5,17 @@ every rank for itself and holds none.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
+from analyzer.from_operations.observed import Observed, SlowWorker
 from analyzer.model.precision import WINDOWS
-from analyzer.run import Culprit, Finding, FloatGrid, Grid
+from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.peer_groups import MAJORITY
-from analyzer.slowness.robust_stats import NOTHING, WITHIN, shows
+from analyzer.slowness.robust_stats import NOTHING, interval_95, shows
 from analyzer.slowness.significance import STEPS_AT_LEAST, phase_shares
 from analyzer.slowness.transfers import median
 
@@ -37,55 +38,57 @@ class Own(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A suspect of the operations among ranks and windows.
+    """A slow worker of the operations among ranks and windows.
 
     Attributes:
-        culprit: As the operations name it.
+        worker: As the operations tell it.
         rank: Of its ranks the one whose own time has the largest excess.
         columns: All ranks of the worker.
         finding: That it is slow.
         own: Whether own time grew as well.
     """
 
-    culprit: Culprit
+    worker: SlowWorker
     rank: int
     columns: Indices
     finding: Finding
     own: Own
 
 
-def place_suspects(grid: Grid, culprits: tuple[Culprit, ...], first_step: int) -> Iterator[Placed]:
-    """Each culprit that has ranks and windows here, and was slow for long enough.
+def place_suspects(grid: Grid, seen: Observed, *, alone: bool = False) -> Iterator[Placed]:
+    """Each slow worker that has ranks and windows here, and was slow for long enough.
+
+    Who is slow from the first step with operations on was, for all that they tell, always slow.
 
     Args:
         grid: The run's windows.
-        culprits: Of the operations.
-        first_step: From which step on there are operations; who is slow from then on was, for
-            all that they tell, always slow.
+        seen: What its operations show.
+        alone: Whether the windows are told by the operations themselves, so that both agree.
     """
     usable = ~grid.masked & _last_attempt(grid)
     steps = grid.to_step - grid.from_step
-    for culprit in culprits:
+    for one in seen.slow:
+        place = one.suspect.dp, one.suspect.stage
         columns = np.array(
-            [c for c, i in enumerate(grid.ranks) if (i.dp, i.pp) == (culprit.dp, culprit.pp)],
-            dtype=np.int64,
+            [c for c, i in enumerate(grid.ranks) if (i.dp, i.pp) == place], dtype=np.int64
         )
-        begin = first_step if culprit.from_step is None else culprit.from_step
-        span, ended = grid.to_step > begin, culprit.to_step is not None
-        if culprit.to_step is not None:
-            span &= grid.from_step < culprit.to_step
+        span, ended = grid.to_step > one.from_step, one.to_step is not None
+        if one.to_step is not None:
+            span &= grid.from_step < one.to_step
         inside, outside = np.flatnonzero(usable & span), np.flatnonzero(usable & ~span)
-        if (not ended and begin <= first_step) or steps[outside].sum() < STEPS_AT_LEAST:
+        always = not ended and one.from_step <= seen.trace.steps[0]
+        if always or steps[outside].sum() < STEPS_AT_LEAST:
             outside = outside[:0]
-        long = WINDOWS.long_enough(
+        long = alone or WINDOWS.long_enough(
             float(steps[inside].sum()), float(steps[~grid.masked].sum()), ended=ended
         )
         if len(columns) and len(inside) and long:
-            yield _compared(grid, culprit, columns, inside, outside)
+            placed = _compared(grid, one, columns, inside, outside)
+            yield replace(placed, own=Own.AGREES) if alone else placed
 
 
 def _compared(
-    grid: Grid, culprit: Culprit, columns: Indices, inside: Indices, outside: Indices
+    grid: Grid, one: SlowWorker, columns: Indices, inside: Indices, outside: Indices
 ) -> Placed:
     own = np.log(grid.time["own"])
     chosen = [(column, *_peers(grid, column, columns)) for column in columns.tolist()]
@@ -95,37 +98,37 @@ def _compared(
     ]
     best = int(np.argmax(np.nan_to_num(excess, nan=-np.inf)))
     column, peers, _ = chosen[best]
-    shown, told = float(np.log(culprit.slowdown or 1.0)), Own.UNKNOWN
+    told = Own.UNKNOWN
     if np.isfinite(excess[best]):
         many = len({info.dp for info in grid.ranks}) >= MAJORITY
-        told = (Own.AGREES if many else Own.ALONE) if shows(excess[best], shown) else Own.DIFFERS
-    finding = _finding(grid, culprit, column, peers, inside, outside)
-    return Placed(culprit, grid.ranks[column].rank, columns, finding, told)
+        grew = shows(excess[best], one.suspect.excess)
+        told = (Own.AGREES if many else Own.ALONE) if grew else Own.DIFFERS
+    finding = _finding(grid, one, column, peers, inside, outside)
+    return Placed(one, grid.ranks[column].rank, columns, finding, told)
 
 
 def _finding(
-    grid: Grid, culprit: Culprit, column: int, peers: Indices, inside: Indices, outside: Indices
+    grid: Grid, one: SlowWorker, column: int, peers: Indices, inside: Indices, outside: Indices
 ) -> Finding:
-    rank, first = grid.ranks[column].rank, culprit.evidence[0]
-    slowdown, throughout = culprit.slowdown or 1.0, not len(outside)
-    low, high = culprit.slowdown_interval or (slowdown, slowdown)
-    error = max(float(np.log(high / low)) / (2 * WITHIN), NOTHING)
+    rank, first, throughout = grid.ranks[column].rank, one.facts[0], not len(outside)
+    low, slowdown, high = interval_95(one.suspect.excess, one.suspect.error)
     before = inside if throughout else outside
     return Finding(
         detector=DETECTOR,
         kind="slow",
         rank=rank,
         first=int(inside[0]),
-        last=None if culprit.to_step is None else int(inside[-1]) + 1,
+        last=None if one.to_step is None else int(inside[-1]) + 1,
         slowdown=slowdown,
         interval=(low, high),
-        score=float(np.log(slowdown)) / error,
+        score=one.suspect.excess / max(one.suspect.error, NOTHING),
         share=phase_shares(grid, column, peers, inside, before, throughout),
         text=f"rank {rank}: {first.text}",
         details={
             "peers": [grid.ranks[c].rank for c in peers],
             "from_start": throughout,
             "query": first.query,
+            "place_confidence": one.place_confidence,
         },
     )
 

@@ -1,6 +1,7 @@
 """What a look at the operations adds to the findings and the verdict of the windows."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -27,25 +28,26 @@ def findings(seen: Look, grid: Grid, known: Sequence[Finding]) -> tuple[Finding,
 def cost(seen: Look, grid: Grid, slow: Sequence[Finding]) -> Cost | None:
     """What the slow ranks cost by simulation; None where it does not know them all, or all steps.
 
-    The simulation tells lost seconds; they are spread over the windows in which ranks were slow,
-    as bounds are.
+    The simulation tells lost seconds. Beside windows they are spread over those in which ranks were
+    slow, as bounds are.
     """
-    verdict = seen.verdict
-    theirs = [seen.of(grid, finding) for finding in slow]
-    if verdict is None or not seen.simulated or not seen.whole or any(x is None for x in theirs):
+    told, theirs = seen.observed, [seen.of(grid, finding) for finding in slow]
+    if told is None or told.charge is None or not seen.simulated or not seen.whole:
         return None
     if {id(one) for one in theirs} != {id(one) for one in seen.suspects}:
         return None
-    lost, slowdown = verdict.lost_gpu_hours, verdict.slowdown
-    if lost is None or slowdown is None or slowdown <= 1.0 or len(theirs) != len(verdict.culprits):
+    charge, slowdown = told.charge, told.charge.slowdown
+    lost = charge.lost_seconds * told.trace.layout.world / HOUR
+    low, high = charge.interval or (slowdown, slowdown)
+    if seen.alone:
+        return Cost(slowdown, (low, high), lost)
+    if slowdown <= 1.0 or len(theirs) != len(told.slow):
         return None
     during = spans(grid, slow)
     seconds = np.nan_to_num(np.nanmedian(grid.time["wall"][during], axis=1))
     spent = float((seconds * (grid.to_step - grid.from_step)[during]).sum())
-    saved = lost * HOUR / len(grid.ranks)
-    low, high = verdict.slowdown_interval or (slowdown, slowdown)
     gain = 1 - 1 / slowdown
-    ratios = [saved * (1 - 1 / one) / gain for one in (slowdown, low, high)]
+    ratios = [charge.lost_seconds * (1 - 1 / one) / gain for one in (slowdown, low, high)]
     if max(ratios) >= spent:
         return None
     middle, least, most = (spent / (spent - one) for one in ratios)
@@ -65,25 +67,23 @@ def what_if(
         slow: The findings that accuse.
         bounds: The `what_if` that windows give; its fixes stay where a suspect was not simulated.
     """
-    fixes = list(bounds.get("fixes", ()))
-    told = {} if seen.verdict is None else seen.verdict.what_if
+    if seen.observed is None:
+        return bounds
+    told, fixes = seen.observed.what_if, list(bounds.get("fixes", ()))
     if not seen.simulated:
-        return {**bounds, "why": told["why"]} if told else bounds
-    gains = {each["remove"]: each for each in told["fixes"]}
+        return {**bounds, "why": told["why"]}
     for place, fix in enumerate(fixes):
         here = [one for one in slow if _node(grid, one) == fix["remove"]]
         alone = seen.of(grid, here[0]) if len(here) == 1 else None
-        gain = None if alone is None else gains.get(f"rank {alone.culprit.rank}")
-        if gain is not None:
-            fixes[place] = {**gain, "remove": fix["remove"]}
+        if alone is not None:
+            who = f"rank {alone.rank}" if seen.alone else fix["remove"]
+            fixes[place] = {"remove": who, **alone.worker.fix}
     return {**told, "fixes": fixes}
 
 
 def structure(seen: Look) -> tuple[Mapping[str, object], ...]:
-    """Structures of the operations; a uniform slowdown is told by the windows, which see more."""
-    if seen.verdict is None:
-        return ()
-    return tuple(one for one in seen.verdict.structure if one["kind"] != "uniform")
+    """Structures of the operations, as the verdict tells them."""
+    return () if seen.observed is None else tuple(asdict(one) for one in seen.observed.structures)
 
 
 def rejected(seen: Look, grid: Grid, named: Sequence[int | None]) -> tuple[Rejected, ...]:
@@ -91,20 +91,20 @@ def rejected(seen: Look, grid: Grid, named: Sequence[int | None]) -> tuple[Rejec
 
     Victims of suspects that were let go themselves are nobody's victims.
     """
-    if seen.verdict is None:
+    if seen.observed is None:
         return ()
     workers = {(i.dp, i.pp) for i in grid.ranks if i.rank in named}
     here = {i.rank for i in grid.ranks if (i.dp, i.pp) in workers}
     others = tuple(
         Rejected(
             one.rank,
-            f"its operations take {one.culprit.slowdown:.2f}x what they should, {REFUTED[one.own]}",
+            f"its operations take {one.worker.slowdown:.2f}x what they should, {REFUTED[one.own]}",
         )
         for one in seen.suspects
         if one.own is not Own.AGREES
     )
     let_go = (
-        () if len(confirmed_suspects(seen)) < len(seen.verdict.culprits) else seen.verdict.rejected
+        () if len(confirmed_suspects(seen)) < len(seen.observed.slow) else seen.observed.rejected
     )
     return tuple(one for one in (*others, *let_go) if one.rank not in here)
 

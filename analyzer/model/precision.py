@@ -1,6 +1,6 @@
 """What a way of observing own time can tell: windows of steps, or single operations."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -86,6 +86,9 @@ OPERATIONS = Precision(
     parts=None,
 )
 """Computations alone, by which healthy workers of a public trace differ by 0.5 % (measured)."""
+
+STEP_TIMES = replace(OPERATIONS, transient_share=TRANSIENT_SHARE)
+"""Steps of a trace: what no worker computes is in them as well, and a few long ones are a pause."""
 
 _FILE_SYSTEM = float(np.log(1.3))
 """Writers to one file system differ by less: by its servers, and by what else is written."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import FloatGrid, Grid
+from analyzer.run import EXPECTED_STEPS, FloatGrid, Grid
 from analyzer.slowness.significance import STEPS_AT_LEAST, TRANSIENT_SHARE
 from analyzer.wording import listed
 
@@ -77,7 +77,9 @@ def unseen_words(grid: Grid) -> str | None:
     if found.untimed:
         who = _names([ranks[column] for column in found.untimed], len(ranks))
         words.append(
-            f"nobody timed how long {who} waits for the others, so its own time is not known:"
+            f"no computation of {who} has a duration"
+            if EXPECTED_STEPS in grid.meta
+            else f"nobody timed how long {who} waits for the others, so its own time is not known:"
             " lockstep.recorder() times collectives (docs/timed-waits.md)"
         )
     if found.silent:
@@ -99,6 +101,8 @@ def _expected(grid: Grid) -> float:
     """Steps that every rank did: those of all windows, and those that no window holds."""
     if not len(grid.from_step):
         return 0.0
+    if EXPECTED_STEPS in grid.meta:
+        return float(grid.meta[EXPECTED_STEPS])
     gaps = np.maximum(grid.from_step[1:] - grid.to_step[:-1], 0)
     return float((grid.to_step - grid.from_step).sum() + gaps.sum())
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from analyzer.structure import experts, lengths, pauses, stages, uniform
+from analyzer.structure import experts, lengths, pauses, stages
 from analyzer.structure.facts import Facts, Structure
 
 KINDS: tuple[Callable[[Facts], Sequence[Structure]], ...] = (
@@ -10,7 +10,6 @@ KINDS: tuple[Callable[[Facts], Sequence[Structure]], ...] = (
     lengths.find,
     experts.find,
     pauses.find,
-    uniform.find,
 )
 
 

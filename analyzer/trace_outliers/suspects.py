@@ -11,7 +11,6 @@ import numpy as np
 
 from analyzer.model.effects import effects
 from analyzer.model.precision import OPERATIONS
-from analyzer.model.spans import natural_level
 from analyzer.operations import Flags, Floats
 from analyzer.run import Finding, Grid, RankInfo
 from analyzer.slowness.changepoint import column_medians
@@ -61,14 +60,12 @@ class Judgement:
         suspects: Slow workers.
         cancelled: Whether workers were compared with the same micro-batches on other stages.
         level: (P, D) log of each worker's own time over what it should be, all steps.
-        limit: The level that identical parts reach by themselves.
         replica: (D,) log of how much longer a replica takes on all stages alike; 0 with one stage.
     """
 
     suspects: tuple[Suspect, ...]
     cancelled: bool
     level: Floats
-    limit: float
     replica: Floats
 
     def flags(self) -> Flags:
@@ -99,10 +96,8 @@ def judge(found: Cells) -> Judgement:
         one for one, rise in measured if np.isnan(rise) or shows(rise, float(np.log(one.slowdown)))
     ]
     level = np.nan_to_num(column_medians(rest.reshape(-1, rest.shape[2]).T)).reshape(flags.shape)
-    return Judgement(
-        tuple(_suspect(one, rest) for one in sure), cancelled, level,
-        natural_level(level[~flags], OPERATIONS), replica_levels(found, flags),
-    )  # fmt: skip
+    suspects = tuple(_suspect(one, rest) for one in sure)
+    return Judgement(suspects, cancelled, level, replica_levels(found, flags))
 
 
 def _place(one: Finding, replicas: int) -> tuple[int, int]:
@@ -151,22 +146,17 @@ def _suspect(one: Finding, rest: Floats) -> Suspect:
     )
 
 
-def as_windows(own: Floats, wanted: Flags | None = None) -> Grid:
+def as_windows(own: Floats) -> Grid:
     """(P, D, S) log own times as a run of one window a step; worker (p, d) is rank p * D + d.
 
     Each stands on a node of its own: a trace does not tell where its workers are.
-
-    Args:
-        own: Of each worker.
-        wanted: (P, D) which of them; None = all.
     """
     stages, replicas, steps = own.shape
-    kept = np.arange(stages * replicas) if wanted is None else np.flatnonzero(wanted)
     ranks = tuple(
         RankInfo(place, f"worker {place}", None, None, 0, place % replicas, place // replicas, 0)
-        for place in kept.tolist()
+        for place in range(stages * replicas)
     )
-    seconds = np.exp(own.reshape(stages * replicas, steps)[kept].T)
+    seconds = np.exp(own.reshape(stages * replicas, steps).T)
     nothing = np.zeros_like(seconds)
     phases = {str(phase): nothing for phase in Phase} | {str(Phase.FORWARD): seconds}
     times = {"own": seconds, "wall": seconds, "collective": nothing, "gc": nothing}

@@ -1,7 +1,7 @@
 """The stages of the verdict for findings that a test makes itself."""
 
 from analyzer.case import Case, blank
-from analyzer.pipeline import STAGES, causes, hardware, through
+from analyzer.pipeline import STAGES, causes, diagnose, hardware, through
 
 
 def verdict_of(grid, findings, gpu_hour_price=None):
@@ -12,3 +12,8 @@ def verdict_of(grid, findings, gpu_hour_price=None):
     later = [stage for stage in STAGES[STAGES.index(causes) :] if stage is not hardware]
     case = Case(None, grid, blank(grid), gpu_hour_price, findings=tuple(findings))
     return through(later, case).verdict
+
+
+def verdict_of_trace(trace, gpu_hour_price=None):
+    """The verdict about operations that are all there is of a run, through all stages."""
+    return diagnose(trace, gpu_hour_price=gpu_hour_price).verdict

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analyzer import synth
 from analyzer.align import align
 from analyzer.case import accuses, opened
 from analyzer.culprits.place import CERTAIN, place_confidence
@@ -51,8 +52,10 @@ def _told(case):
     return [repr(getattr(case, name)) for name in ("findings", "evidences", "verdict", "accused")]
 
 
-@pytest.fixture(params=[*KINDS, "healthy"])
+@pytest.fixture(params=[*KINDS, "healthy", "trace"])
 def run(request, synthetic, fault):
+    if request.param == "trace":
+        return synth.trace(synth.Scene(dp=4, pp=2, slow=(synth.Slow(1, 1, 1.2, 8),)))
     faults = [] if request.param == "healthy" else [fault(request.param, 1, 1.5, 80)]
     return synthetic(faults=faults).run()
 
@@ -63,11 +66,11 @@ def test_each_stage_leaves_the_case_that_it_gets_as_it_was_and_says_the_same_aga
         for each in _arrays(case.grid):
             each.setflags(write=False)
         arrays, told = [each.copy() for each in _arrays(case)], _told(case)
-        meta = copy.deepcopy(dict(run.meta))
+        meta = copy.deepcopy(dict(case.run.meta))
         after = stage(case)
 
         assert told == _told(case), stage.__name__
-        assert meta == run.meta, stage.__name__
+        assert meta == case.run.meta, stage.__name__
         assert all(map(_same, arrays, _arrays(case))), stage.__name__
         assert _told(after) == _told(stage(case)), stage.__name__
         case = after

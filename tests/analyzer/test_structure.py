@@ -9,11 +9,11 @@ from analyzer import synth
 from analyzer.structure import lengths
 from analyzer.structure.facts import Facts
 from analyzer.trace_outliers import cells
-from analyzer.trace_verdict import verdict_of_trace
 from analyzer.whatif.dependencies import build
 from analyzer.whatif.kinds import COMPUTE
 from analyzer.whatif.simulate import retimed
 from analyzer.whatif.work import split_durations
+from tests.analyzer.stages import verdict_of_trace
 
 
 def verdict_of(**scene):
@@ -71,15 +71,17 @@ def test_a_stage_that_is_slow_on_one_of_two_replicas_is_no_stage_imbalance():
     assert [] == kinds(verdict_of(dp=2, slow=(synth.Slow(1, 2, 1.1),)))
 
 
-def test_experts_of_unequal_load_are_named():
+@pytest.mark.parametrize(("most", "status"), [(1.3, "healthy"), (1.5, "unknown")])
+def test_experts_of_unequal_load_are_named_and_clear_nobody_whom_they_hide(most, status):
     trace = synth.trace(synth.Scene())
     dice = np.random.default_rng(0)
-    load = 1.5 ** dice.random((4, 8, 4, 20))
+    load = most ** dice.random((4, 8, 4, 20))
     verdict = verdict_of_trace(
         changed(trace, lambda run, rows: load[run.stage[rows], run.micro_batch[rows]])
     )
 
-    assert ("healthy", ["expert-imbalance"]) == (verdict.status, kinds(verdict))
+    assert (status, ["expert-imbalance"]) == (verdict.status, kinds(verdict))
+    assert "would have been noticed" in verdict.sentence
 
 
 def test_garbage_collection_is_periodic_and_tells_its_cost():
@@ -136,6 +138,16 @@ def test_a_slowdown_of_all_is_uniform_and_blames_nobody():
 
     assert ("degraded", (), ["uniform"]) == (verdict.status, verdict.culprits, kinds(verdict))
     assert "from step 15" in verdict.sentence
+    assert 1.19 == pytest.approx(verdict.slowdown, abs=0.01)
+    assert verdict.lost_gpu_hours > 0
+
+
+def test_a_slowdown_of_all_is_uniform_beside_sequences_of_unequal_length():
+    slow = tuple(synth.Slow(dp, stage, 1.3, 20) for dp in range(4) for stage in range(4))
+    verdict = verdict_of(steps=40, lengths=1.5, slow=slow)
+
+    assert ("degraded", ()) == (verdict.status, verdict.culprits)
+    assert {"uniform", "sequence-length-imbalance"} == set(kinds(verdict))
 
 
 @pytest.mark.parametrize("pp", [2, 4])
@@ -170,6 +182,6 @@ def test_a_worker_of_which_a_third_is_not_timed_may_be_the_slow_one(slower):
     verdict = verdict_of_trace(replace(trace, duration=duration))
 
     assert ("unknown", (), ()) == (verdict.status, verdict.culprits, verdict.structure)
-    assert "of the computations of rank" in verdict.sentence
+    assert "own time of rank 6 is known of 13 of 20 steps only" in verdict.sentence
     assert "fault" not in verdict.sentence
     assert "blame" not in verdict.sentence

@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 
 from analyzer import synth
-from analyzer.trace_verdict import verdict_of_trace
 from analyzer.verdict_json import WHAT_IF, verdict_json
+from analyzer.whatif.dependencies import build
+from analyzer.whatif.kinds import COMPUTE, SCATTER
+from analyzer.whatif.simulate import retimed
+from analyzer.whatif.work import split_durations
+from tests.analyzer.stages import verdict_of_trace
 
 
 def made(**scene):
@@ -34,8 +38,11 @@ def test_the_verdict_has_every_key_of_a_simulated_one():
 def test_the_sentence_names_the_worker_the_onset_and_the_cost():
     verdict = verdict_of_trace(made(steps=30, slow=SLOW), gpu_hour_price=2.0)
 
-    assert verdict.sentence.startswith("Rank 9 (dp 1, stage 2) computes 1.198x as long (1.19")
-    assert "from step 10: the cause is not known. Confidence in the place high" in verdict.sentence
+    assert verdict.sentence.startswith(
+        "Rank 9 (dp 1, stage 2) is 1.20x slower than it should be from step 10: the cause is not"
+        " known. Confidence in the place high (0.99). The run's steps take 1.08x their ideal time"
+    )
+    assert "it computes 1.198x as long (1.19" in verdict.culprits[0].evidence[0].text
     assert "at the price given" in verdict.sentence
     assert 2.0 * verdict.lost_gpu_hours == verdict.lost_money
 
@@ -66,10 +73,11 @@ def test_a_periodic_culprit_is_waited_for_in_its_slow_steps():
 
 def test_too_few_peers_are_said_and_its_own_past_decides():
     verdict = verdict_of_trace(made(dp=2, steps=30, slow=(synth.Slow(1, 2, 1.2, 15),)))
+    (one,) = verdict.culprits
 
-    assert [(1, 2)] == [(one.dp, one.pp) for one in verdict.culprits]
+    assert (1, 2) == (one.dp, one.pp)
     assert "Confidence in the place " in verdict.sentence
-    assert "its own past, because it has too few peers" in verdict.sentence
+    assert "its own past, because it has too few peers" in one.evidence[0].text
     assert any("two replicas" in one for one in verdict.missing)
 
 
@@ -78,6 +86,56 @@ def test_one_replica_without_change_is_unknown():
 
     assert ("unknown", ()) == (verdict.status, verdict.culprits)
     assert "looks like a heavy stage" in verdict.sentence
+
+
+def test_of_two_replicas_that_always_differed_nobody_knows_which_is_normal():
+    verdict = verdict_of_trace(made(dp=2, slow=(synth.Slow(1, 2, 1.3),)))
+
+    assert ("unknown", ()) == (verdict.status, verdict.culprits)
+    assert "rank 5 takes 1.30x the own time of its only peer, rank 4" in verdict.sentence
+
+
+def longer_transfers(steps):
+    """A run of 30 steps, in some of which gradients take 2 s more."""
+    trace = made(steps=30)
+    graph = build(trace)
+    own = split_durations(trace, graph).own.copy()
+    own[np.flatnonzero(trace.of(SCATTER)), :, steps] += 2.0
+    return verdict_of_trace(retimed(trace, graph, own))
+
+
+def test_a_pause_of_a_few_steps_in_the_network_is_no_change_of_the_run():
+    assert "healthy" == longer_transfers(slice(10, 13)).status
+
+
+def test_a_run_that_became_slower_by_its_transfers_is_not_healthy_and_names_nobody():
+    verdict = longer_transfers(slice(15, None))
+
+    assert ("unknown", ()) == (verdict.status, verdict.culprits)
+    assert "from step 15, not all ranks alike" in verdict.sentence
+    assert 1.1 < verdict.slowdown < 1.3
+
+
+def test_of_tensor_parallel_ranks_that_a_trace_folds_it_is_said_that_they_are_meant_too():
+    trace = made(steps=30, slow=SLOW)
+    folded = replace(trace, layout=replace(trace.layout, tp=4), ranks=trace.ranks * 4)
+    verdict = verdict_of_trace(folded)
+
+    assert [(36, None, None)] == [(one.rank, one.tp, one.node) for one in verdict.culprits]
+    assert "Rank 36 (dp 1, stage 2, with its tensor-parallel peers) is " in verdict.sentence
+
+
+def test_who_would_have_been_noticed_is_noticed_in_nine_of_ten_runs():
+    small = {"dp": 4, "pp": 2, "micro_batches": 4, "steps": 20, "noise": 0.03}
+    found = 0
+    for seed in range(10):
+        told = verdict_of_trace(made(seed=seed, **small)).sentence
+        noticed = float(re.search(r"became slower by (\d\.\d\d)x for half of it", told)[1])
+        slow = (synth.Slow(2, 1, noticed, 10),)
+        named = verdict_of_trace(made(seed=seed, slow=slow, **small)).culprits
+        found += [(2, 1)] == [(one.dp, one.pp) for one in named]
+
+    assert found >= 9
 
 
 def test_operations_that_explain_only_part_of_the_step_are_refused():
@@ -110,7 +168,32 @@ def test_computations_without_duration_are_unknown():
     trace = made()
     verdict = verdict_of_trace(replace(trace, duration=np.zeros_like(trace.duration)))
 
-    assert ("unknown", ()) == (verdict.status, verdict.culprits)
+    assert ("unknown", (), 0.0) == (verdict.status, verdict.culprits, verdict.coverage)
+
+
+def test_a_worker_of_which_nothing_was_timed_may_be_the_slow_one():
+    trace = made()
+    duration = trace.duration.copy()
+    duration[np.ix_(trace.of(*COMPUTE) & (trace.stage == 1), [2])] = 0.0
+    verdict = verdict_of_trace(replace(trace, duration=duration))
+
+    assert ("unknown", (), ()) == (verdict.status, verdict.culprits, verdict.rejected)
+    assert "no computation of rank 6 has a duration" in verdict.sentence
+
+
+def test_what_is_not_known_has_no_number():
+    verdict = verdict_of_trace(made(steps=5), gpu_hour_price=2.0)
+
+    assert (None, None, None, None) == (
+        verdict.slowdown, verdict.slowdown_interval, verdict.lost_gpu_hours, verdict.lost_money,
+    )  # fmt: skip
+
+
+def test_steps_that_lack_operations_are_not_known_to_be_well():
+    few, most = (verdict_of_trace(replace(made(), coverage=share)) for share in (0.5, 0.9))
+
+    assert ("unknown", "healthy") == (few.status, most.status)
+    assert "is known of 20 of 40 steps only" in few.sentence
 
 
 def test_gaps_in_the_computations_never_give_nan_in_the_verdict():

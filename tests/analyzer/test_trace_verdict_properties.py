@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzer import synth
-from analyzer.trace_verdict import verdict_of_trace
+from tests.analyzer.stages import verdict_of_trace
 
 FEW = settings(max_examples=5, deadline=None)
 SCENES = [

@@ -46,7 +46,7 @@ def test_a_meta_file_tells_the_layout_as_well(lockstep, slow, tmp_path):
     answer = lockstep("analyze", "--trace", slow, "--meta", tmp_path / "meta.yaml")
 
     assert 2 == answer.code
-    assert answer.out.startswith("Rank 5 (dp 1, stage 1) computes 1.")
+    assert answer.out.startswith("Rank 5 (dp 1, stage 1) is 1.30x slower")
 
 
 def test_a_healthy_trace_exits_0_and_one_step_exits_3(lockstep, tmp_path):

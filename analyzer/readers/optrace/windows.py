@@ -65,7 +65,7 @@ def to_run(trace: Trace) -> Run:
         windows=frame[list(COLUMNS)],
         samples=pd.DataFrame(columns=[column.name for column in archive.SAMPLES]),
         ops=None,
-        missing=(*trace.missing, "an op trace has no telemetry of nodes"),
+        missing=(*trace.missing, "an op trace has no telemetry of nodes: causes are not known"),
     )
 
 

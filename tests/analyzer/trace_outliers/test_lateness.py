@@ -8,7 +8,7 @@ import pytest
 from analyzer import synth
 from analyzer.run import Verdict
 from analyzer.trace_outliers import Lateness
-from analyzer.trace_verdict import verdict_of_trace
+from tests.analyzer.stages import verdict_of_trace
 
 SLOW = np.arange(20) % 5 == 4
 LATE = Lateness(np.stack([np.where(SLOW, 1.0, 0.0), np.zeros(20)]), step=5.0)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from analyzer.trace_outliers import cells, judge
-from analyzer.trace_verdict import verdict_of_trace
 from analyzer.whatif.kinds import COMPUTE
 from tests.analyzer.edited import healed, slowed
+from tests.analyzer.stages import verdict_of_trace
 
 ALL = [(dp, stage) for dp in range(4) for stage in range(4)]
 

@@ -1,0 +1,162 @@
+"""What operations show, whoever recorded them: who is slow, who waits, what it costs, structure.
+
+An observation and no verdict: who is named, and how the run is, the stages conclude
+(analyzer.pipeline).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from analyzer.from_operations.words import evidence, let_go, not_charged
+from analyzer.model.candidate import CERTAIN
+from analyzer.operations import Trace
+from analyzer.run import Fact, Rejected
+from analyzer.slowness.coverage import COVERAGE_AT_LEAST
+from analyzer.slowness.significance import WAKES
+from analyzer.structure import structures
+from analyzer.structure.facts import Facts, Structure
+from analyzer.trace_outliers import (
+    Cells,
+    Charge,
+    Lateness,
+    Suspect,
+    cells,
+    cost_of_suspects,
+    judge,
+    lateness,
+    mended_own_times,
+)
+from analyzer.whatif import Unexplained, analyze, document
+from analyzer.whatif.dependencies import build
+from analyzer.whatif.intervals import FEWEST_STEPS
+
+UNCONFIRMED = 0.88
+"""The most where the other replicas do not wait for the suspect's, chosen: its excess hides in
+slack."""
+REPLICAS = {
+    1: "with one replica a worker that was slow from the first step looks like a heavy stage",
+    2: "two replicas: a worker's own past decides, with less confidence",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SlowWorker:
+    """A suspect with what the operations tell of it.
+
+    Attributes:
+        suspect: Who, when and by how much.
+        from_step: The first slow step.
+        to_step: The step after the last; None = to the end.
+        place_confidence: Probability that it is this worker.
+        wakes: Whether the run gains enough by mending it to wake somebody.
+        fix: What mending it gives back, as in `Verdict.what_if`.
+        facts: For and against; the first says that it is slow.
+    """
+
+    suspect: Suspect
+    from_step: int
+    to_step: int | None
+    place_confidence: float
+    wakes: bool
+    fix: Mapping[str, Any]
+    facts: tuple[Fact, ...]
+
+    @property
+    def slowdown(self) -> float:
+        """Its own time over what it should be."""
+        return float(np.exp(self.suspect.excess))
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What the operations of a trace show.
+
+    Attributes:
+        trace: The operations.
+        what_if: As of analyzer.whatif, without fixes of anybody who is named; `why` where the run
+            cannot be simulated.
+        slow: Who is slow, if the simulation explains the run; the clearest first.
+        charge: What these cost; None without a simulation.
+        structures: What costs time by design.
+        rejected: Who is not slow, or not known to be, and why.
+        missing: What they cannot tell, in words.
+    """
+
+    trace: Trace
+    what_if: Mapping[str, Any]
+    slow: tuple[SlowWorker, ...] = ()
+    charge: Charge | None = None
+    structures: tuple[Structure, ...] = ()
+    rejected: tuple[Rejected, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+def observe(trace: Trace) -> Observed:
+    """What the operations of a trace show; its steps begin at 0 (`from_zero`)."""
+    found = cells(trace)
+    why = _too_little(trace, found)
+    if found is None or why is not None:
+        return Observed(trace, {"method": "none", "why": why})
+    judgement, whatif, late = judge(found), analyze(trace), lateness(trace)
+    missing = () if late is None else late.missing
+    missing += tuple(words for dp, words in REPLICAS.items() if dp == trace.layout.dp)
+    suspects, flags = judgement.suspects, judgement.flags()
+    if isinstance(whatif, Unexplained):
+        told = structures(Facts(trace, None, trace.duration, found, flags))
+        near = not_charged(trace, judgement)
+        return Observed(trace, document(whatif), (), None, told, near, missing)
+    charge = cost_of_suspects(trace, whatif.work.own, whatif.trust.simulated, suspects)
+    mended = mended_own_times(trace, whatif.work.own, suspects)
+    told = structures(Facts(trace, build(trace), mended, found, flags))
+    slow = tuple(
+        _slow_worker(trace, one, late, charge, number, cancelled=judgement.cancelled)
+        for number, one in enumerate(suspects)
+    )
+    others = let_go(trace, found, judgement, late, told)
+    return Observed(trace, document(whatif), slow, charge, told, others, missing)
+
+
+def from_zero(trace: Trace) -> Trace:
+    """Each step begins with its first operation; foreign clocks may count from elsewhere."""
+    begin = trace.start.min(axis=(0, 1))
+    if trace.observed is not None or not begin.any():
+        return trace
+    return replace(trace, start=trace.start - begin)
+
+
+def _too_little(trace: Trace, found: Cells | None) -> str | None:
+    """Why nothing can be said by the operations; None = it can."""
+    timed = 0.0 if found is None else float(np.isfinite(found.ratio).mean())
+    if timed < COVERAGE_AT_LEAST:
+        return f"only {timed:.0%} of the computations have a duration"
+    if trace.layout.workers < 2:
+        return "the trace has one worker; a comparison needs two"
+    if (steps := len(trace.steps)) < FEWEST_STEPS:
+        count = "one step tells" if steps == 1 else f"{steps} steps tell"
+        return f"{count} nothing about noise; it takes {FEWEST_STEPS}"
+    return None
+
+
+def _slow_worker(
+    trace: Trace, one: Suspect, late: Lateness | None, charge: Charge, number: int, *,
+    cancelled: bool,
+) -> SlowWorker:  # fmt: skip
+    agrees = late is not None and late.last(during=one.by_step > 0) == one.dp
+    gain, interval = charge.gains[number], charge.intervals[number]
+    return SlowWorker(
+        suspect=one,
+        from_step=int(trace.steps[one.first]),
+        to_step=None if one.last is None else int(trace.steps[one.last]),
+        place_confidence=min(one.place_confidence, CERTAIN if agrees else UNCONFIRMED),
+        wakes=charge.effects[number] >= WAKES,
+        fix={
+            "gain": gain,
+            "interval": None if interval is None else list(interval),
+            "by": "simulation",
+            "over": "all steps seen",
+        },
+        facts=evidence(trace, one, late, gain, interval, cancelled=cancelled),
+    )
