@@ -164,7 +164,8 @@ def structures(case: Case) -> Case:
     pairs = zip(case.findings, case.evidences, strict=True)
     why = next((posterior(told) for one, told in pairs if one.kind == "structure" and told), None)
     # A run that ended badly is not cleared because all its ranks were slow alike before.
-    alike = () if _ended_badly(case) else slower_structures(case.findings, why)
+    cleared = not (_ended_badly(case) or case.seen.suspected)
+    alike = slower_structures(case.findings, why) if cleared else ()
     by_operations = trace_evidence.structure(case.seen)
     heavier = () if by_operations else heavier_stages(case.findings)
     told = (*alike, *by_operations, *heavier)

@@ -10,6 +10,7 @@ from analyzer.slowness.before_after import gpu_words
 from analyzer.slowness.changepoint import BLOCKS_AT_LEAST, blocks, column_medians
 from analyzer.slowness.coverage import COVERAGE_AT_LEAST, unseen_words
 from analyzer.slowness.peer_groups import peer_groups
+from analyzer.slowness.robust_stats import MOSTLY
 from analyzer.slowness.significance import NATURAL_SPREAD, TENTH_MORE
 
 NOTICED_AT_MOST = 1.5
@@ -63,17 +64,21 @@ def _stands_still(grid: Grid) -> str | None:
     told = ~grid.masked & np.isfinite(wall)
     if not told.any():
         return None
-    over = np.maximum(wall[told] - 2 * np.median(wall[told]), 0.0) * steps[told]
+    beyond = np.maximum(wall[told] - 2 * np.median(wall[told]), 0.0)
+    over = beyond * steps[told]
     share = float(over.sum() / (wall[told] * steps[told]).sum())
     if share < TENTH_MORE:
         return None
-    own = np.nan_to_num(grid.time["own"][told])
-    longest = own[int(over.argmax())]
-    who = grid.ranks[int(longest.argmax())]
-    return (
+    words = (
         f"steps stood still for {over.sum():.1f} s, {share:.0%} of the run, and nobody is known to"
-        f" be why; in the longest pause rank {who.rank} ({who.node}) was away the longest"
+        " be why"
     )
+    longest = int(over.argmax())
+    own = np.nan_to_num(grid.time["own"][told])[longest]
+    if own.max() < MOSTLY * beyond[longest]:
+        return words  # it is in nobody's own time
+    who = grid.ranks[int(own.argmax())]
+    return f"{words}; in the longest pause rank {who.rank} ({who.node}) was away the longest"
 
 
 def provenance(grid: Grid) -> tuple[str, ...]:

@@ -50,6 +50,19 @@ class Look:
         )
 
     @property
+    def suspected(self) -> bool:
+        """Whether operations that are all there is show a worker that is slow by itself.
+
+        Charged or not: then not all became slower alike.
+        """
+        told = self.observed
+        return (
+            self.alone
+            and told is not None
+            and bool(told.slow or (told.charge is None and told.rejected))
+        )
+
+    @property
     def folded(self) -> bool:
         """Whether a rank stands for its tensor-parallel ones, which nobody told apart."""
         return self.alone and self.observed is not None and self.observed.trace.layout.tp > 1

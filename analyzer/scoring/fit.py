@@ -330,15 +330,19 @@ def calibrated(weights: Weights, *settings: Sequence[Example]) -> Weights:
     Args:
         weights: The table.
         settings: The examples of each (simulated; real processes; …): all weigh the same, however
-            many they have, so that none pays for another.
+            many they have, so that none pays for another. Those after the first may only make less
+            sure: that nine of nine real runs were right is no evidence that more is certain.
     """
 
-    def loss(temperature: float) -> float:
-        now = replace(weights, temperature=float(temperature))
-        return float(np.mean([log_loss(now, others) for others in settings if others]))
+    def likeliest(some: Sequence[Sequence[Example]]) -> float:
+        def loss(temperature: float) -> float:
+            now = replace(weights, temperature=float(temperature))
+            return float(np.mean([log_loss(now, others) for others in some if others]))
 
-    best = minimize_scalar(loss, bounds=(0.3, 5.0), method="bounded")
-    return replace(weights, temperature=round(float(best.x), 3))
+        return float(minimize_scalar(loss, bounds=(0.3, 5.0), method="bounded").x)
+
+    temperature = max(likeliest(settings[:1]), likeliest(settings))
+    return replace(weights, temperature=round(temperature, 3))
 
 
 def log_loss(weights: Weights, told: Sequence[Example]) -> float:

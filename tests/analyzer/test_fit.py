@@ -164,6 +164,8 @@ def test_no_setting_pays_for_another_however_many_examples_it_has():
 
     assert both.temperature > alone.temperature
     assert both.temperature == calibrated(weights, sure[:1], doubtful * 100).temperature
+    less = calibrated(weights, doubtful)
+    assert less.temperature == calibrated(weights, doubtful, sure).temperature
     assert both.temperature == calibrated(weights, sure, doubtful, []).temperature
 
 

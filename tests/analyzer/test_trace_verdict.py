@@ -150,6 +150,41 @@ def test_operations_that_explain_only_part_of_the_step_are_refused():
 
 
 @pytest.mark.parametrize(
+    ("observed", "status", "named"), [(1.0, "degraded", True), (1.3, "unknown", False)]
+)
+def test_all_that_became_slower_beside_a_slow_worker_are_not_all_alike(observed, status, named):
+    """Whether it is known what the worker costs or not."""
+    slow = tuple(
+        synth.Slow(dp, stage, 1.56 if (dp, stage) == (1, 1) else 1.2, 15)
+        for dp in range(4)
+        for stage in range(2)
+    )
+    trace = made(dp=4, pp=2, micro_batches=4, steps=30, slow=slow)
+    end = trace.end.max(axis=(0, 1))
+    verdict = verdict_of_trace(replace(trace, observed=observed * end))
+    worker = trace.worker(1, 1)
+
+    assert (status, [worker] * named) == (
+        verdict.status, [one.rank for one in verdict.culprits],
+    )  # fmt: skip
+    assert not [one for one in verdict.structure if one["kind"] == "uniform"]
+    assert "no node is to blame" not in verdict.sentence
+    assert named or worker in [one.rank for one in verdict.rejected]
+
+
+def test_a_pause_in_nobodys_computations_names_nobody():
+    trace = made(dp=4, pp=2, micro_batches=4, steps=30)
+    graph = build(trace)
+    own = split_durations(trace, graph).own.copy()
+    own[np.flatnonzero(trace.of(SCATTER)), :, 5:29:9] += 20.0
+    verdict = verdict_of_trace(retimed(trace, graph, own))
+
+    assert ("unknown", ()) == (verdict.status, verdict.culprits)
+    assert "stood still" in verdict.sentence
+    assert "away the longest" not in verdict.sentence
+
+
+@pytest.mark.parametrize(
     ("scene", "words"),
     [
         ({"steps": 1}, "one step tells nothing about noise"),
