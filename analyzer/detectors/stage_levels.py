@@ -19,9 +19,9 @@ from analyzer.slowness.significance import PARTS_AT_MOST, STEPS_AT_LEAST, phase_
 from analyzer.slowness.transfers import median
 from collector.contract.robust import MAD_TO_SIGMA
 
-BY_TIMES = 0.18
+BY_TIMES = 0.21
 """Probability, before the hardware is asked, that its node is slow and the stage not heavier by
-design: 5 of 28 such nodes of simulated fleets (`python -m tests.benchmarks stage_prior`)."""
+design: 9 of 42 such nodes of simulated fleets (`python -m tests.benchmarks stage_prior`)."""
 PARTS = 3
 
 

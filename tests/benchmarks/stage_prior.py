@@ -1,12 +1,15 @@
 """How often a node that alone holds a stage, and always was slower, is slow: BY_TIMES, counted.
 
 Of the fleets of the hard level (SEEDS, injected and healthy) those are made in which each stage is
-on one node, or some on the same. Each node that `stage_levels` finds counts once; it is slow where
-what was injected was there from the first step on.
+on one node, or some on the same. Each node of which times leave that open counts once: that
+`stage_levels` finds, and no other observation explains. It is slow where a fault of the node was
+there from the first step on.
 """
 
-from analyzer.align import align
-from analyzer.detectors.stage_levels import BY_TIMES, stage_levels
+from analyzer.case import opened
+from analyzer.detectors.stage_levels import BY_TIMES
+from analyzer.model.accepted import HEAVY
+from analyzer.pipeline import comparable, effects, operations, scopes, through
 from analyzer.synth.fleet import GPUS_PER_NODE, SyntheticFleet
 from analyzer.synth.hard_draw import hard
 from analyzer.synth.whole import labelled
@@ -38,6 +41,7 @@ def alone(fleet: SyntheticFleet) -> bool:
 def counted(fleet: SyntheticFleet) -> tuple[int, int]:
     """(nodes that alone hold a stage and always were slower, those of them that are slow)."""
     run = labelled(fleet)
-    found = {str(one.details["node"]) for one in stage_levels(align(run.run))}
-    guilty = {each["node"] for each in run.truth if each["from_step"] == 0}
-    return len(found), len(found & guilty)
+    case = through((comparable, operations, effects, scopes), opened(run.run))
+    found = {str(one.details["node"]) for one in case.findings if one.kind == HEAVY}
+    faults = (each for each in run.truth if each["scope"] == "node")
+    return len(found), len(found & {each["node"] for each in faults if each["from_step"] == 0})
