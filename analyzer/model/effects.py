@@ -86,7 +86,17 @@ def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
         else:
             sized.append((one, _measured(one, whole)))
     sized.sort(key=lambda each: -each[0].shift.score)
-    return tuple(finding for one, size in sized for finding in _findings(one, size, accused))
+    told_of = (tuple(_findings(one, size, accused)) for one, size in sized)
+    return tuple(finding for some in told_of if _recorded(some, precision) for finding in some)
+
+
+def _recorded(some: Sequence[Finding], precision: Precision) -> bool:
+    """Whether a scope is slow by the smallest slowdown that is recorded, as its size is told.
+
+    Beside others that are slow it is found in some of the windows, and measured in all.
+    """
+    least = float(np.exp(precision.node_floor))
+    return median(np.array([one.slowdown for one in some])) >= least
 
 
 def _is_left(one: Candidate, whole: Sequence[Table]) -> bool:

@@ -118,6 +118,18 @@ def test_gaps_accuse_no_other_node_and_give_no_nan(healthy, slowed, steadily, on
     assert "nan" not in verdict.sentence.lower()
 
 
+@pytest.mark.parametrize(("lost", "seed"), [(0.15, 68), (0.25, 35), (0.4, 35)])
+def test_who_is_not_slower_as_its_size_is_told_is_not_named(
+    healthy, slowed, steadily, on_nodes, lost, seed
+):
+    """It stood out in the windows that were left, beside a node that is slow."""
+    run = on_nodes(slowed(healthy, [4, 5], 1.3, steadily(80)), 2)
+    keep = np.random.default_rng(seed).random(len(run.windows)) >= lost
+    verdict = diagnose(dataclasses.replace(run, windows=run.windows[keep])).verdict
+
+    assert ["node-2"] == [culprit.node for culprit in verdict.culprits]
+
+
 @pytest.mark.parametrize(("since", "named"), [(80, {"node-1"}), (0, set())])
 def test_a_node_that_is_a_stage_is_compared_in_how_it_changes_and_may_always_be_a_heavy_one(
     healthy, slowed, steadily, on_nodes, since, named
