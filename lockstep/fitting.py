@@ -23,8 +23,6 @@ AFTER = 100_000
 """Seeds from which the calibration's are: scores use none of either."""
 COPIES = 5
 """Of each finding, as other fleets would tell it."""
-
-
 LINES = ".jsonl"
 """Of a file of examples, one a line, as real runs are kept beside the table."""
 
@@ -49,6 +47,17 @@ def kept() -> list[Path]:
     return sorted(Path(str(files("analyzer") / "calibration")).glob(f"*{LINES}"))
 
 
+def with_kept(given: Sequence[Path]) -> list[Path]:
+    """The settings to calibrate on: what is kept, but where one of its name is given anew."""
+    new = {name_of(setting) for setting in given}
+    return [*(one for one in kept() if name_of(one) not in new), *given]
+
+
+def name_of(setting: Path) -> str:
+    """The name of a setting: of its folder or file."""
+    return setting.resolve().name.removesuffix(LINES)
+
+
 def fitted(
     runs: int, seed: int, told: Callable[[int, int], None], settings: Sequence[Path] = ()
 ) -> Fitted:
@@ -68,7 +77,7 @@ def fitted(
     """
     from analyzer.scoring.fit import WELL, calibrated, fit, fit_well, guesses, log_loss
 
-    names = [setting.resolve().name.removesuffix(LINES) for setting in settings]
+    names = [name_of(setting) for setting in settings]
     if twice := next((name for name in names if names.count(name) > 1), None):
         fail(ExitCode.USAGE, f"two settings are called {twice}: one would pay for the other")
     known = {
@@ -146,9 +155,9 @@ def _lines(file: Path) -> "list[Example]":
     """The examples of a file.
 
     Raises:
-        CommandError: 65, it cannot be read, or a line is none.
+        CommandError: 65, it cannot be read, has none, or a line is none.
     """
-    from analyzer.scoring.fit import CLASSES, Example
+    from analyzer.scoring.fit import Example, can_be
 
     try:
         text = file.read_text("utf-8")
@@ -159,16 +168,20 @@ def _lines(file: Path) -> "list[Example]":
         try:
             one = Example(**bounded_json.loads(line))
             shares = one.states.values()
-            right = one.cause in CLASSES and all(0.0 <= share <= 1.0 for share in shares)
-        except (TypeError, ValueError, AttributeError):
+            right = can_be(one.cause, one.kind, gpu=one.gpu) and all(
+                0.0 <= share <= 1.0 for share in shares
+            )
+        except (KeyError, TypeError, ValueError, AttributeError):
             right = False
         if not right:
             fail(
                 ExitCode.BAD_INPUT,
-                f"{file}, line {number} is no example: it has to have a cause, kind, gpu and"
-                " states, as --keep-examples writes them",
+                f"{file}, line {number} is no example: it has to have a cause that its kind can"
+                " have, kind, gpu and states, as --keep-examples writes them",
             )
         found.append(one)
+    if not found:
+        fail(ExitCode.BAD_INPUT, f"{file} has no example: nothing to calibrate on")
     return found
 
 

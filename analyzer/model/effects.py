@@ -9,8 +9,7 @@ logarithms (Zhang and Siegmund, Biometrics 2007).
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import comb, log
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,31 +19,21 @@ from analyzer.model.candidate import OWN_SHARE, Candidate, Edges, candidate
 from analyzer.model.precision import WINDOWS, Precision
 from analyzer.model.ramps import ramps
 from analyzer.model.run_queue import is_run_queue, without_run_queue
-from analyzer.model.scopes import Scope, Table, tables
+from analyzer.model.scopes import Table, tables
 from analyzer.model.spans import always, spans, spans_to_the_end
+from analyzer.model.whole_or_parts import LONGER, alike_noise, each_rank, whole_or_parts
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.changepoint import (
-    MEDIAN_EFFICIENCY,
-    OUTSIDE_AT_LEAST,
     Blocks,
-    column_medians,
 )
 from analyzer.slowness.peer_groups import MAJORITY, peer_groups
-from analyzer.slowness.robust_stats import NOTHING, interval_95, spread
+from analyzer.slowness.robust_stats import interval_95
 from analyzer.slowness.significance import slow_finding, span_edges
 from analyzer.slowness.transfers import mean, median
 from analyzer.wording import NAMED
 
 SHAPES = (ramps, spans, always, spans_to_the_end, again_and_again, stand_stills)
 """Of two shapes of one scope the earlier explains more of its windows."""
-ALIKE = 0.5
-"""Relative spread, from rank to rank, of what slows a node, chosen: no host's trouble is shared
-evenly."""
-FELT = 0.1
-"""Share of a rank's slowdown that others of its node feel, of shared memory, air and power; chosen,
-as ALIKE is."""
-LONGER = 2
-"""Times as many windows hold a shape, of which another one saw a part only: one turn of many."""
 LIKELIER = 0.5
 """Confidence in a place from which it is likelier than all others, and nobody, together."""
 UNPLACED = "unplaced"
@@ -206,7 +195,7 @@ def _taken(
     seen += _by_their_ranks(found, seen)
     concerned: set[int] = set()
     slow = set(accused)
-    for one in sorted(_ranks_or_groups(seen), key=lambda each: -each.gain):
+    for one in sorted(whole_or_parts(seen), key=lambda each: -each.gain):
         columns = set(one.scope.columns.tolist())
         groups = [group_of[column] for column in columns]
         full = any(len((slow | columns).intersection(g.tolist())) > _most(len(g)) for g in groups)
@@ -254,7 +243,7 @@ def _by_their_ranks(found: Sequence[Table], seen: Sequence[Candidate]) -> Iterat
                 continue
             best = max(mine, key=lambda each: each.gain)
             if (whole := _there(best, table, place)) is not None and _changed_itself(whole):
-                error = best.shift.error * float(np.sqrt(_alike_noise(whole, _each(scope))))
+                error = best.shift.error * float(np.sqrt(alike_noise(whole, each_rank(scope))))
                 yield replace(whole, shift=replace(whole.shift, error=error))
 
 
@@ -265,154 +254,6 @@ def _changed_itself(one: Candidate) -> bool:
     return bool(
         inside.all() or middle(own[inside]) - middle(own[~inside]) >= OWN_SHARE * one.shift.effect
     )
-
-
-def _ranks_or_groups(seen: Sequence[Candidate]) -> list[Candidate]:
-    """Each node, leaf, rack and stage as a whole or by its parts, whichever is likelier."""
-    kept: list[Candidate] = []
-    taken: set[int] = set()
-    ranks = {int(one.scope.columns[0]): one for one in seen if one.scope.is_rank}
-    # The wider first: a stage or rack, then its nodes, then their ranks.
-    for one in sorted(seen, key=lambda each: -len(each.scope.columns)):
-        columns = set(one.scope.columns.tolist())
-        if not columns & taken and (
-            one.scope.is_rank
-            or (_is_shared(one) and not _saw_a_part(one, ranks) and not _are_apart(one, ranks))
-        ):
-            kept.append(one)
-            taken |= set() if one.scope.is_rank else columns
-    return kept
-
-
-def _is_shared(one: Candidate) -> bool:
-    """Whether all parts by one shared amount are likelier than some of them, each by its own.
-
-    Parts of a node are its ranks, of a stage its nodes. What is left of the rises d is Gaussian: of
-    healthy parts with the error of a rise, of slow ones with ALIKE of their mean beside it. What
-    their noise has in common (`_alike_noise`) is an error that all of them share: it makes no rise
-    of one amount, and of a few that are slow by themselves the others rise or fall together. A part
-    that is slow for itself costs the choice among all, and its size is known as little as the
-    largest rise.
-    """
-    rises, everybody = one.rises, one.table.ranks.shape[1]
-    parts: Sequence[NDArray[np.int64]] = _each(one.scope)
-    if one.scope.stage is not None or one.scope.part is not None:
-        nodes = np.array([one.table.grid.ranks[c].node for c in one.scope.columns.tolist()])
-        rises = np.array([np.median(rises[nodes == node]) for node in np.unique(nodes)])
-        parts = [one.scope.columns[nodes == node] for node in np.unique(nodes)]
-        everybody = len({info.node for info in one.table.grid.ranks})
-    rises = np.sort(rises)[::-1]
-    count, average = len(rises), float(rises.mean())
-    if not average > 0:
-        return False
-    error = _errors(one, parts)
-    wide = max(float(rises[0]), error.of_one)
-    choice = float(np.log(everybody))
-    shared = _by_one_amount(rises, error)
-    some = [
-        _by_their_own(rises, slow, felt, error) - slow * (np.log(wide) + choice)
-        for slow in range(1, count + 1)
-        for felt in (0.0, FELT * float(rises[0]))
-    ]
-    if one.scope.part is not None:
-        # Whoever drains a leaf drains all of its nodes: all but some of them is another choice.
-        some += [
-            _by_one_amount(rises[:slow], error) + _by_their_own(rises, slow, felt, error)
-            - choice - log(comb(count, slow))
-            for slow in range(1, count)
-            for felt in (0.0, FELT * float(rises[0]))
-        ]  # fmt: skip
-    return bool(shared - choice > max(some))
-
-
-class _Errors(NamedTuple):
-    """Of the rise of a part: all of it, what is its own, and what all parts have in common."""
-
-    of_one: float
-    own: float
-    common: float
-
-
-def _each(scope: Scope) -> list[NDArray[np.int64]]:
-    return [scope.columns[place : place + 1] for place in range(len(scope.columns))]
-
-
-def _errors(one: Candidate, parts: Sequence[NDArray[np.int64]]) -> _Errors:
-    """Of the middle of n parts the variance is `common + 1 / n of own`, and of one part both."""
-    middle = one.shift.error**2
-    of_one = middle / _alike_noise(one, parts)
-    common = max(middle - of_one / len(parts), 0.0) / (1.0 - 1.0 / len(parts))
-    return _Errors(*np.sqrt([of_one, of_one - common, common]).tolist())
-
-
-def _alike_noise(one: Candidate, parts: Sequence[NDArray[np.int64]]) -> float:
-    """Variance of the middle of n parts over that of one: 1 / n where nothing is in common.
-
-    By the blocks in which the scope is not high; by all, where these are too few.
-    """
-    cells = one.table.view(one.groups).ranks
-    series = np.column_stack([column_medians(cells[:, columns].T) for columns in parts])
-    calm = series[~one.blocks_high]
-    calm = calm if len(calm) >= OUTSIDE_AT_LEAST else series
-    calm = calm - column_medians(calm)
-    of_one = median(spread(calm, 0))
-    middle = float(spread(column_medians(calm.T)))
-    ratio = min(middle / max(of_one, NOTHING), 1.0) / MEDIAN_EFFICIENCY
-    return max(ratio**2, 1.0 / len(parts))
-
-
-def _by_one_amount(rises: FloatGrid, error: _Errors) -> float:
-    """Log likelihood of the rises of those that share one amount, each more or less of it."""
-    spread = float(np.hypot(error.own, ALIKE * rises.mean()))
-    return -float(((rises - rises.mean()) ** 2).sum()) / (2 * spread**2) - len(rises) * float(
-        np.log(spread)
-    )
-
-
-def _by_their_own(rises: FloatGrid, slow: int, felt: float, error: _Errors) -> float:
-    """Log likelihood of the rises of those that are not slow themselves.
-
-    None, or what neighbours feel of a slow one: from nothing to a small share of it, evenly. And
-    what their noise has in common: of n the mean has the variance `own / n + common`.
-    """
-    rest, own = rises[slow:], float(np.hypot(error.own, felt))
-    if not len(rest):
-        return 0.0
-    average, together = float(rest.mean()), float(np.hypot(own, np.sqrt(len(rest)) * error.common))
-    return (
-        -float(((rest - average) ** 2).sum()) / (2 * own**2)
-        - len(rest) * average**2 / (2 * together**2)
-        - (len(rest) - 1) * float(np.log(own))
-        - float(np.log(together))
-    )
-
-
-def _saw_a_part(one: Candidate, ranks: Mapping[int, Candidate]) -> bool:
-    """Whether one of its ranks shows for itself what is longer, and further beyond chance."""
-    mine = [ranks[c] for c in one.scope.columns.tolist() if c in ranks]
-    return any(each.windows >= LONGER * one.windows and each.gain > one.gain for each in mine)
-
-
-def _are_apart(one: Candidate, ranks: Mapping[int, Candidate]) -> bool:
-    """Whether what each rank of a group shows for itself explains it much better than one for all.
-
-    By what they leave, as of Laplace noise: n log(left / left), against the choices that they cost.
-    """
-    mine = {c: ranks[c] for c in one.scope.columns.tolist() if c in ranks}
-    if not mine or any(each.groups is not one.groups for each in mine.values()):
-        return False
-    cells = one.table.view(one.groups).ranks
-    shared = sum(_left(cells[:, c], one.blocks_high) for c in mine)
-    apart = sum(_left(cells[:, c], each.blocks_high) for c, each in mine.items())
-    known = int(np.isfinite(cells[:, list(mine)]).sum())
-    gain = known * float(np.log(max(shared, NOTHING) / max(apart, NOTHING)))
-    return gain > len(mine) * float(np.log(len(cells) ** 2 / 2 * cells.shape[1]))
-
-
-def _left(values: FloatGrid, inside: NDArray[np.bool_]) -> float:
-    """Absolute deviations of (B,) from its levels inside and outside some blocks."""
-    sides = (values[side & np.isfinite(values)] for side in (inside, ~inside))
-    return sum(float(np.abs(each - np.median(each)).sum()) for each in sides if each.size)
 
 
 def _findings(sure: Candidate, one: Candidate, accused: Collection[int]) -> Iterator[Finding]:

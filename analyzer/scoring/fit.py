@@ -101,7 +101,7 @@ def examples(diagnosis: Diagnosis, truths: Sequence[Mapping[str, Any]]) -> Itera
     for (kind, _), found in places.items():
         truth = next((each for each in truths if _is_of(grid, found[0], each)), None)
         gpu = has_gpu(grid, found[0].rank)
-        if truth is None or not _can_be(truth["cause"], kind, gpu=gpu):
+        if truth is None or not can_be(truth["cause"], kind, gpu=gpu):
             continue
         told = [symptoms.measured(grid, one) for one in found]
         yield Example(truth["cause"], kind, gpu, symptoms.states_of(grid, found, told))
@@ -132,7 +132,12 @@ def background(grid: Grid, truths: Sequence[Mapping[str, Any]]) -> Iterator[Exam
         yield Example(WELL, symptoms.SLOW, has_gpu(grid, place[0].rank), states)
 
 
-def _can_be(cause: str, kind: str, *, gpu: bool) -> bool:
+def can_be(cause: str, kind: str, *, gpu: bool) -> bool:
+    """Whether a finding of a kind, on a node with a GPU or without, can have a cause.
+
+    Raises:
+        KeyError: There is no such cause.
+    """
     return cause == UNKNOWN or possible(SPECS[cause], kind, gpu=gpu)
 
 

@@ -43,12 +43,14 @@ def fit(
 
     Example: lockstep fit --out analyzer/cause_weights.json
     """
-    from lockstep.fitting import LINES, fitted, kept
+    from lockstep.fitting import LINES, fitted, with_kept
 
     progress = output.Progress(plain_seconds=30.0)
-    settings = [*kept(), *(calibrate_on or ())]
     found = fitted(
-        runs, seed, lambda done, of: progress("fitting", f"run {done} of {of}"), settings
+        runs,
+        seed,
+        lambda done, of: progress("fitting", f"run {done} of {of}"),
+        with_kept(calibrate_on or ()),
     )
     progress.close()
     texts = {out: found.table}

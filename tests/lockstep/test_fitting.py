@@ -1,6 +1,7 @@
 """`lockstep fit`: from runs to the file; real runs calibrate, and only that."""
 
 import json
+from importlib.resources import files
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -124,6 +125,8 @@ def test_examples_that_were_kept_calibrate_as_their_archives_did(judged, tmp_pat
 @pytest.mark.parametrize(
     "line",
     ["", "[]", "{", '{"cause": "thermal"}',
+     '{"cause": "link", "kind": "slow", "gpu": true, "states": {}}',
+     '{"cause": "thermal", "kind": "slow", "gpu": false, "states": {}}',
      '{"cause": "witchcraft", "kind": "slow", "gpu": true, "states": {}}',
      '{"cause": "thermal", "kind": "slow", "gpu": true, "states": {"heat: strong": 2}}',
      '{"cause": "thermal", "kind": "slow", "gpu": true, "states": ["heat: strong"]}'],
@@ -145,8 +148,29 @@ def test_what_real_runs_showed_lies_beside_the_table(judged):
     assert min(told.values()) > 0
 
 
-def test_a_file_of_examples_that_is_not_there_is_refused(judged, tmp_path):
+def test_the_committed_table_is_calibrated_on_all_that_is_kept():
+    table = json.loads(Path(files("analyzer") / "cause_weights.json").read_text())
+    lines = {fitting.name_of(one): one.read_text().splitlines() for one in fitting.kept()}
+
+    assert {"simulated", *lines} == set(table["calibrated_on"])
+    assert {name: len(some) for name, some in lines.items()} == {
+        name: table["calibrated_on"][name] for name in lines
+    }
+
+
+def test_a_setting_that_is_given_takes_the_place_of_the_kept_one_of_its_name(tmp_path):
+    given = [tmp_path / "real-paced", tmp_path / "mine"]
+
+    assert ["real-unpaced.jsonl", "real-paced", "mine"] == [
+        one.name for one in fitting.with_kept(given)
+    ]
+
+
+def test_a_file_of_examples_that_is_not_there_or_is_empty_is_refused(judged, tmp_path):
     with pytest.raises(CommandError, match=r"real.jsonl cannot be read"):
+        fitted(tmp_path / "real.jsonl")
+    (tmp_path / "real.jsonl").write_text("")
+    with pytest.raises(CommandError, match=r"real.jsonl has no example"):
         fitted(tmp_path / "real.jsonl")
 
 
