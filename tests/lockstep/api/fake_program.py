@@ -28,14 +28,14 @@ def main(words: list[str]) -> int:
         return 69
     out.mkdir()
     began = datetime.now(UTC).isoformat()
-    write(out, run, began, None)
-    say("training: step 10 of 40, loss 0.611, 320 rows/s, 0:03 left")
-    if kind == "wait":
-        try:
+    try:
+        write(out, run, began, None)
+        say("training: step 10 of 40, loss 0.611, 320 rows/s, 0:03 left")
+        if kind == "wait":
             time.sleep(60)
-        except KeyboardInterrupt:
-            write(out, run, began, {"ending": "interrupted", "ranks": [], "reason": "by a signal"})
-            return 130
+    except KeyboardInterrupt:
+        write(out, run, began, {"ending": "interrupted", "ranks": [], "reason": "by a signal"})
+        return 130
     if kind == "crash":
         (out / "logs").mkdir()
         (out / "logs" / "rank-1.log").write_text("step 9\nRuntimeError: no memory\n")
