@@ -1,17 +1,20 @@
 """Whether a run is healthy, degraded or unknown, and why it cannot be called healthy."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analyzer.common_writes import BY_DESIGN
 from analyzer.model.minimum_detectable_effect import smallest_noticed
 from analyzer.model.precision import WINDOWS, Precision
-from analyzer.run import Finding, Grid
+from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.before_after import gpu_words
 from analyzer.slowness.changepoint import BLOCKS_AT_LEAST, blocks, column_medians
 from analyzer.slowness.coverage import COVERAGE_AT_LEAST, unseen_words
 from analyzer.slowness.peer_groups import peer_groups
 from analyzer.slowness.robust_stats import MOSTLY
 from analyzer.slowness.significance import NATURAL_SPREAD, TENTH_MORE
+from analyzer.slowness.transfers import median
+from analyzer.wording import listed
 
 NOTICED_AT_MOST = 1.5
 """A run in which only slower ranks than this would have been noticed is not called healthy."""
@@ -101,11 +104,43 @@ def _nobody_knows(grid: Grid) -> str | None:
         )
     own = column_medians(np.log(grid.time["own"][~grid.masked]))
     for columns in groups.values():
-        if len(columns) == 2 and abs(np.diff(own[columns])[0]) >= NATURAL_SPREAD:
-            fast, slow = columns[np.argsort(own[columns])]
-            ratio = np.exp(own[slow] - own[fast])
+        if (sides := _two_sides(grid, own, columns)) is not None:
+            slow, fast = sides
+            ratio = np.exp(median(own[slow]) - median(own[fast]))
+            verb, whose = ("takes", "its only peer") if len(slow) == 1 else ("take", "their peers")
             return (
-                f"rank {grid.ranks[slow].rank} takes {ratio:.2f}x the own time of its only peer,"
-                f" rank {grid.ranks[fast].rank}, from the start, and nobody knows which is normal"
+                f"{_ranks(grid, slow)} {verb} {ratio:.2f}x the own time of {whose},"
+                f" {_ranks(grid, fast)}, from the start, and nobody knows which is normal"
             )
     return None
+
+
+def _two_sides(
+    grid: Grid, own: FloatGrid, columns: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """The slow and the fast ranks of a peer group, where either side may be the normal one.
+
+    They are further apart than healthy parts are; the slow are too many to stand out, and on no
+    more nodes than the fast: that these few are slow takes no more than that those are fast.
+
+    Args:
+        grid: The run's windows.
+        own: (R,) the log of own time.
+        columns: Of the group.
+    """
+    told = columns[np.isfinite(own[columns])]
+    ordered = told[np.argsort(own[told])]
+    gaps = np.diff(own[ordered])
+    if not gaps.size or gaps.max() < NATURAL_SPREAD:
+        return None
+    at = int(gaps.argmax()) + 1
+    fast, slow = ordered[:at], ordered[at:]
+    nodes = [len({grid.ranks[column].node for column in side.tolist()}) for side in (fast, slow)]
+    shared = {grid.ranks[column].node for column in told.tolist()}
+    units = (len(fast), len(slow)) if len(shared) == 1 else nodes
+    return (slow, fast) if len(slow) >= len(fast) and units[1] <= units[0] else None
+
+
+def _ranks(grid: Grid, columns: NDArray[np.int64]) -> str:
+    numbers = sorted(grid.ranks[column].rank for column in columns.tolist())
+    return f"rank{'s' if len(numbers) > 1 else ''} {listed(numbers)}"

@@ -15,6 +15,7 @@ from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.before_after import column_of
 from analyzer.slowness.changepoint import column_medians
 from analyzer.slowness.significance import PARTS_AT_MOST
+from analyzer.slowness.transfers import USUAL_STEP
 
 RESAMPLES = 400
 BLOCK_WINDOWS = 10
@@ -125,11 +126,27 @@ def ideal_step_seconds(
             level = np.mean(own[span, column], where=told[span, column])
             fixed[span, column] = np.minimum(fixed[span, column], level / max(slowdown, 1.0))
     stages = np.array([info.pp for info in grid.ranks])
-    saved = np.zeros(len(own))
+    saved = _longer_exchanges(grid, findings, slowdowns)
     for stage in np.unique(stages):
         saved += _largest(own[:, stages == stage]) - _largest(fixed[:, stages == stage])
     times: FloatGrid = _step_times(grid) - saved
     return times
+
+
+def _longer_exchanges(
+    grid: Grid, findings: Sequence[Finding], slowdowns: Sequence[float]
+) -> FloatGrid:
+    """(W,) seconds per step by which exchanges inside a group are longer: no own time has them.
+
+    All wait for the slowest group, whose slowdown is that of a usual step.
+    """
+    longer = np.zeros(len(grid.start))
+    for finding, slowdown in zip(findings, slowdowns, strict=True):
+        usual = finding.details.get(USUAL_STEP)
+        if usual is not None:
+            span = slice(finding.first, finding.last)
+            longer[span] = np.maximum(longer[span], usual * max(slowdown - 1.0, 0.0))
+    return longer
 
 
 def _supposed(grid: Grid, named: Sequence[int]) -> FloatGrid:

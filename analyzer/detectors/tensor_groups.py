@@ -11,13 +11,10 @@ from analyzer.run import Finding, Grid
 from analyzer.slowness.group_transfers import grown
 from analyzer.slowness.peer_groups import columns_by
 from analyzer.slowness.robust_stats import shows
-from analyzer.slowness.transfers import least, median
+from analyzer.slowness.transfers import TENSOR_SECONDS, USUAL_STEP, exchanges, median
 from analyzer.symptoms.nvlink import nvlink
 from analyzer.wording import milliseconds
-from collector.contract import metrics
 from collector.contract.words import Phase
-
-SECONDS = metrics.TRAIN_COLLECTIVE.series(group="tp")
 
 
 def tensor_groups(grid: Grid) -> Sequence[Finding]:
@@ -34,12 +31,12 @@ def tensor_groups(grid: Grid) -> Sequence[Finding]:
         for columns in columns_by(grid, lambda info: (info.dp, info.pp)).values()
         if len(columns) > 1
     }
-    cells = grid.signals.get(SECONDS)
-    if cells is None or len(members) < 2:
+    seconds = [exchanges(grid, columns) for columns in members.values()]
+    if len(members) < 2 or any(each is None for each in seconds):
         return ()
-    usual, seconds = median(grid.time["wall"][~grid.masked]), cells * grid.time["wall"]
+    usual = median(grid.time["wall"][~grid.masked])
     firsts = [int(columns[0]) for columns in members.values()]
-    own = np.column_stack([usual + least(seconds[:, columns]) for columns in members.values()])
+    own = usual + np.column_stack([each for each in seconds if each is not None])
     groups = replace(
         grid,
         ranks=tuple(grid.ranks[column] for column in firsts),
@@ -47,7 +44,7 @@ def tensor_groups(grid: Grid) -> Sequence[Finding]:
         signals={},
     )
     return [
-        _of_member(grid, found, members[found.rank], (found.slowdown - 1.0) * usual)
+        _of_member(grid, found, members[found.rank], usual)
         for found in effects(groups)
         if found.kind == "slow"
         and found.rank is not None
@@ -64,7 +61,8 @@ def _windows(grid: Grid, found: Finding) -> tuple[NDArray[np.int64], NDArray[np.
     return np.flatnonzero(inside & ~grid.masked), np.flatnonzero(~inside & ~grid.masked)
 
 
-def _of_member(grid: Grid, found: Finding, columns: NDArray[np.int64], seconds: float) -> Finding:
+def _of_member(grid: Grid, found: Finding, columns: NDArray[np.int64], usual: float) -> Finding:
+    seconds = (found.slowdown - 1.0) * usual
     ranks = [grid.ranks[column].rank for column in columns.tolist()]
     words = (
         f"exchanges inside the tensor-parallel group of ranks {ranks[0]} to {ranks[-1]} take"
@@ -73,7 +71,7 @@ def _of_member(grid: Grid, found: Finding, columns: NDArray[np.int64], seconds: 
     )
     kept = ("critical_score", "log_chance", "place_confidence", "from_start")
     details = {name: found.details[name] for name in kept}
-    details |= {"query": f"rate({SECONDS}[30s])", "ranks": ranks}
+    details |= {"query": f"rate({TENSOR_SECONDS}[30s])", "ranks": ranks, USUAL_STEP: usual}
     found = replace(found, detector="tensor_groups", share={Phase.GRAD_SYNC: 1.0}, details=details)
     links = {rank: nvlink(grid, replace(found, rank=rank)) for rank in ranks}
     seen = {rank: symptom for rank, symptom in links.items() if symptom and symptom.seen}

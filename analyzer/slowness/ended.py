@@ -13,6 +13,7 @@ from analyzer.slowness.stopped import (
     died_first,
     longest_inside,
     stall_after,
+    stood_still,
     unseen_then,
 )
 from analyzer.wording import listed
@@ -110,6 +111,9 @@ def unexplained(grid: Grid) -> str | None:
         )
     if grid.meta.get("vanished"):
         return "its series ended while its ranks were there, and nobody says how it ended"
+    still = stood_still(grid)
+    if still >= stall_after(grid):
+        return f"no rank has finished an operation for {still:.0f} s, and nobody knows why"
     return None
 
 

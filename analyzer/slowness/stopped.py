@@ -161,6 +161,12 @@ def longest_inside(grid: Grid) -> FloatGrid:
     return oldest
 
 
+def stood_still(grid: Grid) -> float:
+    """Seconds for which, when they were seen last, no rank had made progress; 0 = nobody tells."""
+    age = grid.last.get(metrics.TRAIN_PROGRESS_AGE.name)
+    return 0.0 if age is None or not np.isfinite(age).any() else float(np.nanmin(age))
+
+
 def stall_after(grid: Grid) -> float:
     """Seconds from which on an open collective is stalled."""
     return max(STALL_SECONDS, STALL_STEPS * step_seconds(grid))
@@ -177,15 +183,17 @@ def _opened_since_last_step(grid: Grid, key: str) -> NDArray[np.bool_]:
 def _last_step_ended(grid: Grid) -> float:
     """Unix seconds, or earlier: a window of a scrape ends later than its last step.
 
-    It begins between two steps of its own node, which other nodes are not scraped with.
+    It begins between two steps of its own node, which other nodes are not scraped with; the last
+    one before a stall may hold a single step as well.
     """
     if not len(grid.end):
         return -np.inf
     last = int(np.argmax(grid.end))
-    steps = int(grid.to_step[last] - grid.from_step[last])
+    held = grid.to_step - grid.from_step
+    steps = int(held[last])
     wall = grid.time["wall"][last]
     each = float(np.median(wall[np.isfinite(wall)])) if np.isfinite(wall).any() else np.inf
-    apart = float(np.nan_to_num(grid.scrape_seconds)) if steps > 1 else 0.0
+    apart = float(np.nan_to_num(grid.scrape_seconds)) if (held > 1).any() else 0.0
     return float(min(grid.end[last], grid.start[last] + steps * each)) - apart
 
 

@@ -5,17 +5,23 @@ from numpy.typing import NDArray
 
 from analyzer.run import FloatGrid, Grid
 from analyzer.slowness.changepoint import Blocks, block_means
+from analyzer.slowness.peer_groups import columns_by
+from collector.contract import metrics
+
+TENSOR_SECONDS = metrics.TRAIN_COLLECTIVE.series(group="tp")
+USUAL_STEP = "usual_step_seconds"
+"""`details` of a finding that is about exchanges: its slowdown is that of such a step."""
 
 
 def transfers(grid: Grid) -> FloatGrid:
-    """(W,) seconds per step in collectives of the rank that spends the least there.
+    """(W,) seconds per step in collectives between nodes of the rank that spends the least there.
 
     All ranks are in step, by one group or another, so a slow transfer reaches every rank, and a
     slow rank every rank but itself: of its tensor-parallel peers' groups it is no member, and
     their least waits for it as well. So a window in which any rank is missing tells nothing: it
     may be the one that the others wait for.
     """
-    return least(grid.time["collective"])
+    return least(_between_nodes(grid))
 
 
 def of_those_who_told(grid: Grid, until: NDArray[np.int64]) -> tuple[FloatGrid, NDArray[np.int64]]:
@@ -23,9 +29,36 @@ def of_those_who_told(grid: Grid, until: NDArray[np.int64]) -> tuple[FloatGrid, 
 
     Where others fell silent it is a bound: these may wait for one of them.
     """
-    collective = grid.time["collective"]
+    collective = _between_nodes(grid)
     there = np.flatnonzero(np.isfinite(collective[until]).any(axis=0))
     return least(collective[:, there]), there
+
+
+def exchanges(grid: Grid, columns: NDArray[np.int64]) -> FloatGrid | None:
+    """(W,) seconds per step that a tensor-parallel group exchanges; None where nobody tells.
+
+    Its last member to come waits for nobody, so the least is no wait.
+    """
+    cells = grid.signals.get(TENSOR_SECONDS)
+    return None if cells is None else least((cells * grid.time["wall"])[:, columns])
+
+
+def _between_nodes(grid: Grid) -> FloatGrid:
+    """(W, R) collective seconds per step without exchanges inside a node.
+
+    Of a slow NVLink its group's last member waits for nobody, all others wait for the group, and
+    so the least of everybody's collectives would be as long as between nodes.
+    """
+    seconds = grid.time["collective"]
+    for columns in columns_by(grid, lambda info: (info.dp, info.pp)).values():
+        if len(columns) == 1 or len({grid.ranks[column].node for column in columns.tolist()}) > 1:
+            continue
+        inside = exchanges(grid, columns)
+        if inside is None:
+            return seconds
+        seconds = seconds.copy() if seconds is grid.time["collective"] else seconds
+        seconds[:, columns] = np.maximum(seconds[:, columns] - np.nan_to_num(inside)[:, None], 0.0)
+    return seconds
 
 
 def least(cells: FloatGrid) -> FloatGrid:

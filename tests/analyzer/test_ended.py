@@ -339,3 +339,19 @@ def test_one_that_is_gone_is_named_once_the_others_were_seen_later(one_gone, arr
 
     assert [(1, "crash")] == _named(seen)
     assert least < diagnose(seen).verdict.culprits[0].place_confidence < most
+
+
+def test_a_run_in_which_nobody_makes_progress_is_not_healthy(synthetic):
+    """Whoever it waits for: where nobody tells of open operations either."""
+    run = synthetic(outcome=None).run()
+    beats = run.samples["metric"] == "lockstep_train_heartbeat_age_seconds"
+    ages = run.samples[beats].assign(metric="lockstep_train_progress_age_seconds", value=0.1)
+    ages.loc[ages["time"] == ages.groupby("node")["time"].transform("max"), "value"] = 60.0
+    others = ~run.samples["metric"].str.startswith("lockstep_train_open_operation")
+    newest = run.samples["time"] == run.samples["time"].max()
+    gone = (run.samples["metric"] == UP) & newest
+    still = pd.concat([run.samples[others & ~gone], ages])
+    verdict = diagnose(dataclasses.replace(run, samples=still)).verdict
+
+    assert ("unknown", ()) == (verdict.status, verdict.culprits)
+    assert "no rank has finished an operation for 60 s" in verdict.sentence

@@ -322,6 +322,18 @@ def test_a_rank_that_froze_anywhere_between_two_scrapes_is_named(step_seconds, f
     assert [(3, "freeze")] == [(one.rank, one.cause) for one in verdict.culprits]
 
 
+@pytest.mark.parametrize(("step_seconds", "from_step"), [(2.0, 48), (1.4, 55)])
+def test_the_last_window_may_hold_one_step_and_end_after_others_stood_still(
+    step_seconds, from_step
+):
+    """By that window alone all would have stood still before the last step ended."""
+    fault = Fault(Cause.FREEZE, "stop", place=5, factor=float("nan"), from_step=from_step)
+    fleet = SyntheticFleet(dp=32, steps=70, step_seconds=step_seconds, faults=(fault,), seed=5)
+    verdict = diagnose(labelled(fleet).run).verdict
+
+    assert [(5, "freeze")] == [(one.rank, one.cause) for one in verdict.culprits]
+
+
 def test_a_freeze_is_found_where_nodes_are_scraped_seconds_apart():
     # Of this run the last window begins on one node before, on the other after the step it holds.
     verdict = diagnose(labelled(drawn(234, injected=True)).run).verdict

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import pytest
+
 from analyzer.align import align
 from analyzer.detectors.tensor_groups import tensor_groups
 from analyzer.pipeline import diagnose
@@ -32,6 +34,19 @@ def test_the_member_whose_nvlinks_tell_is_named():
 
     assert (14, "nvlink") == (culprit.rank, culprit.cause)
     assert "tensor-parallel group of ranks 12 to 15" in culprit.evidence[0].text
+
+
+def test_of_two_nodes_a_group_that_takes_longer_is_no_link_between_them_and_costs_what_it_takes():
+    """All wait for the group, its last member for nobody: everybody's collectives are longer."""
+    bad = Fault(Cause.NVLINK, "down", 6, 1.5, 100)
+    fleet = SyntheticFleet(
+        dp=2, tp=8, steps=300, resolution=Resolution.STEP, faults=(bad,), seed=4,
+        difficulties=(Difficulty.TENSOR_GROUP,),
+    )  # fmt: skip
+    verdict = diagnose(labelled(fleet).run).verdict
+
+    assert [(6, "nvlink")] == [(one.rank, one.cause) for one in verdict.culprits]
+    assert verdict.slowdown == pytest.approx(1.5, rel=0.1)
 
 
 def test_without_telemetry_of_nvlinks_nobody_is_and_the_run_is_not_healthy():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -90,7 +91,7 @@ def test_a_program_of_which_no_step_was_seen_is_watched_on_and_told_so(tmp_path:
     done = run(SLEEPS, tmp_path / "archive", ("--hang-timeout", "2"))
 
     assert ExitCode.OK == done.returncode
-    assert "no step was seen for 2 s" in done.stderr
+    assert re.search(r"no step was seen for \d+ s", done.stderr)
     assert "no step was seen of the command on any of its 2 ranks" in done.stdout.splitlines()[-1]
 
 

@@ -95,7 +95,9 @@ def recorded(
         ops, steps = ring.LIVE.unpack_from(page, ring.LIVE_OFFSET)[:2]
         raw = page[ring.OPS_OFFSET :][: ops * ring.OP_RECORD.size]
         kinds = Counter(
-            f"{one[3]} {OPS[one[0]]} {one[1]} {one[4]}" for one in ring.OP_RECORD.iter_unpack(raw)
+            f"{one[3]} {OPS[one[0]]} {one[1]} {one[4]}"
+            for one in ring.OP_RECORD.iter_unpack(raw)
+            if OPS[one[0]] != "gc"  # Python collects when it will
         )
         raw = page[ring.STEPS_OFFSET :][: steps * ring.STEP_RECORD.size]
         losses = [one[-2] for one in ring.STEP_RECORD.iter_unpack(raw)]
