@@ -120,8 +120,9 @@ def _two_sides(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
     """The slow and the fast ranks of a peer group, where either side may be the normal one.
 
-    They are further apart than healthy parts are; the slow are too many to stand out, and on no
-    more nodes than the fast: that these few are slow takes no more than that those are fast.
+    They are further apart than healthy parts are; the slow are half or more, too many to stand out,
+    and on no more nodes than the fast: one node that is slow is as likely as one that is fast.
+    Where both are on one node, they are counted themselves.
 
     Args:
         grid: The run's windows.
@@ -135,10 +136,9 @@ def _two_sides(
         return None
     at = int(gaps.argmax()) + 1
     fast, slow = ordered[:at], ordered[at:]
-    nodes = [len({grid.ranks[column].node for column in side.tolist()}) for side in (fast, slow)]
-    shared = {grid.ranks[column].node for column in told.tolist()}
-    units = (len(fast), len(slow)) if len(shared) == 1 else nodes
-    return (slow, fast) if len(slow) >= len(fast) and units[1] <= units[0] else None
+    nodes = [{grid.ranks[column].node for column in side.tolist()} for side in (fast, slow)]
+    sides = (fast, slow) if nodes[0] & nodes[1] else nodes
+    return (slow, fast) if len(slow) >= len(fast) and len(sides[1]) <= len(sides[0]) else None
 
 
 def _ranks(grid: Grid, columns: NDArray[np.int64]) -> str:

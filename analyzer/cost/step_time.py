@@ -121,12 +121,13 @@ def ideal_step_seconds(
     for finding, slowdown in zip(findings, slowdowns, strict=True):
         column = column_of(grid, finding.rank)
         span = slice(finding.first, finding.last)
-        if column is not None and told[span, column].any():
+        if column is not None and told[span, column].any() and USUAL_STEP not in finding.details:
             # A level, not a ratio: a CPU quota makes every second step three times as long.
             level = np.mean(own[span, column], where=told[span, column])
             fixed[span, column] = np.minimum(fixed[span, column], level / max(slowdown, 1.0))
+    own = own + _longer_exchanges(grid, findings, slowdowns)
     stages = np.array([info.pp for info in grid.ranks])
-    saved = _longer_exchanges(grid, findings, slowdowns)
+    saved = np.zeros(len(own))
     for stage in np.unique(stages):
         saved += _largest(own[:, stages == stage]) - _largest(fixed[:, stages == stage])
     times: FloatGrid = _step_times(grid) - saved
@@ -136,16 +137,18 @@ def ideal_step_seconds(
 def _longer_exchanges(
     grid: Grid, findings: Sequence[Finding], slowdowns: Sequence[float]
 ) -> FloatGrid:
-    """(W,) seconds per step by which exchanges inside a group are longer: no own time has them.
+    """(W, R) seconds per step by which exchanges inside a rank's group are longer.
 
-    All wait for the slowest group, whose slowdown is that of a usual step.
+    No own time has them; the slowdown of such a finding is that of a usual step.
     """
-    longer = np.zeros(len(grid.start))
+    longer = np.zeros((len(grid.start), len(grid.ranks)))
     for finding, slowdown in zip(findings, slowdowns, strict=True):
         usual = finding.details.get(USUAL_STEP)
         if usual is not None:
-            span = slice(finding.first, finding.last)
-            longer[span] = np.maximum(longer[span], usual * max(slowdown - 1.0, 0.0))
+            members = np.isin([info.rank for info in grid.ranks], finding.details["ranks"])
+            cells = longer[finding.first : finding.last, members]
+            cells = np.maximum(cells, usual * max(slowdown - 1.0, 0.0))
+            longer[finding.first : finding.last, members] = cells
     return longer
 
 

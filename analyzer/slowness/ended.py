@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from analyzer.run import Grid
 from analyzer.slowness.stopped import (
+    STUCK_SECONDS,
     dead,
     died_first,
     longest_inside,
@@ -112,8 +113,8 @@ def unexplained(grid: Grid) -> str | None:
     if grid.meta.get("vanished"):
         return "its series ended while its ranks were there, and nobody says how it ended"
     still = stood_still(grid)
-    if still >= stall_after(grid):
-        return f"no rank has finished an operation for {still:.0f} s, and nobody knows why"
+    if still >= max(STUCK_SECONDS, stall_after(grid)):
+        return f"no rank has begun or ended anything for {still:.0f} s, and nobody knows why"
     return None
 
 

@@ -22,6 +22,8 @@ MISSED_SCRAPES = 1.5
 STALL_SECONDS = 3.0
 STALL_STEPS = 10.0
 """A collective open for more than 3 s and 10 steps is stalled."""
+STUCK_SECONDS = 30.0
+"""As recording_rules.queries.STUCK_SECONDS: a checkpoint may take longer than ten steps."""
 ALIVE = tuple(
     metric.name
     for metric in (metrics.TRAIN_HEARTBEAT_AGE, metrics.TRAIN_PROGRESS_AGE, metrics.TRAIN_STEPS)
@@ -162,9 +164,15 @@ def longest_inside(grid: Grid) -> FloatGrid:
 
 
 def stood_still(grid: Grid) -> float:
-    """Seconds for which, when they were seen last, no rank had made progress; 0 = nobody tells."""
+    """Seconds for which no rank had begun or ended anything, by those seen alive in the end.
+
+    0 where nobody tells.
+    """
     age = grid.last.get(metrics.TRAIN_PROGRESS_AGE.name)
-    return 0.0 if age is None or not np.isfinite(age).any() else float(np.nanmin(age))
+    if age is None:
+        return 0.0
+    there = age[np.isfinite(age) & ~dead(grid) & ~silent(grid)]
+    return float(there.min()) if there.size else 0.0
 
 
 def stall_after(grid: Grid) -> float:

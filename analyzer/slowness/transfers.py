@@ -21,7 +21,7 @@ def transfers(grid: Grid) -> FloatGrid:
     their least waits for it as well. So a window in which any rank is missing tells nothing: it
     may be the one that the others wait for.
     """
-    return least(_between_nodes(grid))
+    return least(_between_nodes(grid, np.arange(len(grid.ranks))))
 
 
 def of_those_who_told(grid: Grid, until: NDArray[np.int64]) -> tuple[FloatGrid, NDArray[np.int64]]:
@@ -29,9 +29,8 @@ def of_those_who_told(grid: Grid, until: NDArray[np.int64]) -> tuple[FloatGrid, 
 
     Where others fell silent it is a bound: these may wait for one of them.
     """
-    collective = _between_nodes(grid)
-    there = np.flatnonzero(np.isfinite(collective[until]).any(axis=0))
-    return least(collective[:, there]), there
+    there = np.flatnonzero(np.isfinite(grid.time["collective"][until]).any(axis=0))
+    return least(_between_nodes(grid, there)[:, there]), there
 
 
 def exchanges(grid: Grid, columns: NDArray[np.int64]) -> FloatGrid | None:
@@ -43,21 +42,19 @@ def exchanges(grid: Grid, columns: NDArray[np.int64]) -> FloatGrid | None:
     return None if cells is None else least((cells * grid.time["wall"])[:, columns])
 
 
-def _between_nodes(grid: Grid) -> FloatGrid:
-    """(W, R) collective seconds per step without exchanges inside a node.
+def _between_nodes(grid: Grid, told: NDArray[np.int64]) -> FloatGrid:
+    """(W, R) collective seconds per step without exchanges inside a node, by those who told.
 
     Of a slow NVLink its group's last member waits for nobody, all others wait for the group, and
     so the least of everybody's collectives would be as long as between nodes.
     """
-    seconds = grid.time["collective"]
+    seconds = grid.time["collective"].copy()
     for columns in columns_by(grid, lambda info: (info.dp, info.pp)).values():
-        if len(columns) == 1 or len({grid.ranks[column].node for column in columns.tolist()}) > 1:
-            continue
-        inside = exchanges(grid, columns)
-        if inside is None:
-            return seconds
-        seconds = seconds.copy() if seconds is grid.time["collective"] else seconds
-        seconds[:, columns] = np.maximum(seconds[:, columns] - np.nan_to_num(inside)[:, None], 0.0)
+        some = np.intersect1d(columns, told)
+        nodes = {grid.ranks[column].node for column in columns.tolist()}
+        inside = exchanges(grid, some) if len(columns) > 1 and len(nodes) == 1 else None
+        if inside is not None and np.isfinite(inside).any():
+            seconds[:, columns] = np.maximum(seconds[:, columns] - inside[:, None], 0.0)
     return seconds
 
 

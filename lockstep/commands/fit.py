@@ -55,7 +55,9 @@ def fit(
     progress.close()
     texts = {out: found.table}
     if keep_examples:
-        texts |= {keep_examples / f"{name}{LINES}": text for name, text in found.examples.items()}
+        texts |= {
+            keep_examples / f"{name}{LINES}": text for name, text in found.examples.items() if text
+        }
     for path, text in texts.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

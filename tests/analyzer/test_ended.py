@@ -9,6 +9,7 @@ import pytest
 from analyzer.align import align
 from analyzer.pipeline import diagnose
 from analyzer.slowness.ended import unexplained
+from analyzer.slowness.stopped import stood_still
 from lockstep.diagnosis import exit_code
 
 STATE, UP = "lockstep_rank_last_state", "lockstep_rank_up"
@@ -354,4 +355,28 @@ def test_a_run_in_which_nobody_makes_progress_is_not_healthy(synthetic):
     verdict = diagnose(dataclasses.replace(run, samples=still)).verdict
 
     assert ("unknown", ()) == (verdict.status, verdict.culprits)
-    assert "no rank has finished an operation for 60 s" in verdict.sentence
+    assert "no rank has begun or ended anything for 60 s" in verdict.sentence
+
+
+def test_a_node_that_fell_silent_before_does_not_say_that_there_was_progress(synthetic):
+    run = synthetic(outcome=None).run()
+    ages = run.samples[run.samples["metric"] == "lockstep_train_heartbeat_age_seconds"]
+    ages = ages.assign(metric="lockstep_train_progress_age_seconds", value=60.0)
+    ages.loc[ages["node"] == "node-0", "value"] = 0.1
+    end = run.samples["time"].max()
+    samples = pd.concat([run.samples, ages])
+    newest = (samples["metric"] == UP) & (samples["time"] == end)
+    silent = (samples["node"] == "node-0") & (samples["time"] > end - 5)
+    grid = align(dataclasses.replace(run, samples=samples[~newest & ~silent]))
+
+    assert 60.0 == stood_still(grid)
+
+
+def test_ranks_that_are_gone_do_not_stand_still(ended):
+    run = ended(("finished",) * 4)
+    ages = run.samples[run.samples["metric"] == "lockstep_train_steps_total"]
+    ages = ages.assign(metric="lockstep_train_progress_age_seconds", value=60.0)
+    grid = align(dataclasses.replace(run, samples=pd.concat([run.samples, ages])))
+
+    assert 0.0 == stood_still(grid)
+    assert unexplained(grid) is None

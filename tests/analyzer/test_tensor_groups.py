@@ -49,6 +49,16 @@ def test_of_two_nodes_a_group_that_takes_longer_is_no_link_between_them_and_cost
     assert verdict.slowdown == pytest.approx(1.5, rel=0.1)
 
 
+def test_a_slow_rank_of_another_group_costs_no_time_that_all_wait_for_the_link():
+    """Both groups are slow at once: a step takes as much longer as the slower of them."""
+    hot = Fault(Cause.THERMAL, "sw", 20, 1.4, 100)
+    run = run_of(dataclasses.replace(BAD, place=6), hot)
+    steps = run.windows.groupby("from_step")["wall_seconds"].max()
+    longer = steps[100:].median() / steps[20:100].median()
+
+    assert diagnose(run).verdict.slowdown == pytest.approx(longer, rel=0.07)
+
+
 def test_without_telemetry_of_nvlinks_nobody_is_and_the_run_is_not_healthy():
     run = without_nvlink(run_of(BAD))
     (finding,) = tensor_groups(align(run))

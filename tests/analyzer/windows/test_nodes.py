@@ -226,3 +226,44 @@ def test_of_two_nodes_one_that_became_slow_just_now_is_told_whole(
     found = effects(align(on_nodes(slowed(healthy, [4, 5, 6, 7], 1.3, steadily(215)), 4)))
 
     assert ["node-1"] * 4 == [each.details.get("node") for each in found]
+
+
+def levels(run, factors):
+    """The run in which each rank always took so many times its own time."""
+    windows = run.windows.copy()
+    extra = windows["own_seconds"] * (windows["rank"].map(dict(enumerate(factors))) - 1.0)
+    windows["own_seconds"] += extra
+    windows["backward_seconds"] += extra
+    return dataclasses.replace(run, windows=windows)
+
+
+@pytest.mark.parametrize(
+    ("factors", "per_node", "status"),
+    [
+        ([1.0, 1.0, 1.2, 1.2, 1.2, 1.2, 1.2, 1.2], 4, "healthy"),  # both are on node-0
+        ([1.0, 1.2, 1.2, 1.2, 1.0, 1.2, 1.2, 1.2], 4, "healthy"),  # one of each node is faster
+        ([1.0, 1.2, 1.2, 1.2, 1.2, 1.2, 1.2, 1.2], 1, "healthy"),  # one of eight
+        ([1.0, 1.2, 1.0, 1.2, 1.0, 1.2, 1.0, 1.2], 4, "unknown"),  # half of each node
+    ],
+)
+def test_half_of_a_group_that_always_was_slower_is_no_healthy_run(
+    synthetic, on_nodes, factors, per_node, status
+):
+    world = len(factors)
+    run = synthetic(seed=7, world=world, steps=200, telemetry=False, noise=0.01).run()
+    verdict = diagnose(levels(on_nodes(run, per_node), factors)).verdict
+
+    assert (status, ()) == (verdict.status, verdict.culprits)
+    assert ("nobody knows which is normal" in verdict.sentence) == (status == "unknown")
+
+
+def test_four_of_one_node_beside_two_of_another_may_be_slow_or_those_fast(synthetic):
+    run = synthetic(seed=7, world=6, steps=200, telemetry=False, noise=0.01).run()
+    ranks = tuple(
+        dataclasses.replace(info, node=f"node-{int(info.rank >= 2)}") for info in run.ranks
+    )
+    run = dataclasses.replace(levels(run, [1.0, 1.0, 1.2, 1.2, 1.2, 1.2]), ranks=ranks)
+    verdict = diagnose(run).verdict
+
+    assert ("unknown", ()) == (verdict.status, verdict.culprits)
+    assert "ranks 2, 3, 4, 5 take 1.20x the own time of their peers, ranks 0, 1" in verdict.sentence
