@@ -10,11 +10,16 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, cg
 
 from analyzer.run import FloatGrid, Grid
 from analyzer.slowness.changepoint import column_medians
 from analyzer.slowness.others import others_median
 from analyzer.slowness.peer_groups import MAJORITY, peer_groups
+
+POLISHES = 2
+SOLVED, ROUNDS = 1e-6, 100
+"""Of the equations of levels: far below any noise; some tens are enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,17 +112,64 @@ def _by_node(columns: NDArray[np.int64], nodes: NDArray[np.intp]) -> list[NDArra
     return [columns[nodes[columns] == node] for node in dict.fromkeys(nodes[columns].tolist())]
 
 
+def natural_levels(own: FloatGrid) -> FloatGrid:
+    """(R,) the level of each rank's log own time (W, R), over what all have in common in a window.
+
+    Where ranks told of different windows, their medians are of different times: of a run that
+    became slower as a whole, who fell silent before would stand lower than who did not, for ever.
+    So levels and what windows have in common are fitted to the cells that are known (least
+    squares of a two-way layout), and what outliers do to that is taken off by medians in turns
+    (median polish: Tukey, Exploratory Data Analysis, 1977, chapter 11; by itself it can stop far
+    from the levels). Where all told of the same windows it is their medians. Of ranks that no
+    chain of common windows joins, how their levels differ is not known; nobody compares them.
+    """
+    level, known = column_medians(own), np.isfinite(own)
+    told = np.flatnonzero(known.any(axis=0))
+    if (known[:, told].all(axis=1) == known.any(axis=1)).all():
+        return level
+    level[told] = _two_way(own[:, told], known[:, told], level[told])
+    for _ in range(POLISHES):
+        level = level + column_medians(own - level - _row_medians(own - level))
+    return level
+
+
+def levels_for(of: Sequence[Reference], own: FloatGrid) -> FloatGrid:
+    """(R,) natural levels where somebody is compared with other work; else nobody needs them."""
+    if all(each.alike for each in of):
+        return np.zeros(own.shape[1])
+    return natural_levels(own)
+
+
+def _two_way(own: FloatGrid, known: NDArray[np.bool_], start: FloatGrid) -> FloatGrid:
+    """(R,) levels a that make the sum of (own - a[r] - m[w])^2 over the known cells least.
+
+    With m taken out these are linear equations in a alone; what they leave open stays as at the
+    start.
+    """
+    weight = known.astype(float)
+    rows = np.maximum(weight.sum(axis=1), 1.0)
+    rest = np.where(known, own - start, 0.0)
+
+    def without_common(values: FloatGrid) -> FloatGrid:
+        return np.asarray(weight.sum(axis=0) * values - weight.T @ (weight @ values / rows))
+
+    wanted = rest.sum(axis=0) - weight.T @ (rest.sum(axis=1) / rows)
+    equations = LinearOperator((len(start), len(start)), without_common, dtype=float)
+    more, _ = cg(equations, wanted, rtol=SOLVED, atol=0.0, maxiter=ROUNDS)
+    return np.asarray(start + more)
+
+
 def residuals(own: FloatGrid, of: Sequence[Reference], level: FloatGrid | None = None) -> FloatGrid:
     """(W, R) log own time less what the peers have in common; NaN without peers.
 
     Args:
         own: (W, R) log own time, of windows or of blocks.
         of: Whom each is compared with.
-        level: (R,) natural levels, for those that are compared with other work; None = its medians.
+        level: (R,) natural levels, for those that are compared with other work; None = by `own`.
     """
     rest = np.full_like(own, np.nan)
     if level is None:
-        level = column_medians(own)
+        level = levels_for(of, own)
     for each in of:
         mine = own if each.alike else own - level
         if each.among_peers:

@@ -10,6 +10,8 @@ from analyzer.common_writes import PAUSES
 from analyzer.model.precision import WINDOWS, Precision
 from analyzer.model.reference import (
     Reference,
+    levels_for,
+    natural_levels,
     part_references,
     references,
     residuals,
@@ -77,7 +79,7 @@ class Table:
         scopes: Who.
         of: Whom their ranks are compared with.
         level: (R,) the natural level of each rank's log own time, by its windows: blocks of what
-            comes and goes have another middle.
+            comes and goes have another middle; 0 where all are compared with their like.
         usable: (n,) windows that count.
         ranks: (n, R) log own time of each rank over its peers', in these windows.
         rest: (n, S) the same of each scope: the middle of its ranks'.
@@ -129,8 +131,8 @@ class Table:
         own, written = (self.grid.time[name][self.usable] for name in ("own", Phase.CHECKPOINT))
         with np.errstate(invalid="ignore"):
             own = np.log(np.where(written >= PAUSES * own, np.nan, own))
-        own = own - column_medians(own)
-        ranks = residuals(own, self.of)
+        own = own - natural_levels(own)
+        ranks = residuals(own, self.of, np.zeros(own.shape[1]))
         return own, ranks, middles(ranks, self.scopes)
 
 
@@ -143,7 +145,7 @@ def tables(grid: Grid, precision: Precision = WINDOWS) -> tuple[Table, ...]:
     """
     usable = np.flatnonzero(~grid.masked & np.isfinite(grid.time["own"]).any(axis=1))
     own = np.log(grid.time["own"][usable])
-    there, level = np.asarray(np.isfinite(own).any(axis=0)), column_medians(own)
+    there = np.asarray(np.isfinite(own).any(axis=0))
     found, groups = [], blocks(grid, least=precision.block_steps)
     ranks_of, nodes_of = references(grid, of_nodes=False), references(grid, of_nodes=True)
     stages_of = stage_references(grid)
@@ -155,6 +157,7 @@ def tables(grid: Grid, precision: Precision = WINDOWS) -> tuple[Table, ...]:
     )
     for of, some in kinds:
         if some and len(usable):
+            level = levels_for(of, own)
             ranks = residuals(own, of, level)
             whole = _view(grid, some, of, groups, level)
             found.append(

@@ -7,6 +7,7 @@ import pytest
 
 from analyzer.align import align
 from analyzer.model.effects import effects
+from analyzer.model.reference import natural_levels
 from analyzer.pipeline import diagnose
 from analyzer.slowness.changepoint import clearest_spans
 
@@ -188,3 +189,47 @@ def test_who_is_slow_to_the_end_is_known_to_be_so(healthy, slowed, on_nodes, ste
     (culprit,) = diagnose(on_nodes(slowed(healthy, [5], 1.5, steadily(120)), 4)).verdict.culprits
 
     assert (None, None) == (culprit.to_step, culprit.known_to_step)
+
+
+@pytest.mark.parametrize("silent", [[2, 3], [0, 1, 4, 5], [0, 1, 2, 3, 4], [0, 1, 2, 3, 4, 5]])
+def test_who_fell_silent_before_is_no_level_for_those_that_went_on(
+    healthy, slowed, on_nodes, silent
+):
+    """Each rank is a stage, and all became slower; some told nothing soon after."""
+    run = on_nodes(slowed(healthy, range(8), 1.3, lambda step: (step >= 130) * 1.0), 2)
+    ranks = tuple(dataclasses.replace(each, dp=0, pp=each.rank) for each in run.ranks)
+    windows = run.windows.copy()
+    gone = windows["rank"].isin(silent) & (windows["from_step"] >= 150)
+    windows.loc[gone, ["own_seconds", "collective_seconds"]] = np.nan
+    run = dataclasses.replace(run, ranks=ranks, windows=windows)
+
+    assert () == effects(align(run))
+
+
+def late(window: int, rank: int) -> bool:
+    return window >= 20 and rank < 5
+
+
+def in_turns(window: int, rank: int) -> bool:
+    return not 5 * rank <= window < 5 * rank + 12
+
+
+@pytest.mark.parametrize("missing", [late, in_turns, lambda window, rank: (window, rank) == (3, 0)])
+def test_levels_are_those_of_ranks_whenever_they_told(missing):
+    """Own time is a rank's level times what a window has in common, also where much is missing."""
+    dice = np.random.default_rng(0)
+    level, common = dice.normal(size=6), np.cumsum(dice.normal(size=(40, 1)), axis=0)
+    own = level + common
+    for place in np.ndindex(own.shape):
+        own[place] = np.nan if missing(*place) else own[place]
+    found = natural_levels(own)
+
+    np.testing.assert_allclose(found - found[0], level - level[0], atol=1e-4)
+
+
+def test_levels_of_nobody_are_not_known():
+    own = np.full((5, 3), np.nan)
+    own[0, 0] = 1.0
+
+    np.testing.assert_array_equal([1.0, np.nan, np.nan], natural_levels(own))
+    assert np.isnan(natural_levels(np.full((5, 3), np.nan))).all()
