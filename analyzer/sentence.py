@@ -98,7 +98,8 @@ def _accusation(verdict: Verdict, grid: Grid, culprit: Culprit) -> str:
         why = spec.words_without_gpu
     if culprit.cause == Cause.UNKNOWN and off_processor(culprit):
         they = "its ranks are" if culprit.scope == "node" else "it is"
-        why = f"{they} off the processor, asleep or waiting, and it is not known for what"
+        what = "waiting for a GPU or asleep" if has_gpu(grid, culprit.rank) else "asleep or waiting"
+        why = f"{they} off the processor, {what}, and it is not known for what"
     confidence = _confidence(culprit)
     if culprit.slowdown is None:
         hang = verdict.hang or {}

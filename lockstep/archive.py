@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from collector.contract import archive as contract
@@ -280,11 +281,17 @@ def _measure(out: Path, spec: RunSpec) -> dict[int, Effect | None]:
     }
 
 
-def write_ranks(out: Path, spec: RunSpec, pods: Sequence[str] = ()) -> None:
+def write_ranks(
+    out: Path,
+    spec: RunSpec,
+    pods: Sequence[str] = (),
+    gpus: Mapping[int, tuple[int | None, str]] = MappingProxyType({}),
+) -> None:
     """Who each rank is; whole or not at all.
 
     Args:
         pods: Of Kubernetes, one a node in their order; empty = none.
+        gpus: Number on its node and uuid of each rank's real GPU, as far as they are known.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -293,9 +300,11 @@ def write_ranks(out: Path, spec: RunSpec, pods: Sequence[str] = ()) -> None:
     for rank in range(spec.layout.world):
         dp, pp, tp = spec.layout.coordinates(rank)
         local_rank = spec.layout.local_rank(rank)
+        emulated = (local_rank, spec.gpu_uuid(rank)) if spec.pace else (None, None)
+        gpu, uuid = gpus.get(rank, emulated)
         rows.append({
-            "rank": rank, "node": spec.node(rank), "gpu": local_rank if spec.pace else None,
-            "uuid": spec.gpu_uuid(rank), "local_rank": local_rank, "dp": dp, "pp": pp, "tp": tp,
+            "rank": rank, "node": spec.node(rank), "gpu": gpu, "uuid": uuid,
+            "local_rank": local_rank, "dp": dp, "pp": pp, "tp": tp,
             "pod": pods[rank // spec.layout.ranks_per_node] if pods else None,
         })  # fmt: skip
     types = {"int32": pa.int32(), "string": pa.string()}

@@ -126,7 +126,8 @@ def _observed(
     ):
         ranks = start_ranks(spec, workspace, out / LOGS, network)
         stack.callback(ranks.end)
-        _written(out, lambda: archive.write_ranks(out, spec, pods_of(spec)))
+        pods = pods_of(spec)
+        _written(out, lambda: archive.write_ranks(out, spec, pods))
         recorder = _written(out, lambda: collectors.recorder(out, spec.run, addresses))
         recorder.start()
         try:
@@ -134,6 +135,9 @@ def _observed(
         finally:
             gone = archive.now()
             recording = _told_by(ranks, replace(_stopped(recorder), ranks_ended=gone))
+            gpus = {} if spec.pace else recorder.gpus
+            if gpus:  # known since the ranks run
+                _written(out, lambda: archive.write_ranks(out, spec, pods, gpus))
     return outcome, recording
 
 

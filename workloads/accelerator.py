@@ -1,4 +1,4 @@
-"""The device that a rank computes on: this machine's cores, or a CUDA GPU (not yet run on one)."""
+"""The device that a rank computes on: this machine's cores, or a CUDA GPU."""
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -51,10 +51,16 @@ class Accelerator:
         return torch.autocast("cuda", torch.bfloat16) if self.is_cuda else nullcontext()
 
     def batch(self, made: Any) -> Any:
-        """An array, a tensor, or a tuple of them on the device; the copy waits for nothing."""
+        """An array, a tensor, or a tuple of them on the device; the copy waits for nothing.
+
+        Raises:
+            TypeError: It is anything else, which only a GPU would miss.
+        """
         if isinstance(made, tuple):
             return tuple(self.batch(one) for one in made)
         host = torch.from_numpy(made) if isinstance(made, np.ndarray) else made
+        if not isinstance(host, torch.Tensor):
+            raise TypeError(f"a batch of arrays or tensors is asked for, not {type(made).__name__}")
         return host.pin_memory().to(self.device, non_blocking=True) if self.is_cuda else host
 
     def fetched(self, value: torch.Tensor) -> torch.Tensor:
@@ -65,8 +71,12 @@ class Accelerator:
         return host.copy_(value.detach(), non_blocking=True)
 
 
-def accelerator(spec: RunSpec, rank: int) -> Accelerator:
-    """A rank's device: its own GPU of this machine, or the cores."""
+def accelerator(spec: RunSpec, place: int) -> Accelerator:
+    """A rank's device: its own GPU of this machine, or the cores.
+
+    Args:
+        place: Among the ranks of this machine: its rank where nodes are emulated.
+    """
     if spec.device == "cuda":
-        return Accelerator(torch.device("cuda", rank))
+        return Accelerator(torch.device("cuda", place))
     return Accelerator(torch.device("cpu"))

@@ -2,7 +2,7 @@
 
 Events are recorded on the stream around each operation. A helper thread asks whether they have
 passed, and hands what has to the training thread, which alone writes the ring, between steps.
-Tested with fake events only: not yet run on a GPU.
+Tests use fake events; on a GPU: `python -m tests.benchmarks shared_gpu`.
 """
 
 import threading

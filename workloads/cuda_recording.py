@@ -1,7 +1,7 @@
 """Steps and collectives of a rank that trains on CUDA, timed on the device's own time line.
 
 The same words as recording.py and comm.py; the times are those at which the stream came to a
-place, not those at which the host asked for it. Not yet run on a GPU.
+place, not those at which the host asked for it.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -46,6 +46,11 @@ class RankJob:
         """Folder of the run's archive, on this host."""
         return self.checkpoints.parent
 
+    @property
+    def place(self) -> int:
+        """Among the ranks of this machine, which has all of them where nodes are emulated."""
+        return self.rank if self.node is None else self.spec.layout.local_rank(self.rank)
+
 
 def simulated_gpu(job: RankJob) -> SimulatedGpu:
     """The GPU behind a rank of emulated devices."""

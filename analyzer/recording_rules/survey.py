@@ -101,7 +101,7 @@ def survey_span(connection: Connection, run: str, start: float, end: float) -> S
         raise RequestError(
             f"the rules of {connection.url} know own time of no rank of run {run!r} then;"
             " they need two scrapes a minute, and ranks whose waits are timed"
-            " (docs/timed-waits.md); --no-push-down reads all ranks"
+            " (docs/ml/timed-waits.md); --no-push-down reads all ranks"
         )
     found: Found = {}
     for piece in pieces:

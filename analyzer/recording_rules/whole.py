@@ -41,7 +41,7 @@ def of_whole_run(diagnosis: Diagnosis, answered: Answered) -> Verdict:
     why = (
         f"of {silent} of {answered.expected} ranks Prometheus' rules do not know own time, or not"
         " all along: they were not scraped, or nobody timed how long they wait"
-        " (docs/timed-waits.md)"
+        " (docs/ml/timed-waits.md)"
     )
     structure = tuple(one for one in verdict.structure if one["kind"] not in NO_NODES_FAULT)
     return sentence(dataclasses.replace(scaled, status="unknown", structure=structure), grid, why)

@@ -80,7 +80,7 @@ def unseen_words(grid: Grid) -> str | None:
             f"no computation of {who} has a duration"
             if EXPECTED_STEPS in grid.meta
             else f"nobody timed how long {who} waits for the others, so its own time is not known:"
-            " lockstep.recorder() times collectives (docs/timed-waits.md)"
+            " lockstep.recorder() times collectives (docs/ml/timed-waits.md)"
         )
     if found.silent:
         who = _names([ranks[column] for column in found.silent], len(ranks))

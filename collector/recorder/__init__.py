@@ -53,6 +53,8 @@ class Recorder:
 
     Attributes:
         errors: Failed fetches and writes so far.
+        gpus: Of each rank that told its GPU's uuid, that and the number by which its node's page
+            tells of this GPU; None where no page did.
     """
 
     def __init__(
@@ -67,6 +69,8 @@ class Recorder:
         import prometheus_client.parser  # noqa: F401 - now, and not in the middle of the run
 
         self.errors = 0
+        self._uuids: dict[int, tuple[str, str]] = {}
+        self._numbers: dict[tuple[str, str], int] = {}
         self._targets = {node: Target(url) for node, url in targets.items()}
         self._run = run
         self._clock = clock
@@ -106,6 +110,12 @@ class Recorder:
             raise RecorderError(f"the archive is incomplete: {'; '.join(failures)}")
 
     @property
+    def gpus(self) -> dict[int, tuple[int | None, str]]:
+        """See the class."""
+        told = self._uuids.items()
+        return {rank: (self._numbers.get((node, uuid)), uuid) for rank, (node, uuid) in told}
+
+    @property
     def lost_steps(self) -> int:
         """Steps that the rings had overwritten before they were recorded, summed over ranks."""
         return self._follower.lost_steps
@@ -133,6 +143,7 @@ class Recorder:
         for rows, ranks in self._pool.map(visit, self._targets):
             self._samples.add(rows)
             answers += ranks
+        self._uuids |= {one.rank: (one.node, one.uuid) for one in answers if one.uuid}
         steps, ops = self._follower.take(answers, from_step, self._clock.monotonic(), last=last)
         self._steps.add(steps)
         self._ops.add(ops)
@@ -142,7 +153,8 @@ class Recorder:
 
         def parse(body: bytes | None) -> list[Row]:
             page = (body or b"").decode()
-            return [up_row(now, node, up=True), *sample_rows(page, now, node, self._run)]
+            rows = sample_rows(page, now, node, self._run, self._numbers)
+            return [up_row(now, node, up=True), *rows]
 
         return self._ask(node, "/metrics", parse) or [up_row(now, node, up=False)]
 

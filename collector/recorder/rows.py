@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from collector.contract.archive import (
     OPS_JSON_STEPS,
     SCHEMA_VERSION,
 )
-from collector.contract.metrics import SAMPLES, label_text
+from collector.contract.metrics import GPU_INFO, SAMPLES, label_text
 from collector.contract.ring import FLAG_NAMES, OpRecord, StepRecord
 from collector.contract.words import PHASES, STEP_TAGS
 from collector.recorder.parts import Row
@@ -70,8 +70,18 @@ def rank_answers(body: bytes, run: str) -> list[RankAnswer]:
         raise AnswerError(f"the answer to /ops is not as agreed: {error!r}") from error
 
 
-def sample_rows(page: str, time: float, node: str, run: str) -> list[Row]:
+def sample_rows(
+    page: str,
+    time: float,
+    node: str,
+    run: str,
+    numbers: MutableMapping[tuple[str, str], int] | None = None,
+) -> list[Row]:
     """SAMPLES rows of a page; metrics outside the contract and other runs are left out.
+
+    Args:
+        numbers: Gets the number of each GPU that the page tells of, by node and uuid: the rows
+            have no uuid.
 
     Raises:
         AnswerError: The page is not in the text format.
@@ -85,6 +95,8 @@ def sample_rows(page: str, time: float, node: str, run: str) -> list[Row]:
                 labels = sample.labels
                 if sample.name in SAMPLES and labels.get("run", run) == run:
                     gpu, rank = _index(labels, "gpu"), _index(labels, "rank")
+                    if numbers is not None and sample.name == GPU_INFO.name and gpu is not None:
+                        numbers[node, labels.get("uuid", "")] = gpu
                     rows.append(
                         (time, node, gpu, rank, sample.name, label_text(labels), sample.value)
                     )

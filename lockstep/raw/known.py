@@ -26,6 +26,11 @@ LINES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             ),
         ),
         (
+            "an interrupt that the driver clears at its start",
+            r"NVRM: gpuClearFbhubPoisonIntrForBug\d{1,10}_\w{1,10}: ",
+        ),
+        ("a setting that drivers will not have", r"NVRM: Persistence mode is deprecated\b"),
+        (
             "more of an SXid",  # its first line is the event: collector/sources/kmsg/lines.py
             _SWITCH + r"SXid \([^()]{5,32}\): \d{1,6}, (?:Severity \d|Data \{)",
         ),

@@ -204,7 +204,7 @@ def test_without_own_time_of_anybody_nothing_is_said(recipe, seen):
     verdict = diagnose(replace(run, windows=windows)).verdict
 
     assert UNKNOWN == verdict.status
-    assert "docs/timed-waits.md" in verdict.sentence
+    assert "docs/ml/timed-waits.md" in verdict.sentence
     assert not any(word in verdict.sentence for word in ("blame", "fault", "Healthy"))
 
 

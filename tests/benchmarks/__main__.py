@@ -56,6 +56,7 @@ BENCHMARKS: dict[str, str] = {
     "real_hangs": "320 real hangs of gloo programs, and 100 real runs that are well",
     "report_speed": "`lockstep report` on an hour of 64 and of 512 ranks",
     "resnet": "ResNet-20 against the best accuracy of its synthetic images, and seconds to it",
+    "shared_gpu": "runs of four ranks that share one real GPU, over NCCL: who is named",
     "sdk": "CPU of lockstep.recorder in somebody else's program",
     "stage_prior": "how often a node that alone holds a stage, and is slower, is slow: BY_TIMES",
     "stack_pause": "how long a program stands still while its stacks are read",

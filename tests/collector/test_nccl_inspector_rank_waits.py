@@ -63,6 +63,25 @@ def test_ranks_that_are_read_one_after_the_other_meet_by_sequence():
     assert told(waits)[0] == (3, 1.5, 0.9)
 
 
+def test_of_ranks_whose_files_lie_in_one_folder_each_node_tells_its_own():
+    """Of another node's ranks no run is known here; their durations still tell who waits."""
+    waits = RankWaits()
+    waits.add("", batch(0, [0.03]))
+    waits.add("gpt-1", batch(1, [0.01]))
+    waits.add("", batch(0, [0.02], first=1))
+
+    [one] = waits.totals(0.0)
+    assert ("gpt-1", 1, 1, 0.0) == (one.run, one.rank, one.collectives, one.wait)
+
+
+def test_where_no_run_is_known_all_ranks_are_told():
+    waits = RankWaits()
+    for rank, seconds in ((0, 0.03), (1, 0.01)):
+        waits.add("", batch(rank, [seconds]))
+
+    assert [("", 0), ("", 1)] == [(one.run, one.rank) for one in waits.totals(0.0)]
+
+
 def test_what_one_rank_did_not_tell_is_in_no_wait():
     waits = RankWaits()
     waits.add("run", batch(0, [0.5, 9.0, 0.5], sequences=[1, 2, 3]))

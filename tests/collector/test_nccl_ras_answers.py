@@ -120,6 +120,23 @@ def test_the_references_report_is_read_whole():
     assert ("172.16.64.210", 483072) == (one.ranks[0].host, one.ranks[0].pid)
 
 
+def test_a_real_server_says_the_same_in_both_forms():
+    """NCCL 2.28.9 over four ranks on an H200: one communicator of all, eight of one."""
+    told = document.parse((NCCL / "ras-status-2.28.9.json").read_text())
+    report = text.parse((NCCL / "ras-status-2.28.9.txt").read_text())
+    [world] = [one for one in told.communicators if one.size == 4]
+
+    assert {("running", "ok"): 9} == told.kinds == report.kinds
+    assert 9 == len(told.communicators)
+    assert ([0, 1, 2, 3], "ok", 0) == (
+        [one.rank for one in world.ranks], world.health, world.missing,
+    )  # fmt: skip
+    assert 8 == sum(one.size == 1 for one in told.communicators)
+    assert world.launched["all_reduce"][0] > 0
+    assert told.whole
+    assert not told.rejected
+
+
 def test_a_newer_report_counts_by_operation_and_names_who_is_lost():
     status = text.parse(NEWER_TEXT.replace("\n", "\r\n"))
     incomplete, mismatch = status.communicators

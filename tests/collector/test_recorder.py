@@ -10,6 +10,7 @@ import pyarrow
 import pyarrow.parquet as pq
 import pytest
 
+from collector import recorder as recorder_module
 from collector.clock import SystemClock
 from collector.config import Address
 from collector.contract import archive
@@ -204,6 +205,26 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(node, tmp_path):
 
     with pytest.raises(RecorderError, match="the archive is incomplete"):
         recorder.stop()
+
+
+def test_a_ranks_gpu_has_the_number_that_its_nodes_page_gives_it(
+    machine, image, node, tmp_path, monkeypatch
+):
+    """A rank counts the GPUs that it may see, the driver all of them."""
+    machine.ring(image(rank=0, world=3, gpu=0, uuid="GPU-7").training(4))
+    machine.ring(image(rank=1, world=3, gpu=1, uuid="GPU-9").training(4))
+    machine.ring(image(rank=2, world=3, gpu=-1, uuid="").training(4))
+    page = 'lockstep_gpu_info{gpu="3",uuid="GPU-7",model="H200"} 1\n'
+    told = recorder_module.sample_rows
+    monkeypatch.setattr(
+        recorder_module, "sample_rows", lambda text, *more: told(text + page, *more)
+    )
+    recorder = Recorder({"node-0": node}, tmp_path / "run", "gpt-1", SystemClock(), settle=0.2)
+    recorder.start()
+    time.sleep(0.25)
+    recorder.stop()
+
+    assert {0: (3, "GPU-7"), 1: (None, "GPU-9")} == recorder.gpus
 
 
 def test_samples_of_other_runs_and_foreign_metrics_are_left_out():

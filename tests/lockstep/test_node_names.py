@@ -6,8 +6,10 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
+from collector.contract.archive import RANKS_FILE
 from lockstep import launching
 from lockstep.api.reading import failure
 from lockstep.archive import write_ranks
@@ -110,3 +112,13 @@ def test_who_failed_in_a_pod_is_told_with_its_pod(monkeypatch, tmp_path: Path, a
     told = failure(tmp_path, {"outcome": {"ranks": [3], "reason": "rank 3 ended with code 1"}})
 
     assert ([3], ["n8"], pods) == (told["ranks"], told["nodes"], told["pods"])
+
+
+def test_the_gpus_of_ranks_are_written_as_far_as_they_are_known(tmp_path: Path):
+    spec = RunSpec("gpt-1", "gpt", Layout(1, 3, 3), 4, 0, device="cuda", pace=False)
+    write_ranks(tmp_path, spec, [], {0: (3, "GPU-7"), 1: (None, "GPU-9")})
+    rows = pq.read_table(tmp_path / RANKS_FILE).to_pylist()
+
+    assert [(3, "GPU-7"), (None, "GPU-9"), (None, None)] == [
+        (row["gpu"], row["uuid"]) for row in rows
+    ]

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -10,6 +11,7 @@ from workloads.accelerator import Accelerator, accelerator
 from workloads.gpus import visible, why_not
 from workloads.models.configs import TINY
 from workloads.models.gpt import Gpt, initialize
+from workloads.rank import RankJob
 from workloads.spec import Layout, RunSpec
 
 
@@ -64,6 +66,27 @@ def test_every_rank_of_a_gpu_run_has_its_own_gpu() -> None:
     assert [0, 1, 2, 3] == [accelerator(spec, rank).device.index for rank in range(4)]
     for device in ("cuda", "cpu"):
         assert f"--device {device}" in replace(spec, device=device).command(faults=False, taken=())
+
+
+@pytest.mark.parametrize(("node", "places"), [(None, [0, 1, 2, 3]), ("n7", [0, 1, 0, 1])])
+def test_a_rank_has_a_gpu_of_its_own_machine(
+    tmp_path: Path, node: str | None, places: list[int]
+) -> None:
+    spec = RunSpec("run", "gpt", Layout(2, 2, 4), 10, 0, device="cuda", pace=False)
+    jobs = [
+        RankJob(spec, rank, tmp_path, "", tmp_path, tmp_path, 2, 0, node=node) for rank in range(4)
+    ]
+
+    assert places == [job.place for job in jobs]
+
+
+def test_a_batch_of_anything_but_arrays_is_refused_on_any_device() -> None:
+    here = Accelerator(torch.device("cpu"))
+    rows, labels = here.batch((np.ones((2, 3), np.float32), np.zeros(2, np.int64)))
+
+    assert ((2, 3), (2,)) == (tuple(rows.shape), tuple(labels.shape))
+    with pytest.raises(TypeError, match="not dict"):
+        here.batch({"rows": np.ones(2)})
 
 
 def test_products_in_bf16_leave_weights_gradients_and_outputs_in_fp32() -> None:

@@ -16,6 +16,7 @@ import torch.distributed as dist
 from collector.contract import ring
 from collector.contract.words import GROUPS
 from workloads import mesh
+from workloads.accelerator import Accelerator
 from workloads.comm import Comm
 from workloads.data import DataError, gratings
 from workloads.data.images import whole_batch
@@ -26,6 +27,8 @@ from workloads.ring import Identity, RingWriter
 from workloads.spec import Layout, RunSpec, SpecError, Training
 from workloads.tasks.resnet import TASK
 from workloads.trainable import Context
+
+HOST = Accelerator(torch.device("cpu"))
 
 Forked = Callable[[int, Callable[[int], Any]], list[Any]]
 SMALL = ImageConfig("small", (1, 1), (4, 8), bottleneck=False, side=32, classes=10)
@@ -78,7 +81,7 @@ def rank(
 
 def stepped(training: ImageTraining, steps: int) -> None:
     for step in range(steps):
-        training.train(training.batch(step))
+        training.train(HOST.batch(training.batch(step)))
         training.reduce()
         training.update(step)
 
@@ -151,7 +154,7 @@ def test_a_batch_is_learned_by_heart_with_forward_and_backward_told(
     def work(number: int) -> Any:
         told: list[str] = []
         training = rank(number, 1, folder, told)
-        batch = training.batch(0)
+        batch = HOST.batch(training.batch(0))
         losses = []
         for step in range(60):
             losses.append(training.train(batch).item())
@@ -172,7 +175,7 @@ def test_gradients_that_are_not_finite_change_nothing(forked: Forked, folder: Pa
         training = rank(number, 1, folder)
         stepped(training, 1)
         before = [p.detach().clone() for p in training.model.parameters()]
-        training.train(training.batch(1))
+        training.train(HOST.batch(training.batch(1)))
         parameter = next(training.model.parameters())
         assert parameter.grad is not None
         parameter.grad[0] = math.nan
@@ -194,7 +197,7 @@ def test_momentum_and_decay_are_those_of_the_recipe(forked: Forked, folder: Path
         parameter = next(training.model.parameters())
         weights, gradients = [parameter.detach().clone()], []
         for step in range(2):
-            training.train(training.batch(step))
+            training.train(HOST.batch(training.batch(step)))
             assert parameter.grad is not None
             gradients.append(parameter.grad.clone())
             training.reduce()

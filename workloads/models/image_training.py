@@ -11,12 +11,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
 from workloads.comm import Comm
-from workloads.data.images import ImageBatch, ImageSet, ImageStream, whole_batch
+from workloads.data.images import ImageSet, ImageStream, whole_batch
 from workloads.models.image_configs import ImageConfig
 from workloads.models.resnet import ResNet, initialize
 from workloads.parallel.data import flattened, unflatten
@@ -78,20 +80,21 @@ class ImageTraining:
         self.counts = Counts(self._images, 0, config.flops_per_image * self._images)
         self.tells = context.rank == 0
 
-    def batch(self, step: int) -> ImageBatch:
-        """See Trainable.
+    def batch(self, step: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """See Trainable: images and labels, as in ImageBatch.
 
         Raises:
             DataError: An image cannot be read.
         """
         comm = self._context.comm
         place = step * comm.size("dp") + comm.rank("dp")
-        return self._stream.batch(place * self._images, self._images)
+        found = self._stream.batch(place * self._images, self._images)
+        return found.images, found.labels
 
-    def train(self, batch: ImageBatch) -> torch.Tensor:
-        """See Trainable."""
+    def train(self, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        """See Trainable; both on the device."""
         self._replicas.zero()
-        images, labels = self._on_device(batch)
+        images, labels = channels_last(batch[0]), batch[1]
         with self._context.segment("forward", "c0.m0"):
             loss = functional.cross_entropy(self.model(images).float(), labels)
         with self._context.segment("backward", "c0.m0"):
@@ -127,7 +130,8 @@ class ImageTraining:
         self.model.eval()
         for begin in range(first, last, EVALUATED_AT_ONCE):
             batch = whole_batch(self._validation, begin, min(begin + EVALUATED_AT_ONCE, last))
-            images, labels = self._on_device(batch)
+            images = channels_last(torch.from_numpy(batch.images).to(self._context.device))
+            labels = torch.from_numpy(batch.labels).to(self._context.device)
             with self._context.segment("forward", "c0.m0"):
                 logits = self.model(images).float()
                 sums[0] += (logits.argmax(dim=1) == labels).sum()
@@ -143,11 +147,10 @@ class ImageTraining:
         """See Trainable: how often the learning rate was halved."""
         return {"learning_rate_cuts": self._rate.cuts}
 
-    def _on_device(self, batch: ImageBatch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Images (count, 3, side, side) with channels last in memory, and labels."""
-        images = torch.from_numpy(batch.images).permute(0, 3, 1, 2)
-        device = self._context.device
-        return images.to(device), torch.from_numpy(batch.labels).to(device)
+
+def channels_last(images: torch.Tensor) -> torch.Tensor:
+    """(count, side, side, 3) as torch names it, (count, 3, side, side); memory stays as it is."""
+    return images.permute(0, 3, 1, 2)
 
 
 class _Averages:

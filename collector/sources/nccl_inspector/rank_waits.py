@@ -40,6 +40,7 @@ class RankTotals:
 
 @dataclass(slots=True)
 class _Rank:
+    run: str = ""
     collectives: int = 0
     seconds: float = 0.0
     wait: float = 0.0
@@ -47,7 +48,6 @@ class _Rank:
 
 @dataclass(slots=True)
 class _Communicator:
-    run: str
     group: str
     size: int
     ranks: dict[int, _Rank] = field(default_factory=dict)
@@ -73,11 +73,12 @@ class RankWaits:
         if one is None or rank not in one.ranks:
             if self._count >= MAX_RANKS:
                 return False
-            one = self._communicators.setdefault(identity, _Communicator(run, group, size))
+            one = self._communicators.setdefault(identity, _Communicator(group, size))
             one.ranks[rank] = _Rank()
             self._count += 1
         one.met = True
         mine = one.ranks[rank]
+        mine.run = mine.run or run
         mine.collectives += len(batch.seconds)
         mine.seconds += sum(batch.seconds)
         by_rank = one.pending.setdefault(op, {})
@@ -106,9 +107,14 @@ class RankWaits:
             whole = len(one.ranks) == one.size
             if not whole:  # nobody here will ever know the shortest
                 one.pending.clear()
+            # Nodes may write into one folder. Each tells of its own ranks, whose run it knows, and
+            # where it knows none, of all.
+            own = any(each.run for each in one.ranks.values())
             for rank, each in sorted(one.ranks.items()):
+                if own and not each.run:
+                    continue
                 yield RankTotals(
-                    one.run, one.group, identity, rank, one.size, each.collectives, each.seconds,
+                    each.run, one.group, identity, rank, one.size, each.collectives, each.seconds,
                     each.wait if whole else None,
                 )  # fmt: skip
 

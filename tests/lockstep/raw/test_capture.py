@@ -278,8 +278,10 @@ def parsed(part, text):
         "3,1,1,-;mlx5_core 0000:3b:00.0: assert_var[0] 0x00000000",
         "<4>[  201.673948] Modules linked in: edac_core kvm irqbypass nvidia(OE) mlx5_core",
         "<4>[  201.673948] CPU: 17 PID: 1 Comm: nvidia-smi Tainted: P",
+        "4,1,1,c;NVRM: gpuClearFbhubPoisonIntrForBug2924523_GA100: FBHUB Interrupt detected. Clear",
+        "4,1,1,-;NVRM: Persistence mode is deprecated and will be removed in a future release.",
     ],
-    ids=range(10),
+    ids=range(12),
 )
 def test_a_line_that_is_known_to_be_harmless_is_no_trouble(line):
     assert not parsed("kernel_log", f"{line}\n").not_understood
