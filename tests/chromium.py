@@ -20,6 +20,20 @@ LONG_MS = 180_000
 _PROBED = "/_stcore/"
 """On a deep link Streamlit's browser side first looks for its server below the page's path; the
 404 of that look is the only complaint that is none."""
+_NETWORK_CHANGED = "net::ERR_NETWORK_CHANGED"
+"""Chromium drops what it was loading when an interface of the machine comes or goes, as of the
+emulated networks that other tests make meanwhile."""
+LOADED_AGAIN = """
+window.addEventListener("error", (event) => {
+  const tries = Number(sessionStorage.getItem("tries"));
+  if (["SCRIPT", "LINK"].includes(event.target?.tagName) && tries < 5) {
+    sessionStorage.setItem("tries", tries + 1);
+    setTimeout(() => location.reload(), 500);
+  }
+}, true);
+"""
+"""A page of which a part did not load is loaded again. What is missing for another reason is a
+complaint all the same."""
 SIZE = {"width": 1400, "height": 1000}
 
 
@@ -42,6 +56,7 @@ def visitor(browser: "Browser") -> Iterator["BrowserContext"]:
     """Whoever looks: one for all tests, for what a browser keeps of Streamlit takes long to get."""
     context = browser.new_context(viewport=SIZE)  # type: ignore[arg-type]
     context.set_default_timeout(LONG_MS)
+    context.add_init_script(LOADED_AGAIN)
     yield context
     context.close()
 
@@ -57,7 +72,9 @@ def page(visitor: "BrowserContext") -> Iterator["Page"]:
     elsewhere: list[str] = []
 
     def said(message: "ConsoleMessage") -> None:
-        if message.type == "error" and _PROBED not in message.location.get("url", ""):
+        if message.type != "error" or _NETWORK_CHANGED in message.text:
+            return
+        if _PROBED not in message.location.get("url", ""):
             complaints.append(message.text)
 
     def asked(request: "Request") -> None:

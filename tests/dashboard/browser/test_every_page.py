@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page
 from collector.contract.archive import RUN_FILE
 from dashboard.page import Page as Shown
 from dashboard.views import PAGES
-from tests.chromium import LONG_MS
+from tests.chromium import LOADED_AGAIN, LONG_MS
 from tests.dashboard.browser.serving import pictured, settled
 
 pytestmark = [
@@ -45,6 +45,7 @@ def look(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Page]:
     # The dashboard lets no script run that is not its own, that of axe as well.
     with browser.new_context(viewport=size, color_scheme=theme, bypass_csp=True) as seen:
         seen.set_default_timeout(LONG_MS)
+        seen.add_init_script(LOADED_AGAIN)
         yield seen.new_page()
 
 
