@@ -26,9 +26,9 @@ emulated networks that other tests make meanwhile."""
 LOADED_AGAIN = """
 window.addEventListener("error", (event) => {
   const tries = Number(sessionStorage.getItem("tries"));
-  if (["SCRIPT", "LINK"].includes(event.target?.tagName) && tries < 5) {
+  if (["SCRIPT", "LINK"].includes(event.target?.tagName) && tries < 60) {
     sessionStorage.setItem("tries", tries + 1);
-    setTimeout(() => location.reload(), 500);
+    setTimeout(() => location.reload(), 2000);
   }
 }, true);
 """
