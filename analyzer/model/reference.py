@@ -18,6 +18,8 @@ from analyzer.slowness.others import others_median
 from analyzer.slowness.peer_groups import MAJORITY, peer_groups
 
 POLISHES = 2
+"""Turns of medians after the fit, which is off by what few slow ranks drew it: of two ranks one
+turn takes all of that, of more nearly all, and another one the rest. No threshold."""
 SOLVED, ROUNDS = 1e-6, 100
 """Of the equations of levels: far below any noise; some tens are enough."""
 
