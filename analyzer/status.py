@@ -1,18 +1,22 @@
 """Whether a run is healthy, degraded or unknown, and why it cannot be called healthy."""
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.common_writes import BY_DESIGN
+from analyzer.detectors.change import per_work
 from analyzer.model.minimum_detectable_effect import smallest_noticed
 from analyzer.model.precision import WINDOWS, Precision
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.before_after import gpu_words
 from analyzer.slowness.changepoint import BLOCKS_AT_LEAST, blocks, column_medians
 from analyzer.slowness.coverage import COVERAGE_AT_LEAST, unseen_words
+from analyzer.slowness.on_and_off import on_and_off
 from analyzer.slowness.peer_groups import peer_groups
 from analyzer.slowness.robust_stats import MOSTLY
-from analyzer.slowness.significance import NATURAL_SPREAD, TENTH_MORE
+from analyzer.slowness.significance import NATURAL_SPREAD, TENTH, TENTH_MORE
 from analyzer.slowness.transfers import median
 from analyzer.wording import listed
 
@@ -43,8 +47,8 @@ def why_unknown(
         return apart
     if unexplained is not None:
         return unexplained.text
-    if (still := _stands_still(grid)) is not None:
-        return still
+    if (longer := _stands_still(grid) or _longer_in_turns(grid, precision)) is not None:
+        return longer
     noticed = smallest_noticed(grid, precision)
     if noticed is not None and noticed > NOTICED_AT_MOST:
         groups = len(blocks(grid, least=precision.block_steps))
@@ -82,6 +86,38 @@ def _stands_still(grid: Grid) -> str | None:
         return words  # it is in nobody's own time
     who = grid.ranks[int(own.argmax())]
     return f"{words}; in the longest pause rank {who.rank} ({who.node}) was away the longest"
+
+
+def _longer_in_turns(grid: Grid, precision: Precision) -> str | None:
+    """Why a run whose steps are longer for a while, and again, is not healthy, whoever's they are.
+
+    As much of it as counts as a change of a run, in turns of as many steps as a slowdown has at
+    least: single long steps are work of many lengths. Longer than usual, and at the same work.
+    """
+    design = sum(np.nan_to_num(grid.time[phase]) for phase in BY_DESIGN)
+    bare = replace(grid, time={**grid.time, "wall": grid.time["wall"] - design})
+    walls = [column_medians(each.time["wall"].T) for each in (bare, per_work(bare))]
+    told = np.flatnonzero(~grid.masked & (np.nan_to_num(np.min(walls, axis=0)) > 0))
+    both = [on_and_off(np.log(wall[told]), least=TENTH, most=np.inf) for wall in walls]
+    if any(each is None for each in both):
+        return None
+    gain = np.min([each.gain for each in both if each], axis=0)
+    on = np.all([each.on for each in both if each], axis=0)
+    seconds, steps = walls[0][told], (grid.to_step - grid.from_step)[told].astype(float)
+    edges = np.flatnonzero(np.diff(on, prepend=False, append=False))
+    turns = [slice(begin, stop) for begin, stop in edges.reshape(-1, 2).tolist()]
+    lasting = [turn for turn in turns if steps[turn].sum() >= precision.steps]
+    over = -np.expm1(-gain) * seconds * steps
+    share = sum(float(over[turn].sum()) for turn in lasting) / float((seconds * steps).sum())
+    if share < TENTH_MORE:
+        return None
+    high = median(np.concatenate([gain[turn] for turn in lasting])) - median(gain[~on])
+    first = int(grid.from_step[told[lasting[0].start]])
+    return (
+        f"steps took {np.exp(high):.2f}x the usual time from step {first},"
+        f" {'again and again' if len(lasting) > 1 else 'for a while'}, {share:.0%} of the run, and"
+        " nobody is known to be why"
+    )
 
 
 def provenance(grid: Grid) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ def change(grid: Grid, precision: Precision = WINDOWS) -> Sequence[Finding]:
     """
     groups, seen = blocks(grid, "wall", precision.block_steps), grid
     least = max(precision.transient_floor, FLOOR)
-    grid = _per_work(grid)
+    grid = per_work(grid)
     wall = np.log(block_means(grid.time["wall"], groups))
     step = column_medians(wall.T)[:, None]
     for shift in clearest_spans(step, noise=precision.noise):
@@ -80,8 +80,8 @@ def change(grid: Grid, precision: Precision = WINDOWS) -> Sequence[Finding]:
     return ()
 
 
-def _per_work(grid: Grid) -> Grid:
-    """With times per usual work of a step; as they are where nobody told it."""
+def per_work(grid: Grid) -> Grid:
+    """The grid with times per usual work of a step; as they are where nobody told it."""
     if grid.work is None or not np.isfinite(grid.work[~grid.masked]).any():
         return grid
     share = grid.work / np.nanmedian(grid.work[~grid.masked])

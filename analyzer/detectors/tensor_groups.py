@@ -11,7 +11,7 @@ from analyzer.run import Finding, Grid
 from analyzer.slowness.group_transfers import grown
 from analyzer.slowness.peer_groups import columns_by
 from analyzer.slowness.robust_stats import shows
-from analyzer.slowness.transfers import TENSOR_SECONDS, USUAL_STEP, exchanges, median
+from analyzer.slowness.transfers import TENSOR_SECONDS, USUAL_STEP, exchanges, least, median
 from analyzer.symptoms.nvlink import nvlink
 from analyzer.wording import milliseconds
 from collector.contract.words import Phase
@@ -31,12 +31,12 @@ def tensor_groups(grid: Grid) -> Sequence[Finding]:
         for columns in columns_by(grid, lambda info: (info.dp, info.pp)).values()
         if len(columns) > 1
     }
-    seconds = [exchanges(grid, columns) for columns in members.values()]
-    if len(members) < 2 or any(each is None for each in seconds):
+    within = exchanges(grid) if len(members) > 1 else None
+    if within is None:
         return ()
     usual = median(grid.time["wall"][~grid.masked])
     firsts = [int(columns[0]) for columns in members.values()]
-    own = usual + np.column_stack([each for each in seconds if each is not None])
+    own = usual + np.column_stack([least(within[:, columns]) for columns in members.values()])
     groups = replace(
         grid,
         ranks=tuple(grid.ranks[column] for column in firsts),

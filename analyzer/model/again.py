@@ -15,6 +15,7 @@ from analyzer.slowness.on_and_off import (
     EPISODES_AT_LEAST,
     USUAL,
     WINDOWS_AT_LEAST,
+    OnAndOff,
     blocks_of,
     on_and_off,
 )
@@ -94,7 +95,7 @@ def again_and_again(table: Table) -> Iterator[Candidate]:
             and seen.inside >= (FLOOR if seen.late else table.precision.parts or FLOOR)
             # As of spans: of what began nowhere nobody knows whether it is faster meanwhile.
             and (scope.alike or seen.begin > 0)
-            and seen.episodes >= EPISODES_AT_LEAST
+            and _no_stalls(table, seen)
             and _is_its_own(table, own, place, seen.on)
         ):
             first = int(table.usable[seen.begin])
@@ -201,6 +202,17 @@ def _without_common(own: FloatGrid, rest: FloatGrid, some: Sequence[Scope]) -> F
     factor = (common * mine).sum(axis=0) / np.maximum((common**2).sum(axis=0), NOTHING)
     left: FloatGrid = rest - np.maximum(factor, 0.0) * common
     return left
+
+
+def _no_stalls(table: Table, seen: OnAndOff) -> bool:
+    """Whether it is more than some stalls: often high, or each time for long."""
+    if seen.episodes >= EPISODES_AT_LEAST:
+        return True
+    grid, precision = table.grid, table.precision
+    steps = (grid.to_step - grid.from_step)[table.usable]
+    high = float(steps[seen.on].sum())
+    lasting = high >= seen.episodes * precision.transient_steps
+    return lasting and precision.long_enough(high, float(steps.sum()), ended=True)
 
 
 def _is_its_own(table: Table, own: FloatGrid, place: int, on: NDArray[np.bool_]) -> bool:

@@ -33,13 +33,13 @@ def of_those_who_told(grid: Grid, until: NDArray[np.int64]) -> tuple[FloatGrid, 
     return least(_between_nodes(grid, there)[:, there]), there
 
 
-def exchanges(grid: Grid, columns: NDArray[np.int64]) -> FloatGrid | None:
-    """(W,) seconds per step that a tensor-parallel group exchanges; None where nobody tells.
+def exchanges(grid: Grid) -> FloatGrid | None:
+    """(W, R) seconds per step in a rank's tensor-parallel group; None where nobody tells.
 
-    Its last member to come waits for nobody, so the least is no wait.
+    Its last member to come waits for nobody, so what is `least` of a group is what it exchanges.
     """
     cells = grid.signals.get(TENSOR_SECONDS)
-    return None if cells is None else least((cells * grid.time["wall"])[:, columns])
+    return None if cells is None else cells * grid.time["wall"]
 
 
 def _between_nodes(grid: Grid, told: NDArray[np.int64]) -> FloatGrid:
@@ -48,12 +48,13 @@ def _between_nodes(grid: Grid, told: NDArray[np.int64]) -> FloatGrid:
     Of a slow NVLink its group's last member waits for nobody, all others wait for the group, and
     so the least of everybody's collectives would be as long as between nodes.
     """
-    seconds = grid.time["collective"].copy()
+    seconds, within = grid.time["collective"].copy(), exchanges(grid)
     for columns in columns_by(grid, lambda info: (info.dp, info.pp)).values():
-        some = np.intersect1d(columns, told)
         nodes = {grid.ranks[column].node for column in columns.tolist()}
-        inside = exchanges(grid, some) if len(columns) > 1 and len(nodes) == 1 else None
-        if inside is not None and np.isfinite(inside).any():
+        if within is None or len(columns) == 1 or len(nodes) > 1:
+            continue
+        inside = least(within[:, np.intersect1d(columns, told)])
+        if np.isfinite(inside).any():
             seconds[:, columns] = np.maximum(seconds[:, columns] - inside[:, None], 0.0)
     return seconds
 

@@ -12,6 +12,7 @@ from analyzer.model.effects import effects
 from analyzer.pipeline import diagnose
 from analyzer.readers.windows import from_samples
 from analyzer.slowness.on_and_off import EPISODES_AT_LEAST, on_and_off
+from analyzer.status import why_unknown
 from analyzer.synth.difficulty import Difficulty
 from analyzer.synth.fleet import Defect, Fault, Resolution, Shape, SyntheticFleet
 from analyzer.synth.hard_draw import hard
@@ -183,7 +184,7 @@ def test_bursts_are_told_from_stalls_by_how_often_or_how_much(seed, rank, why):
 def test_evaluations_that_failed_scrapes_spread_over_windows_name_no_node():
     (culprit,) = diagnose(labelled(hard(390001, injected=True)).run).verdict.culprits
 
-    assert ("node-1", "power") == (culprit.node, culprit.cause)
+    assert ("node", "node-1") == (culprit.scope, culprit.node)
 
 
 def test_without_heartbeats_it_is_found_and_less_is_known_of_why():
@@ -328,3 +329,25 @@ def test_a_process_that_stands_still_is_found_beside_longer_stalls_of_others():
     (culprit,) = diagnose(dataclasses.replace(run, windows=windows)).verdict.culprits
 
     assert (5, "freeze") == (culprit.rank, culprit.cause)
+
+
+def slow_stage_in_turns():
+    """Five nodes that are a stage each; the second is slow in three turns of 120 steps."""
+    turns = [
+        Fault(Cause.POWER, "cap", 13, 1.8, begin, begin + 120, whole_node=True)
+        for begin in (250, 490, 730)
+    ]
+    return run_of(*turns, dp=1, pp=5, tp=8, steps=1000, resolution=Resolution.SCRAPE)
+
+
+def test_a_node_that_alone_is_a_stage_and_slow_in_few_long_turns_is_named():
+    (culprit,) = diagnose(slow_stage_in_turns()).verdict.culprits
+
+    assert ("node", "node-1") == (culprit.scope, culprit.node)
+
+
+def test_steps_that_are_longer_in_turns_are_not_healthy_whoever_is_why():
+    usual = run_of(dp=1, pp=5, tp=8, steps=1000, resolution=Resolution.SCRAPE)
+
+    assert "again and again" in why_unknown(align(slow_stage_in_turns()), None)
+    assert why_unknown(align(usual), None) is None
