@@ -13,11 +13,16 @@ from numpy.typing import NDArray
 
 from analyzer.readers.windows import MAX_GAP
 from analyzer.run import FloatGrid, Grid
+from analyzer.slowness.changepoint import column_medians
+from analyzer.slowness.robust_stats import WITHIN
+from collector.contract.robust import MAD_TO_SIGMA
 from collector.contract.words import Phase
 
 BY_DESIGN = (Phase.CHECKPOINT, Phase.EVAL)
 JUDGED_APART = (Phase.CHECKPOINT,)
 """Who takes longer for these is found by a detector of its own."""
+WRITTEN = "written"
+"""Of `Grid.time`: the seconds of a checkpoint that are a rank's own."""
 PAUSES = 0.05
 """Share of its own time that a rank pauses for, at least, in a window with a pause."""
 MOST = 0.5
@@ -36,16 +41,35 @@ def without_common_writes(grid: Grid) -> Grid:
     the middle rank keeps the rest; `detectors.checkpoints` compares the writes.
     """
     own = grid.time["own"]
+    more = {}
     for phase in BY_DESIGN:
         paused = np.nan_to_num(grid.time[phase])
+        if phase in JUDGED_APART and paused.any():
+            more[WRITTEN] = _its_own(grid, paused)
         if common := _common(grid, paused):
             design = paused if phase in JUDGED_APART else paused * _by_design(grid, paused, common)
             windows = np.concatenate(common)
             own = own.copy()
             own[windows] -= design[windows]
-    if own is grid.time["own"]:
-        return grid
-    return replace(grid, time={**grid.time, "own": np.where(own > 0, own, np.nan)})
+            if phase in JUDGED_APART:
+                # How long it waited in the phase is not told, and so what is left is not, either.
+                own[windows] = np.where(more[WRITTEN] < paused, np.nan, own)[windows]
+    if own is not grid.time["own"]:
+        more["own"] = np.where(own > 0, own, np.nan)
+    return replace(grid, time={**grid.time, **more}) if more else grid
+
+
+def _its_own(grid: Grid, paused: FloatGrid) -> FloatGrid:
+    """(W, R) seconds of a phase that are a rank's own: who has written waits for the last to.
+
+    They are no more than what its own time is longer by than in windows without the phase; as far
+    as that is no noise.
+    """
+    own = np.where((paused == 0) & ~grid.masked[:, None], grid.time["own"], np.nan)
+    usual = column_medians(own)
+    sigma = MAD_TO_SIGMA * column_medians(np.abs(own - usual))
+    most = np.maximum(grid.time["own"] - (usual - WITHIN * sigma), 0.0)
+    return np.where(np.isfinite(most), np.minimum(paused, most), paused)
 
 
 def _common(grid: Grid, paused: FloatGrid) -> list[NDArray[np.int64]]:

@@ -10,10 +10,11 @@ from analyzer.wording import utc
 def link_culprit(grid: Grid, finding: Finding, causes: Posterior) -> Culprit:
     """The culprit of a finding of kind `link`: the node whose link it is, or the two nodes.
 
-    Or the leaf or rack that all troubled nodes share: scope `rack`, its name in `link`.
+    Or the leaf or rack that all troubled nodes share: scope `rack`, its name in `link`. Of nodes
+    with no leaf that anybody told of, the names of these.
     """
     return Culprit(
-        scope="rack" if finding.details.get("part_nodes") else "link",
+        scope=finding.details["scope"],
         rank=None,
         node=finding.details["node"],
         gpu=None,

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from analyzer.common_writes import WRITTEN
 from analyzer.model.effects import effects
 from analyzer.model.precision import WRITES
 from analyzer.run import Finding, FloatGrid, Grid
@@ -97,7 +98,7 @@ def _writes(grid: Grid) -> list[NDArray[np.int64]]:
 def _seconds(grid: Grid, windows: NDArray[np.int64]) -> FloatGrid:
     """(R,) that each rank wrote; NaN of one that told nothing."""
     steps = (grid.to_step - grid.from_step)[windows, None]
-    told: FloatGrid = grid.time[Phase.CHECKPOINT][windows]
+    told: FloatGrid = grid.time.get(WRITTEN, grid.time[Phase.CHECKPOINT])[windows]
     written = np.nansum(told * steps, axis=0)
     return np.where(np.isfinite(told).any(axis=0), written, np.nan)
 

@@ -11,6 +11,7 @@ from scipy.special import stdtrit
 
 from analyzer.model.accepted import log_chance
 from analyzer.model.precision import WINDOWS
+from analyzer.model.ramps import LEVEL_SHARE, fitted
 from analyzer.model.spans import last_blocks, newest_spans
 from analyzer.readers.places import places_of
 from analyzer.run import Finding, FloatGrid, Grid
@@ -18,11 +19,13 @@ from analyzer.shared_part import NODE, Part, parts_of_nodes
 from analyzer.slowness.changepoint import (
     BLOCKS_AT_LEAST,
     FALSE_ALARM,
+    NOISE_FLOOR,
     Blocks,
     Shift,
     autocorrelation_factor,
     blocks,
     clearest_spans,
+    critical_t,
     sustained,
 )
 from analyzer.slowness.group_transfers import FLOOR, grown, slow_groups
@@ -48,8 +51,9 @@ from analyzer.symptoms.network import (
     standing,
     whose,
 )
-from analyzer.symptoms.series import total
+from analyzer.symptoms.series import tolerance, total
 from analyzer.symptoms.shared_link import listed, nodes_of, suspects
+from analyzer.wording import listed as listed_nodes
 from analyzer.wording import milliseconds
 
 TIMES = 3.0
@@ -88,6 +92,7 @@ def links(grid: Grid) -> Sequence[Finding]:
         *_spans(grid, groups, transfer, usual),
         *_again_and_again(grid, groups, transfer, usual),
         *_with_a_counter(grid, groups, usual),
+        *_ramp(grid, groups, transfer, usual),
     )
     found = [each for one in told if (each := _judged(grid, one, transfer, usual)) is not None]
     # Who tells whose it is explains more than who only tells that it is the network.
@@ -129,6 +134,26 @@ def _spans(grid: Grid, groups: Blocks, transfer: FloatGrid, usual: float) -> Ite
             seconds = median(transfer[outside]), median(transfer[inside])
             edges = span_edges(some, shift, transfer[np.concatenate(some.members)] / usual)
             yield _Longer(some, shift, inside, outside, seconds, edges, lasts=True)
+
+
+def _ramp(grid: Grid, groups: Blocks, transfer: FloatGrid, usual: float) -> Iterator[_Longer]:
+    """What grows, of which no span has a level.
+
+    Its size is that of its middle, from where on transfers take longer for certain.
+    """
+    _, means = by_block(transfer, groups, usual)
+    flat = slice(0, max(len(groups) // LEVEL_SHARE, 2))
+    if np.isfinite(means).sum() < 2 * LEVEL_SHARE:
+        return
+    for shift, climbs, _ in fitted(means[:, 0], 0.0, flat, NOISE_FLOOR):
+        asked = critical_t(len(groups), 1, len(groups))
+        if climbs and shift.score >= asked:
+            grows = np.concatenate(groups.members[shift.first :])
+            high = np.concatenate(groups.members[(shift.first + shift.last) // 2 :])
+            outside = np.setdiff1d(np.concatenate(groups.members), grows)
+            seconds = median(transfer[outside]), median(transfer[grows])
+            edges, told = (groups.first(shift.first), None), replace(shift, critical=asked)
+            yield _Longer(groups, told, high, outside, seconds, edges, lasts=True)
 
 
 def _again_and_again(
@@ -263,6 +288,8 @@ def _finding(grid: Grid, one: _Longer, moved: Sequence[Movement], named: Sequenc
     node = named[0] if len(named) == 1 else None
     parts = parts_of_nodes(list(named), nodes, places_of(grid.meta))
     part = " and ".join(map(str, parts)) or None
+    # No leaf is told that they would be; of more than half nobody knows that it is not all.
+    some = part is None and 2 <= len(named) <= len(nodes) / 2 and _at_once(grid, moved, named)
     two = len(nodes) == 2
     wall = median(grid.time["wall"][one.inside])
     slowdown = wall / max(wall - (now - then), NOTHING)
@@ -274,6 +301,9 @@ def _finding(grid: Grid, one: _Longer, moved: Sequence[Movement], named: Sequenc
     )
     if part is not None:
         text += f"; {_listed(named)} count trouble, all of {part} and nobody else: it is theirs"
+    elif some:
+        part = listed_nodes(named)
+        text += f"; {part} count trouble and nobody else: it is what they share"
     elif not two and node is None:
         text += f", and {_why_nobody(grid, one.inside, one.outside, len(nodes))}"
     details: dict[str, Any] = {
@@ -281,6 +311,7 @@ def _finding(grid: Grid, one: _Longer, moved: Sequence[Movement], named: Sequenc
         "nodes": nodes,
         "node": node,
         "link": part if part else f"{nodes[0]} -- {nodes[1]}" if two else node,
+        "scope": "rack" if parts else "link",
         "part_nodes": list(named) if part else [],
         "transfer_seconds": now,
         "transfer_seconds_before": then,
@@ -308,6 +339,13 @@ def _finding(grid: Grid, one: _Longer, moved: Sequence[Movement], named: Sequenc
     return replace(found, details={**details, "log_chance": sure})
 
 
+def _at_once(grid: Grid, moved: Sequence[Movement], nodes: Sequence[str]) -> bool:
+    """Whether the counters of some nodes moved together, as by what they share."""
+    began = np.array([one.symptom.began for one in moved if one.node in nodes])
+    began = began[np.isfinite(began)]
+    return not began.size or bool(np.ptp(began) <= tolerance(grid))
+
+
 def _by_groups(
     grid: Grid, found: Finding, inside: NDArray[np.int64], outside: NDArray[np.int64]
 ) -> Finding | None:
@@ -330,6 +368,7 @@ def _by_groups(
     details = {
         "node": part.name if is_node else None,
         "link": str(part),
+        "scope": "rack" if nodes_of(grid, part) else "link",
         "part_nodes": list(nodes_of(grid, part)),
         "by": BY_GROUPS,
     }

@@ -19,7 +19,7 @@ from analyzer.slowness.on_and_off import (
     blocks_of,
     on_and_off,
 )
-from analyzer.slowness.robust_stats import NOTHING
+from analyzer.slowness.robust_stats import MOSTLY, NOTHING
 from analyzer.slowness.significance import PARTS_ON_AVERAGE
 from analyzer.slowness.stopped import FROZEN_SECONDS, heartbeat_stopped
 from analyzer.slowness.transfers import median
@@ -144,7 +144,7 @@ def stand_stills(table: Table) -> Iterator[Candidate]:
     if (
         not _is_its_own(table, levelled, place, one.still)
         or less < FLOOR * run
-        or (begin <= apart and 2 * stood[moments, place].sum() < len(moments))
+        or (begin <= apart and _regular(moments) and 2 * stood[moments, place].sum() < len(moments))
     ):
         return
     effect = -float(np.log1p(-less / float(seconds[begin:stop, place].sum())))
@@ -162,6 +162,13 @@ def stand_stills(table: Table) -> Iterator[Candidate]:
     rises = -np.log1p(-np.clip(gone / mine[begin:stop].sum(axis=0), -1.0, 0.99))
     yield Candidate(table, place, groups, shift, rises, rises, np.inf, NOBODY, (first, last),
                     by_mean=True)  # fmt: skip
+
+
+def _regular(moments: NDArray[np.int64]) -> bool:
+    """Whether most pauses are as far apart, to a window, as by the design of a run."""
+    begins = moments[np.diff(moments, prepend=-2) > 1]
+    apart = np.diff(begins)
+    return apart.size < 2 or bool(np.mean(np.abs(apart - np.median(apart)) <= 1) >= MOSTLY)
 
 
 class _Pauses(NamedTuple):

@@ -218,11 +218,16 @@ def _most(ranks: int) -> int:
 
 
 def _shapes(table: Table) -> Iterator[Candidate]:
-    """Each scope in the first shape that it shows, or in one that holds for much longer."""
+    """Each scope in the first shape that it shows, or in one that holds or costs much more."""
     told: dict[int, Candidate] = {}
     for shape in SHAPES:
         for one in shape(table):
-            if one.place not in told or one.windows >= LONGER * told[one.place].windows:
+            last = told.get(one.place)
+            if (
+                last is None
+                or one.windows >= LONGER * last.windows
+                or one.windows * one.shift.effect >= LONGER * last.windows * last.shift.effect
+            ):
                 told[one.place] = one
     yield from told.values()
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from analyzer.model.candidate import Candidate, candidate
 from analyzer.model.scopes import Table
+from analyzer.run import FloatGrid
 from analyzer.slowness.changepoint import (
     MEDIAN_EFFICIENCY,
     SCORES_AT_LEAST,
@@ -43,9 +44,11 @@ def ramps(table: Table) -> Iterator[Candidate]:
         return
     sigmas = MAD_TO_SIGMA * column_medians(np.abs(np.diff(rest[:, told], axis=0))) / np.sqrt(2)
     found = [
-        (clear, shift)
+        (climbs and goes_on, shift)
         for column in told
-        for shift, clear in _fitted(table, column, median(sigmas), flat)
+        for shift, climbs, goes_on in fitted(
+            rest[:, column], median(sigmas), flat, table.precision.noise, column
+        )
     ]
     asked = critical_t(count, len(told), len(told) * count)
     if table.peers + 1 >= SCORES_AT_LEAST:
@@ -67,20 +70,33 @@ def ramps(table: Table) -> Iterator[Candidate]:
             yield candidate(table, table.whole, replace(shift, critical=asked), edges)
 
 
-def _fitted(table: Table, column: int, usual: float, flat: slice) -> Iterator[tuple[Shift, bool]]:
-    """The best climb of a column, at its middle height, and whether it is one; none that falls."""
-    rest = table.whole.rest[:, column]
-    count, level = len(rest), median(rest[flat])
-    knee, clear = best_climb(rest - level, count)
+def fitted(
+    series: FloatGrid, usual: float, flat: slice, noise: float, column: int = 0
+) -> Iterator[tuple[Shift, bool, bool]]:
+    """The best climb of a series, at its middle height, and of what kind; none that falls.
+
+    Args:
+        series: (B,) of blocks.
+        usual: Their noise, as others show it.
+        flat: Blocks of the level before.
+        noise: Of a block at least.
+        column: Whose series it is.
+
+    Returns:
+        The climb, whether it is one and no jump, and whether it goes on to the end.
+    """
+    count, level = len(series), median(series[flat])
+    knee, climbs, goes_on = best_climb(series - level, count)
     if knee is None:
         return
-    there = np.flatnonzero(np.isfinite(rest))
-    values, rise = rest[there] - level, np.maximum(there - knee + 1.0, 0.0)
+    there = np.flatnonzero(np.isfinite(series))
+    values, rise = series[there] - level, np.maximum(there - knee + 1.0, 0.0)
     slope = float(rise @ values / (rise @ rise))
     left = values - slope * rise
     sigma = MAD_TO_SIGMA * float(np.median(np.abs(left - np.median(left))))
-    sigma = max(sigma, usual, table.precision.noise) * autocorrelation_factor(left)
+    sigma = max(sigma, usual, noise) * autocorrelation_factor(left)
     error = MEDIAN_EFFICIENCY * sigma / float(np.sqrt(rise @ rise))
     half = (count - knee) / 2
     score, middle = slope / error, slope * half
-    yield Shift(column, knee, count, middle, error * half, score, 0.0, level + middle), clear
+    shift = Shift(column, knee, count, middle, error * half, score, 0.0, level + middle)
+    yield shift, climbs, goes_on

@@ -95,37 +95,37 @@ def smooth(values: FloatGrid) -> FloatGrid:
 
 def ramp_start(values: FloatGrid, stop: int) -> int | None:
     """Where (n,) leaves zero and climbs in a line up to `stop`; None where it does not."""
-    knee, clear = best_climb(values, stop)
-    return knee if clear else None
+    knee, climbs, goes_on = best_climb(values, stop)
+    return knee if climbs and goes_on else None
 
 
-def best_climb(values: FloatGrid, stop: int) -> tuple[int | None, bool]:
-    """Where the best line up to `stop` leaves zero, and whether that is what it does.
+def best_climb(values: FloatGrid, stop: int) -> tuple[int | None, bool, bool]:
+    """Where the best line up to `stop` leaves zero, whether it climbs there, and to the end.
 
     The knee with the least absolute deviation from 0 before and from a line through the knee after
-    it. By the likelihood of Laplace noise, of which the absolute deviation is the scale, it must be
-    clearly likelier than the best jump, 0 and a constant, and no climb to a level that stays
-    clearly likelier than it. NaN = not known.
+    it. By the likelihood of Laplace noise, of which the absolute deviation is the scale, it climbs
+    if that is clearly likelier than the best jump, 0 and a constant; and to the end, if no climb to
+    a level that stays is clearly likelier. NaN = not known.
     """
     place = np.flatnonzero(np.isfinite(values[:stop]))
     if len(place) < RAMP_STEPS:
-        return None, False
+        return None, False, False
     series = values[place]
     knees = place[: len(place) - RAMP_STEPS + 1, None]
     rise = np.maximum(place - knees + 1.0, 0.0)
     climbing, slope = _left(series, rise)
     if not (slope > 0).any():
-        return None, False
+        return None, False, False
     climbing[slope <= 0] = np.inf
     knee = int(np.argmin(climbing))
     jumping, _ = _left(series, place >= place[:, None])
     least = max(float(climbing[knee]), NOTHING)
     if len(place) * float(np.log(max(float(jumping.min()), NOTHING) / least)) < LIKELIER:
-        return int(place[knee]), False
+        return int(place[knee]), False, False
     begin, top = np.triu_indices(len(rise), 1, len(place))
     stays, _ = _left(series, np.clip(rise[begin], 0.0, rise[begin, top][:, None]))
     staying = len(place) * float(np.log(least / max(float(stays.min()), NOTHING)))
-    return int(place[knee]), staying < LIKELIER
+    return int(place[knee]), True, staying < LIKELIER
 
 
 def _left(series: FloatGrid, shapes: FloatGrid | NDArray[np.bool_]) -> tuple[FloatGrid, FloatGrid]:

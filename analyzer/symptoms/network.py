@@ -56,8 +56,9 @@ MOVED_PER_SECOND: dict[str, float] = {
     metrics.TCP_RETRANSMITTED.name: 10.0,
     # Each is a pause of 200 ms and more (TCP_RTO_MIN, RFC 6298 asks for a second): 2 % of the time.
     metrics.TCP_TIMEOUTS.name: 0.1,
-    # A healthy link has none in days; three a minute.
-    metrics.NET_CARRIER_CHANGES.name: 0.05,
+    # A healthy link has none in days, and each stops it for seconds: 2 % of the time.
+    metrics.NET_CARRIER_CHANGES.name: 0.01,
+    metrics.IB_ERRORS.name: 0.01,
     # Seconds, a percent of the time.
     metrics.NET_PAUSE_SECONDS.name: RECORDED,
 }

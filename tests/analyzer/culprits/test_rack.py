@@ -142,7 +142,8 @@ def test_links_of_all_nodes_of_a_leaf_are_the_leaf(synthetic, fault):
     (culprit,) = diagnose(_placed(run, {"l1": [0, 1], "l2": [2, 3, 4, 5]})).verdict.culprits
 
     assert ("rack", "leaf l1", "link") == (culprit.scope, culprit.link, culprit.cause)
-    assert () == diagnose(run).verdict.culprits
+    (nodes,) = diagnose(run).verdict.culprits
+    assert ("link", None, "node-0, node-1") == (nodes.scope, nodes.node, nodes.link)
 
 
 def test_waiting_packets_everywhere_and_no_errors_are_a_full_fabric_and_no_bad_link(
