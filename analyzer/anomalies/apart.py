@@ -74,7 +74,7 @@ def _cells(panel: Panel, watched: Watched) -> FloatGrid | None:
     metric, label = watched.metric, watched.label
     if watched.counts:
         return panel.rates(metric, label, without=watched.without, of_node=watched.of_node)
-    cells = panel.cells(metric, label, down=watched.down)
+    cells = panel.cells(metric, label, down=watched.down, of_node=watched.of_node)
     if cells is None or watched.subject is not Subject.HEAT:
         return cells
     return _at_no_more_power(panel, cells)

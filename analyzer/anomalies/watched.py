@@ -174,6 +174,9 @@ WATCHED: tuple[Watched, ...] = (
     _errors(Subject.NETWORK, metrics.NET_PHY_ERRORS.name, "errors of its optics and NICs",
             of_node=True),
     _errors(Subject.NETWORK, metrics.IB_ERRORS.name, "InfiniBand port errors", of_node=True),
+    Watched(subject=Subject.NETWORK, metric=metrics.IB_RATE.name, of_node=True, sign=-1,
+            spread=SETTING_SPREAD, relative=True, what="rate of all InfiniBand ports",
+            amount=lambda rate: f"{8e-9 * rate:.0f} Gbit/s"),
     Watched(subject=Subject.HOST, metric=metrics.CPU_THERMAL_THROTTLED.name,
             label='level="package"', of_node=True, counts=True, spread=THROTTLED,
             amount=_of_the_time("with its CPU held back by heat")),
@@ -240,6 +243,8 @@ EVENTS: tuple[Event, ...] = (
     # Down and up again.
     Event(Subject.NETWORK, metrics.NET_CARRIER_CHANGES.name, "", "", "times a link came or went",
           least=2.0, of_node=True),
+    Event(Subject.NETWORK, metrics.IB_ERRORS.name, 'kind="link_downed"',
+          "time an InfiniBand link went down", "times an InfiniBand link went down", of_node=True),
     Event(Subject.DRIVER, metrics.NVSWITCH_SXID_ERRORS.name, 'severity="fatal"',
           "fatal error of its NVSwitches", "fatal errors of its NVSwitches",
           of_node=True, fresh=True),

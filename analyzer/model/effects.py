@@ -190,21 +190,24 @@ def _moves_peers(grid: Grid, accused: set[int]) -> bool:
 def _taken(
     found: Sequence[Table], accused: set[int], group_of: Mapping[int, NDArray[np.int64]]
 ) -> Iterator[Candidate]:
-    """The best candidates that do not concern each other; at most half of a peer group."""
+    """The best candidates that do not concern each other.
+
+    Of a peer group at most half of those that nobody was accused of before: these are the ruler.
+    """
     seen = [one for table in found for one in _shapes(table)]
     seen += _by_their_ranks(found, seen)
     concerned: set[int] = set()
     slow = set(accused)
     for one in sorted(whole_or_parts(seen), key=lambda each: -each.gain):
         columns = set(one.scope.columns.tolist())
-        groups = [group_of[column] for column in columns]
-        full = any(len((slow | columns).intersection(g.tolist())) > _most(len(g)) for g in groups)
+        groups = [set(group_of[column].tolist()) for column in columns]
+        full = any(len((slow | columns) & g - accused) > _most(len(g - accused)) for g in groups)
         bound = _by_others(one) or one.scope.part is not None
         if columns & (slow | concerned) or (bound and full):
             continue
         yield one
         slow |= columns
-        concerned.update(c for g in groups if len(g) < ALL_AT_ONCE for c in g.tolist())
+        concerned.update(c for g in groups if len(g) < ALL_AT_ONCE for c in g)
 
 
 def _by_others(one: Candidate) -> bool:

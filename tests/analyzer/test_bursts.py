@@ -331,6 +331,42 @@ def test_a_process_that_stands_still_is_found_beside_longer_stalls_of_others():
     assert (5, "freeze") == (culprit.rank, culprit.cause)
 
 
+def standing_still(moments, columns, seconds=20.0):
+    """A healthy run in which some ranks stand still in single steps."""
+    run = run_of(tp=1, dp=16)
+    windows, ranks = run.windows.copy(), [run.ranks[column].rank for column in columns]
+    there = windows["from_step"].isin(moments) & windows["rank"].isin(ranks)
+    windows.loc[there, "own_seconds"] += seconds
+    windows.loc[windows["from_step"].isin(moments), "wall_seconds"] += seconds
+    return dataclasses.replace(run, windows=windows)
+
+
+IRREGULAR = [61, 90, 98, 170, 181, 255]
+
+
+def test_a_node_whose_ranks_stand_still_together_now_and_then_is_named():
+    (culprit,) = diagnose(standing_still(IRREGULAR, range(8))).verdict.culprits
+
+    assert ("node", "node-0") == (culprit.scope, culprit.node)
+
+
+@pytest.mark.parametrize(("moments", "named"), [(IRREGULAR, [5]), (range(40, 300, 40), [])])
+def test_pauses_since_soon_after_the_start_are_by_design_only_at_regular_distances(moments, named):
+    verdict = diagnose(standing_still(moments, [5], 6.0)).verdict
+
+    assert named == [each.rank for each in verdict.culprits]
+
+
+def test_who_is_slow_beside_a_slow_half_of_its_peers_is_named_as_well():
+    node = Fault(Cause.DATA, "loader", 0, 2.0, 60, whole_node=True)
+    rank = Fault(Cause.SLOW_GPU, "slow", 11, 1.4, 100)
+    verdict = diagnose(run_of(node, rank)).verdict
+
+    assert {("node", "node-0"), ("rank", "node-1")} == {
+        (each.scope, each.node) for each in verdict.culprits
+    }
+
+
 def slow_stage_in_turns():
     """Five nodes that are a stage each; the second is slow in three turns of 120 steps."""
     turns = [

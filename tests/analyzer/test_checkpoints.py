@@ -14,10 +14,8 @@ from collector.contract.words import Cause
 
 
 def run_of(*faults, **words):
-    fleet = SyntheticFleet(
-        dp=16, steps=600, resolution=Resolution.STEP, benign=(Benign.CHECKPOINT,), faults=faults,
-        **words,
-    )  # fmt: skip
+    defaults = {"dp": 16, "steps": 600, "resolution": Resolution.STEP}
+    fleet = SyntheticFleet(**defaults | words, benign=(Benign.CHECKPOINT,), faults=faults)
     return labelled(fleet).run
 
 
@@ -36,6 +34,27 @@ def test_the_slow_writer_is_named_with_its_cause_although_these_steps_are_masked
 
 def test_writers_alike_accuse_nobody():
     assert () == tuple(checkpoints(align(run_of())))
+
+
+def behind_a_barrier(run, since=0):
+    """Whoever has written waits for the last, and the phase of all lasts as long."""
+    windows = run.windows.copy()
+    longest = windows.groupby("from_step")["checkpoint_seconds"].transform("max")
+    late = windows["from_step"] >= since
+    windows["checkpoint_seconds"] = windows["checkpoint_seconds"].where(~late, longest)
+    return dataclasses.replace(run, windows=windows)
+
+
+@pytest.mark.parametrize("resolution", [Resolution.STEP, Resolution.SCRAPE])
+def test_the_slow_writer_is_named_where_all_wait_for_it_inside_the_phase(resolution):
+    run = behind_a_barrier(run_of(SLOW, resolution=resolution))
+    (culprit,) = diagnose(run).verdict.culprits
+
+    assert (5, "checkpoint") == (culprit.rank, culprit.cause)
+
+
+def test_behind_a_barrier_writers_alike_accuse_nobody():
+    assert () == diagnose(behind_a_barrier(run_of())).verdict.culprits
 
 
 def only(grid, ranks):

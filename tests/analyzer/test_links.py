@@ -36,6 +36,20 @@ def test_the_node_whose_counters_moved_is_named(synthetic, fault, kind, cause):
     ]
 
 
+def test_transfers_that_grow_to_a_level_are_a_link_by_its_counter(synthetic, fault):
+    """No span of it has a level, and in noise like this none stands out."""
+    run = synthetic(world=4, steps=400, faults=[fault("loss", 2, 1.0, 80)]).run()
+    windows, dice = run.windows.copy(), np.random.default_rng(0)
+    usual, noise = windows["wall_seconds"].median(), dice.exponential(0.05, 400)
+    climb = np.clip((windows["from_step"] - 80) / 200, 0.0, 1.0) / 5
+    for name in ("wall_seconds", "collective_seconds", "grad_sync_seconds"):
+        windows[name] += usual * (climb + noise[windows["from_step"]])
+    (found,) = links(align(dataclasses.replace(run, windows=windows)))
+
+    assert ("link", "node-2") == (found.kind, found.details["node"])
+    assert 40 <= found.first <= 160
+
+
 def test_of_a_ring_without_counters_nobody_is_named_and_the_network_is_told(synthetic, fault):
     verdict = diagnose(synthetic(world=4, faults=[fault("link", 2, 1.5, 80)]).run()).verdict
 

@@ -239,6 +239,33 @@ def test_errors_of_a_network_device_are_told_of_its_node(hardware):
     assert [("network", "node-0", None)] == told(fleet)
 
 
+def test_an_infiniband_link_that_went_down_once_is_told_of_its_node(hardware):
+    fleet = hardware()
+    downs = np.zeros((fleet.bins, 2))
+    downs[30:, 1] = 1.0
+    labels = 'device="mlx5_0",kind="link_downed",port="1"'
+    fleet.of_nodes["lockstep_ib_port_errors_total", labels] = downs
+
+    found = judge(fleet.samples()).found
+
+    assert ["node-1: 1 time an InfiniBand link went down"] == [each.text for each in found]
+
+
+def test_a_port_that_fell_to_half_its_rate_is_told_beside_the_peers(hardware):
+    fleet = hardware(nodes=4)
+    for device in ("mlx5_0", "mlx5_1"):
+        rates = np.full((fleet.bins, 4), 5e10)
+        rates[30:, 2] *= 0.5 if device == "mlx5_1" else 1.0
+        labels = f'device="{device}",port="1"'
+        fleet.of_nodes["lockstep_ib_port_rate_bytes_per_second", labels] = rates
+
+    found = judge(fleet.samples()).found
+
+    assert ["node-2: rate of all InfiniBand ports 600 Gbit/s where its peers have 800 Gbit/s"] == [
+        each.text for each in found
+    ]
+
+
 def test_what_one_part_of_a_gpu_shows_in_many_series_is_told_once(hardware):
     fleet = hardware()
     fleet.gpus[UNCORRECTED][30:, 6] = 2.0
