@@ -20,6 +20,7 @@ from analyzer.slowness.others import others_median
 from analyzer.slowness.peer_groups import MAJORITY, peer_groups
 from analyzer.slowness.robust_stats import NOTHING
 from analyzer.slowness.significance import RECORDED
+from analyzer.slowness.transfers import USUAL_STEP
 from collector.contract.words import Phase
 
 WRITER = 0.1
@@ -140,5 +141,11 @@ def _costly(
             interval=(1.0 + max(share[0], 0.0) * cost, 1.0 + share[1] * cost),
             share={Phase.CHECKPOINT: 1.0},
             text=text,
-            details={**details, "query": QUERY},
+            details={
+                **details,
+                "query": QUERY,
+                # All wait for it in some steps: as much as by this of each.
+                USUAL_STEP: (total - longer) / float(steps.sum()),
+                "ranks": [one.rank],
+            },
         )
