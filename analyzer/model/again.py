@@ -20,7 +20,7 @@ from analyzer.slowness.on_and_off import (
     on_and_off,
 )
 from analyzer.slowness.robust_stats import MOSTLY, NOTHING
-from analyzer.slowness.significance import PARTS_ON_AVERAGE
+from analyzer.slowness.significance import PARTS_ON_AVERAGE, RECORDED
 from analyzer.slowness.stopped import FROZEN_SECONDS, heartbeat_stopped
 from analyzer.slowness.transfers import median
 from collector.contract.robust import MAD_TO_SIGMA
@@ -143,7 +143,7 @@ def stand_stills(table: Table) -> Iterator[Candidate]:
     less = float(lost[one.still, place].sum())
     if (
         not _is_its_own(table, levelled, place, one.still)
-        or less < FLOOR * run
+        or less < RECORDED * run
         or (begin <= apart and _regular(moments) and 2 * stood[moments, place].sum() < len(moments))
     ):
         return
