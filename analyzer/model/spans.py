@@ -60,9 +60,9 @@ def spans(table: Table) -> Iterator[Candidate]:
 def always(table: Table) -> Iterator[Candidate]:
     """Scopes that are high from the first step to the last."""
     precision = table.precision
-    least = int(min(precision.steps, BLOCKS_AT_LEAST))
+    least, asked = int(min(precision.steps, BLOCKS_AT_LEAST)), _strays(table)
     for shift in whole_run_spans(table.whole.rest, precision.noise, least, pooled=precision.pooled):
-        if _always(table, shift):
+        if _always(table, shift, asked):
             yield candidate(table, table.whole, shift)
 
 
@@ -144,35 +144,47 @@ def _moved_itself(scope: Scope, view: View, shift: Shift) -> bool:
     return OWN_SHARE * shift.effect <= moved <= most
 
 
-def _always(table: Table, shift: Shift) -> bool:
+def _always(table: Table, shift: Shift, asked: float) -> bool:
     """High from the first step on, beyond what parts of one kind differ."""
     scope, groups = table.scopes[shift.column], table.whole.groups
     return (
         scope.alike
         and shift.score >= shift.critical
-        and shift.effect >= _natural(table, scope)
+        and shift.effect >= _natural(table, scope, asked)
         and len(groups) * groups.steps >= table.precision.steps
         and sustained(table.whole.rest, shift)
     )
 
 
-def _natural(table: Table, scope: Scope) -> float:
+def _natural(table: Table, scope: Scope, asked: float) -> float:
     """Log slowdown from the first step on that parts of one kind reach by themselves.
 
-    How much the middle of a node's n parts strays is seen inside the nodes (of a leaf's, inside the
-    leaves): by a median's standard error, with a chance of FALSE_ALARM for any.
+    Args:
+        table: Where the scope stands.
+        scope: Who.
+        asked: As of `_strays`.
     """
     if scope.is_rank:
         if table.precision.parts is not None:
             return table.precision.parts
         return natural_level(table.levels_without(scope), table.precision)
+    strays = asked * float(np.sqrt(1 / len(scope.columns) + 1 / len(scope.peers)))
+    return max(APART, table.floor(scope), strays)
+
+
+def _strays(table: Table) -> float:
+    """How far the middle of one part strays by chance, at FALSE_ALARM for any scope; 0 of ranks.
+
+    How much the middle of a node's n parts strays is seen inside the nodes (of a leaf's, inside the
+    leaves): by a median's standard error.
+    """
+    if table.scopes[0].is_rank:
+        return 0.0
     levels = [column_medians(table.whole.ranks[:, each.columns]) for each in table.scopes]
     apart = np.concatenate([each - median(each) for each in levels])
     apart = apart[apart != 0.0]  # of three the middle one is the median itself
     sigma = MAD_TO_SIGMA * median(np.abs(apart))
-    asked = critical_t(len(apart), 1, len(levels)) * MEDIAN_EFFICIENCY * sigma
-    strays = asked * float(np.sqrt(1 / len(scope.columns) + 1 / len(scope.peers)))
-    return max(APART, table.floor(scope), strays)
+    return critical_t(len(apart), 1, len(levels)) * MEDIAN_EFFICIENCY * sigma
 
 
 def natural_level(levels: FloatGrid, precision: Precision) -> float:

@@ -48,14 +48,19 @@ def median(values: Floats, axis: int | tuple[int, ...], *, keepdims: bool = Fals
     moved = np.moveaxis(values, axes, range(-len(axes), 0))
     moved = moved.reshape(*moved.shape[: -len(axes)], math.prod(moved.shape[-len(axes) :]))
     there = np.isfinite(moved)
-    if not moved.shape[-1]:
-        ordered = np.full((*moved.shape[:-1], 1), np.nan)
+    size = moved.shape[-1]
+    if size and there.all():
+        # Most of a verdict's time was numpy's own median, of many small arrays.
+        ordered = np.partition(moved, (size - 1) // 2 if size % 2 else [size // 2 - 1, size // 2])
+        found: Floats = (ordered[..., (size - 1) // 2] + ordered[..., size // 2]) / 2
+    elif size:
+        ordered = np.sort(np.where(there, moved, np.nan), axis=-1)
+        count = there.sum(axis=-1, keepdims=True)
+        low = np.take_along_axis(ordered, np.maximum(count - 1, 0) // 2, axis=-1)
+        high = np.take_along_axis(ordered, np.minimum(count // 2, size - 1), axis=-1)
+        found = np.where(count > 0, (low + high) / 2, np.nan)[..., 0]
     else:
-        ordered = np.sort(moved if there.all() else np.where(there, moved, np.nan), axis=-1)
-    count = there.sum(axis=-1, keepdims=True)
-    low = np.take_along_axis(ordered, np.maximum(count - 1, 0) // 2, axis=-1)
-    high = np.take_along_axis(ordered, np.minimum(count // 2, ordered.shape[-1] - 1), axis=-1)
-    found: Floats = np.where(count > 0, (low + high) / 2, np.nan)[..., 0]
+        found = np.full(moved.shape[:-1], np.nan)
     return np.expand_dims(found, axes) if keepdims else found
 
 

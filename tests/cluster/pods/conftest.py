@@ -128,7 +128,7 @@ def slow_run(
     fifth once it is slow, for long enough to be looked at.
     """
     running_prometheus.follow()
-    words = ("--ranks-per-node=2", "--device-seconds=0.1", "--steps=850",
+    words = ("--ranks-per-node=2", "--device-seconds=0.1", "--steps=1050",
              "--fault=compute:rank=2,factor=2,from=450", "--timeout=1500")  # fmt: skip
     with launching(release, tmp_path_factory.mktemp("slow") / "run", *words) as run:
         begun(release, run)
