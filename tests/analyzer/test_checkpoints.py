@@ -139,6 +139,18 @@ def test_the_first_replica_may_write_more_by_design():
     assert [] == list(checkpoints(dataclasses.replace(grid, time=time)))
 
 
+def test_the_first_rank_that_writes_for_longer_than_it_did_is_no_design():
+    grid = align(run_of())
+    told = grid.time["checkpoint"].copy()
+    told[:, 0] *= 2.0
+    told[len(told) // 3 :, 0] *= 3.0
+
+    (found,) = checkpoints(dataclasses.replace(grid, time={**grid.time, "checkpoint": told}))
+
+    assert 0 == found.rank
+    assert found.first > 0
+
+
 def test_of_the_first_replica_only_what_one_takes_beyond_the_others_of_it_counts():
     grid = align(run_of(pp=2, tp=2))
     first = [column for column, info in enumerate(grid.ranks) if info.dp == 0]
