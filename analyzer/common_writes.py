@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from analyzer.readers.windows import MAX_GAP
@@ -23,6 +24,8 @@ JUDGED_APART = (Phase.CHECKPOINT,)
 """Who takes longer for these is found by a detector of its own."""
 WRITTEN = "written"
 """Of `Grid.time`: the seconds of a checkpoint that are a rank's own."""
+AROUND = 21
+"""Windows whose middle is what a rank usually takes there, chosen: a slowdown is longer."""
 PAUSES = 0.05
 """Share of its own time that a rank pauses for, at least, in a window with a pause."""
 MOST = 0.5
@@ -62,14 +65,16 @@ def without_common_writes(grid: Grid) -> Grid:
 def _its_own(grid: Grid, paused: FloatGrid) -> FloatGrid:
     """(W, R) seconds of a phase that are a rank's own: who has written waits for the last to.
 
-    They are no more than what its own time is longer by than in windows without the phase; as far
-    as that is no noise.
+    They are no more than what its own time is longer by than in the windows around without the
+    phase; as far as that is no noise. NaN where nobody told of the phase.
     """
     own = np.where((paused == 0) & ~grid.masked[:, None], grid.time["own"], np.nan)
-    usual = column_medians(own)
+    around = pd.DataFrame(own).rolling(AROUND, center=True, min_periods=1).median()
+    usual = around.ffill().bfill().to_numpy()
     sigma = MAD_TO_SIGMA * column_medians(np.abs(own - usual))
     most = np.maximum(grid.time["own"] - (usual - WITHIN * sigma), 0.0)
-    return np.where(np.isfinite(most), np.minimum(paused, most), paused)
+    written = np.where(np.isfinite(most), np.minimum(paused, most), paused)
+    return np.where(np.isfinite(grid.time[Phase.CHECKPOINT]), written, np.nan)
 
 
 def _common(grid: Grid, paused: FloatGrid) -> list[NDArray[np.int64]]:

@@ -15,7 +15,7 @@ from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.before_after import column_of
 from analyzer.slowness.changepoint import column_medians
 from analyzer.slowness.significance import PARTS_AT_MOST
-from analyzer.slowness.transfers import USUAL_STEP
+from analyzer.slowness.transfers import USUAL_STEP, WAITED
 
 RESAMPLES = 400
 BLOCK_WINDOWS = 10
@@ -56,6 +56,39 @@ def cost(grid: Grid, findings: Sequence[Finding], seed: int = 0, *, since: int =
         seed: Of the bootstrap.
         since: First window that counts.
     """
+    waited = [finding for finding in findings if WAITED in finding.details]
+    steady = [finding for finding in findings if WAITED not in finding.details]
+    told = _of_steps(grid, steady, seed, since) if steady else None
+    if not waited:
+        return told
+    longest = max(waited, key=lambda finding: float(finding.details[WAITED]))
+    more = _of_waits(grid, longest, since)
+    if told is None or more is None:
+        return told or more
+    both = zip(told.interval, more.interval, strict=True)
+    low, high = (one * other for one, other in both)
+    return Cost(
+        told.slowdown * more.slowdown, (low, high), told.lost_gpu_hours + more.lost_gpu_hours
+    )
+
+
+def _of_waits(grid: Grid, finding: Finding, since: int) -> Cost | None:
+    """What a finding cost for which all waited in few steps: that time, of all in its span."""
+    steps, place = (grid.to_step - grid.from_step).astype(float), np.arange(len(grid.start))
+    span = np.zeros(len(steps), dtype=bool)
+    span[finding.first : finding.last] = True
+    counts = span & (place >= since)
+    total = float(np.nansum(_step_times(grid)[counts] * steps[counts]))
+    lost = float(finding.details[WAITED]) * float(steps[counts].sum()) / float(steps[span].sum())
+    if not 0 < lost < total:
+        return None
+    more = lost / (total - lost)
+    low, high = (more * (bound - 1.0) / (finding.slowdown - 1.0) for bound in finding.interval)
+    return Cost(1.0 + more, (1.0 + low, 1.0 + high), lost * len(grid.ranks) / 3600.0)
+
+
+def _of_steps(grid: Grid, findings: Sequence[Finding], seed: int, since: int) -> Cost | None:
+    """What slow ranks cost in every step."""
     during = spans(grid, findings) & (np.arange(len(grid.start)) >= since)
     wall = _step_times(grid)[during]
     if not np.isfinite(wall).any():

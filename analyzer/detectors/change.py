@@ -85,7 +85,7 @@ def per_work(grid: Grid) -> Grid:
     if grid.work is None or not np.isfinite(grid.work[~grid.masked]).any():
         return grid
     share = grid.work / np.nanmedian(grid.work[~grid.masked])
-    share = np.where(np.isfinite(share), share, 1.0)[:, None]
+    share = np.where(share > 0, share, 1.0)[:, None]
     told = {name: grid.time[name] / share for name in ("wall", "own")}
     return replace(grid, time={**grid.time, **told})
 

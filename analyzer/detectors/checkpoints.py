@@ -15,12 +15,12 @@ from analyzer.common_writes import WRITTEN
 from analyzer.model.effects import effects
 from analyzer.model.precision import WRITES
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.changepoint import DECILE, column_medians
+from analyzer.slowness.changepoint import column_medians
 from analyzer.slowness.others import others_median
 from analyzer.slowness.peer_groups import MAJORITY, peer_groups
 from analyzer.slowness.robust_stats import NOTHING
 from analyzer.slowness.significance import RECORDED
-from analyzer.slowness.transfers import USUAL_STEP
+from analyzer.slowness.transfers import WAITED
 from collector.contract.words import Phase
 
 WRITER = 0.1
@@ -71,15 +71,10 @@ def _as_windows(grid: Grid, writes: Sequence[NDArray[np.int64]], seconds: FloatG
 
 
 def _by_design(grid: Grid, over: FloatGrid) -> FloatGrid:
-    """(n, R) how much longer the other ranks of the first replica write.
-
-    Where it has no other, how much longer its rank does when it is fast: a design does not change.
-    """
+    """(n, R) how much longer the other ranks of the first replica write; NaN where it has none."""
     first = np.array([info.dp == 0 for info in grid.ranks])
     design = np.zeros_like(over)
     design[:, first] = others_median(over[:, first], axis=1)
-    if first.sum() == 1 and np.isfinite(over[:, first]).any():
-        design[:, first] = np.nanquantile(over[:, first], DECILE)
     return design
 
 
@@ -149,8 +144,6 @@ def _costly(
             details={
                 **details,
                 "query": QUERY,
-                # All wait for it in some steps: as much as by this of each.
-                USUAL_STEP: (total - longer) / float(steps.sum()),
-                "ranks": [one.rank],
+                WAITED: longer,
             },
         )

@@ -15,7 +15,7 @@ from analyzer.model.ramps import LEVEL_SHARE, fitted
 from analyzer.model.spans import last_blocks, newest_spans
 from analyzer.readers.places import places_of
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.shared_part import NODE, Part, parts_of_nodes
+from analyzer.shared_part import DRAINED, NODE, Part, parts_of_nodes
 from analyzer.slowness.changepoint import (
     BLOCKS_AT_LEAST,
     FALSE_ALARM,
@@ -46,14 +46,14 @@ from analyzer.symptoms.network import (
     FULL_LINK,
     SPEEDS,
     Movement,
+    counted,
     matters,
     movements,
     standing,
     whose,
 )
-from analyzer.symptoms.series import tolerance, total
+from analyzer.symptoms.series import tolerance
 from analyzer.symptoms.shared_link import listed, nodes_of, suspects
-from analyzer.wording import listed as listed_nodes
 from analyzer.wording import milliseconds
 
 TIMES = 3.0
@@ -62,6 +62,8 @@ of 1.3 to 2.0 they took from 0.10 of a step; without, on two cores that up to tw
 wanted, at most 0.001, where medians alone once passed the floor (measured, 6 and 4 runs)."""
 MEAN_FLOOR = WAKES_BY_BOUND
 """Of a usual step, with counters that moved; of what comes and goes by the mean."""
+ENDS = " -- "
+"""Between the nodes of a link in its name."""
 BY_GROUPS = "groups"
 """`details["by"]` of a link that nothing but slow and healthy groups tells of."""
 COUNTERS = (*SPEEDS, *BAD_LINK, *FULL_LINK)
@@ -193,7 +195,7 @@ def _with_a_counter(grid: Grid, groups: Blocks, usual: float) -> Iterator[_Longe
     bound, there = of_those_who_told(grid, _end(groups))
     shares = np.minimum(bound[usable], usual) / usual
     counters = [(metric, cells) for metric in (*BAD_LINK, *FULL_LINK)
-                if (cells := total(grid, metric)) is not None]  # fmt: skip
+                if (cells := counted(grid, metric)) is not None]  # fmt: skip
     firsts = {info.node: column for column, info in reversed(list(enumerate(grid.ranks)))}
     best: _Longer | None = None
     for (metric, cells), column in product(counters, firsts.values()):
@@ -288,8 +290,8 @@ def _finding(grid: Grid, one: _Longer, moved: Sequence[Movement], named: Sequenc
     node = named[0] if len(named) == 1 else None
     parts = parts_of_nodes(list(named), nodes, places_of(grid.meta))
     part = " and ".join(map(str, parts)) or None
-    # No leaf is told that they would be; of more than half nobody knows that it is not all.
-    some = part is None and 2 <= len(named) <= len(nodes) / 2 and _at_once(grid, moved, named)
+    # Of more than half nobody knows that it is not all.
+    some = 2 <= len(named) <= len(nodes) / 2 and _nowhere(grid) and _at_once(grid, moved, named)
     two = len(nodes) == 2
     wall = median(grid.time["wall"][one.inside])
     slowdown = wall / max(wall - (now - then), NOTHING)
@@ -302,15 +304,18 @@ def _finding(grid: Grid, one: _Longer, moved: Sequence[Movement], named: Sequenc
     if part is not None:
         text += f"; {_listed(named)} count trouble, all of {part} and nobody else: it is theirs"
     elif some:
-        part = listed_nodes(named)
-        text += f"; {part} count trouble and nobody else: it is what they share"
+        part = ENDS.join(named)
+        text += (
+            f"; {_listed(named)} count trouble and nobody else, since the same time; what they"
+            " share nobody told"
+        )
     elif not two and node is None:
         text += f", and {_why_nobody(grid, one.inside, one.outside, len(nodes))}"
     details: dict[str, Any] = {
         "critical_score": shift.critical,
         "nodes": nodes,
         "node": node,
-        "link": part if part else f"{nodes[0]} -- {nodes[1]}" if two else node,
+        "link": part if part else ENDS.join(nodes) if two else node,
         "scope": "rack" if parts else "link",
         "part_nodes": list(named) if part else [],
         "transfer_seconds": now,
@@ -339,11 +344,15 @@ def _finding(grid: Grid, one: _Longer, moved: Sequence[Movement], named: Sequenc
     return replace(found, details={**details, "log_chance": sure})
 
 
+def _nowhere(grid: Grid) -> bool:
+    """Whether nobody told where the nodes stand: else who shares nothing has its own trouble."""
+    return not any(set(places) & set(DRAINED) for places in places_of(grid.meta).values())
+
+
 def _at_once(grid: Grid, moved: Sequence[Movement], nodes: Sequence[str]) -> bool:
-    """Whether the counters of some nodes moved together, as by what they share."""
+    """Whether the counters of all these nodes began to move together, as by what they share."""
     began = np.array([one.symptom.began for one in moved if one.node in nodes])
-    began = began[np.isfinite(began)]
-    return not began.size or bool(np.ptp(began) <= tolerance(grid))
+    return bool(np.isfinite(began).all() and np.ptp(began) <= tolerance(grid))
 
 
 def _by_groups(

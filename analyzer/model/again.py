@@ -19,7 +19,7 @@ from analyzer.slowness.on_and_off import (
     blocks_of,
     on_and_off,
 )
-from analyzer.slowness.robust_stats import MOSTLY, NOTHING
+from analyzer.slowness.robust_stats import NOTHING
 from analyzer.slowness.significance import PARTS_ON_AVERAGE, RECORDED
 from analyzer.slowness.stopped import FROZEN_SECONDS, heartbeat_stopped
 from analyzer.slowness.transfers import median
@@ -144,7 +144,7 @@ def stand_stills(table: Table) -> Iterator[Candidate]:
     if (
         not _is_its_own(table, levelled, place, one.still)
         or less < RECORDED * run
-        or (begin <= apart and _regular(moments) and 2 * stood[moments, place].sum() < len(moments))
+        or (begin <= apart and 2 * stood[moments, place].sum() < len(moments))
     ):
         return
     effect = -float(np.log1p(-less / float(seconds[begin:stop, place].sum())))
@@ -162,13 +162,6 @@ def stand_stills(table: Table) -> Iterator[Candidate]:
     rises = -np.log1p(-np.clip(gone / mine[begin:stop].sum(axis=0), -1.0, 0.99))
     yield Candidate(table, place, groups, shift, rises, rises, np.inf, NOBODY, (first, last),
                     by_mean=True)  # fmt: skip
-
-
-def _regular(moments: NDArray[np.int64]) -> bool:
-    """Whether most pauses are as far apart, to a window, as by the design of a run."""
-    begins = moments[np.diff(moments, prepend=-2) > 1]
-    apart = np.diff(begins)
-    return apart.size < 2 or bool(np.mean(np.abs(apart - np.median(apart)) <= 1) >= MOSTLY)
 
 
 class _Pauses(NamedTuple):
@@ -212,14 +205,18 @@ def _without_common(own: FloatGrid, rest: FloatGrid, some: Sequence[Scope]) -> F
 
 
 def _no_stalls(table: Table, seen: OnAndOff) -> bool:
-    """Whether it is more than some stalls: often high, or each time for long."""
+    """Whether it is more than some stalls: high often, or twice for as long as what came and went.
+
+    A turn is of two windows at least: one of many short steps may hold a single stall.
+    """
     if seen.episodes >= EPISODES_AT_LEAST:
         return True
-    grid, precision = table.grid, table.precision
-    steps = (grid.to_step - grid.from_step)[table.usable]
-    high = float(steps[seen.on].sum())
-    lasting = high >= seen.episodes * precision.transient_steps
-    return lasting and precision.long_enough(high, float(steps.sum()), ended=True)
+    precision, steps = table.precision, (table.grid.to_step - table.grid.from_step)[table.usable]
+    edges = np.flatnonzero(np.diff(seen.on, prepend=False, append=False)).reshape(-1, 2)
+    turns = [float(steps[begin:stop].sum()) for begin, stop in edges if stop - begin > 1]
+    long = [turn for turn in turns if turn >= precision.transient_steps]
+    total = float(steps.sum())
+    return len(long) > 1 and precision.long_enough(sum(long), total, ended=True)
 
 
 def _is_its_own(table: Table, own: FloatGrid, place: int, on: NDArray[np.bool_]) -> bool:

@@ -192,7 +192,8 @@ def _taken(
 ) -> Iterator[Candidate]:
     """The best candidates that do not concern each other.
 
-    Of a peer group at most half of those that nobody was accused of before: these are the ruler.
+    At most half of a peer group, where the others are the ruler. Of who changed it is half of those
+    that nobody was accused of before, while these have a middle.
     """
     seen = [one for table in found for one in _shapes(table)]
     seen += _by_their_ranks(found, seen)
@@ -201,7 +202,9 @@ def _taken(
     for one in sorted(whole_or_parts(seen), key=lambda each: -each.gain):
         columns = set(one.scope.columns.tolist())
         groups = [set(group_of[column].tolist()) for column in columns]
-        full = any(len((slow | columns) & g - accused) > _most(len(g - accused)) for g in groups)
+        if one.shift.first > 0:
+            groups = [g - accused if len(g - accused) > MAJORITY else g for g in groups]
+        full = any(len((slow | columns) & g) > _most(len(g)) for g in groups)
         bound = _by_others(one) or one.scope.part is not None
         if columns & (slow | concerned) or (bound and full):
             continue

@@ -9,6 +9,8 @@ from analyzer.slowness.peer_groups import columns_by
 from collector.contract import metrics
 
 TENSOR_SECONDS = metrics.TRAIN_COLLECTIVE.series(group="tp")
+WAITED = "waited_seconds"
+"""`details` of a finding about what steps of its span do not have: that all wait for it, in all."""
 USUAL_STEP = "usual_step_seconds"
 """`details` of a finding that is about exchanges: its slowdown is that of such a step."""
 
@@ -84,7 +86,7 @@ def in_most(cells: FloatGrid) -> float:
 
 def median(cells: FloatGrid) -> float:
     """The middle of what answered; NaN if nothing did."""
-    there = np.sort(cells[np.isfinite(cells)], axis=None)
+    there = np.sort(cells[np.isfinite(cells)].astype(float), axis=None)
     size = there.size
     return float(there[(size - 1) // 2] + there[size // 2]) / 2 if size else float("nan")
 

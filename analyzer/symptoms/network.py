@@ -47,6 +47,11 @@ REGISTERS: dict[str, frozenset[str]] = {
     metrics.IB_XMIT_WAIT.name: frozenset((XMIT_WAIT,)),
 }
 """Of which registers a metric is made that stop at their maximum."""
+OF_THE_LINK = frozenset(PORT_ERRORS).difference((
+    "port_rcv_switch_relay_errors", "port_xmit_constraint_errors", "port_rcv_constraint_errors",
+    "port_xmit_discards", "VL15_dropped",
+))  # fmt: skip
+"""Kinds of a port's errors that its link makes (InfiniBand architecture 16.1.3.5)."""
 SPEEDS: tuple[str, ...] = (metrics.NET_SPEED.name, metrics.IB_RATE.name)
 MOVED = 3.0
 """Times of before, and of the other nodes, from which a counter has moved: chosen, as healthy
@@ -58,6 +63,7 @@ MOVED_PER_SECOND: dict[str, float] = {
     metrics.TCP_TIMEOUTS.name: 0.1,
     # A healthy link has none in days, and each stops it for seconds: 2 % of the time.
     metrics.NET_CARRIER_CHANGES.name: 0.01,
+    # Chosen, as of a fabric that loses nothing each is sent again after a time-out.
     metrics.IB_ERRORS.name: 0.01,
     # Seconds, a percent of the time.
     metrics.NET_PAUSE_SECONDS.name: RECORDED,
@@ -75,6 +81,21 @@ the processor is a small part, is little longer."""
 MORE_BYTES = 1.5
 """Scrapes of a second over noisy steps put it at 0.9 to 1.2 while nothing changed (measured)."""
 PRESSURE = metrics.PRESSURE.series(resource="cpu", scope="some")
+
+
+def counted(grid: Grid, metric: str) -> FloatGrid | None:
+    """(W, R) what a node counts of a metric; of a port's errors those of its link alone.
+
+    What a switch cannot route or a partition forbids is counted on links that are well.
+    """
+    if metric != metrics.IB_ERRORS.name:
+        return total(grid, metric)
+    told = [total(grid, metric, kind=kind) for kind in sorted(OF_THE_LINK)]
+    there = [cells for cells in told if cells is not None]
+    if not there:
+        return None
+    known = np.any([np.isfinite(cells) for cells in there], axis=0)
+    return np.where(known, np.sum([np.nan_to_num(cells) for cells in there], axis=0), np.nan)
 
 
 class Movement(NamedTuple):
@@ -117,7 +138,7 @@ def movements(
     tries = log(len(nodes) * len(wanted) * splits)
     longer, found = transfers(grid), []
     for metric in wanted:
-        cells = total(grid, metric)
+        cells = counted(grid, metric)
         if cells is None:
             continue
         cells = cells[:, columns]

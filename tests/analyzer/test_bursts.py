@@ -341,20 +341,15 @@ def standing_still(moments, columns, seconds=20.0):
     return dataclasses.replace(run, windows=windows)
 
 
-IRREGULAR = [61, 90, 98, 170, 181, 255]
-
-
 def test_a_node_whose_ranks_stand_still_together_now_and_then_is_named():
-    (culprit,) = diagnose(standing_still(IRREGULAR, range(8))).verdict.culprits
+    (culprit,) = diagnose(standing_still([150, 160, 190, 198, 240, 255], range(8))).verdict.culprits
 
     assert ("node", "node-0") == (culprit.scope, culprit.node)
 
 
-@pytest.mark.parametrize(("moments", "named"), [(IRREGULAR, [5]), (range(40, 300, 40), [])])
-def test_pauses_since_soon_after_the_start_are_by_design_only_at_regular_distances(moments, named):
-    verdict = diagnose(standing_still(moments, [5], 6.0)).verdict
-
-    assert named == [each.rank for each in verdict.culprits]
+@pytest.mark.parametrize("moments", [[61, 90, 98, 170, 181, 255], range(40, 300, 40)])
+def test_pauses_since_soon_after_the_start_may_be_the_design_of_the_run(moments):
+    assert () == diagnose(standing_still(moments, [5], 6.0)).verdict.culprits
 
 
 def test_who_is_slow_beside_a_slow_half_of_its_peers_is_named_as_well():
@@ -365,6 +360,17 @@ def test_who_is_slow_beside_a_slow_half_of_its_peers_is_named_as_well():
     assert {("node", "node-0"), ("rank", "node-1")} == {
         (each.scope, each.node) for each in verdict.culprits
     }
+
+
+def test_of_three_kinds_of_parts_no_more_than_half_are_slow_from_the_start():
+    """Whose past says nothing: the two that are left may as well be fast."""
+    run = run_of(dp=8)
+    windows = run.windows.copy()
+    kinds = dict(enumerate([1.8, 1.8, 1.8, 1.8, 1.4, 1.4, 1.0, 1.0]))
+    windows["own_seconds"] *= windows["rank"].map(kinds)
+    verdict = diagnose(dataclasses.replace(run, windows=windows)).verdict
+
+    assert len(verdict.culprits) <= 4
 
 
 def slow_stage_in_turns():

@@ -248,7 +248,7 @@ def test_an_infiniband_link_that_went_down_once_is_told_of_its_node(hardware):
 
     found = judge(fleet.samples()).found
 
-    assert ["node-1: 1 time an InfiniBand link went down"] == [each.text for each in found]
+    assert ["node-1: 1 time the link of an RDMA port went down"] == [each.text for each in found]
 
 
 def test_a_port_that_fell_to_half_its_rate_is_told_beside_the_peers(hardware):
@@ -261,7 +261,7 @@ def test_a_port_that_fell_to_half_its_rate_is_told_beside_the_peers(hardware):
 
     found = judge(fleet.samples()).found
 
-    assert ["node-2: rate of all InfiniBand ports 600 Gbit/s where its peers have 800 Gbit/s"] == [
+    assert ["node-2: rate of all RDMA ports 600 Gbit/s where its peers have 800 Gbit/s"] == [
         each.text for each in found
     ]
 

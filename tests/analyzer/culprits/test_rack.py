@@ -143,7 +143,15 @@ def test_links_of_all_nodes_of_a_leaf_are_the_leaf(synthetic, fault):
 
     assert ("rack", "leaf l1", "link") == (culprit.scope, culprit.link, culprit.cause)
     (nodes,) = diagnose(run).verdict.culprits
-    assert ("link", None, "node-0, node-1") == (nodes.scope, nodes.node, nodes.link)
+    assert ("link", None, "node-0 -- node-1") == (nodes.scope, nodes.node, nodes.link)
+    assert () == diagnose(_placed(run, {"l1": [0, 2, 4], "l2": [1, 3, 5]})).verdict.culprits
+
+
+def test_nodes_that_began_to_count_trouble_at_other_times_share_nothing(synthetic, fault):
+    faults = [fault("loss", 0, 1.3, 80), fault("loss", 1, 1.0, 140)]
+    verdict = diagnose(synthetic(world=WORLD, faults=faults, steps=200).run()).verdict
+
+    assert "node-0 -- node-1" not in [one.link for one in verdict.culprits]
 
 
 def test_waiting_packets_everywhere_and_no_errors_are_a_full_fabric_and_no_bad_link(
