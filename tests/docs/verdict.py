@@ -79,7 +79,7 @@ CULPRIT = {
     "dp": "data-parallel coordinate",
     "pp": "pipeline stage",
     "tp": "tensor-parallel coordinate",
-    "link": "name of the link, leaf or rack",
+    "link": "name of the leaf or rack, or of the link: its nodes, joined by ` -- `",
     "from_step": "first slow step",
     "to_step": "the step after the last slow one; null = no end was seen",
     "since": "the moment of `from_step`, RFC 3339",
