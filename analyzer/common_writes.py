@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from analyzer.readers.windows import MAX_GAP
 from analyzer.run import FloatGrid, Grid
-from analyzer.slowness.changepoint import column_medians
-from analyzer.slowness.robust_stats import WITHIN
 from collector.contract.robust import MAD_TO_SIGMA
 from collector.contract.words import Phase
 
@@ -26,6 +24,8 @@ WRITTEN = "written"
 """Of `Grid.time`: the seconds of a checkpoint that are a rank's own."""
 AROUND = 21
 """Windows whose middle is what a rank usually takes there, chosen: a slowdown is longer."""
+NOISE = 2.0
+"""Deviations below what is usual that are noise: 95 % of a Gaussian's."""
 PAUSES = 0.05
 """Share of its own time that a rank pauses for, at least, in a window with a pause."""
 MOST = 0.5
@@ -70,9 +70,9 @@ def _its_own(grid: Grid, paused: FloatGrid) -> FloatGrid:
     """
     own = np.where((paused == 0) & ~grid.masked[:, None], grid.time["own"], np.nan)
     around = pd.DataFrame(own).rolling(AROUND, center=True, min_periods=1).median()
-    usual = around.ffill().bfill().to_numpy()
-    sigma = MAD_TO_SIGMA * column_medians(np.abs(own - usual))
-    most = np.maximum(grid.time["own"] - (usual - WITHIN * sigma), 0.0)
+    usual = around.ffill().bfill()
+    sigma = MAD_TO_SIGMA * (pd.DataFrame(own) - usual).abs().median()
+    most = np.maximum(grid.time["own"] - (usual - NOISE * sigma).to_numpy(), 0.0)
     written = np.where(np.isfinite(most), np.minimum(paused, most), paused)
     return np.where(np.isfinite(grid.time[Phase.CHECKPOINT]), written, np.nan)
 
