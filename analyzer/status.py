@@ -13,7 +13,7 @@ from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.before_after import gpu_words
 from analyzer.slowness.changepoint import BLOCKS_AT_LEAST, blocks, column_medians
 from analyzer.slowness.coverage import COVERAGE_AT_LEAST, unseen_words
-from analyzer.slowness.on_and_off import on_and_off
+from analyzer.slowness.on_and_off import on_and_off, stretches
 from analyzer.slowness.peer_groups import peer_groups
 from analyzer.slowness.robust_stats import MOSTLY
 from analyzer.slowness.significance import NATURAL_SPREAD, TENTH, TENTH_MORE
@@ -104,8 +104,7 @@ def _longer_in_turns(grid: Grid, precision: Precision) -> str | None:
     gain = np.min([each.gain for each in both if each], axis=0)
     on = np.all([each.on for each in both if each], axis=0)
     seconds, steps = walls[0][told], (grid.to_step - grid.from_step)[told].astype(float)
-    edges = np.flatnonzero(np.diff(on, prepend=False, append=False))
-    turns = [slice(begin, stop) for begin, stop in edges.reshape(-1, 2).tolist()]
+    turns = [slice(*turn) for turn in stretches(on)]
     lasting = [turn for turn in turns if steps[turn].sum() >= precision.steps]
     over = -np.expm1(-gain) * seconds * steps
     share = sum(float(over[turn].sum()) for turn in lasting) / float((seconds * steps).sum())

@@ -14,6 +14,8 @@ MINUTE, HOUR = 60.0, 3600.0
 HOURS_FROM = 0.1
 """Less is told in seconds: as hours it would be mostly zeros."""
 
+ENDS = " -- "
+"""Between the nodes of a link in its name."""
 NAMED = 8
 """Ranks or nodes that are told one by one; of more it is said how many."""
 

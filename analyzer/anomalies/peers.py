@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import FloatGrid
+from analyzer.slowness.on_and_off import stretches
 from analyzer.slowness.peer_groups import MAJORITY
 from analyzer.slowness.robust_stats import median
-from analyzer.symptoms.series import MILD, stretches
+from analyzer.symptoms.series import MILD
 from collector.contract.robust import MAD_TO_SIGMA
 
 PASSING = 2

@@ -54,7 +54,7 @@ from analyzer.symptoms.network import (
 )
 from analyzer.symptoms.series import tolerance
 from analyzer.symptoms.shared_link import listed, nodes_of, suspects
-from analyzer.wording import milliseconds
+from analyzer.wording import ENDS, milliseconds
 
 TIMES = 3.0
 """Three of four transfers take this many times the usual one, and half the floor. With a link fault
@@ -62,8 +62,6 @@ of 1.3 to 2.0 they took from 0.10 of a step; without, on two cores that up to tw
 wanted, at most 0.001, where medians alone once passed the floor (measured, 6 and 4 runs)."""
 MEAN_FLOOR = WAKES_BY_BOUND
 """Of a usual step, with counters that moved; of what comes and goes by the mean."""
-ENDS = " -- "
-"""Between the nodes of a link in its name."""
 BY_GROUPS = "groups"
 """`details["by"]` of a link that nothing but slow and healthy groups tells of."""
 COUNTERS = (*SPEEDS, *BAD_LINK, *FULL_LINK)

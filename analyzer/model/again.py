@@ -18,6 +18,7 @@ from analyzer.slowness.on_and_off import (
     OnAndOff,
     blocks_of,
     on_and_off,
+    stretches,
 )
 from analyzer.slowness.robust_stats import NOTHING
 from analyzer.slowness.significance import PARTS_ON_AVERAGE, RECORDED
@@ -212,11 +213,12 @@ def _no_stalls(table: Table, seen: OnAndOff) -> bool:
     if seen.episodes >= EPISODES_AT_LEAST:
         return True
     precision, steps = table.precision, (table.grid.to_step - table.grid.from_step)[table.usable]
-    edges = np.flatnonzero(np.diff(seen.on, prepend=False, append=False)).reshape(-1, 2)
-    turns = [float(steps[begin:stop].sum()) for begin, stop in edges if stop - begin > 1]
-    long = [turn for turn in turns if turn >= precision.transient_steps]
+    span = slice(seen.begin, seen.stop)
+    inside = steps[span]
+    turns = [inside[begin:stop] for begin, stop in stretches(seen.on[span]) if stop - begin > 1]
+    long = [turn.sum() for turn in turns if turn.sum() >= precision.transient_steps]
     total = float(steps.sum())
-    return len(long) > 1 and precision.long_enough(sum(long), total, ended=True)
+    return len(long) > 1 and precision.long_enough(float(sum(long)), total, ended=True)
 
 
 def _is_its_own(table: Table, own: FloatGrid, place: int, on: NDArray[np.bool_]) -> bool:

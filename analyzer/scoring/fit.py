@@ -27,10 +27,10 @@ from analyzer.detectors.stage_levels import as_heavier
 from analyzer.model.accepted import HEAVY
 from analyzer.pipeline import Diagnosis
 from analyzer.run import Finding, Grid
-from analyzer.scoring.score import LINK
 from analyzer.slowness.before_after import has_gpu
 from analyzer.slowness.changepoint import column_medians
 from analyzer.slowness.peer_groups import columns_by
+from analyzer.wording import ENDS
 from collector.contract.words import Cause
 
 UNKNOWN, WELL = Cause.UNKNOWN.value, "well"
@@ -114,7 +114,7 @@ def background(grid: Grid, truths: Sequence[Mapping[str, Any]]) -> Iterator[Exam
     ranks the one that does, from the middle of the run on.
     """
     nodes = columns_by(grid, lambda info: info.node)
-    ill = {str(end) for truth in truths for end in str(truth["node"]).split(LINK)}
+    ill = {str(end) for truth in truths for end in str(truth["node"]).split(ENDS)}
     own = column_medians(grid.time["own"][~grid.masked])
     well = {node: mine for node, mine in nodes.items() if node not in ill}
     well = {node: mine for node, mine in well.items() if np.isfinite(own[mine]).any()}
@@ -143,7 +143,7 @@ def can_be(cause: str, kind: str, *, gpu: bool) -> bool:
 
 def _is_of(grid: Grid, finding: Finding, truth: Mapping[str, Any]) -> bool:
     if finding.kind == "link":
-        ends = str(finding.details["link"] or "").split(LINK)
+        ends = str(finding.details["link"] or "").split(ENDS)
         return truth["node"] in (finding.details["node"], *ends)
     node = next(info.node for info in grid.ranks if info.rank == finding.rank)
     return bool(truth["node"] == node if truth["rank"] is None else truth["rank"] == finding.rank)

@@ -15,14 +15,13 @@ import numpy as np
 from analyzer.case import opened
 from analyzer.pipeline import comparable, effects, through
 from analyzer.run import Run
+from analyzer.wording import ENDS
 from collector.contract.words import Cause
 
 EVERY_SECONDS = 0.5
 ENDINGS = ("ended", "outcome", "ending")
 STOPS = (Cause.FREEZE, Cause.CRASH)
 NETWORK = (Cause.LINK, Cause.CONGESTION)
-LINK = " -- "
-"""Between the two nodes of a link's name."""
 
 
 def detection_delay(
@@ -71,7 +70,7 @@ def _accused(run: Run) -> set[int | str | None]:
     found = through((comparable, effects), opened(run)).findings
     ranks = {one.rank for one in found if one.kind in ("slow", "hang")}
     links = [one for one in found if one.kind == "link"]
-    ends = {end for one in links for end in str(one.details["link"]).split(LINK)}
+    ends = {end for one in links for end in str(one.details["link"]).split(ENDS)}
     return {*ranks, *(one.details["node"] for one in links), *ends}
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaincinv
 
+from analyzer.wording import ENDS
+
 HOURS_PER_MONTH = 730.0
 CALIBRATION_BINS = 10
-LINK = " -- "
-"""Between the two nodes of a link's name."""
 Z95 = 1.959964
 
 
@@ -136,7 +136,7 @@ def is_right(fault: Mapping[str, Any], culprit: Mapping[str, Any]) -> bool:
     if culprit.get("scope") == "node" == fault.get("scope"):
         return bool(culprit["node"] == fault["node"])
     if culprit.get("scope") == "link":
-        return fault.get("node") in (culprit["node"], *(culprit["link"] or "").split(LINK))
+        return fault.get("node") in (culprit["node"], *(culprit["link"] or "").split(ENDS))
     if fault.get("rank") is not None:
         return bool(culprit["rank"] == fault["rank"])
     return bool(culprit["node"] == fault.get("node"))

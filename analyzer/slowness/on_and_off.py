@@ -4,6 +4,7 @@ Medians of blocks do not see what is there in less than half of the windows. Her
 of the lower windows, the noise is what lies below it, and the excess is a mean.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -94,6 +95,12 @@ def on_and_off(series: FloatGrid, *, least: float, most: float) -> OnAndOff | No
         episodes=int(np.sum(np.diff(on[span].astype(int), prepend=0) == 1)),
         apart=longest,
     )
+
+
+def stretches(true: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+    """First and stop of each stretch of true values."""
+    edges = np.flatnonzero(np.diff(true, prepend=False, append=False))
+    yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 
 
 def _span(gain: FloatGrid, on: NDArray[np.bool_]) -> tuple[int, int]:

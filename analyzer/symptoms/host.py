@@ -6,6 +6,7 @@ import numpy as np
 
 from analyzer.run import Finding, Grid
 from analyzer.slowness.before_after import column_of, has_gpu, query, share_of_excess
+from analyzer.slowness.on_and_off import stretches
 from analyzer.slowness.stopped import FROZEN_SECONDS, heartbeat_stopped
 from analyzer.slowness.transfers import median
 from analyzer.symptoms.phases import PARTLY, of_excess
@@ -16,7 +17,6 @@ from analyzer.symptoms.series import (
     level,
     of_time,
     spans,
-    stretches,
     symptom,
 )
 from analyzer.symptoms.shape import Symptom

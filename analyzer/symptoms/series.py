@@ -5,7 +5,7 @@ happened to its peers as well, in units of what such a difference is off by. Wha
 tell apart is no movement, however quiet the series was.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -275,12 +275,6 @@ def turning_point(away: FloatGrid) -> NDArray[np.int64]:
     """
     steps = np.concatenate([np.zeros_like(away[:1]), np.nan_to_num(away)[:-1]])
     return np.asarray(np.cumsum(steps, axis=0).argmin(axis=0))
-
-
-def stretches(true: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
-    """First and stop of each stretch of true values."""
-    edges = np.flatnonzero(np.diff(true, prepend=False, append=False))
-    yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 
 
 def tolerance(grid: Grid) -> float:

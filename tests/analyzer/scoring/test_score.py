@@ -5,7 +5,7 @@ import pytest
 from analyzer.align import align
 from analyzer.pipeline import diagnose
 from analyzer.scoring.replay import detection_delay, prefix
-from analyzer.scoring.score import Case, calibration_error, poisson_upper, rate, score
+from analyzer.scoring.score import Case, calibration_error, is_right, poisson_upper, rate, score
 from analyzer.scoring.trivial_baselines import trivial_answers
 from analyzer.verdict_json import verdict_json
 
@@ -124,3 +124,10 @@ def test_a_real_verdict_can_be_scored(synthetic, fault):
     verdict = verdict_json(diagnose(run).verdict)
 
     assert 1.0 == score([Case(TRUTH, verdict, 1.0, 0.0)])["cause_top1"]["value"]
+
+
+@pytest.mark.parametrize(("node", "right"), [("node-0", True), ("node-1", True), ("node-2", False)])
+def test_a_link_of_several_nodes_is_right_for_each_of_them(node, right):
+    culprit = {"scope": "link", "node": None, "rank": None, "link": "node-0 -- node-1 -- node-3"}
+
+    assert right == is_right({"scope": "link", "rank": None, "node": node}, culprit)
