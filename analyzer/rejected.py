@@ -8,8 +8,8 @@ from analyzer.model.precision import WINDOWS, Precision
 from analyzer.run import Finding, Grid, Rejected
 from analyzer.slowness.coverage import unseen_ranks
 from analyzer.slowness.peer_groups import MAJORITY, peer_groups
+from analyzer.slowness.robust_stats import median_of
 from analyzer.slowness.significance import RECORDED
-from analyzer.slowness.transfers import median
 from analyzer.structure.facts import LONGER
 from analyzer.wording import NAMED, milliseconds
 
@@ -59,12 +59,12 @@ def _victims(grid: Grid, slow: Sequence[Finding], named: set[int | None]) -> tup
         mine = [c for c in stratum.tolist() if grid.ranks[c].rank not in named]
         for column in mine:
             peers = [other for other in mine if other != column]
-            waited = median(collective[during, column])
-            before = median(collective[outside, column])
+            waited = median_of(collective[during, column])
+            before = median_of(collective[outside, column])
             more = waited - before if np.isfinite(before) else waited
-            if not more >= RECORDED * median(wall[during, column]):
+            if not more >= RECORDED * median_of(wall[during, column]):
                 continue
-            ratio = median(own[during, column]) / median(own[np.ix_(during, peers)])
+            ratio = median_of(own[during, column]) / median_of(own[np.ix_(during, peers)])
             alike = f"; its own time is {ratio:.2f}x its peers'" if np.isfinite(ratio) else ""
             why = (
                 f"waits {milliseconds(more)} more per step for rank {first.rank}{alike}"
@@ -87,7 +87,7 @@ def _nearly(grid: Grid, precision: Precision) -> tuple[Rejected, ...]:
     for stratum in peer_groups(grid).values():
         for column in stratum.tolist():
             peers = [other for other in stratum.tolist() if other != column]
-            ratio = median(own[:, column]) / median(own[:, peers]) if peers else np.nan
+            ratio = median_of(own[:, column]) / median_of(own[:, peers]) if peers else np.nan
             if ratio >= 1.0 + least:
                 found.append((ratio, Rejected(grid.ranks[column].rank, _why(ratio, len(peers)))))
     found.sort(key=lambda pair: -pair[0])

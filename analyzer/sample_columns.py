@@ -15,6 +15,8 @@ from analyzer.run import FloatGrid
 
 Integers = NDArray[np.int64]
 Rows = NDArray[np.integer[Any]]
+NO_NUMBER = -(2**31)
+"""In a column of whole numbers: not told. No rank and no GPU is it."""
 SOME_ROWS = 1 << 18
 """Samples that are sorted at once: sorting all of them takes as much memory again."""
 
@@ -34,7 +36,7 @@ class SampleColumns:
     def __init__(self, samples: pd.DataFrame) -> None:
         self.time, self.value = (samples[name].to_numpy(dtype=float) for name in ("time", "value"))
         self.metric, self.metrics = _coded(samples["metric"])
-        self._samples = samples
+        self._samples, self._numbers = samples, dict[str, NDArray[np.integer[Any]]]()
         self._node, self._nodes = _coded(samples["node"])
         self._label, self.labels = _coded(samples["labels"])
         if "" not in self.labels:
@@ -64,10 +66,11 @@ class SampleColumns:
 
     def numbers(self, name: str, rows: Rows) -> FloatGrid:
         """Whole numbers, `rank` or `gpu`, of some rows; NaN where there is none."""
-        cells = self._samples[name].iloc[rows]
-        if not isinstance(cells.dtype, pd.Int32Dtype):
-            cells = cells.astype("Int64")
-        return np.asarray(cells.to_numpy(dtype=np.float64, na_value=np.nan), dtype=float)
+        if name not in self._numbers:
+            self._numbers[name] = _narrow(self._samples[name])
+        found = self._numbers[name][rows].astype(float)
+        found[found == NO_NUMBER] = np.nan
+        return found
 
     def is_up(self, rows: Rows) -> NDArray[np.bool_]:
         """Whether each of some rows says how its scrape went."""
@@ -81,6 +84,13 @@ def numbered(values: FloatGrid) -> tuple[Integers, FloatGrid]:
     place, found = pd.factorize(values)
     rising = np.sort(found)
     return np.searchsorted(rising, found)[place], rising
+
+
+def _narrow(cells: pd.Series) -> NDArray[np.integer[Any]]:
+    """(S,) whole numbers, NO_NUMBER where there is none; wide only where they may be large."""
+    told = isinstance(cells.dtype, pd.Int32Dtype)
+    cells = cells if told else cells.astype("Int64")
+    return cells.to_numpy(dtype=np.int32 if told else np.int64, na_value=NO_NUMBER)
 
 
 def _coded(words: pd.Series) -> tuple[Rows, list[str]]:

@@ -15,9 +15,8 @@ from analyzer.slowness.changepoint import BLOCKS_AT_LEAST, blocks, column_median
 from analyzer.slowness.coverage import COVERAGE_AT_LEAST, unseen_words
 from analyzer.slowness.on_and_off import on_and_off, stretches
 from analyzer.slowness.peer_groups import peer_groups
-from analyzer.slowness.robust_stats import MOSTLY
+from analyzer.slowness.robust_stats import MOSTLY, median_of
 from analyzer.slowness.significance import NATURAL_SPREAD, TENTH, TENTH_MORE
-from analyzer.slowness.transfers import median
 from analyzer.wording import listed
 
 NOTICED_AT_MOST = 1.5
@@ -110,7 +109,7 @@ def _longer_in_turns(grid: Grid, precision: Precision) -> str | None:
     share = sum(float(over[turn].sum()) for turn in lasting) / float((seconds * steps).sum())
     if share < TENTH_MORE:
         return None
-    high = median(np.concatenate([gain[turn] for turn in lasting])) - median(gain[~on])
+    high = median_of(np.concatenate([gain[turn] for turn in lasting])) - median_of(gain[~on])
     first = int(grid.from_step[told[lasting[0].start]])
     return (
         f"steps took {np.exp(high):.2f}x the usual time from step {first},"
@@ -141,7 +140,7 @@ def _nobody_knows(grid: Grid) -> str | None:
     for columns in groups.values():
         if (sides := _two_sides(grid, own, columns)) is not None:
             slow, fast = sides
-            ratio = np.exp(median(own[slow]) - median(own[fast]))
+            ratio = np.exp(median_of(own[slow]) - median_of(own[fast]))
             verb, whose = ("takes", "its only peer") if len(slow) == 1 else ("take", "their peers")
             return (
                 f"{_ranks(grid, slow)} {verb} {ratio:.2f}x the own time of {whose},"

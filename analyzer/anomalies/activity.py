@@ -14,8 +14,7 @@ import pandas as pd
 
 from analyzer.anomalies.panel import Panel
 from analyzer.run import FloatGrid, Grid, RankInfo
-from analyzer.slowness import transfers
-from analyzer.slowness.robust_stats import median
+from analyzer.slowness.robust_stats import median, median_of
 from analyzer.symptoms.idle import IDLE
 from analyzer.symptoms.series import PERCENT
 from analyzer.telemetry import telemetry
@@ -54,7 +53,7 @@ def activity(panel: Panel, columns: list[int]) -> Activity | None:
             continue
         share = metric != metrics.GPU_POWER.name
         values = _running(np.where(cells[:, columns] > 0, cells[:, columns], np.nan))
-        if not np.isfinite(values).any() or (share and transfers.median(values) >= PEGGED):
+        if not np.isfinite(values).any() or (share and median_of(values) >= PEGGED):
             continue
         return Activity(values, name, share)
     return None
@@ -88,7 +87,7 @@ def as_windows(
     start = panel.times[told]
     end = start + panel.seconds
     own = seen.values[told] / level[told, None]
-    wall = np.broadcast_to(transfers.median(level) / level[told, None], own.shape)
+    wall = np.broadcast_to(median_of(level) / level[told, None], own.shape)
     unknown = np.full(own.shape, np.nan)
     # What a GPU is busy with is computing; what else there is in a step nobody tells.
     phases = {str(phase): unknown for phase in Phase} | {str(Phase.FORWARD): own}

@@ -17,8 +17,7 @@ from analyzer.anomalies.watched import (
     Watched,
 )
 from analyzer.run import FloatGrid
-from analyzer.slowness import transfers
-from analyzer.slowness.robust_stats import spread
+from analyzer.slowness.robust_stats import mean_of, median_of, spread
 from analyzer.symptoms.series import MILD
 from collector.contract import metrics
 
@@ -66,7 +65,7 @@ def is_lower(clock: FloatGrid, span: Span) -> bool | None:
 
     None = either is not told.
     """
-    ratio = transfers.median(clock[span.first : span.stop, span.column])
+    ratio = median_of(clock[span.first : span.stop, span.column])
     return bool(ratio <= 1.0 - CLOCK_SPREAD) if np.isfinite(ratio) else None
 
 
@@ -158,13 +157,13 @@ def best_split(series: NDArray[np.float64]) -> int | None:
 def _told(panel: Panel, watched: Watched, cells: FloatGrid, span: Span) -> Deviation:
     column, bins = span.column, slice(span.first, span.stop)
     # Errors come in bursts: their mean, of which a median knows nothing.
-    level = transfers.mean if watched.counts else transfers.median
+    level = mean_of if watched.counts else median_of
     words = f"{watched.what} {watched.amount(level(cells[bins, column]))}".strip()
     if not watched.counts:
         groups = _peers(panel, watched)[bins]
         alike = groups == groups[:, [column]]
         alike[:, column] = False
-        normal = transfers.median(cells[bins][alike])
+        normal = median_of(cells[bins][alike])
         words += f" where its peers have {watched.amount(normal)}" if np.isfinite(normal) else ""
     first = span.first
     if watched.counts:

@@ -14,7 +14,7 @@ from analyzer.anomalies.apart import held_at_full_clock
 from analyzer.anomalies.panel import Panel
 from analyzer.anomalies.peers import LASTS_BINS, longest_stretch, peer_distances
 from analyzer.anomalies.shape import who
-from analyzer.slowness.transfers import median
+from analyzer.slowness.robust_stats import median_of
 from analyzer.symptoms.gpu_state import CELSIUS, LIMITED
 from analyzer.symptoms.idle import BUSY, idle_at_work
 from analyzer.symptoms.series import PERCENT
@@ -57,8 +57,8 @@ def _idle_at_work(panel: Panel) -> Iterator[Doubt]:
             continue
         place, bins = who(*panel.places[column]), idle[:, column]
         words = (
-            f"{place} tells {median(used[bins, column]):.0%} utilisation and"
-            f" {median(power[bins, column]):.0f} W, the power of an idle GPU: one of the two is"
+            f"{place} tells {median_of(used[bins, column]):.0%} utilisation and"
+            f" {median_of(power[bins, column]):.0f} W, the power of an idle GPU: one of the two is"
             " wrong, and neither counts"
         )
         yield USED, column, words

@@ -31,9 +31,8 @@ from analyzer.model.precision import WINDOWS
 from analyzer.posterior import Posterior, posterior
 from analyzer.run import Culprit, Fact, Finding, Grid, RankInfo, Verdict
 from analyzer.slowness.coverage import COVERAGE_AT_LEAST
-from analyzer.slowness.robust_stats import NOTHING
+from analyzer.slowness.robust_stats import NOTHING, median_of
 from analyzer.slowness.significance import FLOOR
-from analyzer.slowness.transfers import median
 from analyzer.symptoms.phases import SHARES
 from analyzer.telemetry_quality import drop_stuck_sensors
 from analyzer.wording import utc
@@ -207,7 +206,7 @@ def _steps_longer(grid: Grid, one: Finding) -> float:
     """Seconds of a step while it was slow over those of the other steps; 1 where there are none."""
     wall = grid.time["wall"][:, 0]
     inside = one.inside(grid)
-    return 1.0 if inside.all() else median(wall[inside]) / median(wall[~inside])
+    return 1.0 if inside.all() else median_of(wall[inside]) / median_of(wall[~inside])
 
 
 def _culprit(

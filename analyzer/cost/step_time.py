@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.before_after import column_of
 from analyzer.slowness.changepoint import column_medians
+from analyzer.slowness.robust_stats import median
 from analyzer.slowness.significance import PARTS_AT_MOST
 from analyzer.slowness.transfers import USUAL_STEP, WAITED
 
@@ -211,11 +212,7 @@ def spans(grid: Grid, findings: Sequence[Finding]) -> NDArray[np.bool_]:
 
 def _step_times(grid: Grid) -> FloatGrid:
     """(W,) median over ranks of wall seconds per step; NaN where nobody answered."""
-    wall = grid.time["wall"]
-    times = np.full(len(wall), np.nan)
-    answered = np.isfinite(wall).any(axis=1)
-    times[answered] = np.nanmedian(wall[answered], axis=1)
-    return times
+    return median(grid.time["wall"], 1)
 
 
 def _largest(cells: FloatGrid) -> FloatGrid:

@@ -30,17 +30,10 @@ from analyzer.slowness.changepoint import (
 )
 from analyzer.slowness.group_transfers import FLOOR, grown, slow_groups
 from analyzer.slowness.on_and_off import EPISODES_AT_LEAST, OnAndOff, blocks_of, on_and_off
-from analyzer.slowness.robust_stats import NOTHING, WITHIN, shows
+from analyzer.slowness.robust_stats import NOTHING, WITHIN, mean_of, median_of, shows
 from analyzer.slowness.significance import WAKES_BY_BOUND, span_edges
 from analyzer.slowness.temporal_shape import LEAST_TURNS
-from analyzer.slowness.transfers import (
-    by_block,
-    in_most,
-    mean,
-    median,
-    of_those_who_told,
-    transfers,
-)
+from analyzer.slowness.transfers import by_block, in_most, of_those_who_told, transfers
 from analyzer.symptoms.network import (
     BAD_LINK,
     FULL_LINK,
@@ -84,7 +77,7 @@ def links(grid: Grid) -> Sequence[Finding]:
     tell says nothing: all may wait for it.
     """
     groups = blocks(grid)
-    usual = median(grid.time["wall"][~grid.masked])
+    usual = median_of(grid.time["wall"][~grid.masked])
     if len({info.node for info in grid.ranks}) < 2 or not groups.members or not usual > 0:
         return ()
     transfer = transfers(grid)
@@ -131,7 +124,7 @@ def _spans(grid: Grid, groups: Blocks, transfer: FloatGrid, usual: float) -> Ite
                 continue
             inside = np.concatenate(some.members[shift.first : shift.last])
             outside = np.setdiff1d(np.concatenate(some.members), inside)
-            seconds = median(transfer[outside]), median(transfer[inside])
+            seconds = median_of(transfer[outside]), median_of(transfer[inside])
             edges = span_edges(some, shift, transfer[np.concatenate(some.members)] / usual)
             yield _Longer(some, shift, inside, outside, seconds, edges, lasts=True)
 
@@ -151,7 +144,7 @@ def _ramp(grid: Grid, groups: Blocks, transfer: FloatGrid, usual: float) -> Iter
             grows = np.concatenate(groups.members[shift.first :])
             high = np.concatenate(groups.members[(shift.first + shift.last) // 2 :])
             outside = np.setdiff1d(np.concatenate(groups.members), grows)
-            seconds = median(transfer[outside]), median(transfer[grows])
+            seconds = median_of(transfer[outside]), median_of(transfer[grows])
             edges, told = (groups.first(shift.first), None), replace(shift, critical=asked)
             yield _Longer(groups, told, high, outside, seconds, edges, lasts=True)
 
@@ -178,7 +171,7 @@ def _again_and_again(
     shift = Shift(0, *blocks_in, seen.inside, seen.error, score, asked, seen.inside)
     for on in (span, seen.on):
         inside, outside = usable[on], usable[~on]
-        seconds = mean(transfer[outside]), mean(transfer[inside])
+        seconds = mean_of(transfer[outside]), mean_of(transfer[inside])
         yield _Longer(groups, shift, inside, outside, seconds, edges, lasts=False)
 
 
@@ -208,7 +201,7 @@ def _with_a_counter(grid: Grid, groups: Blocks, usual: float) -> Iterator[_Longe
         score, asked = _by_chance(shares[on], shares[off], len(counters) * len(firsts))
         if score >= max(asked, 0.0 if best is None else best.shift.score):
             inside, outside = usable[on], usable[off]
-            seconds = mean(bound[outside]), mean(bound[inside])
+            seconds = mean_of(bound[outside]), mean_of(bound[inside])
             rise, (edges, blocks_in) = (seconds[1] - seconds[0]) / usual, _edges(groups, seen)
             shift = Shift(0, *blocks_in, rise, rise / score, score, asked, seconds[1] / usual)
             best = _Longer(groups, shift, inside, outside, seconds, edges, lasts=False, by=there)
@@ -291,7 +284,7 @@ def _finding(grid: Grid, one: _Longer, moved: Sequence[Movement], named: Sequenc
     # Of more than half nobody knows that it is not all.
     some = 2 <= len(named) <= len(nodes) / 2 and _nowhere(grid) and _at_once(grid, moved, named)
     two = len(nodes) == 2
-    wall = median(grid.time["wall"][one.inside])
+    wall = median_of(grid.time["wall"][one.inside])
     slowdown = wall / max(wall - (now - then), NOTHING)
     margin = WITHIN * shift.error / max(shift.effect, NOTHING) * (slowdown - 1.0)
     step = int(grid.from_step[first])

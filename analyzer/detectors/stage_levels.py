@@ -14,9 +14,8 @@ from analyzer.model.accepted import HEAVY
 from analyzer.run import Finding, Grid
 from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY, column_medians
 from analyzer.slowness.peer_groups import columns_by, peer_groups
-from analyzer.slowness.robust_stats import interval_95
+from analyzer.slowness.robust_stats import interval_95, median_of
 from analyzer.slowness.significance import PARTS_AT_MOST, STEPS_AT_LEAST, phase_shares
-from analyzer.slowness.transfers import median
 from collector.contract.robust import MAD_TO_SIGMA
 
 BY_TIMES = 0.21
@@ -46,11 +45,11 @@ def stage_levels(grid: Grid) -> Sequence[Finding]:
     for node, columns in nodes.items():
         others = [other for other in nodes if other != node]
         over = middle[node] - column_medians(np.array([middle[other] for other in others]))
-        parts = [median(part) for part in np.array_split(over, PARTS)]
-        level = median(over)
+        parts = [median_of(part) for part in np.array_split(over, PARTS)]
+        level = median_of(over)
         if level >= PARTS_AT_MOST and min(parts) >= level / 2:
             peers = np.concatenate([nodes[other] for other in others])
-            error = MEDIAN_EFFICIENCY * MAD_TO_SIGMA * median(np.abs(over - level))
+            error = MEDIAN_EFFICIENCY * MAD_TO_SIGMA * median_of(np.abs(over - level))
             error /= float(np.sqrt(len(over)))
             found += (
                 as_heavier(grid, node, column, peers, level, error) for column in columns.tolist()
@@ -74,7 +73,7 @@ def as_heavier(
     usable = np.flatnonzero(~grid.masked)
     info = grid.ranks[column]
     low, ratio, high = interval_95(over, error)
-    mine = median(grid.time["own"][usable, column])
+    mine = median_of(grid.time["own"][usable, column])
     stages = sorted({one.pp for one in grid.ranks if one.node == node})
     names = f"stage{'s' if len(stages) > 1 else ''} {', '.join(map(str, stages))}"
     return Finding(

@@ -10,8 +10,8 @@ from analyzer.model.effects import effects
 from analyzer.run import Finding, Grid
 from analyzer.slowness.group_transfers import grown
 from analyzer.slowness.peer_groups import columns_by
-from analyzer.slowness.robust_stats import shows
-from analyzer.slowness.transfers import TENSOR_SECONDS, USUAL_STEP, exchanges, least, median
+from analyzer.slowness.robust_stats import median_of, shows
+from analyzer.slowness.transfers import TENSOR_SECONDS, USUAL_STEP, exchanges, least
 from analyzer.symptoms.nvlink import nvlink
 from analyzer.wording import milliseconds
 from collector.contract.words import Phase
@@ -34,7 +34,7 @@ def tensor_groups(grid: Grid) -> Sequence[Finding]:
     within = exchanges(grid) if len(members) > 1 else None
     if within is None:
         return ()
-    usual = median(grid.time["wall"][~grid.masked])
+    usual = median_of(grid.time["wall"][~grid.masked])
     firsts = [int(columns[0]) for columns in members.values()]
     own = usual + np.column_stack([least(within[:, columns]) for columns in members.values()])
     groups = replace(

@@ -15,9 +15,8 @@ from analyzer.from_operations.observed import Observed, SlowWorker
 from analyzer.model.precision import WINDOWS
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.peer_groups import MAJORITY
-from analyzer.slowness.robust_stats import NOTHING, interval_95, shows
+from analyzer.slowness.robust_stats import NOTHING, interval_95, median_of, shows
 from analyzer.slowness.significance import STEPS_AT_LEAST, phase_shares
-from analyzer.slowness.transfers import median
 
 DETECTOR = "operations"
 Indices = NDArray[np.int64]
@@ -146,9 +145,9 @@ def _excess(
     own: FloatGrid, column: int, peers: Indices, inside: Indices, outside: Indices
 ) -> float:
     """Log own time against the peers', in the span and against the rest of it; NaN = not told."""
-    excess = median(own[inside, column]) - median(own[np.ix_(inside, peers)])
+    excess = median_of(own[inside, column]) - median_of(own[np.ix_(inside, peers)])
     if len(outside):
-        excess -= median(own[outside, column]) - median(own[np.ix_(outside, peers)])
+        excess -= median_of(own[outside, column]) - median_of(own[np.ix_(outside, peers)])
     return excess
 
 

@@ -20,10 +20,9 @@ from analyzer.slowness.on_and_off import (
     on_and_off,
     stretches,
 )
-from analyzer.slowness.robust_stats import NOTHING
+from analyzer.slowness.robust_stats import NOTHING, median_of
 from analyzer.slowness.significance import PARTS_ON_AVERAGE, RECORDED
 from analyzer.slowness.stopped import FROZEN_SECONDS, heartbeat_stopped
-from analyzer.slowness.transfers import median
 from collector.contract.robust import MAD_TO_SIGMA
 
 FLOOR = float(np.log(1.03))
@@ -48,7 +47,7 @@ def again_and_again(table: Table) -> Iterator[Candidate]:
     """
     if len(table.usable) < WINDOWS_AT_LEAST:
         return
-    own, ranks, rest = table.without_writes()
+    own, ranks, rest = table.without_writes
     rest = _without_common(own, rest, table.scopes)
     told = {
         place: seen
@@ -60,7 +59,7 @@ def again_and_again(table: Table) -> Iterator[Candidate]:
     places = np.array(list(told))
     means = np.array([told[place].mean for place in told])
     # Its own turns make neighbours alike; what noise does, everybody shows.
-    usual_widening = float(np.median([seen.widening for seen in told.values()]))
+    usual_widening = median_of(np.array([seen.widening for seen in told.values()]))
     counts = np.array([float(told[place].on.sum()) for place in told])
     starts = [np.diff(told[place].on.astype(int), prepend=0) == 1 for place in told]
     lasting = counts / np.maximum([float(one.sum()) for one in starts], 1.0)
@@ -70,10 +69,15 @@ def again_and_again(table: Table) -> Iterator[Candidate]:
         shows = np.array([_is_its_own(table, own, p, told[p].on) for p in places.tolist()])
     for at, place in enumerate(places.tolist()):
         seen, scope = told[place], table.scopes[place]
+        # What may be by design must be more than parts differ.
+        large = seen.inside >= (FLOOR if seen.late else table.precision.parts or FLOOR)
+        # As of spans: of what began nowhere nobody knows whether it is faster meanwhile.
+        if not large or not (scope.alike or seen.begin > 0):
+            continue
         free = np.delete(shows, at)
         others = np.delete(means, at)[free]
-        usual = median(others) if others.size else 0.0
-        spread = MAD_TO_SIGMA * median(np.abs(others - usual)) if others.size else 0.0
+        usual = median_of(others) if others.size else 0.0
+        spread = MAD_TO_SIGMA * median_of(np.abs(others - usual)) if others.size else 0.0
         noise = seen.error * min(usual_widening / seen.widening, 1.0)
         error = float(np.hypot(spread, noise))
         score = (seen.mean - max(usual, 0.0)) / error
@@ -83,22 +87,14 @@ def again_and_again(table: Table) -> Iterator[Candidate]:
         )
         usually, alike = 1.0, 1.0
         if others.size:
-            usually += LUCK * median(np.delete(counts, at)[free])
+            usually += LUCK * median_of(np.delete(counts, at)[free])
             # Quasi-Poisson: windows of one stall are one event (McCullagh and Nelder 1989, 6.2).
-            alike = max(median(np.delete(lasting, at)[free]), 1.0)
+            alike = max(median_of(np.delete(lasting, at)[free]), 1.0)
         chance = float(pdtrc(counts[at] / alike - 1, usually / alike)) * len(told)
         if not others.size or chance > FALSE_ALARM:
             freedom = min(freedom, TAILS)  # it may be some long stalls
         asked = float(-stdtrit(freedom, FALSE_ALARM / len(told)))
-        if (
-            score >= asked
-            # What may be by design must be more than parts differ.
-            and seen.inside >= (FLOOR if seen.late else table.precision.parts or FLOOR)
-            # As of spans: of what began nowhere nobody knows whether it is faster meanwhile.
-            and (scope.alike or seen.begin > 0)
-            and _no_stalls(table, seen)
-            and _is_its_own(table, own, place, seen.on)
-        ):
+        if score >= asked and _no_stalls(table, seen) and _is_its_own(table, own, place, seen.on):
             first = int(table.usable[seen.begin])
             last = None if seen.stop is None else int(table.usable[seen.stop - 1]) + 1
             inside = _between(table.usable, first, last)
@@ -125,7 +121,7 @@ def stand_stills(table: Table) -> Iterator[Candidate]:
     count, steps = len(table.scopes), (table.grid.to_step - table.grid.from_step)[table.usable]
     if count < 2:
         return
-    levelled, ranks, rest = table.without_writes()
+    levelled, ranks, rest = table.without_writes
     own = np.exp(middles(np.log(table.grid.time["own"][table.usable]), table.scopes))
     seconds = np.nan_to_num(own) * steps[:, None]
     lost = seconds * np.nan_to_num(-np.expm1(-rest))
@@ -228,7 +224,7 @@ def _is_its_own(table: Table, own: FloatGrid, place: int, on: NDArray[np.bool_])
     """
     scope, rest = table.scopes[place], table.rest[:, place]
     rise = _rise(rest, on)
-    if scope.alike and not median(rest[on]) >= rise / 2:
+    if scope.alike and not median_of(rest[on]) >= rise / 2:
         return False
     surely = scope.alike and scope.majority
     return surely or _rise(column_medians(own[:, scope.columns].T), on) >= OWN_SHARE * rise
@@ -238,7 +234,7 @@ def _rise(cells: FloatGrid, on: NDArray[np.bool_]) -> float:
     """How much higher it is in the high windows, by medians."""
     if not on.any() or on.all():
         return 0.0
-    return median(cells[on]) - median(cells[~on])
+    return median_of(cells[on]) - median_of(cells[~on])
 
 
 def _between(usable: NDArray[np.int64], first: int, last: int | None) -> NDArray[np.bool_]:

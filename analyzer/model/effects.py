@@ -27,9 +27,8 @@ from analyzer.slowness.changepoint import (
     Blocks,
 )
 from analyzer.slowness.peer_groups import MAJORITY, peer_groups
-from analyzer.slowness.robust_stats import interval_95
+from analyzer.slowness.robust_stats import interval_95, mean_of, median_of
 from analyzer.slowness.significance import slow_finding, span_edges
-from analyzer.slowness.transfers import mean, median
 from analyzer.wording import NAMED
 
 SHAPES = (ramps, spans, always, spans_to_the_end, again_and_again, stand_stills)
@@ -85,7 +84,7 @@ def _recorded(some: Sequence[Finding], precision: Precision) -> bool:
     Beside others that are slow it is found in some of the windows, and measured in all.
     """
     least = float(np.exp(precision.node_floor))
-    return median(np.array([one.slowdown for one in some])) >= least
+    return median_of(np.array([one.slowdown for one in some])) >= least
 
 
 def _is_left(one: Candidate, whole: Sequence[Table]) -> bool:
@@ -103,7 +102,7 @@ def _mean_rise(one: Candidate, table: Table, place: int) -> float:
     rest = table.view(one.groups).rest[:, place]
     inside = np.zeros(len(rest), dtype=bool)
     inside[one.shift.first : one.shift.last] = True
-    return mean(rest[inside]) - (0.0 if inside.all() else mean(rest[~inside]))
+    return mean_of(rest[inside]) - (0.0 if inside.all() else mean_of(rest[~inside]))
 
 
 def _measured(one: Candidate, whole: Sequence[Table]) -> Candidate:
@@ -133,7 +132,7 @@ def _there(one: Candidate, table: Table, place: int) -> Candidate | None:
     view = table.view(one.groups)
     inside = np.zeros(len(view.rest), dtype=bool)
     inside[one.shift.first : one.shift.last] = True
-    rest, middle = view.rest[:, place], mean if one.by_mean else median
+    rest, middle = view.rest[:, place], mean_of if one.by_mean else median_of
     level = middle(rest[inside])
     usual = 0.0 if inside.all() else middle(rest[~inside])
     if not level > usual or (one.by_mean and inside.all()):
@@ -261,7 +260,7 @@ def _by_their_ranks(found: Sequence[Table], seen: Sequence[Candidate]) -> Iterat
 def _changed_itself(one: Candidate) -> bool:
     """Whether most of it is in its own past: of two one is high whenever the other is not."""
     own, inside = one.table.view(one.groups).own[:, one.place], one.blocks
-    middle = mean if one.by_mean else median
+    middle = mean_of if one.by_mean else median_of
     return bool(
         inside.all() or middle(own[inside]) - middle(own[~inside]) >= OWN_SHARE * one.shift.effect
     )

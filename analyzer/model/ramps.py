@@ -17,8 +17,8 @@ from analyzer.slowness.changepoint import (
     critical_t,
     usual_highest,
 )
+from analyzer.slowness.robust_stats import median_of
 from analyzer.slowness.temporal_shape import best_climb
-from analyzer.slowness.transfers import median
 from collector.contract.robust import MAD_TO_SIGMA
 
 LEVEL_SHARE = 4
@@ -47,7 +47,7 @@ def ramps(table: Table) -> Iterator[Candidate]:
         (climbs and goes_on, shift)
         for column in told
         for shift, climbs, goes_on in fitted(
-            rest[:, column], median(sigmas), flat, table.precision.noise, column
+            rest[:, column], median_of(sigmas), flat, table.precision.noise, column
         )
     ]
     asked = critical_t(count, len(told), len(told) * count)
@@ -85,7 +85,7 @@ def fitted(
     Returns:
         The climb, whether it is one and no jump, and whether it goes on to the end.
     """
-    count, level = len(series), median(series[flat])
+    count, level = len(series), median_of(series[flat])
     knee, climbs, goes_on = best_climb(series - level, count)
     if knee is None:
         return
@@ -93,7 +93,7 @@ def fitted(
     values, rise = series[there] - level, np.maximum(there - knee + 1.0, 0.0)
     slope = float(rise @ values / (rise @ rise))
     left = values - slope * rise
-    sigma = MAD_TO_SIGMA * float(np.median(np.abs(left - np.median(left))))
+    sigma = MAD_TO_SIGMA * median_of(np.abs(left - median_of(left)))
     sigma = max(sigma, usual, noise) * autocorrelation_factor(left)
     error = MEDIAN_EFFICIENCY * sigma / float(np.sqrt(rise @ rise))
     half = (count - knee) / 2

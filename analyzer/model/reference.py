@@ -5,16 +5,15 @@ a peer group has in common, m, is the median of the others; the natural level of
 off only where the others do other work.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator, cg
 
 from analyzer.run import FloatGrid, Grid
 from analyzer.slowness.changepoint import column_medians
-from analyzer.slowness.others import others_median
+from analyzer.slowness.others import other_parts_median
 from analyzer.slowness.peer_groups import MAJORITY, peer_groups
 
 POLISHES = 2
@@ -30,8 +29,9 @@ class Reference:
 
     Attributes:
         columns: The ranks.
-        peers: Those of the comparison; a rank among them is left out of its own.
-        among_peers: Whether each rank is among its own peers, to be left out.
+        peers: Those of the comparison.
+        part: (P,) number of the part of each peer, where the ranks are among them: each is compared
+            with those of the other parts. A rank is a part of its own, or all of a node is one.
         alike: Whether peers do the same work: their levels are comparable, not only their changes.
         majority: Whether they are enough to tell who of two changed; of two others the middle is
             between them.
@@ -39,9 +39,19 @@ class Reference:
 
     columns: NDArray[np.int64]
     peers: NDArray[np.int64]
-    among_peers: bool
+    part: NDArray[np.int64] | None
     alike: bool
     majority: bool
+
+    def parts(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """The ranks that are left out of their comparison together, and their peers."""
+        if self.part is None:
+            yield self.columns, self.peers
+            return
+        mine = np.isin(self.peers, self.columns)
+        for one in dict.fromkeys(self.part[mine].tolist()):
+            inside = self.part == one
+            yield self.peers[inside & mine], self.peers[~inside]
 
 
 def references(grid: Grid, *, of_nodes: bool) -> list[Reference]:
@@ -59,16 +69,18 @@ def references(grid: Grid, *, of_nodes: bool) -> list[Reference]:
     every = np.concatenate(groups) if groups else np.empty(0, dtype=np.int64)
     found = []
     for columns in groups:
-        for some in _by_node(columns, nodes) if of_nodes else [columns]:
-            peers = columns[nodes[columns] != nodes[some[0]]] if of_nodes else columns
-            alike = len(peers) >= (1 if of_nodes else MAJORITY)
-            if not alike:
-                # Of two alike both hold the same difference; the rest of the run tells who moved.
-                peers = every[nodes[every] != nodes[some[0]]] if of_nodes else every
-            others = len(np.unique(nodes[peers])) if of_nodes else len(peers) - 1
-            if others >= 1:
-                enough = others >= MAJORITY
-                found.append(Reference(some, np.sort(peers), not of_nodes, alike, enough))
+        parts = len(np.unique(nodes[columns])) if of_nodes else len(columns)
+        if parts >= (2 if of_nodes else MAJORITY):
+            peers = np.sort(columns)
+            part = nodes[peers] if of_nodes else peers
+            found.append(Reference(columns, peers, part, True, parts > MAJORITY))
+            continue
+        # Of two alike both hold the same difference; the rest of the run tells who moved.
+        peers = np.sort(every[nodes[every] != nodes[columns[0]]] if of_nodes else every)
+        others = len(np.unique(nodes[peers])) if of_nodes else len(peers) - 1
+        if others >= 1:
+            whole = None if of_nodes else peers
+            found.append(Reference(columns, peers, whole, False, others >= MAJORITY))
     return found
 
 
@@ -82,7 +94,7 @@ def stage_references(grid: Grid) -> list[Reference]:
         mine, peers = every[stages[every] == stage], every[stages[every] != stage]
         if len(peers):
             others = len(np.unique(stages[peers]))
-            found.append(Reference(mine, np.sort(peers), False, False, others >= MAJORITY))
+            found.append(Reference(mine, np.sort(peers), None, False, others >= MAJORITY))
     return found
 
 
@@ -106,12 +118,8 @@ def part_references(grid: Grid, nodes_of: Sequence[frozenset[str]]) -> list[Refe
                 peers = every[~inside[every]]
             others = len(np.unique(names[peers]))
             if len(mine) and others:
-                found.append(Reference(mine, np.sort(peers), False, alike, others >= MAJORITY))
+                found.append(Reference(mine, np.sort(peers), None, alike, others >= MAJORITY))
     return found
-
-
-def _by_node(columns: NDArray[np.int64], nodes: NDArray[np.intp]) -> list[NDArray[np.int64]]:
-    return [columns[nodes[columns] == node] for node in dict.fromkeys(nodes[columns].tolist())]
 
 
 def natural_levels(own: FloatGrid) -> FloatGrid:
@@ -148,6 +156,9 @@ def _two_way(own: FloatGrid, known: NDArray[np.bool_], start: FloatGrid) -> Floa
     With m taken out these are linear equations in a alone; what they leave open stays as at the
     start.
     """
+    # A fifth of a second, and needed only where ranks told of different windows.
+    from scipy.sparse.linalg import LinearOperator, cg
+
     weight = known.astype(float)
     rows = np.maximum(weight.sum(axis=1), 1.0)
     rest = np.where(known, own - start, 0.0)
@@ -174,11 +185,13 @@ def residuals(own: FloatGrid, of: Sequence[Reference], level: FloatGrid | None =
         level = levels_for(of, own)
     for each in of:
         mine = own if each.alike else own - level
-        if each.among_peers:
-            less = mine[:, each.peers] - others_median(mine[:, each.peers], axis=1)
-            rest[:, each.columns] = less[:, np.isin(each.peers, each.columns)]
+        theirs = mine[:, each.peers]
+        if each.part is not None:
+            columns = np.isin(each.peers, each.columns)
+            less = theirs - other_parts_median(theirs, each.part)
+            rest[:, each.peers[columns]] = less[:, columns]
         else:
-            rest[:, each.columns] = mine[:, each.columns] - _row_medians(mine[:, each.peers])
+            rest[:, each.columns] = mine[:, each.columns] - _row_medians(theirs)
     return rest
 
 

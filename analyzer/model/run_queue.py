@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from analyzer.run import FloatGrid, Grid
 from analyzer.slowness.changepoint import block_means, blocks, column_medians
 from analyzer.slowness.coverage import KNOWN_AT_LEAST
+from analyzer.slowness.robust_stats import mean_of, median_of
 from analyzer.slowness.significance import FLOOR
-from analyzer.slowness.transfers import mean, median
 from collector.contract import metrics
 
 QUEUED = metrics.RANK_RUN_QUEUE.series()
@@ -46,7 +46,7 @@ def _spread(grid: Grid, own: FloatGrid) -> float:
     """How far log own time of a block is from that of the next; the middle rank's median."""
     with np.errstate(invalid="ignore", divide="ignore"):
         told = np.log(block_means(np.where(own > 0, own, np.nan), blocks(grid)))
-    return median(column_medians(np.abs(np.diff(told, axis=0))))
+    return median_of(column_medians(np.abs(np.diff(told, axis=0))))
 
 
 def run_queue_seconds(grid: Grid) -> FloatGrid | None:
@@ -81,7 +81,7 @@ def is_run_queue(
     def excess(cells: FloatGrid) -> float:
         over = column_medians(cells[:, columns].T) - column_medians(cells[:, peers].T)
         outside = ~inside & ~grid.masked
-        before = mean(over[outside]) if outside.any() else 0.0
-        return mean(over[inside & ~grid.masked]) - before
+        before = mean_of(over[outside]) if outside.any() else 0.0
+        return mean_of(over[inside & ~grid.masked]) - before
 
     return 2 * excess(waited) >= excess(grid.time["own"])

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +70,7 @@ class View:
     rest: FloatGrid
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Table:
     """Scopes of one kind beside each other, S of them.
 
@@ -122,6 +123,7 @@ class Table:
         levels = column_medians(residuals(own, self.of)[:, others])
         return levels[np.isfinite(levels)]
 
+    @cached_property
     def without_writes(self) -> tuple[FloatGrid, FloatGrid, FloatGrid]:
         """(n, R) log own time and (n, R) its residuals, both without levels; (n, S) of the scopes.
 
@@ -196,17 +198,19 @@ def _nodes(grid: Grid, of: Sequence[Reference], there: NDArray[np.bool_]) -> tup
     for column in np.flatnonzero(there).tolist():
         node = grid.ranks[column].node
         told[node] = told.get(node, 0) + 1
-    mine: dict[str, list[Reference]] = {}
+    mine: dict[str, list[tuple[Reference, NDArray[np.int64], NDArray[np.int64]]]] = {}
     for each in of:
-        mine.setdefault(grid.ranks[int(each.columns[0])].node, []).append(each)
+        for columns, peers in each.parts():
+            node = grid.ranks[int(columns[0])].node
+            mine.setdefault(node, []).append((each, columns, peers))
     found = []
     for node, parts in mine.items():
-        columns = np.concatenate([each.columns for each in parts])
-        if len(columns) >= 2 and len(columns) == told.get(node):
-            peers = np.unique(np.concatenate([each.peers for each in parts]))
+        every = np.concatenate([columns for _, columns, _ in parts])
+        if len(every) >= 2 and len(every) == told.get(node):
+            whom = np.unique(np.concatenate([peers for _, _, peers in parts]))
             found.append(
-                Scope(node, None, columns, peers, all(each.alike for each in parts),
-                      all(each.majority for each in parts))
+                Scope(node, None, every, whom, all(each.alike for each, _, _ in parts),
+                      all(each.majority for each, _, _ in parts))
             )  # fmt: skip
     return tuple(found) if len(found) > 1 else ()
 

@@ -25,9 +25,8 @@ from analyzer.slowness.changepoint import (
     whole_run_spans,
 )
 from analyzer.slowness.peer_groups import MAJORITY
-from analyzer.slowness.robust_stats import BIWEIGHT_EFFICIENCY, WITHIN, biweight
+from analyzer.slowness.robust_stats import BIWEIGHT_EFFICIENCY, WITHIN, biweight, median_of
 from analyzer.slowness.significance import PARTS_ON_AVERAGE, STEPS_ABOVE
-from analyzer.slowness.transfers import median
 from collector.contract.robust import MAD_TO_SIGMA
 
 BLOCKS_AT_MOST = 30
@@ -139,7 +138,7 @@ def _moved_itself(scope: Scope, view: View, shift: Shift) -> bool:
     inside = np.zeros(len(view.own), dtype=bool)
     inside[shift.first : shift.last] = True
     mine, told = view.own[:, shift.column], np.isfinite(view.rest[:, shift.column])
-    moved = median(mine[inside & told]) - median(mine[~inside & told])
+    moved = median_of(mine[inside & told]) - median_of(mine[~inside & told])
     most = np.inf if scope.alike else (2 - OWN_SHARE) * shift.effect
     return OWN_SHARE * shift.effect <= moved <= most
 
@@ -181,9 +180,9 @@ def _strays(table: Table) -> float:
     if table.scopes[0].is_rank:
         return 0.0
     levels = [column_medians(table.whole.ranks[:, each.columns]) for each in table.scopes]
-    apart = np.concatenate([each - median(each) for each in levels])
+    apart = np.concatenate([each - median_of(each) for each in levels])
     apart = apart[apart != 0.0]  # of three the middle one is the median itself
-    sigma = MAD_TO_SIGMA * median(np.abs(apart))
+    sigma = MAD_TO_SIGMA * median_of(np.abs(apart))
     return critical_t(len(apart), 1, len(levels)) * MEDIAN_EFFICIENCY * sigma
 
 

@@ -15,8 +15,7 @@ from analyzer.model.candidate import Candidate
 from analyzer.model.scopes import Scope
 from analyzer.run import FloatGrid
 from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY, OUTSIDE_AT_LEAST, column_medians
-from analyzer.slowness.robust_stats import NOTHING, spread
-from analyzer.slowness.transfers import median
+from analyzer.slowness.robust_stats import NOTHING, median_of, spread
 
 ALIKE = 0.5
 """Relative spread, from rank to rank, of what slows a node, chosen: no host's trouble is shared
@@ -59,7 +58,7 @@ def _is_shared(one: Candidate) -> bool:
     parts: Sequence[NDArray[np.int64]] = each_rank(one.scope)
     if one.scope.stage is not None or one.scope.part is not None:
         nodes = np.array([one.table.grid.ranks[c].node for c in one.scope.columns.tolist()])
-        rises = np.array([np.median(rises[nodes == node]) for node in np.unique(nodes)])
+        rises = np.array([median_of(rises[nodes == node]) for node in np.unique(nodes)])
         parts = [one.scope.columns[nodes == node] for node in np.unique(nodes)]
         everybody = len({info.node for info in one.table.grid.ranks})
     rises = np.sort(rises)[::-1]
@@ -117,7 +116,7 @@ def alike_noise(one: Candidate, parts: Sequence[NDArray[np.int64]]) -> float:
     calm = series[~one.blocks_high]
     calm = calm if len(calm) >= OUTSIDE_AT_LEAST else series
     calm = calm - column_medians(calm)
-    of_one = median(spread(calm, 0))
+    of_one = median_of(spread(calm, 0))
     middle = float(spread(column_medians(calm.T)))
     ratio = min(middle / max(of_one, NOTHING), 1.0) / MEDIAN_EFFICIENCY
     return max(ratio**2, 1.0 / len(parts))
@@ -174,4 +173,4 @@ def _are_apart(one: Candidate, ranks: Mapping[int, Candidate]) -> bool:
 def _left(values: FloatGrid, inside: NDArray[np.bool_]) -> float:
     """Absolute deviations of (B,) from its levels inside and outside some blocks."""
     sides = (values[side & np.isfinite(values)] for side in (inside, ~inside))
-    return sum(float(np.abs(each - np.median(each)).sum()) for each in sides if each.size)
+    return sum(float(np.abs(each - median_of(each)).sum()) for each in sides if each.size)

@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 
 from analyzer.run import FloatGrid, Grid
 from analyzer.slowness.peer_groups import MAJORITY
-from analyzer.slowness.robust_stats import median
+from analyzer.slowness.robust_stats import median, median_of, quantiles_of
 from collector.contract.robust import MAD_TO_SIGMA
 
 BLOCKS_AT_MOST = 40
@@ -190,10 +190,10 @@ def clearest_spans(
         return []
     tried = sum(count - length + 1 for length in range(shortest, count - baseline + 1))
     healthy = {c: _healthy(series[:, c], known[:, c], span) for c, span in spans.items()}
-    sigmas = {c: MAD_TO_SIGMA * float(np.median(np.abs(rest))) for c, rest in healthy.items()}
+    sigmas = {c: MAD_TO_SIGMA * median_of(np.abs(rest)) for c, rest in healthy.items()}
     widenings = {c: autocorrelation_factor(rest) for c, rest in healthy.items()}
-    typical = float(np.median(list(sigmas.values())))
-    wide = float(np.median(list(widenings.values())))
+    typical = median_of(np.array([*sigmas.values()]))
+    wide = median_of(np.array([*widenings.values()]))
     if len(spans) < SCORES_AT_LEAST:
         typical = min(typical, _by_neighbours(series[:, list(spans)], wide))
     freedom = freedom_of(count, len(spans))
@@ -207,10 +207,10 @@ def clearest_spans(
     found = []
     for column, within in spans.items():
         inside, outside = within & known[:, column], ~within & known[:, column]
-        level = float(np.median(series[inside, column]))
-        effect = level - float(np.median(series[outside, column]))
+        level = median_of(series[inside, column])
+        effect = level - median_of(series[outside, column])
         sigma = max(sigmas[column], typical, noise) * max(widenings[column], wide)
-        spread = MAD_TO_SIGMA * float(np.median(np.abs(series[inside, column] - level)))
+        spread = MAD_TO_SIGMA * median_of(np.abs(series[inside, column] - level))
         chance = _error(sigma, inside.sum()), _error(sigma, outside.sum())
         error = float(np.hypot(max(chance[0], _error(spread, inside.sum())), chance[1]))
         score = effect / float(np.hypot(*chance))
@@ -246,7 +246,7 @@ def _by_neighbours(series: FloatGrid, wide: float) -> float:
     if not apart.size:
         return float("inf")
     rho = (wide**2 - 1) / (wide**2 + 1)
-    return MAD_TO_SIGMA * float(np.median(apart)) / float(np.sqrt(2 * (1 - rho)))
+    return MAD_TO_SIGMA * median_of(apart) / float(np.sqrt(2 * (1 - rho)))
 
 
 def usual_highest(scores: Sequence[float]) -> float:
@@ -259,8 +259,9 @@ def usual_highest(scores: Sequence[float]) -> float:
     """
     if len(scores) < SCORES_AT_LEAST:
         return -np.inf
-    middle = float(np.median(scores))
-    scale = float(np.median(np.abs(np.array(scores) - middle))) / GUMBEL_MAD
+    told = np.array(scores)
+    middle = median_of(told)
+    scale = median_of(np.abs(told - middle)) / GUMBEL_MAD
     mode = middle + scale * float(np.log(np.log(2.0)))
     return mode - scale * float(np.log(-np.log1p(-FALSE_ALARM / len(scores))))
 
@@ -287,15 +288,15 @@ def whole_run_spans(
     }
     if not columns:
         return []
-    levels = {column: float(np.median(values)) for column, values in columns.items()}
+    levels = {column: median_of(values) for column, values in columns.items()}
     rests = {column: values - levels[column] for column, values in columns.items()}
-    sigmas = {c: MAD_TO_SIGMA * float(np.median(np.abs(rest))) for c, rest in rests.items()}
+    sigmas = {c: MAD_TO_SIGMA * median_of(np.abs(rest)) for c, rest in rests.items()}
     widenings = {c: autocorrelation_factor(rest) for c, rest in rests.items()}
-    typical, freedom = float(np.median(list(sigmas.values()))), freedom_of(len(series), len(sigmas))
+    typical, freedom = median_of(np.array([*sigmas.values()])), freedom_of(len(series), len(sigmas))
     if pooled:
         typical, freedom = _pooled(list(columns.values()))
         sigmas = dict.fromkeys(sigmas, typical)
-        widenings = dict.fromkeys(sigmas, float(np.median(list(widenings.values()))))
+        widenings = dict.fromkeys(sigmas, median_of(np.array([*widenings.values()])))
     asked = _quantile(freedom, len(sigmas))
     found = []
     for column, level in levels.items():
@@ -317,7 +318,7 @@ def _pooled(columns: Sequence[FloatGrid]) -> tuple[float, float]:
     few about their own median is not.
     """
     rests = [(each - each.mean()) * np.sqrt(len(each) / (len(each) - 1)) for each in columns]
-    sigma = MAD_TO_SIGMA * float(np.median(np.abs(np.concatenate(rests))))
+    sigma = MAD_TO_SIGMA * median_of(np.abs(np.concatenate(rests)))
     return sigma, freedom_of(sum(len(each) - 1 for each in columns), 1)
 
 
@@ -355,7 +356,7 @@ def _between_levels(
     place = np.arange(len(values))
     span: NDArray[np.bool_] = (place >= first) & (place < last)
     there = np.isfinite(values)
-    low, high = (float(np.median(values[side & there])) for side in (~span, span))
+    low, high = (median_of(values[side & there]) for side in (~span, span))
     if not high > low:
         return span
     begin, stop = refine(values, low, high)
@@ -404,10 +405,10 @@ def _likeliest(
 def _healthy(values: FloatGrid, known: NDArray[np.bool_], within: NDArray[np.bool_]) -> FloatGrid:
     """What the fit leaves outside the span; of both sides where too little lies outside."""
     inside, outside = within & known, ~within & known
-    rest = values[outside] - np.median(values[outside])
+    rest = values[outside] - median_of(values[outside])
     if len(rest) >= OUTSIDE_AT_LEAST:
         return rest
-    return np.concatenate([rest, values[inside] - np.median(values[inside])])
+    return np.concatenate([rest, values[inside] - median_of(values[inside])])
 
 
 def _error(sigma: float, count: int) -> float:
@@ -417,7 +418,8 @@ def _error(sigma: float, count: int) -> float:
 
 def autocorrelation_factor(rest: FloatGrid) -> float:
     """sqrt((1 + rho) / (1 - rho)): the standard error of a mean of AR(1) noise over white noise."""
-    cut = np.clip(rest, *np.quantile(rest, [DECILE, 1 - DECILE])) if len(rest) else rest
+    low, high = quantiles_of(rest, DECILE, 1 - DECILE)
+    cut = np.clip(rest, low, high)
     power = float(np.sum(cut**2))
     rho = float(np.sum(cut[1:] * cut[:-1])) / power if power > 0 else 0.0
     rho = min(max(rho, 0.0), LIKENESS_AT_MOST)

@@ -6,9 +6,8 @@ import numpy as np
 
 from analyzer.run import FloatGrid, Grid
 from analyzer.slowness.changepoint import Blocks, Shift
-from analyzer.slowness.robust_stats import MOSTLY
+from analyzer.slowness.robust_stats import MOSTLY, median_of, quantiles_of
 from analyzer.slowness.temporal_shape import CUT, Shape, oscillation, plateau, ramp_start
-from analyzer.slowness.transfers import median
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +62,10 @@ def excess(
             seen.share,
             max(round(seen.period * steps), 2),
         )
-    by_block = np.array([median(by_window[members]) for members in groups.members])
+    by_block = np.array([median_of(by_window[members]) for members in groups.members])
     begun = ramp_start(by_block, shift.last)
     if begun is not None:
-        middle = median(by_window[groups.first(begun) : stop])
+        middle = median_of(by_window[groups.first(begun) : stop])
         if middle > 0:
             return Excess(Shape.RAMP, min(groups.first(begun), first), last, middle)
     # A climb to a level that stays begins before it stands out.
@@ -78,4 +77,5 @@ def excess(
 def _mean(cells: FloatGrid) -> float:
     """Without what a stall of the scheduler adds."""
     there = cells[np.isfinite(cells)]
-    return float(np.mean(np.clip(there, *np.quantile(there, [CUT, 1 - CUT]))))
+    low, high = quantiles_of(there, CUT, 1 - CUT)
+    return float(np.mean(np.clip(there, low, high)))

@@ -14,11 +14,9 @@ from scipy.special import stdtrit
 from analyzer.run import Grid
 from analyzer.slowness.changepoint import FALSE_ALARM, SPIKE, column_medians, freedom_of
 from analyzer.slowness.peer_groups import columns_by
-from analyzer.slowness.robust_stats import mean as column_means
-from analyzer.slowness.robust_stats import median as middle
-from analyzer.slowness.robust_stats import shows, spread
+from analyzer.slowness.robust_stats import mean, median, median_of, shows, spread
 from analyzer.slowness.significance import TENTH_MORE
-from analyzer.slowness.transfers import in_most, least, median
+from analyzer.slowness.transfers import in_most, least
 
 FLOOR = TENTH_MORE
 """Of a usual step, by which transfers take longer, by medians and times alone: of a slow group, and
@@ -62,13 +60,13 @@ def slow_groups(
     if len(groups) < 2:
         return None
     wall = grid.time["wall"]
-    usual = median(wall[outside])
+    usual = median_of(wall[outside])
     growth = np.empty(len(groups))
     lasting = np.empty(len(groups))
     for place, columns in enumerate(groups):
         series = least(grid.time["grad_sync"][:, columns])
-        then = median(series[outside])
-        growth[place] = median(series[inside]) - then
+        then = median_of(series[outside])
+        growth[place] = median_of(series[inside]) - then
         lasting[place] = in_most(series[inside]) - then
     if not (np.isfinite(growth).all() and usual > 0):
         return None
@@ -79,7 +77,7 @@ def slow_groups(
     if (
         (lasting[slow] < growth[slow] / 2).any()
         or (np.abs(growth[~slow]) > HEALTHY * seconds).any()
-        or not shows(median(wall[inside]) - usual, seconds)
+        or not shows(median_of(wall[inside]) - usual, seconds)
         or shows(grown(grid, inside, outside), seconds)
     ):
         return None
@@ -116,13 +114,13 @@ def grown(
     with np.errstate(invalid="ignore"):
         own = np.minimum(own, SPIKE * column_medians(own))
     sides = own[inside], own[outside]
-    now, then = (column_means(side, axis=0) for side in sides)
+    now, then = (mean(side, axis=0) for side in sides)
     rises = now - then
     if not np.isfinite(rises).all():
         return float("inf")
     windows = own[np.sort(np.concatenate([inside, outside]))]
     turns = spread(np.diff(windows, axis=0), axis=0) / np.sqrt(2.0)
-    noise = np.nan_to_num(middle(turns, axis=0))
+    noise = np.nan_to_num(median(turns, axis=0))
     error = noise * np.sqrt(sum(1.0 / np.isfinite(side).sum(axis=0) for side in sides))
     freedom = freedom_of(len(windows), len(rises))
     surely = rises + stdtrit(freedom, FALSE_ALARM / max(len(rises), 1)) * error

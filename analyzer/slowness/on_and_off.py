@@ -13,6 +13,7 @@ from scipy.special import ndtri
 
 from analyzer.run import FloatGrid
 from analyzer.slowness.changepoint import NOISE_FLOOR, Blocks, autocorrelation_factor
+from analyzer.slowness.robust_stats import quantiles_of
 
 WINDOWS_AT_LEAST = 40
 EPISODES_AT_LEAST = 4
@@ -73,7 +74,7 @@ def on_and_off(series: FloatGrid, *, least: float, most: float) -> OnAndOff | No
     there = series[np.isfinite(series)]
     if len(there) < WINDOWS_AT_LEAST:
         return None
-    base, low = (float(each) for each in np.quantile(there, [USUAL, USUAL / 2]))
+    base, low = quantiles_of(there, USUAL, USUAL / 2)
     sigma = max((base - low) / BELOW, NOISE_FLOOR)
     gain = np.clip(np.nan_to_num(series - base, nan=0.0), -most, most)
     on = gain > max(ON_SIGMAS * sigma, least)

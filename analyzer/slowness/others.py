@@ -1,6 +1,7 @@
 """The middle of all others: a leave-one-out median for every cell at once."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analyzer.operations import Flags, Floats
 
@@ -36,3 +37,35 @@ def others_median(values: Floats, axis: int, trusted: Flags | None = None) -> Fl
         middle += np.take_along_axis(ordered, at, axis=-1) / 2
     middle[others == 0] = np.nan
     return np.moveaxis(middle, -1, axis)
+
+
+def other_parts_median(values: Floats, part: NDArray[np.int64]) -> Floats:
+    """For each cell of (W, n), the median of its row's cells of other parts; NaN without any.
+
+    One sort serves all parts: without k cells the middle moves by k places at most.
+
+    Args:
+        values: NaN = not there.
+        part: (n,) number of the part of each column.
+    """
+    width = len(part)
+    there = np.isfinite(values)
+    order = np.argsort(np.where(there, values, np.inf), axis=1, kind="stable")
+    ordered = np.take_along_axis(values, order, axis=1)
+    # One place more, behind all others: of a cell that is not there, and of parts with fewer cells.
+    place = np.full((len(values), width + 1), width)
+    np.put_along_axis(place, order, np.broadcast_to(np.arange(width), order.shape), axis=1)
+    place[:, :width][~there] = width
+    _, number, size = np.unique(part, return_inverse=True, return_counts=True)
+    members = np.full((len(size), size.max(initial=0)), width)
+    behind = np.concatenate([np.arange(count) for count in size])
+    members[np.repeat(np.arange(len(size)), size), behind] = np.argsort(number, kind="stable")
+    gone = np.sort(place[:, members], axis=2)
+    others = there.sum(axis=1)[:, None] - (gone < width).sum(axis=2)
+    middle = np.zeros(others.shape)
+    for at in (others - 1) // 2, others // 2:
+        for left_out in np.moveaxis(gone, 2, 0):
+            at = at + (at >= left_out)
+        middle += np.take_along_axis(ordered, np.clip(at, 0, width - 1), axis=1) / 2
+    middle[others == 0] = np.nan
+    return middle[:, number]

@@ -11,9 +11,8 @@ from analyzer.run import Finding as Found
 from analyzer.run import FloatGrid, Grid, RankInfo
 from analyzer.slowness.changepoint import BLOCK_STEPS_AT_LEAST, Blocks, Shift, refine
 from analyzer.slowness.excess import Excess, excess
-from analyzer.slowness.robust_stats import interval_95
+from analyzer.slowness.robust_stats import interval_95, mean_of
 from analyzer.slowness.temporal_shape import words
-from analyzer.slowness.transfers import mean
 from analyzer.wording import milliseconds
 from collector.contract.words import Phase
 
@@ -81,9 +80,9 @@ def slow_finding(
     low, slowdown, high = interval_95(shift.effect, shift.error)
     own = grid.time["own"]
     facts: dict[str, Any] = {
-        "own_seconds": mean(own[inside, shift.column]),
-        "own_seconds_before": None if throughout else mean(own[before, shift.column]),
-        "peer_seconds": mean(own[np.ix_(inside, peers)]),
+        "own_seconds": mean_of(own[inside, shift.column]),
+        "own_seconds_before": None if throughout else mean_of(own[before, shift.column]),
+        "peer_seconds": mean_of(own[np.ix_(inside, peers)]),
         "peers": [grid.ranks[column].rank for column in peers],
         "steps": int(np.sum(grid.to_step[inside] - grid.from_step[inside])),
         "from_start": throughout,
@@ -151,16 +150,16 @@ def phase_shares(
 
     def gains(cells: FloatGrid) -> tuple[float, float]:
         """The rank's and its peers', seconds per step."""
-        mine, theirs = mean(cells[inside, column]), mean(cells[np.ix_(inside, peers)])
+        mine, theirs = mean_of(cells[inside, column]), mean_of(cells[np.ix_(inside, peers)])
         if throughout:
             return mine, theirs
-        return mine - mean(cells[before, column]), theirs - mean(cells[np.ix_(before, peers)])
+        return mine - mean_of(cells[before, column]), theirs - mean_of(cells[np.ix_(before, peers)])
 
     own, common = gains(grid.time["own"])
     excess: dict[str, float] = {}
     parts = {phase: grid.time[phase] for phase in OWN_PHASES}
     copies = grid.time[Phase.GRAD_SYNC] - grid.time["collective"]
-    if mean(copies[inside, column]) >= 0 and mean(copies[before, column]) >= 0:
+    if mean_of(copies[inside, column]) >= 0 and mean_of(copies[before, column]) >= 0:
         # Own time of the phase: gradients on their way to the collective. Below zero, collectives
         # lie in other phases too, and nobody knows how much of each is own.
         parts[Phase.GRAD_SYNC] = copies

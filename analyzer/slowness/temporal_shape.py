@@ -10,7 +10,7 @@ from scipy.special import ndtri
 from analyzer.run import FloatGrid
 from analyzer.slowness.changepoint import BLOCKS_AT_LEAST, FALSE_ALARM, SAME_ABOVE
 from analyzer.slowness.peer_groups import MAJORITY
-from analyzer.slowness.robust_stats import NOTHING
+from analyzer.slowness.robust_stats import NOTHING, median_of, quantiles_of
 
 RAMP_STEPS = 8
 """Values of a climb at least, chosen: fewer may be a pause."""
@@ -166,7 +166,8 @@ def oscillation(values: FloatGrid) -> Turns | None:
     known = np.isfinite(values)
     if known.sum() < max(LEAST_TURNS * SHORTEST_PERIOD, values.size // 2):
         return None
-    cut = np.clip(values, *np.quantile(values[known], [CUT, 1 - CUT]))
+    low, high = quantiles_of(values[known], CUT, 1 - CUT)
+    cut = np.clip(values, low, high)
     centred = np.where(known, cut - np.mean(cut[known]), 0.0)
     power = np.abs(np.fft.rfft(centred)[1:]) ** 2
     if not power.sum() > 0:
@@ -182,7 +183,7 @@ def oscillation(values: FloatGrid) -> Turns | None:
     on = _fold(told, period)
     if not (on & known).any() or not (~on & known).any():
         return None
-    low, high = (float(np.median(values[side & known])) for side in (~on, on))
+    low, high = (median_of(values[side & known]) for side in (~on, on))
     if not high > low or not _alike(cut, on & known, ~on & known, period, (low + high) / 2):
         return None
     return Turns(period, on, low, high)

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from analyzer.run import FloatGrid, Grid
 from analyzer.slowness.changepoint import Blocks, block_means
 from analyzer.slowness.peer_groups import columns_by
+from analyzer.slowness.robust_stats import median_of, quantiles_of
 from collector.contract import metrics
 
 TENSOR_SECONDS = metrics.TRAIN_COLLECTIVE.series(group="tp")
@@ -73,25 +74,11 @@ def by_block(transfer: FloatGrid, groups: Blocks, usual: float) -> tuple[FloatGr
     A shaped link lets some steps pass at once, which medians jump over; a stall of one step counts
     in means, for a step at most.
     """
-    middles = np.array([[median(transfer[members])] for members in groups.members])
+    middles = np.array([[median_of(transfer[members])] for members in groups.members])
     means = block_means(np.minimum(transfer, usual)[:, None], groups, spike=np.inf)
     return middles / usual, means / usual
 
 
 def in_most(cells: FloatGrid) -> float:
     """The lower quartile: a slow link slows every transfer, a lack of processors only some."""
-    there = cells[np.isfinite(cells)]
-    return float(np.quantile(there, 0.25)) if there.size else float("nan")
-
-
-def median(cells: FloatGrid) -> float:
-    """The middle of what answered; NaN if nothing did."""
-    there = np.sort(cells[np.isfinite(cells)].astype(float), axis=None)
-    size = there.size
-    return float(there[(size - 1) // 2] + there[size // 2]) / 2 if size else float("nan")
-
-
-def mean(cells: FloatGrid) -> float:
-    """The mean of what answered; NaN if nothing did."""
-    there = cells[np.isfinite(cells)]
-    return float(there.mean()) if there.size else float("nan")
+    return quantiles_of(cells[np.isfinite(cells)], 0.25)[0]

@@ -7,8 +7,8 @@ import numpy as np
 from analyzer.run import Finding, Grid
 from analyzer.slowness.before_after import column_of, has_gpu, query, share_of_excess
 from analyzer.slowness.on_and_off import stretches
+from analyzer.slowness.robust_stats import median_of
 from analyzer.slowness.stopped import FROZEN_SECONDS, heartbeat_stopped
-from analyzer.slowness.transfers import median
 from analyzer.symptoms.phases import PARTLY, of_excess
 from analyzer.symptoms.series import (
     PERCENT,
@@ -95,7 +95,7 @@ def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
     during, before = spans(grid, finding)
     own = grid.time["own"][:, column]
     steps = grid.to_step - grid.from_step
-    usual = median(own[before] if np.isfinite(own[before]).any() else grid.time["own"][during])
+    usual = median_of(own[before] if np.isfinite(own[before]).any() else grid.time["own"][during])
     # With its sign, or the noise of all other windows would be an excess as well.
     excess = np.where(during, np.nan_to_num(own - usual), 0.0) * steps
     known = during & np.isfinite(older[:, column])

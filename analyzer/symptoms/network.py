@@ -11,10 +11,9 @@ from scipy.special import log_ndtr
 
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.changepoint import FALSE_ALARM
-from analyzer.slowness.robust_stats import NOTHING, spread
-from analyzer.slowness.robust_stats import mean as column_means
+from analyzer.slowness.robust_stats import NOTHING, mean, mean_of, median_of, spread
 from analyzer.slowness.significance import RECORDED
-from analyzer.slowness.transfers import mean, median, transfers
+from analyzer.slowness.transfers import transfers
 from analyzer.symptoms.series import (
     SECONDS,
     goes_with,
@@ -143,16 +142,16 @@ def movements(
             continue
         cells = cells[:, columns]
         rising = cells[windows] * (-1 if metric in SPEEDS else 1)
-        begins = turning_point(rising - column_means(rising, 0))
+        begins = turning_point(rising - mean(rising, 0))
         for place, node in enumerate(nodes):
             now, then = during, before
             if own:
                 now, then = windows[begins[place] :], windows[: begins[place]]
-            levels = mean(cells[then, place]), mean(cells[now, place])
+            levels = mean_of(cells[then, place]), mean_of(cells[now, place])
             if not _moved(metric, *levels):
                 continue
             if beyond_others and metric not in SPEEDS:
-                others = median(np.delete(column_means(cells[now], 0), place))
+                others = median_of(np.delete(mean(cells[now], 0), place))
                 if levels[1] < MOVED * others:
                     continue
             score = _score(grid, metric, cells, place, now, then, beyond_others=beyond_others)
@@ -217,10 +216,10 @@ def _score(
     if metric in SPEEDS:
         return float("inf")
     counts = np.sqrt(np.maximum(cells, 0.0) / (SECONDS.resolution if metric in IN_SECONDS else 1.0))
-    usual = column_means(counts[before], 0)
-    rises = column_means(counts[during], 0) - usual
-    readings = [_readings(grid, each) for each in (during, before)]
-    noise = mean((counts[before, place] - usual[place]) ** 2) * sum(1.0 / one for one in readings)
+    usual = mean(counts[before], 0)
+    rises = mean(counts[during], 0) - usual
+    each_reading = mean_of((counts[before, place] - usual[place]) ** 2)
+    noise = each_reading * sum(1.0 / _readings(grid, each) for each in (during, before))
     seconds = min(float((grid.end - grid.start)[each].sum()) for each in (during, before))
     noise = float(np.sqrt(max(noise, 1.0 / (2.0**2 * max(seconds, NOTHING)))))
     others = np.delete(rises, place)
@@ -278,7 +277,7 @@ def more_bytes(grid: Grid, finding: Finding) -> Symptom | None:
     rate = total(grid, metrics.NET_BYTES.name, direction="transmit")
     if rate is None:
         return None
-    now, then = (mean((rate * grid.time["wall"])[span]) for span in spans(grid, finding))
+    now, then = (mean_of((rate * grid.time["wall"])[span]) for span in spans(grid, finding))
     if not (then > 0 and now > 0):
         return None
     text = f"a node sends {megabytes(now)} a step, {megabytes(then)} before"
@@ -291,7 +290,7 @@ def busy_hosts(grid: Grid, finding: Finding) -> Symptom | None:
     pressure = grid.signals.get(PRESSURE)
     if pressure is None:
         return None
-    now, then = (mean(pressure[span]) for span in spans(grid, finding))
+    now, then = (mean_of(pressure[span]) for span in spans(grid, finding))
     if not np.isfinite(now - then):
         return None
     text = f"tasks of the hosts lack a processor {now:.0%} of the time, {then:.0%} before"

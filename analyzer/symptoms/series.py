@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.before_after import column_of, query
 from analyzer.slowness.changepoint import BLOCK_STEPS_AT_LEAST, SCORES_AT_LEAST
-from analyzer.slowness.robust_stats import mean as column_means
-from analyzer.slowness.robust_stats import spread
-from analyzer.slowness.transfers import mean, median
+from analyzer.slowness.robust_stats import mean, mean_of, median, median_of, spread
 from analyzer.symptoms.shape import Symptom
 from collector.contract.metrics import METRICS
 
@@ -218,7 +216,7 @@ def level(grid: Grid, finding: Finding, cells: FloatGrid | None) -> Level | None
         if c != column and (node is None or info.node != node)
     ]
     others = cells[:, peers]
-    now, then = column_means(others[during], 0), column_means(others[before], 0)
+    now, then = mean(others[during], 0), mean(others[before], 0)
     known = bool((there & before).any())
     length, past = (
         float(np.nansum((grid.end - grid.start)[there & span])) for span in (during, before)
@@ -228,10 +226,10 @@ def level(grid: Grid, finding: Finding, cells: FloatGrid | None) -> Level | None
         sum(1.0 / max(seconds / scrape, 1.0) for seconds in (length, past) if seconds > 0)
     )
     return Level(
-        mean(cells[before, column]),
-        mean(cells[during, column]),
-        median(now),
-        median(now - then),
+        mean_of(cells[before, column]),
+        mean_of(cells[during, column]),
+        median_of(now),
+        median_of(now - then),
         max(float(error), float(np.nan_to_num(spread(now - then if known else now)))),
         min(length, past) if known else length,
     )
@@ -310,7 +308,7 @@ def dose_response(grid: Grid, finding: Finding, cells: FloatGrid) -> float:
     peers = [c for c in range(len(grid.ranks)) if c != column]
     own = grid.time["own"]
     known = ~grid.masked & np.isfinite(own[:, column]) & np.isfinite(own[:, peers]).any(axis=1)
-    theirs = np.nanmedian(own[np.ix_(known, np.array(peers))], axis=1)
+    theirs = median(own[np.ix_(known, np.array(peers))], 1)
     return goes_with(own[known, column] / theirs, cells[known, column])
 
 

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from analyzer.run import Finding, Grid, Versions
 from analyzer.slowness.before_after import column_of
-from analyzer.slowness.robust_stats import NEARLY_ALL
-from analyzer.slowness.transfers import median
+from analyzer.slowness.robust_stats import NEARLY_ALL, median_of
 from analyzer.symptoms.series import is_near, spans, tolerance
 from analyzer.symptoms.shape import Symptom
 from analyzer.versions import SOURCES
@@ -119,11 +118,11 @@ def mates_as_fast(grid: Grid, finding: Finding) -> Symptom | None:
     during, before = spans(grid, finding)
     own, here = grid.time["own"], grid.ranks[column]
     if finding.first > 0 and before.any():
-        normal = median(own[np.ix_(before, others)])
+        normal = median_of(own[np.ix_(before, others)])
     else:
         away = [c for c, i in enumerate(grid.ranks) if i.node != here.node and i.pp == here.pp]
-        normal = median(own[np.ix_(during, np.array(away, dtype=int))])
-    grew = median(own[np.ix_(during, others)]) / normal - 1.0
+        normal = median_of(own[np.ix_(during, np.array(away, dtype=int))])
+    grew = median_of(own[np.ix_(during, others)]) / normal - 1.0
     if not np.isfinite(grew):
         return None
     text = f"{len(others)} other ranks of {here.node} run the same software and are not slow"

@@ -15,9 +15,8 @@ from analyzer.operations import Flags, Floats
 from analyzer.run import Finding, Grid, RankInfo
 from analyzer.slowness.changepoint import column_medians
 from analyzer.slowness.others import others_median
-from analyzer.slowness.robust_stats import WITHIN, shows
+from analyzer.slowness.robust_stats import WITHIN, mean_of, median_of, shows
 from analyzer.slowness.temporal_shape import Shape, smooth
-from analyzer.slowness.transfers import mean, median
 from analyzer.trace_outliers.cells import Cells
 from analyzer.trace_outliers.residuals import fastest_passes, own_times, replica_levels
 from collector.contract.words import Phase
@@ -111,7 +110,7 @@ def _rise(one: Finding, mine: Floats) -> float:
     """Log own time in its span over the rest of the steps, or over the others in all steps."""
     inside = np.zeros(len(mine), dtype=bool)
     inside[one.first : one.last] = True
-    return mean(mine[inside]) - (0.0 if inside.all() else median(mine[~inside]))
+    return mean_of(mine[inside]) - (0.0 if inside.all() else median_of(mine[~inside]))
 
 
 def _suspect(one: Finding, rest: Floats) -> Suspect:
@@ -123,11 +122,11 @@ def _suspect(one: Finding, rest: Floats) -> Suspect:
     shape, excess = Shape(one.details["shape"]), float(np.log(one.slowdown))
     mine = rest[stage, dp]
     if shape is Shape.PERIODIC:
-        on = mine > mean(mine[inside])
-        excess = median(mine[inside & on]) - median(mine[inside & ~on])
+        on = mine > mean_of(mine[inside])
+        excess = median_of(mine[inside & on]) - median_of(mine[inside & ~on])
         by_step = np.where(inside & on, excess, 0.0)
     elif shape is Shape.RAMP:
-        level = float(np.nan_to_num(median(mine[: one.first])))
+        level = float(np.nan_to_num(median_of(mine[: one.first])))
         by_step = np.where(inside, np.maximum(smooth(np.nan_to_num(mine - level)), 0.0), 0.0)
     else:
         by_step = np.where(inside, excess, 0.0)

@@ -4,8 +4,6 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from analyzer.collective_waits import Collectives, Ints, Process
 from analyzer.run import RankInfo
@@ -87,6 +85,10 @@ def _members(told: Collectives) -> Ints:
 def _together(members: Ints, processes: int) -> Ints:
     """(P,) number of the job of each process."""
     shape = (processes, int(members[:, 1].max()) + 1)
+    # A fifth of a second, which who reads an archive need not wait for.
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     joined = coo_array((np.ones(len(members)), (members[:, 0], members[:, 1])), shape)
     _, label = connected_components(joined @ joined.T, directed=False)
     found: Ints = label.astype(np.int64)
