@@ -46,6 +46,9 @@ def _ending(shown: Snapshot) -> tuple[str, Severity]:
     after = f" after {duration(shown.seconds)}"
     if shown.code is None:
         return f"{shown.name} was not started. {shown.trouble}".strip(), Severity.CRITICAL
+    if shown.stopped and shown.code == ExitCode.OK:
+        words = f"{shown.name} ended as it should{after}; what follows a run was stopped."
+        return words, Severity.NOTE
     if shown.stopped:
         killed = shown.code < 0
         closed = (

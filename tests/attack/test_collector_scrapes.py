@@ -29,8 +29,9 @@ QUIET_SECONDS = 0.05
 the same page that only sends it: the machine may be busy."""
 SLOWER = 6.0
 LEAST_SECONDS = 0.02
-"""The 99th percentile under attack by that without, round by round: other work is in both. Less
-than this counts as this; a connection that is not taken at once costs a second or more."""
+"""The 99th percentile under attack by that without, or by that of the server that only sends in the
+same seconds, round by round: other work, and the attackers' own, is in both. Less than this counts
+as this; a connection that is not taken at once costs a second or more."""
 
 
 @pytest.fixture(scope="module")
@@ -154,9 +155,9 @@ def test_twelve_clients_are_answered_as_quickly_under_attack(collector, trivial)
         least.append(round_of(trivial))
         alone = round_of(collector.address)
         with attack(collector):
-            attacked = round_of(collector.address)
+            attacked, beside = round_of(collector.address), round_of(trivial)
         quiet.append(alone)
-        ratios.append(attacked / max(alone, LEAST_SECONDS))
+        ratios.append(attacked / max(alone, beside, LEAST_SECONDS))
 
     allowed = max(QUIET_SECONDS, MACHINE * statistics.median(least))
     assert statistics.median(quiet) <= allowed, (quiet, least)

@@ -15,7 +15,7 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 FILES = DEPLOY / "standalone"
 SERVICES = sorted((FILES / "systemd").glob("*.service"))
 ROW = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 300.0
 
 
 def documented() -> list[str]:

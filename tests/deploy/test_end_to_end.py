@@ -29,8 +29,9 @@ pytestmark = [
     ),
 ]
 SLOW = 2
-# A minute of healthy steps: so long a stream learns what is normal.
-RUN = ["gpt", "--steps", "5000", "--fault", f"compute:rank={SLOW},factor=1.5,from=900"]
+# A minute of healthy steps: so long a stream learns what is normal. The fault is large, because
+# other tests may be using the same cores: it must stand out anyway.
+RUN = ["gpt", "--steps", "5000", "--fault", f"compute:rank={SLOW},factor=3,from=900"]
 PATIENCE_SECONDS = 600.0
 """Steps of a machine that does other work are several times longer."""
 CLOSING_SECONDS = 480.0

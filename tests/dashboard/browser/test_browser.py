@@ -29,6 +29,9 @@ START_MS = 180_000
 RANGE = """() => document.querySelector('.js-plotly-plot')._fullLayout.xaxis.range.map(
     text => Date.parse(text.replace(' ', 'T') + 'Z'))"""
 """Ends of the time axis that is shown, in unix milliseconds."""
+DRAWN = """() => typeof
+    document.querySelector('.js-plotly-plot')?._fullLayout?.xaxis?.range?.[0] === 'string'"""
+"""Whether the chart has a time axis: until its data are there, Plotly's own has numbers."""
 FOUND = WatchFinding(
     who=Who("", "node-1", 1, 0, None), kind=Kind.SLOW, scope="gpu", attempt=0, cause="thermal",
     tier=Tier.PAGE, confidence=0.9, slowdown=1.5, onset=0.0, first_seen=0.0, opened=0.0, seen=0.0,
@@ -87,6 +90,7 @@ def test_a_link_lands_on_the_node_and_its_range(
 ) -> None:
     page.goto(f"{address}/node?node=node-1&from=now-5s&to=now&run={told['run']}")
     settled(page, "Node")
+    page.wait_for_function(DRAWN)
     shown = page.evaluate(RANGE)
     assert 5_000 == pytest.approx(shown[1] - shown[0], abs=2)
 
@@ -136,11 +140,16 @@ def _start_and_stop(page: Page, address: str, folder: Path) -> None:
     nodes = page.get_by_label("Emulated nodes")
     nodes.fill("2")
     nodes.press("Enter")
+    # So many that it still runs when a busy browser gets to the button.
+    steps = page.get_by_label("Steps", exact=True)
+    steps.fill("3000")
+    steps.press("Enter")
     expect(page.get_by_text("--nodes 2")).to_be_visible(timeout=START_MS)
+    expect(page.get_by_text("--steps 3000")).to_be_visible(timeout=START_MS)
 
     page.get_by_role("button", name="Start", exact=True).click()
 
-    expect(page.get_by_text(re.compile(r"mine is running: step \d+ of 150"))).to_be_visible(
+    expect(page.get_by_text(re.compile(r"mine is running: step \d+ of 3,000"))).to_be_visible(
         timeout=START_MS
     )
     expect(page.get_by_role("button", name="Start", exact=True)).to_be_disabled(timeout=START_MS)

@@ -45,3 +45,13 @@ def test_a_report_that_did_not_follow_is_told() -> None:
         "gpt-1 ended as it should after 1 min 05 s. lockstep report ended with code 65."
         == (sentence(over, Progress())[0])
     )
+
+
+def test_a_run_that_had_ended_before_it_was_stopped_is_not_told_as_stopped() -> None:
+    over = replace(SHOWN, stage=Stage.OVER, code=0, stopped=True)
+
+    assert (
+        "gpt-1 ended as it should after 1 min 05 s; what follows a run was stopped."
+        == (sentence(over, Progress())[0])
+    )
+    assert "gpt-1 was stopped" in sentence(replace(over, code=130), Progress())[0]
