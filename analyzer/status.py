@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from analyzer.common_writes import BY_DESIGN
 from analyzer.detectors.change import per_work
+from analyzer.detectors.checkpoints import longer_writes
 from analyzer.model.minimum_detectable_effect import smallest_noticed
 from analyzer.model.precision import WINDOWS, Precision
 from analyzer.run import Finding, FloatGrid, Grid
@@ -46,7 +47,8 @@ def why_unknown(
         return apart
     if unexplained is not None:
         return unexplained.text
-    if (longer := _stands_still(grid) or _longer_in_turns(grid, precision)) is not None:
+    longer = _stands_still(grid) or _longer_in_turns(grid, precision) or longer_writes(grid)
+    if longer is not None:
         return longer
     noticed = smallest_noticed(grid, precision)
     if noticed is not None and noticed > NOTICED_AT_MOST:

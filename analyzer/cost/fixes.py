@@ -24,7 +24,7 @@ def bounds_what_if(grid: Grid, slow: Sequence[Finding], bill: Cost | None) -> Ma
         by_node.setdefault(grid.ranks[column].node, []).append(finding)
     fixes = []
     for node, mine in by_node.items():
-        fix = cost(grid, mine)
+        fix = cost(grid, mine, slow)
         if fix is not None:
             low, high = fix.gain_interval
             fixes.append({"remove": node, "gain": fix.gain, "interval": [low, high],

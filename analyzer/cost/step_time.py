@@ -15,8 +15,8 @@ from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.before_after import column_of
 from analyzer.slowness.changepoint import column_medians
 from analyzer.slowness.robust_stats import median
-from analyzer.slowness.significance import PARTS_AT_MOST
-from analyzer.slowness.transfers import USUAL_STEP, WAITED
+from analyzer.slowness.significance import PARTS_AT_MOST, STEPS_AT_LEAST
+from analyzer.slowness.transfers import USUAL_STEP, WAITED, in_most
 
 RESAMPLES = 400
 BLOCK_WINDOWS = 10
@@ -46,7 +46,14 @@ class Cost:
         return 1.0 - 1.0 / low, 1.0 - 1.0 / high
 
 
-def cost(grid: Grid, findings: Sequence[Finding], seed: int = 0, *, since: int = 0) -> Cost | None:
+def cost(
+    grid: Grid,
+    findings: Sequence[Finding],
+    accused: Sequence[Finding] = (),
+    *,
+    seed: int = 0,
+    since: int = 0,
+) -> Cost | None:
     """What the slow ranks in `findings` cost together; None without a measured window.
 
     The interval is a block bootstrap over windows, widened by the findings' own intervals.
@@ -54,12 +61,13 @@ def cost(grid: Grid, findings: Sequence[Finding], seed: int = 0, *, since: int =
     Args:
         grid: The run's windows.
         findings: Of slow ranks.
+        accused: Of all slow ranks, where these are some of them.
         seed: Of the bootstrap.
         since: First window that counts.
     """
     waited = [finding for finding in findings if WAITED in finding.details]
     steady = [finding for finding in findings if WAITED not in finding.details]
-    told = _of_steps(grid, steady, seed, since) if steady else None
+    told = _of_steps(grid, steady, accused, seed, since) if steady else None
     if not waited:
         return told
     longest = max(waited, key=lambda finding: float(finding.details[WAITED]))
@@ -88,17 +96,20 @@ def _of_waits(grid: Grid, finding: Finding, since: int) -> Cost | None:
     return Cost(1.0 + more, (1.0 + low, 1.0 + high), lost * len(grid.ranks) / 3600.0)
 
 
-def _of_steps(grid: Grid, findings: Sequence[Finding], seed: int, since: int) -> Cost | None:
+def _of_steps(
+    grid: Grid, findings: Sequence[Finding], accused: Sequence[Finding], seed: int, since: int
+) -> Cost | None:
     """What slow ranks cost in every step."""
     during = spans(grid, findings) & (np.arange(len(grid.start)) >= since)
     wall = _step_times(grid)[during]
     if not np.isfinite(wall).any():
         return None
-    middle = ideal_step_seconds(grid, findings, [finding.slowdown for finding in findings])[during]
-    least = ideal_step_seconds(grid, findings, [finding.interval[0] for finding in findings])[
-        during
-    ]
-    most = ideal_step_seconds(grid, findings, [finding.interval[1] for finding in findings])[during]
+    least, middle, most = (
+        ideal_step_seconds(grid, findings, slowdowns, accused)[during]
+        for slowdowns in zip(
+            *((one.interval[0], one.slowdown, one.interval[1]) for one in findings), strict=True
+        )
+    )
     steps = (grid.to_step - grid.from_step)[during].astype(float)
     known = np.isfinite(wall)
     weights = np.where(known, steps, 0.0)
@@ -116,14 +127,26 @@ def _of_steps(grid: Grid, findings: Sequence[Finding], seed: int, since: int) ->
 
 
 def of_change(grid: Grid, finding: Finding, *, since: int = 0) -> Cost | None:
-    """What a change of the whole run cost against its own past, from the window `since` on."""
-    during = spans(grid, [finding]) & (np.arange(len(grid.start)) >= since)
-    wall = _step_times(grid)[during]
+    """What a change of the whole run, or a link, cost from the window `since` on.
+
+    Of what comes and goes a window costs no more than it is longer than usual.
+    """
+    during, times = (
+        spans(grid, [finding]) & (np.arange(len(grid.start)) >= since),
+        _step_times(grid),
+    )
+    wall = times[during]
     steps = (grid.to_step - grid.from_step)[during]
     if not np.isfinite(wall).any():
         return None
-    lost = float(np.nansum(wall * steps)) * (1.0 - 1.0 / finding.slowdown)
-    return Cost(finding.slowdown, finding.interval, lost * len(grid.ranks) / 3600.0)
+    usual = np.minimum(wall, _without_them(grid, times, [finding]))
+    total = float(np.nansum(wall * steps))
+    slowdown, low, high = (
+        total / float(np.nansum(np.maximum(wall / ratio, usual) * steps))
+        for ratio in (finding.slowdown, *finding.interval)
+    )
+    lost = total * (1.0 - 1.0 / slowdown)
+    return Cost(slowdown, (low, high), lost * len(grid.ranks) / 3600.0)
 
 
 def bill(grid: Grid, slow: Sequence[Finding], whole: Finding | None) -> Cost | None:
@@ -144,9 +167,16 @@ def bill(grid: Grid, slow: Sequence[Finding], whole: Finding | None) -> Cost | N
 
 
 def ideal_step_seconds(
-    grid: Grid, findings: Sequence[Finding], slowdowns: Sequence[float]
+    grid: Grid,
+    findings: Sequence[Finding],
+    slowdowns: Sequence[float],
+    accused: Sequence[Finding] = (),
 ) -> FloatGrid:
-    """(W,) seconds per step had the findings' ranks not been slow by `slowdowns`."""
+    """(W,) seconds per step had the findings' ranks not been slow by `slowdowns`.
+
+    Together they save no more than steps are longer than while none of the accused was slow: a
+    pipeline hides some of what its stages are longer by, and only measured times tell how much.
+    """
     columns = [column_of(grid, finding.rank) for finding in findings]
     own = _supposed(grid, [column for column in columns if column is not None])
     # What a checkpoint or an evaluation takes is no level of a step.
@@ -164,8 +194,14 @@ def ideal_step_seconds(
     saved = np.zeros(len(own))
     for stage in np.unique(stages):
         saved += _largest(own[:, stages == stage]) - _largest(fixed[:, stages == stage])
-    times: FloatGrid = _step_times(grid) - saved
-    return times
+    times, during = _step_times(grid), spans(grid, findings)
+    usual = _without_them(grid, times, (*findings, *accused))
+    # Of all together: who waits for a pause may do so in the step after it.
+    longer, all_of_it = (
+        float(np.nansum((seconds * (grid.to_step - grid.from_step))[during]))
+        for seconds in (times - np.minimum(times, usual), saved)
+    )
+    return times - saved * (min(longer / all_of_it, 1.0) if all_of_it > 0 else 1.0)
 
 
 def _longer_exchanges(
@@ -213,6 +249,21 @@ def spans(grid: Grid, findings: Sequence[Finding]) -> NDArray[np.bool_]:
 def _step_times(grid: Grid) -> FloatGrid:
     """(W,) median over ranks of wall seconds per step; NaN where nobody answered."""
     return median(grid.time["wall"], 1)
+
+
+def _without_them(grid: Grid, times: FloatGrid, accused: Sequence[Finding]) -> float:
+    """Seconds per step while nobody of some was slow: their lower quartile, as work may vary.
+
+    0 where there were few such steps.
+
+    Args:
+        grid: The run's windows.
+        times: (W,) seconds per step.
+        accused: The findings of those.
+    """
+    calm = ~grid.masked & ~spans(grid, accused) & np.isfinite(times)
+    few = (grid.to_step - grid.from_step)[calm].sum() < STEPS_AT_LEAST
+    return 0.0 if few else in_most(times[calm])
 
 
 def _largest(cells: FloatGrid) -> FloatGrid:

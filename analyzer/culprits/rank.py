@@ -12,7 +12,7 @@ from analyzer.model.candidate import CERTAIN
 from analyzer.posterior import Posterior
 from analyzer.run import Culprit, Fact, Finding, Grid
 from analyzer.slowness.before_after import column_of
-from analyzer.slowness.significance import WAKES, WAKES_BY_BOUND
+from analyzer.slowness.significance import TRANSIENT_SHARE, WAKES, WAKES_BY_BOUND
 from analyzer.slowness.waited_for import waited_for
 from analyzer.wording import utc
 
@@ -108,8 +108,15 @@ def _wakes(grid: Grid, finding: Finding, slow: Sequence[Finding], seen: Look) ->
 
 
 def _pages(grid: Grid, finding: Finding, slow: Sequence[Finding]) -> bool:
-    """Slow enough, and the run gains enough: by mending it, or all, as two can hide each other."""
-    bills = [cost(grid, [finding]), cost(grid, slow)]
+    """Slow enough, and the run gains enough: by mending it, or all, as two can hide each other.
+
+    What is over, and was little of the run, wakes nobody: there is no node to drain.
+    """
+    steps = grid.to_step - grid.from_step
+    lasted = steps[finding.first : finding.last].sum()
+    if finding.last is not None and lasted < TRANSIENT_SHARE * steps.sum():
+        return False
+    bills = [cost(grid, [finding], slow), cost(grid, slow)]
     effect = max((bill.slowdown - 1.0 for bill in bills if bill is not None), default=0.0)
     return finding.slowdown >= PAGE_SLOWDOWN and effect >= WAKES_BY_BOUND
 

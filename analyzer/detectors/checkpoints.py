@@ -15,11 +15,16 @@ from analyzer.common_writes import WRITTEN
 from analyzer.model.effects import effects
 from analyzer.model.precision import WRITES
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.changepoint import column_medians
+from analyzer.slowness.changepoint import (
+    BLOCKS_AT_LEAST,
+    clearest_spans,
+    column_medians,
+    sustained,
+)
 from analyzer.slowness.others import others_median
 from analyzer.slowness.peer_groups import MAJORITY, peer_groups
-from analyzer.slowness.robust_stats import NOTHING
-from analyzer.slowness.significance import RECORDED
+from analyzer.slowness.robust_stats import NOTHING, median_of
+from analyzer.slowness.significance import RECORDED, TENTH_MORE
 from analyzer.slowness.transfers import WAITED
 from collector.contract.words import Phase
 
@@ -52,6 +57,35 @@ def checkpoints(grid: Grid) -> Sequence[Finding]:
     own = seconds / np.exp(_by_design(grid, np.log(seconds / middle)))
     told = replace(told, time={**told.time, "own": own})
     return list(_costly(grid, effects(told, WRITES), writes, seconds, middle))
+
+
+def longer_writes(grid: Grid) -> str | None:
+    """That checkpoints came to take longer, and by how much of the run; None where that is little.
+
+    Of the slowest writer of each, for whom all others wait, whoever that is: more is written, the
+    storage is slow, or a node that alone writes.
+    """
+    writes = _writes(grid)
+    if len(writes) < 2 * BLOCKS_AT_LEAST:
+        return None
+    each = np.array([[np.nanmax(_seconds(grid, windows), initial=0.0)] for windows in writes])
+    with np.errstate(divide="ignore"):
+        levels = np.log(each)
+    steps = grid.to_step - grid.from_step
+    total = float(np.nansum(column_medians(grid.time["wall"].T) * steps))
+    for shift in clearest_spans(levels, noise=WRITES.noise):
+        inside = np.zeros(len(writes), dtype=bool)
+        inside[shift.first : shift.last] = True
+        now, then = median_of(each[inside]), median_of(each[~inside])
+        lost = float((each[inside] - then).sum())
+        sure = shift.score >= shift.critical and sustained(levels, shift)
+        if sure and shift.effect >= WRITES.floor and lost >= TENTH_MORE * total:
+            first = int(grid.from_step[writes[shift.first][0]])
+            return (
+                f"checkpoints take {now:.1f} s from step {first}, {then:.1f} s before,"
+                f" {lost / total:.0%} of the run, and nobody is known to be why"
+            )
+    return None
 
 
 def _as_windows(grid: Grid, writes: Sequence[NDArray[np.int64]], seconds: FloatGrid) -> Grid:

@@ -13,8 +13,10 @@ from analyzer.slowness.peer_groups import columns_by
 from analyzer.slowness.robust_stats import median_of, shows
 from analyzer.slowness.transfers import TENSOR_SECONDS, USUAL_STEP, exchanges, least
 from analyzer.symptoms.nvlink import nvlink
+from analyzer.symptoms.shape import Symptom
+from analyzer.symptoms.xid import xid_of
 from analyzer.wording import milliseconds
-from collector.contract.words import Phase
+from collector.contract.words import Cause, Phase
 
 
 def tensor_groups(grid: Grid) -> Sequence[Finding]:
@@ -24,7 +26,8 @@ def tensor_groups(grid: Grid) -> Sequence[Finding]:
     layer all members wait for the slowest link, so no own time grows and the group is all
     that times can tell: whose is searched for as a rank's own time is, a usual step and its
     exchanges being that of the group. Its member is the one whose NVLinks are down or count errors,
-    of several the one of which they do since then; with none the finding accuses nobody.
+    or of which the driver logged one; of several the one of which they do since then; with none
+    the finding accuses nobody.
     """
     members = {
         grid.ranks[columns[0]].rank: columns
@@ -73,7 +76,7 @@ def _of_member(grid: Grid, found: Finding, columns: NDArray[np.int64], usual: fl
     details = {name: found.details[name] for name in kept}
     details |= {"query": f"rate({TENSOR_SECONDS}[30s])", "ranks": ranks, USUAL_STEP: usual}
     found = replace(found, detector="tensor_groups", share={Phase.GRAD_SYNC: 1.0}, details=details)
-    links = {rank: nvlink(grid, replace(found, rank=rank)) for rank in ranks}
+    links = {rank: _trouble(grid, replace(found, rank=rank)) for rank in ranks}
     seen = {rank: symptom for rank, symptom in links.items() if symptom and symptom.seen}
     # One that began at another time is late, or another's; the only one of all that tell, is it.
     at_once = [rank for rank, symptom in seen.items() if symptom.explains]
@@ -85,3 +88,10 @@ def _of_member(grid: Grid, found: Finding, columns: NDArray[np.int64], usual: fl
     (rank,) = troubled
     text = f"{words}; of its ranks only rank {rank}'s NVLinks tell of trouble"
     return replace(found, rank=rank, text=text)
+
+
+def _trouble(grid: Grid, finding: Finding) -> Symptom | None:
+    """What a rank's NVLinks count, or else what the driver logged of them."""
+    each = (nvlink(grid, finding), xid_of(Cause.NVLINK)(grid, finding))
+    told = [symptom for symptom in each if symptom is not None]
+    return next((symptom for symptom in told if symptom.seen), told[0] if told else None)

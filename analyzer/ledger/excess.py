@@ -46,8 +46,8 @@ def excesses(diagnosis: Diagnosis) -> tuple[Excess, ...]:
     if not slow:
         links = [one for one in accused if one.kind == "link"][:1]
         return tuple(_of_link(diagnosis, one) for one in links)
-    alone = np.array([_saved(grid, [one]) for one in slow])
-    together = _saved(grid, slow)
+    alone = np.array([_saved(grid, [one], slow) for one in slow])
+    together = _saved(grid, slow, slow)
     sums = alone.sum(axis=0)
     parts = alone * np.divide(together, sums, out=np.zeros_like(sums), where=sums > 0)
     parts *= _by_operations(diagnosis, parts)
@@ -65,10 +65,10 @@ def excesses(diagnosis: Diagnosis) -> tuple[Excess, ...]:
     return tuple(found.values())
 
 
-def _saved(grid: Grid, slow: Sequence[Finding]) -> FloatGrid:
-    """(W,) seconds a step."""
+def _saved(grid: Grid, slow: Sequence[Finding], accused: Sequence[Finding]) -> FloatGrid:
+    """(W,) seconds a step, by some of the accused."""
     with np.errstate(invalid="ignore"):
-        ideal = ideal_step_seconds(grid, slow, [one.slowdown for one in slow])
+        ideal = ideal_step_seconds(grid, slow, [one.slowdown for one in slow], accused)
         saved = np.nan_to_num(_median_step(grid) - ideal)
     saved = np.maximum(saved, 0.0)
     out = np.zeros_like(saved)

@@ -47,11 +47,22 @@ class Precision:
     parts: float | None
     pooled: bool = False
 
-    def long_enough(self, steps: float, total: float, *, ended: bool) -> bool:
-        """Whether somebody was slow for long enough to be named."""
-        if ended:
-            return steps >= max(self.transient_steps, self.transient_share * total)
-        return steps >= self.steps
+    def long_enough(self, steps: float, total: float, *, ended: bool, effect: float = 0.0) -> bool:
+        """Whether somebody was slow for long enough to be named.
+
+        Args:
+            steps: For how many.
+            total: Those of the run.
+            ended: Whether it came and went: then it needs a share of the run, or to have cost as
+                much of it as is recorded.
+            effect: Log slowdown meanwhile, where that tells what it cost.
+        """
+        if not ended:
+            return steps >= self.steps
+        share = self.transient_share * total
+        if effect > 0:
+            share = min(share, RECORDED * total / -float(np.expm1(-effect)))
+        return steps >= max(self.transient_steps, share)
 
 
 WINDOWS = Precision(

@@ -115,12 +115,15 @@ def _became(table: Table, view: View, shift: Shift) -> bool:
     """
     scope, groups = table.scopes[shift.column], view.groups
     ended = shift.last < len(groups)
-    steps = (shift.last - shift.first) * groups.steps
+    each = table.grid.to_step - table.grid.from_step
+    steps = float(each[np.concatenate(groups.members[shift.first : shift.last])].sum())
     return (
         shift.score >= shift.critical
         and shift.effect >= (table.precision.transient_floor if ended else table.floor(scope))
         and shift.effect >= WITHIN * shift.error
-        and table.precision.long_enough(steps, len(groups) * groups.steps, ended=ended)
+        and table.precision.long_enough(
+            steps, len(groups) * groups.steps, ended=ended, effect=shift.effect
+        )
         and (not scope.alike or shift.inside >= shift.effect / 2)
         and ((scope.alike and scope.majority) or _moved_itself(scope, view, shift))
         and (scope.alike or shift.first > 0)

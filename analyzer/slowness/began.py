@@ -62,10 +62,11 @@ SHOWN: Mapping[str, tuple[float, ...]] = {
     # What was the cause comes first.
     "others went before": (ALWAYS, ALWAYS, NEVER, ALWAYS, ALWAYS, ALWAYS, ALWAYS, ALWAYS),
     "others stopped before": (SELDOM, SELDOM, SELDOM, ALWAYS, ALWAYS, ALWAYS, ALWAYS, ALWAYS),
-    # A signal leaves no time for a word; an error is often another one's. Whom a user ends is told
-    # to stop, and all at once: nobody meets another's end.
+    # A signal leaves no time for a word. An error is often another one's, and that of a watchdog
+    # which ends who waits is one. Whom a user ends is told to stop, and all at once: nobody meets
+    # another's end.
     "said nothing": (OFTEN, OFTEN, MOSTLY, SELDOM, SELDOM, OFTEN, SELDOM, ALWAYS),
-    "said failed": (SELDOM, SELDOM, SELDOM, OFTEN, OFTEN, SELDOM, NEVER, NEVER),
+    "said failed": (SELDOM, SELDOM, SELDOM, OFTEN, OFTEN, OFTEN, NEVER, NEVER),
     "said peer lost": (SELDOM, SELDOM, RARELY, OFTEN, OFTEN, SELDOM, NEVER, NEVER),
     "said stopped": (SELDOM, SELDOM, RARELY, OFTEN, OFTEN, OFTEN, MOSTLY, NEVER),
     "said finished": (SELDOM, SELDOM, RARELY, RARELY, RARELY, RARELY, OFTEN, RARELY),

@@ -353,20 +353,23 @@ def _between_levels(
 
     As it was where that leaves less than half of it or of the rest, or too few blocks.
     """
-    place = np.arange(len(values))
+    place, there = np.arange(len(values)), np.isfinite(values)
     span: NDArray[np.bool_] = (place >= first) & (place < last)
-    there = np.isfinite(values)
-    low, high = (median_of(values[side & there]) for side in (~span, span))
-    if not high > low:
-        return span
-    begin, stop = refine(values, low, high)
-    moved: NDArray[np.bool_] = (place >= begin) & (place < stop)
-    sides = ((moved, span, shortest), (~moved, ~span, baseline))
-    fair = all(
-        2 * (now & then).sum() >= then.sum() and (now & there).sum() >= least
-        for now, then, least in sides
-    )
-    return moved if fair else span
+    # Its levels move with it: each turn leaves out what lies nearer to the lower one.
+    while True:
+        low, high = (median_of(values[side & there]) for side in (~span, span))
+        if not high > low:
+            return span
+        begin, stop = refine(values, low, high)
+        moved: NDArray[np.bool_] = (place >= begin) & (place < stop)
+        sides = ((moved, span, shortest), (~moved, ~span, baseline))
+        fair = all(
+            2 * (now & then).sum() >= then.sum() and (now & there).sum() >= least
+            for now, then, least in sides
+        )
+        if not fair or moved.sum() >= span.sum():
+            return moved if fair else span
+        span = moved
 
 
 def _likeliest(

@@ -42,8 +42,8 @@ STEPS_AT_LEAST = 2 * BLOCK_STEPS_AT_LEAST
 """As GREYHOUND's verification (ATC'25): change points at least 10 iterations apart."""
 TRANSIENT_STEPS = 2 * STEPS_AT_LEAST
 TRANSIENT_SHARE = 0.15
-"""Of all steps, of what came and went, chosen: less of a run is no reason to drain a node that is
-well."""
+"""Of all steps, of what came and went, chosen: less of a run is no reason to wake somebody for a
+node that is well, nor to tell of a change of all ranks."""
 STEPS_ABOVE = 0.3
 """Share of single steps that must lie above the middle between the levels: a CPU quota stops two in
 five, a few scheduler stalls in a short span are fewer."""

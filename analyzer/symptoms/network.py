@@ -28,6 +28,7 @@ from analyzer.symptoms.shape import ALIKE, Symptom
 from analyzer.wording import megabytes
 from collector.contract import metrics
 from collector.contract.words import PORT_ERRORS, XMIT_WAIT
+from collector.zero_series_folding import OTHER
 
 BAD_LINK: tuple[str, ...] = tuple(
     each.name
@@ -85,11 +86,14 @@ PRESSURE = metrics.PRESSURE.series(resource="cpu", scope="some")
 def counted(grid: Grid, metric: str) -> FloatGrid | None:
     """(W, R) what a node counts of a metric; of a port's errors those of its link alone.
 
-    What a switch cannot route or a partition forbids is counted on links that are well.
+    What a switch cannot route or a partition forbids is counted on links that are well. Kinds that
+    have counted nothing yet are told as one, so of who tells that one all others are 0.
     """
     if metric != metrics.IB_ERRORS.name:
         return total(grid, metric)
+    quiet = total(grid, metric, kind=OTHER)
     told = [total(grid, metric, kind=kind) for kind in sorted(OF_THE_LINK)]
+    told += [] if quiet is None else [0.0 * quiet]
     there = [cells for cells in told if cells is not None]
     if not there:
         return None

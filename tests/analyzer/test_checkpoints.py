@@ -79,6 +79,25 @@ def test_who_writes_for_all_has_no_peers():
     assert [] == list(checkpoints(only(align(run_of(SLOW)), {5})))
 
 
+@pytest.mark.parametrize("growth", [1.0, 8.0])
+def test_where_who_writes_for_all_comes_to_write_far_longer_the_run_is_not_healthy(growth):
+    """Nobody is named: more may be written, or the storage be slow."""
+    run = run_of()
+    windows = run.windows.copy()
+    alone, late = windows["rank"] == 0, windows["from_step"] >= 300
+    usual = windows["checkpoint_seconds"].where(alone, 0.0)
+    now = usual * np.where(late, growth, 1.0)
+    longest = (now - usual).groupby(windows["from_step"]).transform("max")
+    windows["own_seconds"] += now - windows["checkpoint_seconds"]
+    windows["wall_seconds"] += longest
+    windows["checkpoint_seconds"] = now
+    verdict = diagnose(dataclasses.replace(run, windows=windows)).verdict
+
+    assert () == verdict.culprits
+    assert ("healthy" if growth == 1.0 else "unknown") == verdict.status
+    assert growth == 1.0 or "checkpoints take" in verdict.sentence
+
+
 def test_writers_are_compared_with_writers():
     (finding,) = checkpoints(only(align(run_of(SLOW)), {0, 4, 5, 8, 12}))
 

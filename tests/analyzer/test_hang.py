@@ -277,6 +277,26 @@ def test_a_rank_that_was_gone_long_before_the_launcher_ended_the_hang_died(pipel
     assert [(6, "dead")] == _told(dataclasses.replace(grid, meta={"outcome": {"ending": "hang"}}))
 
 
+@pytest.mark.parametrize("said", ["failed", "running", "stopped"])
+def test_who_stands_still_is_named_once_a_watchdog_has_ended_all_others(pipeline, said):
+    """As NCCL's: those who wait end themselves with an error, and who they waited for goes on."""
+    ended = np.where(np.arange(8) == 6, NAN, 100.0)
+    last = {f'lockstep_rank_last_state{{state="{said}"}}': np.where(np.isnan(ended), NAN, 1.0),
+            "lockstep_train_heartbeat_age_seconds": np.full(8, 0.3)}  # fmt: skip
+    grid = pipeline(ended, last)
+    at = {key: np.where(np.isnan(ended), 104.0, 99.0) + grid.end.max() for key in grid.last}
+    still = {key: np.where(values >= 1.0, values + 95.0, values)
+             for key, values in grid.last.items() if "open_operation" in key}  # fmt: skip
+    grid = dataclasses.replace(
+        grid, last=grid.last | still, last_time=grid.last_time | at,
+        scraped_until=grid.scraped_until + 100.0,
+    )  # fmt: skip
+    (found,) = Hang().detect(grid)
+
+    assert (6, "stuck") == (found.rank, found.details["state"])
+    assert found.details["certainty"] > 0.9
+
+
 def test_who_works_to_the_end_of_its_step_did_not_go_on_without_the_rank_that_died(pipeline):
     """Progress of the others ended 3 s after the last step, and rank 6 was gone at 1.2 s."""
     age = {"lockstep_train_progress_age_seconds": np.where(np.arange(8) == 6, NAN, 1.0)}

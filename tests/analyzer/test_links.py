@@ -3,13 +3,14 @@
 import dataclasses
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from analyzer.align import align
 from analyzer.detectors.links import links
 from analyzer.pipeline import diagnose
 from analyzer.symptoms.network import movements
-from collector.contract.metrics import NET_PAUSE
+from collector.contract.metrics import IB_ERRORS, NET_PAUSE, TCP_RETRANSMITTED
 
 PAUSES = NET_PAUSE.series(device="eth0", direction="receive", priority="3")
 
@@ -34,6 +35,26 @@ def test_the_node_whose_counters_moved_is_named(synthetic, fault, kind, cause):
     assert [("link", None, "node-2", cause)] == [
         (c.scope, c.rank, c.node, c.cause) for c in verdict.culprits
     ]
+
+
+@pytest.mark.parametrize("folded", [False, True])
+def test_a_kind_of_errors_that_is_told_from_its_first_count_on_was_0_before(
+    synthetic, fault, folded
+):
+    """Kinds that have counted nothing are told as one (docs/reference/metrics.md)."""
+    run = synthetic(world=4, faults=[fault("loss", 2, 1.5, 80)]).run()
+    samples = run.samples
+    mine = samples["metric"] == TCP_RETRANSMITTED.name
+    kind = 'device="mlx5_0",kind="{}",port="1"'
+    errors = samples[mine].assign(metric=IB_ERRORS.name, labels=kind.format("symbol_error"))
+    quiet = errors.assign(labels=kind.format("other"), value=0.0)
+    first = errors.groupby("node")["value"].transform("min")
+    errors = errors.assign(value=np.where(errors["node"] == "node-2", errors["value"] - first, 0.0))
+    told = errors[errors["value"] > 0] if folded else errors
+    every = pd.concat([samples[~mine], told, quiet], ignore_index=True)
+    (culprit,) = diagnose(dataclasses.replace(run, samples=every)).verdict.culprits
+
+    assert ("link", "node-2") == (culprit.scope, culprit.node)
 
 
 def test_transfers_that_grow_to_a_level_are_a_link_by_its_counter(synthetic, fault):

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import pandas as pd
 import pytest
 
 from analyzer.align import align
@@ -10,6 +11,7 @@ from analyzer.pipeline import diagnose
 from analyzer.synth.difficulty import Difficulty
 from analyzer.synth.fleet import Fault, Resolution, SyntheticFleet
 from analyzer.synth.whole import labelled
+from collector.contract.metrics import GPU_TEMPERATURE, GPU_XID_LAST
 from collector.contract.words import Cause
 
 BAD = Fault(Cause.NVLINK, "down", 14, 1.5, 100)
@@ -67,6 +69,21 @@ def test_without_telemetry_of_nvlinks_nobody_is_and_the_run_is_not_healthy():
     assert ("network", None) == (finding.kind, finding.rank)
     assert ((), "unknown") == (verdict.culprits, verdict.status)
     assert "tensor-parallel group of ranks 12 to 15" in verdict.sentence
+
+
+def test_without_telemetry_of_nvlinks_an_xid_of_theirs_tells_whose_it_is():
+    run = without_nvlink(run_of(BAD))
+    (info,) = [each for each in run.ranks if each.rank == 14]
+    since = float(run.windows.loc[run.windows["from_step"] == 100, "start"].min())
+    there = (run.samples["node"] == info.node) & (run.samples["gpu"] == info.gpu)
+    mine = run.samples[there & (run.samples["metric"] == GPU_TEMPERATURE.name)]
+    logged = mine[mine["time"] >= since].assign(
+        metric=GPU_XID_LAST.name, labels='severity="warning",xid="74"', value=since
+    )
+    told = pd.concat([run.samples, logged], ignore_index=True)
+    (culprit,) = diagnose(dataclasses.replace(run, samples=told)).verdict.culprits
+
+    assert (14, "nvlink") == (culprit.rank, culprit.cause)
 
 
 def test_groups_alike_are_nothing():
