@@ -139,8 +139,8 @@ def _per_day(
     if not seconds > 0:
         return None
     # The findings stay whole: their slowdown is that of their span, and so must be the level.
-    latest = cost(grid, slow, since=first) if slow else of_change(grid, about[0], since=first)
-    bounds = cost(grid, slow) if slow else bill
+    latest = cost(grid, slow, slow, since=first) if slow else of_change(grid, about[0], since=first)
+    bounds = cost(grid, slow, slow) if slow else bill
     if latest is None or bounds is None or bounds.lost_gpu_hours <= 0:
         return None
     # Where operations were simulated they know better than the bounds what the whole cost.

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.before_after import column_of
 from analyzer.slowness.changepoint import column_medians
-from analyzer.slowness.robust_stats import median
+from analyzer.slowness.robust_stats import median, median_of, spread
 from analyzer.slowness.significance import PARTS_AT_MOST, STEPS_AT_LEAST
-from analyzer.slowness.transfers import USUAL_STEP, WAITED, in_most
+from analyzer.slowness.transfers import USUAL_STEP, WAITED
 
 RESAMPLES = 400
 BLOCK_WINDOWS = 10
@@ -49,7 +49,7 @@ class Cost:
 def cost(
     grid: Grid,
     findings: Sequence[Finding],
-    accused: Sequence[Finding] = (),
+    accused: Sequence[Finding] | None = None,
     *,
     seed: int = 0,
     since: int = 0,
@@ -61,7 +61,8 @@ def cost(
     Args:
         grid: The run's windows.
         findings: Of slow ranks.
-        accused: Of all slow ranks, where these are some of them.
+        accused: Of all that is wrong, where what steps were longer than without is the most that it
+            cost; None = by the bounds alone.
         seed: Of the bootstrap.
         since: First window that counts.
     """
@@ -97,18 +98,24 @@ def _of_waits(grid: Grid, finding: Finding, since: int) -> Cost | None:
 
 
 def _of_steps(
-    grid: Grid, findings: Sequence[Finding], accused: Sequence[Finding], seed: int, since: int
+    grid: Grid,
+    findings: Sequence[Finding],
+    accused: Sequence[Finding] | None,
+    seed: int,
+    since: int,
 ) -> Cost | None:
     """What slow ranks cost in every step."""
     during = spans(grid, findings) & (np.arange(len(grid.start)) >= since)
     wall = _step_times(grid)[during]
     if not np.isfinite(wall).any():
         return None
+    calm = (None,) * 3 if accused is None else calm_step_seconds(grid, accused)
+    ratios = zip(
+        *((one.interval[0], one.slowdown, one.interval[1]) for one in findings), strict=True
+    )
     least, middle, most = (
-        ideal_step_seconds(grid, findings, slowdowns, accused)[during]
-        for slowdowns in zip(
-            *((one.interval[0], one.slowdown, one.interval[1]) for one in findings), strict=True
-        )
+        ideal_step_seconds(grid, findings, slowdowns, without)[during]
+        for slowdowns, without in zip(ratios, calm, strict=True)
     )
     steps = (grid.to_step - grid.from_step)[during].astype(float)
     known = np.isfinite(wall)
@@ -129,7 +136,7 @@ def _of_steps(
 def of_change(grid: Grid, finding: Finding, *, since: int = 0) -> Cost | None:
     """What a change of the whole run, or a link, cost from the window `since` on.
 
-    Of what comes and goes a window costs no more than it is longer than usual.
+    Of a link a window costs no more than it is longer than without.
     """
     during, times = (
         spans(grid, [finding]) & (np.arange(len(grid.start)) >= since),
@@ -139,11 +146,15 @@ def of_change(grid: Grid, finding: Finding, *, since: int = 0) -> Cost | None:
     steps = (grid.to_step - grid.from_step)[during]
     if not np.isfinite(wall).any():
         return None
-    usual = np.minimum(wall, _without_them(grid, times, [finding]))
     total = float(np.nansum(wall * steps))
-    slowdown, low, high = (
-        total / float(np.nansum(np.maximum(wall / ratio, usual) * steps))
-        for ratio in (finding.slowdown, *finding.interval)
+    bounds = np.zeros((3, len(times)))
+    if finding.kind == "link":
+        bounds = np.array(calm_step_seconds(grid, [finding]))
+    low, slowdown, high = (
+        total / float(np.nansum(np.maximum(wall / ratio, np.minimum(wall, calm[during])) * steps))
+        for ratio, calm in zip(
+            (finding.interval[0], finding.slowdown, finding.interval[1]), bounds, strict=True
+        )
     )
     lost = total * (1.0 - 1.0 / slowdown)
     return Cost(slowdown, (low, high), lost * len(grid.ranks) / 3600.0)
@@ -158,7 +169,7 @@ def bill(grid: Grid, slow: Sequence[Finding], whole: Finding | None) -> Cost | N
         whole: The finding about the whole run, or a link.
     """
     if slow:
-        return cost(grid, slow)
+        return cost(grid, slow, slow)
     if whole is not None:
         return of_change(grid, whole)
     if (~grid.masked).any() and np.isfinite(grid.time["wall"]).any():
@@ -170,12 +181,13 @@ def ideal_step_seconds(
     grid: Grid,
     findings: Sequence[Finding],
     slowdowns: Sequence[float],
-    accused: Sequence[Finding] = (),
+    calm: FloatGrid | None = None,
 ) -> FloatGrid:
     """(W,) seconds per step had the findings' ranks not been slow by `slowdowns`.
 
-    Together they save no more than steps are longer than while none of the accused was slow: a
-    pipeline hides some of what its stages are longer by, and only measured times tell how much.
+    Together they save no more than steps are longer than `calm`, (W,) seconds while nobody was
+    slow: a pipeline hides some of what its stages are longer by, and only measured times tell how
+    much. None = what the bounds say.
     """
     columns = [column_of(grid, finding.rank) for finding in findings]
     own = _supposed(grid, [column for column in columns if column is not None])
@@ -195,11 +207,12 @@ def ideal_step_seconds(
     for stage in np.unique(stages):
         saved += _largest(own[:, stages == stage]) - _largest(fixed[:, stages == stage])
     times, during = _step_times(grid), spans(grid, findings)
-    usual = _without_them(grid, times, (*findings, *accused))
+    if calm is None:
+        return times - saved
     # Of all together: who waits for a pause may do so in the step after it.
     longer, all_of_it = (
         float(np.nansum((seconds * (grid.to_step - grid.from_step))[during]))
-        for seconds in (times - np.minimum(times, usual), saved)
+        for seconds in (times - np.minimum(times, calm), saved)
     )
     return times - saved * (min(longer / all_of_it, 1.0) if all_of_it > 0 else 1.0)
 
@@ -251,19 +264,33 @@ def _step_times(grid: Grid) -> FloatGrid:
     return median(grid.time["wall"], 1)
 
 
-def _without_them(grid: Grid, times: FloatGrid, accused: Sequence[Finding]) -> float:
-    """Seconds per step while nobody of some was slow: their lower quartile, as work may vary.
+def calm_step_seconds(
+    grid: Grid, accused: Sequence[Finding]
+) -> tuple[FloatGrid, FloatGrid, FloatGrid]:
+    """Three times (W,) seconds per step while nobody of some was slow, at each window's work.
 
-    0 where there were few such steps.
-
-    Args:
-        grid: The run's windows.
-        times: (W,) seconds per step.
-        accused: The findings of those.
+    The middle one, the least one, and what that may be off by: of blocks of so many such steps as
+    tell a level, each over the middle own time of all ranks that nobody accuses, which has their
+    common work and whatever else made all longer. Of a link it is all ranks'. 0 where there are
+    too few such steps, or nobody else told.
     """
-    calm = ~grid.masked & ~spans(grid, accused) & np.isfinite(times)
-    few = (grid.to_step - grid.from_step)[calm].sum() < STEPS_AT_LEAST
-    return 0.0 if few else in_most(times[calm])
+    times, steps = _step_times(grid), grid.to_step - grid.from_step
+    named = {finding.rank for finding in accused}
+    others = [c for c, info in enumerate(grid.ranks) if info.rank not in named]
+    common = column_medians(grid.time["own"][:, others].T)
+    calm = np.flatnonzero(~grid.masked & ~spans(grid, accused) & (times > 0) & (common > 0))
+    block = np.cumsum(steps[calm]) // STEPS_AT_LEAST
+    each = np.split(times[calm] / common[calm], np.flatnonzero(np.diff(block)) + 1)
+    levels = np.array([median_of(one) for one in each[:-1]])  # the last one may hold fewer
+    if not levels.size:
+        nothing = np.zeros(len(times))
+        return nothing, nothing, nothing
+    least = float(levels.min())
+    off = least - float(spread(levels))
+    usual, few, fewest = (
+        level * np.nan_to_num(common) for level in (median_of(levels), least, off)
+    )
+    return usual, few, fewest
 
 
 def _largest(cells: FloatGrid) -> FloatGrid:

@@ -112,11 +112,11 @@ def _pages(grid: Grid, finding: Finding, slow: Sequence[Finding]) -> bool:
 
     What is over, and was little of the run, wakes nobody: there is no node to drain.
     """
-    steps = grid.to_step - grid.from_step
-    lasted = steps[finding.first : finding.last].sum()
-    if finding.last is not None and lasted < TRANSIENT_SHARE * steps.sum():
+    seconds = grid.end - grid.start
+    over = finding.last is not None and not finding.details.get("unended")
+    if over and seconds[finding.first : finding.last].sum() < TRANSIENT_SHARE * seconds.sum():
         return False
-    bills = [cost(grid, [finding], slow), cost(grid, slow)]
+    bills = [cost(grid, [finding]), cost(grid, slow)]
     effect = max((bill.slowdown - 1.0 for bill in bills if bill is not None), default=0.0)
     return finding.slowdown >= PAGE_SLOWDOWN and effect >= WAKES_BY_BOUND
 

@@ -78,12 +78,14 @@ def longer_writes(grid: Grid) -> str | None:
         inside[shift.first : shift.last] = True
         now, then = median_of(each[inside]), median_of(each[~inside])
         lost = float((each[inside] - then).sum())
-        sure = shift.score >= shift.critical and sustained(levels, shift)
-        if sure and shift.effect >= WRITES.floor and lost >= TENTH_MORE * total:
+        became = shift.first > 0 and shift.score >= shift.critical and sustained(levels, shift)
+        if became and shift.effect >= WRITES.floor and lost >= TENTH_MORE * total:
             first = int(grid.from_step[writes[shift.first][0]])
+            over = shift.last < len(writes)
+            until = f" to {int(grid.to_step[writes[shift.last - 1][-1]])}" if over else ""
             return (
-                f"checkpoints take {now:.1f} s from step {first}, {then:.1f} s before,"
-                f" {lost / total:.0%} of the run, and nobody is known to be why"
+                f"checkpoints took {now:.1f} s from step {first}{until}, {then:.1f} s else,"
+                f" {lost / total:.0%} of the run more, and nobody is known to be why"
             )
     return None
 

@@ -13,7 +13,6 @@ from analyzer.slowness.peer_groups import columns_by
 from analyzer.slowness.robust_stats import median_of, shows
 from analyzer.slowness.transfers import TENSOR_SECONDS, USUAL_STEP, exchanges, least
 from analyzer.symptoms.nvlink import nvlink
-from analyzer.symptoms.shape import Symptom
 from analyzer.symptoms.xid import xid_of
 from analyzer.wording import milliseconds
 from collector.contract.words import Cause, Phase
@@ -76,10 +75,15 @@ def _of_member(grid: Grid, found: Finding, columns: NDArray[np.int64], usual: fl
     details = {name: found.details[name] for name in kept}
     details |= {"query": f"rate({TENSOR_SECONDS}[30s])", "ranks": ranks, USUAL_STEP: usual}
     found = replace(found, detector="tensor_groups", share={Phase.GRAD_SYNC: 1.0}, details=details)
-    links = {rank: _trouble(grid, replace(found, rank=rank)) for rank in ranks}
+    links, logged = (
+        {rank: measured(grid, replace(found, rank=rank)) for rank in ranks}
+        for measured in (nvlink, xid_of(Cause.NVLINK))
+    )
     seen = {rank: symptom for rank, symptom in links.items() if symptom and symptom.seen}
-    # One that began at another time is late, or another's; the only one of all that tell, is it.
-    at_once = [rank for rank, symptom in seen.items() if symptom.explains]
+    # One that began at another time is late, or another's; the only one of all that tell, is it. An
+    # error that was logged is an event of its time alone.
+    every = (*links.items(), *logged.items())
+    at_once = list(dict.fromkeys(rank for rank, told in every if told and told.explains))
     troubled = list(seen) if len(seen) == 1 and None not in links.values() else at_once
     if len(troubled) != 1:
         nodes = ", ".join(dict.fromkeys(grid.ranks[column].node for column in columns.tolist()))
@@ -88,10 +92,3 @@ def _of_member(grid: Grid, found: Finding, columns: NDArray[np.int64], usual: fl
     (rank,) = troubled
     text = f"{words}; of its ranks only rank {rank}'s NVLinks tell of trouble"
     return replace(found, rank=rank, text=text)
-
-
-def _trouble(grid: Grid, finding: Finding) -> Symptom | None:
-    """What a rank's NVLinks count, or else what the driver logged of them."""
-    each = (nvlink(grid, finding), xid_of(Cause.NVLINK)(grid, finding))
-    told = [symptom for symptom in each if symptom is not None]
-    return next((symptom for symptom in told if symptom.seen), told[0] if told else None)

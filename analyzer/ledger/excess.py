@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.case import accuses
-from analyzer.cost.step_time import ideal_step_seconds
+from analyzer.cost.step_time import calm_step_seconds, ideal_step_seconds
 from analyzer.culprits.where import node_of
 from analyzer.pipeline import Diagnosis
 from analyzer.run import Culprit, Finding, FloatGrid, Grid
@@ -46,8 +46,9 @@ def excesses(diagnosis: Diagnosis) -> tuple[Excess, ...]:
     if not slow:
         links = [one for one in accused if one.kind == "link"][:1]
         return tuple(_of_link(diagnosis, one) for one in links)
-    alone = np.array([_saved(grid, [one], slow) for one in slow])
-    together = _saved(grid, slow, slow)
+    _, calm, _ = calm_step_seconds(grid, slow)
+    alone = np.array([_saved(grid, [one], calm) for one in slow])
+    together = _saved(grid, slow, calm)
     sums = alone.sum(axis=0)
     parts = alone * np.divide(together, sums, out=np.zeros_like(sums), where=sums > 0)
     parts *= _by_operations(diagnosis, parts)
@@ -65,10 +66,10 @@ def excesses(diagnosis: Diagnosis) -> tuple[Excess, ...]:
     return tuple(found.values())
 
 
-def _saved(grid: Grid, slow: Sequence[Finding], accused: Sequence[Finding]) -> FloatGrid:
-    """(W,) seconds a step, by some of the accused."""
+def _saved(grid: Grid, slow: Sequence[Finding], calm: FloatGrid) -> FloatGrid:
+    """(W,) seconds a step; `calm` as of `ideal_step_seconds`."""
     with np.errstate(invalid="ignore"):
-        ideal = ideal_step_seconds(grid, slow, [one.slowdown for one in slow], accused)
+        ideal = ideal_step_seconds(grid, slow, [one.slowdown for one in slow], calm)
         saved = np.nan_to_num(_median_step(grid) - ideal)
     saved = np.maximum(saved, 0.0)
     out = np.zeros_like(saved)
@@ -82,8 +83,9 @@ def _saved(grid: Grid, slow: Sequence[Finding], accused: Sequence[Finding]) -> F
 
 def _of_link(diagnosis: Diagnosis, finding: Finding) -> Excess:
     grid = diagnosis.grid
-    share = 1.0 - 1.0 / max(finding.slowdown, 1.0)
-    lost = np.nan_to_num(_median_step(grid) * share) * _span(grid, finding)
+    wall, (_, calm, _) = _median_step(grid), calm_step_seconds(grid, [finding])
+    without = np.maximum(wall / max(finding.slowdown, 1.0), np.minimum(wall, calm))
+    lost = np.nan_to_num(wall - without) * _span(grid, finding)
     who, cause, node = _who(grid, finding, _named(diagnosis, finding))
     return Excess(who, node, cause, frozenset(), lost)
 

@@ -47,7 +47,7 @@ class Precision:
     parts: float | None
     pooled: bool = False
 
-    def long_enough(self, steps: float, total: float, *, ended: bool, effect: float = 0.0) -> bool:
+    def long_enough(self, steps: float, total: float, *, ended: bool, lost: float = 0.0) -> bool:
         """Whether somebody was slow for long enough to be named.
 
         Args:
@@ -55,14 +55,12 @@ class Precision:
             total: Those of the run.
             ended: Whether it came and went: then it needs a share of the run, or to have cost as
                 much of it as is recorded.
-            effect: Log slowdown meanwhile, where that tells what it cost.
+            lost: Share of a step that it cost meanwhile, where that is known.
         """
         if not ended:
             return steps >= self.steps
-        share = self.transient_share * total
-        if effect > 0:
-            share = min(share, RECORDED * total / -float(np.expm1(-effect)))
-        return steps >= max(self.transient_steps, share)
+        costly = lost * steps >= RECORDED * total
+        return steps >= self.transient_steps and (costly or steps >= self.transient_share * total)
 
 
 WINDOWS = Precision(

@@ -122,7 +122,7 @@ def _became(table: Table, view: View, shift: Shift) -> bool:
         and shift.effect >= (table.precision.transient_floor if ended else table.floor(scope))
         and shift.effect >= WITHIN * shift.error
         and table.precision.long_enough(
-            steps, len(groups) * groups.steps, ended=ended, effect=shift.effect
+            steps, len(groups) * groups.steps, ended=ended, lost=_lost(table, scope, shift)
         )
         and (not scope.alike or shift.inside >= shift.effect / 2)
         and ((scope.alike and scope.majority) or _moved_itself(scope, view, shift))
@@ -130,6 +130,13 @@ def _became(table: Table, view: View, shift: Shift) -> bool:
         and sustained(view.rest, shift)
         and _steps_above(table, groups, shift) >= STEPS_ABOVE
     )
+
+
+def _lost(table: Table, scope: Scope, shift: Shift) -> float:
+    """Share of a step that a scope is longer by: of its own time, which is a share of the step."""
+    own, wall = table.grid.time["own"][:, scope.columns], table.grid.time["wall"]
+    share = median_of(own[table.usable]) / median_of(wall[table.usable])
+    return -float(np.expm1(-shift.effect)) * min(share, 1.0)
 
 
 def _moved_itself(scope: Scope, view: View, shift: Shift) -> bool:

@@ -7,7 +7,8 @@ from analyzer.recording_rules.suspects import Place
 from collector.contract import metrics
 
 SHARE = 0.15
-"""Of the time that a rank must deviate: as slowness.TRANSIENT_SHARE, the least that is named."""
+"""Of the time that a rank must deviate, as slowness.TRANSIENT_SHARE: what lasted for less and is
+over wakes nobody, and is not asked for."""
 RECENT = "2m"
 """Or it deviates now, on average over this: two windows of a signal."""
 FRESH = "1m"

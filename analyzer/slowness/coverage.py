@@ -18,7 +18,7 @@ COVERAGE_AT_LEAST = 0.5
 """Share of what was expected that must be known, before anything is said of the rest: the larger
 part, as medians take."""
 KNOWN_AT_LEAST = 1.0 - TRANSIENT_SHARE
-"""Share of a rank's steps: in the rest nothing fits that is long enough to be named."""
+"""Share of a rank's steps: in the rest nothing fits that is long enough to wake somebody."""
 LAST_SHARE = 0.05
 """Of the run: who is not known in so many of the last steps (STEPS_AT_LEAST at least) may just have
 become slow. A third of TRANSIENT_SHARE, as what goes on is named after fewer steps than what

@@ -87,18 +87,25 @@ def counted(grid: Grid, metric: str) -> FloatGrid | None:
     """(W, R) what a node counts of a metric; of a port's errors those of its link alone.
 
     What a switch cannot route or a partition forbids is counted on links that are well. Kinds that
-    have counted nothing yet are told as one, so of who tells that one all others are 0.
+    have counted nothing yet are told as one: until a kind is told by its own name it is 0 where
+    that one is told. Later it is missing where its register stands at its maximum.
     """
     if metric != metrics.IB_ERRORS.name:
         return total(grid, metric)
-    quiet = total(grid, metric, kind=OTHER)
     told = [total(grid, metric, kind=kind) for kind in sorted(OF_THE_LINK)]
-    told += [] if quiet is None else [0.0 * quiet]
-    there = [cells for cells in told if cells is not None]
-    if not there:
+    there = np.array([cells for cells in told if cells is not None])
+    quiet = total(grid, metric, kind=OTHER)
+    if quiet is None and not there.size:
         return None
-    known = np.any([np.isfinite(cells) for cells in there], axis=0)
-    return np.where(known, np.sum([np.nan_to_num(cells) for cells in there], axis=0), np.nan)
+    shape = len(grid.start), len(grid.ranks)
+    there = there.reshape(-1, *shape)
+    known = np.isfinite(there)
+    lost = (np.maximum.accumulate(known, axis=1) & ~known).any(axis=0)
+    for kind in OF_THE_LINK:
+        full = total(grid, metrics.IB_SATURATED.name, kind=kind)
+        lost |= np.zeros(shape, dtype=bool) if full is None else np.nan_to_num(full) > 0
+    some = known.any(axis=0) if quiet is None else known.any(axis=0) | np.isfinite(quiet)
+    return np.where(some & ~lost, np.nan_to_num(there).sum(axis=0), np.nan)
 
 
 class Movement(NamedTuple):
