@@ -40,16 +40,19 @@ def test_one_long_pause_is_no_slowness(healthy, slowed):
 
 
 @pytest.mark.parametrize(
-    ("steps", "factor", "named"), [(70, 1.6, True), (70, 1.12, False), (18, 1.6, False)]
+    ("total", "steps", "factor", "named"),
+    [(800, 80, 1.6, True), (800, 80, 1.12, False), (240, 24, 1.6, True), (240, 12, 1.6, False)],
 )
-def test_what_came_and_went_is_named_by_what_it_cost(synthetic, slowed, steps, factor, named):
+def test_what_came_and_went_is_named_by_what_it_cost(
+    synthetic, slowed, total, steps, factor, named
+):
     """A percent of the run and twenty steps, however long the run is; it wakes nobody."""
-    long = synthetic(seed=7, world=8, steps=800, telemetry=False).run()
-    run = slowed(long, [5], factor, lambda step: (step >= 300) & (step < 300 + steps))
+    long, begin = synthetic(seed=7, world=8, steps=total, telemetry=False).run(), total // 3
+    run = slowed(long, [5], factor, lambda step: (step >= begin) & (step < begin + steps))
     culprits = diagnose(run).verdict.culprits
 
     assert ([5] if named else []) == [one.rank for one in culprits]
-    assert all(one.tier == "record" and abs(one.from_step - 300) <= 3 for one in culprits)
+    assert all(one.tier == "record" and abs(one.from_step - begin) <= 3 for one in culprits)
 
 
 def test_less_than_a_tenth_is_named_after_more_steps(healthy, slowed, steadily):

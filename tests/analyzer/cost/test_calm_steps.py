@@ -1,0 +1,66 @@
+"""What slow ranks cost is at most what steps are longer than while nobody was slow."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from analyzer.pipeline import diagnose
+
+SLOW, SINCE, STEPS = 5, 200, 400
+
+
+@pytest.fixture(scope="module")
+def healthy(synthetic):
+    return synthetic(seed=3, world=8, steps=STEPS, telemetry=False).run()
+
+
+def longer(run, own, wall):
+    """The run with own times and step times longer by factors of (rank, step)."""
+    windows = run.windows.copy()
+    step, rank = windows["from_step"].to_numpy(), windows["rank"].to_numpy()
+    more = {"own_seconds": own(rank, step), "wall_seconds": wall(rank, step)}
+    usual = windows["own_seconds"].to_numpy()
+    windows["own_seconds"] = usual * more["own_seconds"]
+    windows["backward_seconds"] += usual * (more["own_seconds"] - 1.0)
+    windows["wall_seconds"] += usual * (more["wall_seconds"] - 1.0)
+    waits = usual * (more["wall_seconds"] - more["own_seconds"])
+    windows["collective_seconds"] = np.maximum(windows["collective_seconds"] + waits, 0.0)
+    return dataclasses.replace(run, windows=windows)
+
+
+def culprit(rank, step, factor=1.5):
+    return np.where((rank == SLOW) & (step >= SINCE), factor, 1.0)
+
+
+def late(rank, step, factor=1.5):
+    return np.where(step >= SINCE, factor, 1.0)
+
+
+@pytest.mark.parametrize(("felt", "low", "high"), [(1.5, 1.37, 1.45), (1.2, 1.15, 1.27)])
+def test_what_a_pipeline_hides_of_a_slow_rank_is_not_told_as_lost(healthy, felt, low, high):
+    """The steps of all are longer by a part only of what its own time is; single long ones too."""
+    run = longer(healthy, culprit, lambda rank, step: late(rank, step, felt))
+    verdict = diagnose(run).verdict
+
+    assert [(SLOW, "page")] == [(one.rank, one.tier) for one in verdict.culprits]
+    assert low < verdict.slowdown < high
+    assert verdict.slowdown_interval[0] <= verdict.slowdown <= verdict.slowdown_interval[1]
+
+
+@pytest.mark.parametrize("until", [SINCE, 100])
+def test_steps_that_were_longer_for_all_before_do_not_hide_what_a_rank_costs(healthy, until):
+    """As of a cold cache: at the same work they were as long as they are without it."""
+
+    def cold(rank, step):
+        return np.where(step < until, 1.5, 1.0)
+
+    run = longer(
+        healthy,
+        lambda rank, step: culprit(rank, step) * cold(rank, step),
+        lambda rank, step: late(rank, step) * cold(rank, step),
+    )
+    verdict = diagnose(run).verdict
+
+    assert [(SLOW, "page")] == [(one.rank, one.tier) for one in verdict.culprits]
+    assert verdict.slowdown == pytest.approx(1.41, abs=0.04)
