@@ -3,9 +3,6 @@
 from collections.abc import Callable, Hashable, Mapping
 from typing import TypeVar
 
-OTHER = "other"
-"""What the counters that are at 0 are called together."""
-
 K = TypeVar("K", bound=Hashable)
 N = TypeVar("N", int, float)
 

@@ -27,8 +27,7 @@ from analyzer.symptoms.series import (
 from analyzer.symptoms.shape import ALIKE, Symptom
 from analyzer.wording import megabytes
 from collector.contract import metrics
-from collector.contract.words import PORT_ERRORS, XMIT_WAIT
-from collector.zero_series_folding import OTHER
+from collector.contract.words import OTHER, PORT_ERRORS, XMIT_WAIT
 
 BAD_LINK: tuple[str, ...] = tuple(
     each.name

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from collector.contract import metrics as m
 from collector.contract.metrics import Metric, Sample
-from collector.contract.words import CLOCK_EVENT_BITS
+from collector.contract.words import CLOCK_EVENT_BITS, OTHER
 from collector.counters import Key
 from collector.gpu_reading import (
     CLOCK_EVENTS,
@@ -17,7 +17,7 @@ from collector.gpu_reading import (
     Gpu,
     GpuReading,
 )
-from collector.zero_series_folding import OTHER, ZeroSeriesFolding
+from collector.zero_series_folding import ZeroSeriesFolding
 
 ACTIVITY = (
     m.GPU_UTILIZATION,

@@ -154,6 +154,8 @@ LIVING_STATES = frozenset({RankState.STARTING, RankState.RUNNING})
 """What a rank says that has not ended; of one that is gone: that it could say nothing more."""
 
 
+OTHER = "other"
+"""What counters that have counted nothing yet are called together."""
 PORT_ERRORS: tuple[str, ...] = (
     "symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors",
     "port_rcv_remote_physical_errors", "port_rcv_switch_relay_errors", "port_xmit_discards",
