@@ -138,10 +138,8 @@ def of_change(grid: Grid, finding: Finding, *, since: int = 0) -> Cost | None:
 
     Of a link a window costs no more than it is longer than without.
     """
-    during, times = (
-        spans(grid, [finding]) & (np.arange(len(grid.start)) >= since),
-        _step_times(grid),
-    )
+    times = _step_times(grid)
+    during = spans(grid, [finding]) & (np.arange(len(times)) >= since)
     wall = times[during]
     steps = (grid.to_step - grid.from_step)[during]
     if not np.isfinite(wall).any():

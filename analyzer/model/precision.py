@@ -27,7 +27,8 @@ class Precision:
         transient_floor: Of what came and went.
         steps: That a slowdown lasts at least.
         transient_steps: That one lasts at least which came and went.
-        transient_share: Of all steps, that this one lasts at least.
+        transient_share: Of all steps, that this one lasts at least, where it is not known to have
+            cost as much of them as is recorded.
         block_steps: That are taken together at least.
         noise: Log noise of a block is never taken as smaller.
         parts: The most, as a log, that one of several identical parts is slower from the first step

@@ -25,7 +25,13 @@ from analyzer.slowness.changepoint import (
     whole_run_spans,
 )
 from analyzer.slowness.peer_groups import MAJORITY
-from analyzer.slowness.robust_stats import BIWEIGHT_EFFICIENCY, WITHIN, biweight, median_of
+from analyzer.slowness.robust_stats import (
+    BIWEIGHT_EFFICIENCY,
+    NOTHING,
+    WITHIN,
+    biweight,
+    median_of,
+)
 from analyzer.slowness.significance import PARTS_ON_AVERAGE, STEPS_ABOVE
 from collector.contract.robust import MAD_TO_SIGMA
 
@@ -135,7 +141,7 @@ def _became(table: Table, view: View, shift: Shift) -> bool:
 def _lost(table: Table, scope: Scope, shift: Shift) -> float:
     """Share of a step that a scope is longer by: of its own time, which is a share of the step."""
     own, wall = table.grid.time["own"][:, scope.columns], table.grid.time["wall"]
-    share = median_of(own[table.usable]) / median_of(wall[table.usable])
+    share = median_of(own[table.usable]) / max(median_of(wall[table.usable]), NOTHING)
     return -float(np.expm1(-shift.effect)) * min(share, 1.0)
 
 

@@ -349,7 +349,7 @@ def refine(steps: FloatGrid, low: float, high: float) -> tuple[int, int]:
 def _between_levels(
     values: FloatGrid, first: int, last: int, shortest: int, baseline: int
 ) -> NDArray[np.bool_]:
-    """(B,) a span moved to where the values cross the middle of its two levels.
+    """(B,) a span moved to where the values cross the middle of its two levels, while it shrinks.
 
     As it was where that leaves less than half of it or of the rest, or too few blocks.
     """

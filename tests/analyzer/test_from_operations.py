@@ -230,7 +230,8 @@ def test_the_cost_of_a_pipeline_is_simulated_and_a_light_stage_costs_little() ->
     assert simulated.slowdown is not None
     assert bounded.slowdown is not None
     # Steps in which nobody was slow tell the bound what the stages hide.
-    assert 1.02 < simulated.slowdown == pytest.approx(bounded.slowdown, abs=0.01)
+    assert simulated.slowdown > 1.02
+    assert bounded.slowdown == pytest.approx(simulated.slowdown, abs=0.01)
     assert simulated.lost_gpu_hours == pytest.approx(
         simulated.what_if["fixes"][0]["gain"] * run(scene).windows["wall_seconds"].sum() / 3600,
         rel=0.1,
