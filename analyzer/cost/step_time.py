@@ -88,7 +88,7 @@ def _of_waits(grid: Grid, finding: Finding, since: int) -> Cost | None:
     span = np.zeros(len(steps), dtype=bool)
     span[finding.first : finding.last] = True
     counts = span & (place >= since)
-    total = float(np.nansum(_step_times(grid)[counts] * steps[counts]))
+    total = float(np.nansum(step_times(grid)[counts] * steps[counts]))
     lost = float(finding.details[WAITED]) * float(steps[counts].sum()) / float(steps[span].sum())
     if not 0 < lost < total:
         return None
@@ -106,7 +106,7 @@ def _of_steps(
 ) -> Cost | None:
     """What slow ranks cost in every step."""
     during = spans(grid, findings) & (np.arange(len(grid.start)) >= since)
-    wall = _step_times(grid)[during]
+    wall = step_times(grid)[during]
     if not np.isfinite(wall).any():
         return None
     calm = (None,) * 3 if accused is None else calm_step_seconds(grid, accused)
@@ -138,7 +138,7 @@ def of_change(grid: Grid, finding: Finding, *, since: int = 0) -> Cost | None:
 
     Of a link a window costs no more than it is longer than without.
     """
-    times = _step_times(grid)
+    times = step_times(grid)
     during = spans(grid, [finding]) & (np.arange(len(times)) >= since)
     wall = times[during]
     steps = (grid.to_step - grid.from_step)[during]
@@ -204,7 +204,7 @@ def ideal_step_seconds(
     saved = np.zeros(len(own))
     for stage in np.unique(stages):
         saved += _largest(own[:, stages == stage]) - _largest(fixed[:, stages == stage])
-    times, during = _step_times(grid), spans(grid, findings)
+    times, during = step_times(grid), spans(grid, findings)
     if calm is None:
         return times - saved
     # Of all together: who waits for a pause may do so in the step after it.
@@ -257,7 +257,7 @@ def spans(grid: Grid, findings: Sequence[Finding]) -> NDArray[np.bool_]:
     return inside & ~grid.masked
 
 
-def _step_times(grid: Grid) -> FloatGrid:
+def step_times(grid: Grid) -> FloatGrid:
     """(W,) median over ranks of wall seconds per step; NaN where nobody answered."""
     return median(grid.time["wall"], 1)
 
@@ -272,7 +272,7 @@ def calm_step_seconds(
     common work and whatever else made all longer. Of a link it is all ranks'. 0 where there are
     too few such steps, or nobody else told.
     """
-    times, steps = _step_times(grid), grid.to_step - grid.from_step
+    times, steps = step_times(grid), grid.to_step - grid.from_step
     named = {finding.rank for finding in accused}
     others = [c for c, info in enumerate(grid.ranks) if info.rank not in named]
     common = column_medians(grid.time["own"][:, others].T)

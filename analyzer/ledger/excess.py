@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.case import accuses
-from analyzer.cost.step_time import calm_step_seconds, ideal_step_seconds
+from analyzer.cost.step_time import calm_step_seconds, ideal_step_seconds, step_times
 from analyzer.culprits.where import node_of
 from analyzer.pipeline import Diagnosis
 from analyzer.run import Culprit, Finding, FloatGrid, Grid
@@ -70,7 +70,7 @@ def _saved(grid: Grid, slow: Sequence[Finding], calm: FloatGrid) -> FloatGrid:
     """(W,) seconds a step; `calm` as of `ideal_step_seconds`."""
     with np.errstate(invalid="ignore"):
         ideal = ideal_step_seconds(grid, slow, [one.slowdown for one in slow], calm)
-        saved = np.nan_to_num(_median_step(grid) - ideal)
+        saved = np.nan_to_num(step_times(grid) - ideal)
     saved = np.maximum(saved, 0.0)
     out = np.zeros_like(saved)
     for finding in slow:
@@ -83,7 +83,7 @@ def _saved(grid: Grid, slow: Sequence[Finding], calm: FloatGrid) -> FloatGrid:
 
 def _of_link(diagnosis: Diagnosis, finding: Finding) -> Excess:
     grid = diagnosis.grid
-    wall, (_, calm, _) = _median_step(grid), calm_step_seconds(grid, [finding])
+    wall, (_, calm, _) = step_times(grid), calm_step_seconds(grid, [finding])
     without = np.maximum(wall / max(finding.slowdown, 1.0), np.minimum(wall, calm))
     lost = np.nan_to_num(wall - without) * _span(grid, finding)
     who, cause, node = _who(grid, finding, _named(diagnosis, finding))
@@ -100,14 +100,6 @@ def _by_operations(diagnosis: Diagnosis, parts: FloatGrid) -> float:
     if verdict.what_if.get("method") != "simulation":
         return 1.0
     return max(verdict.lost_gpu_hours * 3600.0 / bound, 0.0)
-
-
-def _median_step(grid: Grid) -> FloatGrid:
-    wall = grid.time["wall"]
-    times = np.full(len(wall), np.nan)
-    answered = np.isfinite(wall).any(axis=1)
-    times[answered] = np.nanmedian(wall[answered], axis=1)
-    return times
 
 
 def _span(grid: Grid, finding: Finding) -> NDArray[np.bool_]:
