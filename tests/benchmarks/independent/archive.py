@@ -1,32 +1,33 @@
 """One simulated run as the files of an archive."""
 
 import json
-import math
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from collector.contract.archive import (
-    RANKS_FILE,
-    RUN_FILE,
-    SAMPLES_FILE,
-    SCHEMA_VERSION,
-    STEPS_FILE,
-)
+from collector.contract.archive import RUN_FILE, SAMPLES_FILE, STEPS_FILE
 from collector.contract.words import PHASES
 from tests.benchmarks.independent import gpu_telemetry, node_telemetry, rank_telemetry
 from tests.benchmarks.independent.faults import Fault, Stop
 from tests.benchmarks.independent.gpu_state import draw_hardware
-from tests.benchmarks.independent.layout import Floats, Generator, Plan, World
+from tests.benchmarks.independent.layout import Plan, World
 from tests.benchmarks.independent.noise import Noise
 from tests.benchmarks.independent.operations import write_operations
 from tests.benchmarks.independent.steps import Timeline
-from tests.benchmarks.independent.telemetry import NEVER, Samples, Scene, scrape
+from tests.benchmarks.independent.telemetry import NEVER, Scene, scrape
+from tests.benchmarks.simulated.arrays import Floats, Generator
+from tests.benchmarks.simulated.files import (
+    moment,
+    outcome,
+    run_document,
+    steps_table,
+    write_ranks,
+    write_topology,
+)
+from tests.benchmarks.simulated.samples import Samples
 
 EPOCH = 1_795_900_000.0
 """Unix time before which no run begins."""
@@ -57,7 +58,7 @@ def write(
     if plan.operations:
         write_operations(scene, folder)
     if world.topology:
-        _write_topology(world, names, folder)
+        write_topology(folder, names, world.leaf_size)
     (folder / RUN_FILE).write_text(json.dumps(_run(scene), indent=1))
     return scene
 
@@ -99,18 +100,8 @@ def _write_ranks(rng: Generator, world: World, names: list[str], folder: Path) -
         f"{rng.integers(1 << 48):012x}"
         for _ in range(world.ranks)
     ]
-    columns = {
-        "rank": pa.array(range(world.ranks), pa.int32()),
-        "node": [names[node] for node in world.node],
-        "gpu": pa.array(world.local, pa.int32()),
-        "uuid": uuids,
-        "local_rank": pa.array(world.local, pa.int32()),
-        "dp": pa.array(world.dp_of, pa.int32()),
-        "pp": pa.array(world.pp_of, pa.int32()),
-        "tp": pa.array(world.tp_of, pa.int32()),
-        "pod": pa.array([None] * world.ranks, pa.string()),
-    }
-    pq.write_table(pa.table(columns), folder / RANKS_FILE)
+    nodes = [names[node] for node in world.node]
+    write_ranks(folder, nodes, world.local, uuids, world.dp_of, world.pp_of, world.tp_of)
 
 
 def _write_steps(scene: Scene, clocks: Floats, folder: Path) -> None:
@@ -118,30 +109,28 @@ def _write_steps(scene: Scene, clocks: Floats, folder: Path) -> None:
     world, timeline = scene.world, scene.timeline
     last = world.steps if scene.stop is None else scene.stop.step
 
-    def column(values: npt.ArrayLike, dtype: npt.DTypeLike = np.float64) -> Any:
+    def column(values: npt.ArrayLike) -> npt.NDArray[Any]:
         whole = np.broadcast_to(np.asarray(values), (world.steps, world.ranks))
-        return pa.array(whole[:last].T.ravel().astype(dtype))
+        return whole[:last].T.ravel()
 
     telling = scene.tells_work[None, :]
     columns = {
-        "step": column(np.arange(world.steps)[:, None], np.int64),
-        "rank": column(np.arange(world.ranks)[None, :], np.int32),
-        "attempt": column(0, np.int32),
+        "step": column(np.arange(world.steps)[:, None]),
+        "rank": column(np.arange(world.ranks)[None, :]),
+        "attempt": column(0),
         "start": column(scene.start + clocks[world.node]),
         "wall_seconds": column(timeline.wall),
         "cpu_seconds": column(scene.cpu),
         "own_seconds": column(timeline.own),
+        "tags": np.tile(np.array(_tags(scene)[:last]), world.ranks),
+        "loss": column(scene.loss),
+        "samples": column(np.where(telling, world.microbatches, 0)),
+        "tokens": column(np.where(telling, scene.tokens, 0)),
+        "flops": column(scene.flops),
     }
     for phase in PHASES:
         columns[f"{phase}_seconds"] = column(np.maximum(timeline.phases[phase], 0))
-    columns |= {
-        "tags": pa.array(np.tile(np.array(_tags(scene)[:last]), world.ranks), pa.string()),
-        "loss": column(scene.loss),
-        "samples": column(np.where(telling, world.microbatches, 0), np.int64),
-        "tokens": column(np.where(telling, scene.tokens, 0), np.int64),
-        "flops": column(scene.flops),
-    }
-    pq.write_table(pa.table(columns), folder / STEPS_FILE)
+    pq.write_table(steps_table(columns), folder / STEPS_FILE)
 
 
 def _tags(scene: Scene) -> list[str]:
@@ -159,30 +148,26 @@ def _tags(scene: Scene) -> list[str]:
     ]
 
 
-def _write_topology(world: World, names: list[str], folder: Path) -> None:
-    leaves = range(math.ceil(world.layout.nodes / world.leaf_size))
-    lines = ["[leaf]"]
-    for leaf in leaves:
-        nodes = names[leaf * world.leaf_size : (leaf + 1) * world.leaf_size]
-        lines.append(f"leaf-{leaf} = {json.dumps(nodes)}")
-    (folder / "topology.toml").write_text("\n".join(lines) + "\n")
-
-
 def _run(scene: Scene) -> dict[str, Any]:
     plan, layout, stop = scene.plan, scene.world.layout, scene.stop
     sizes = {"nodes": layout.nodes, "ranks_per_node": layout.per_node, "dp": layout.dp}
-    outcome: dict[str, Any] = {"ending": "finished", "ranks": [], "reason": "", "exits": []}
+    ended = outcome("finished")
     if stop is not None:
-        outcome["ending"] = "crash" if stop.of_death else "hang"
-        outcome["ranks"] = stop.ranks if plan.outcome_told else []
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "run": plan.run,
-        "workload": "gpt",
-        "labels": {},
-        "started": _told(scene.begin - 20),
-        "ended": _told(scene.finish + 2),
-        "outcome": outcome,
+        ending = "crash" if stop.of_death else "hang"
+        ended = outcome(ending, stop.ranks if plan.outcome_told else [])
+    document = run_document(
+        run=plan.run,
+        workload="gpt",
+        started=scene.begin - 20,
+        layout={"world": layout.ranks} | sizes | {"pp": layout.pp, "tp": layout.tp},
+        versions={
+            "lockstep": "0.1.0", "python": "3.11.9", "torch": "2.4.0", "kernel": "5.15.0",
+        },
+        clock_error=CLOCK_ERROR,
+    )  # fmt: skip
+    return document | {
+        "ended": moment(scene.finish + 2),
+        "outcome": ended,
         "spec": {
             "run": plan.run,
             "workload": "gpt",
@@ -190,19 +175,4 @@ def _run(scene: Scene) -> dict[str, Any]:
             "steps": scene.world.steps,
             "seed": 0,
         },
-        "layout": {"world": layout.ranks} | sizes | {"pp": layout.pp, "tp": layout.tp},
-        "seed": 0,
-        "versions": {
-            "lockstep": "0.1.0", "python": "3.11.9", "torch": "2.4.0", "kernel": "5.15.0",
-        },
-        "clock": {"offset_error_seconds": CLOCK_ERROR, "shared_monotonic_clock": False},
-        "emulated_nodes": False,
-        "emulated_network": False,
-        "emulated_devices": False,
-        # As of a real cluster: the analyzer must judge what is told, not where it comes from.
-        "simulated": [],
-    }  # fmt: skip
-
-
-def _told(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).isoformat()
+    }

@@ -6,8 +6,9 @@ are added here.
 
 import numpy as np
 
-from tests.benchmarks.independent.layout import Generator, World
+from tests.benchmarks.independent.layout import World
 from tests.benchmarks.independent.noise import Coincidence, Noise, jitter, slow_drift
+from tests.benchmarks.simulated.arrays import Generator
 
 USUAL = ("alldata", "batch", "stage", "seq", "periodic", "diurnal")
 HARD = ("rotating", "spine", "coincidence", "moe", "compile", "coincidence")

@@ -5,9 +5,10 @@ from collections.abc import Callable
 import numpy as np
 
 from tests.benchmarks.independent.faults import Fault
-from tests.benchmarks.independent.layout import Floats, Generator, World
+from tests.benchmarks.independent.layout import World
 from tests.benchmarks.independent.noise import Noise, slow_drift
 from tests.benchmarks.independent.steps import Effects, no_effects
+from tests.benchmarks.simulated.arrays import Floats, Generator
 
 
 def effects_of(rng: Generator, world: World, noise: Noise, fault: Fault) -> Effects:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from collector.contract.words import Cause
-from tests.benchmarks.independent.layout import Bools, Floats, Generator, World
+from tests.benchmarks.independent.layout import World
 from tests.benchmarks.independent.steps import Timeline
+from tests.benchmarks.simulated.arrays import Bools, Floats, Generator
 
 GPU_FAULTS = (
     "thermal", "thermal_hbm", "power", "brake", "slowgpu", "ecc", "xidstall", "pcie", "nvlink",

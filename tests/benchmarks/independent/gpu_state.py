@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tests.benchmarks.independent.faults import VISIBLE, Fault
-from tests.benchmarks.independent.layout import Floats, Generator
 from tests.benchmarks.independent.noise import slow_drift
 from tests.benchmarks.independent.telemetry import PERIOD, Scene
+from tests.benchmarks.simulated.arrays import Floats, Generator
 
 REASONS = ("sw_power_cap", "sw_thermal", "hw_thermal", "hw_power_brake", "hw_slowdown")
 HEATING = 90.0

@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.benchmarks.independent.gpu_state import Device, Hardware, device_of
-from tests.benchmarks.independent.layout import Bools, Floats, Generator
-from tests.benchmarks.independent.telemetry import Samples, Scene, counted, intervals
+from tests.benchmarks.independent.telemetry import Scene, counted, intervals
+from tests.benchmarks.simulated.arrays import Bools, Floats, Generator
+from tests.benchmarks.simulated.samples import Samples
 
 XIDS = (
     ("119", "fatal"), ("120", "fatal"), ("140", "fatal"), ("48", "fatal"), ("64", "fatal"),

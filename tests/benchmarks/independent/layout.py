@@ -4,12 +4,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-Generator = np.random.Generator
+from tests.benchmarks.simulated.arrays import Bools, Floats, Generator, Ints
 
 FEWEST_STEPS = 90
 MOST_ROWS = 390_000

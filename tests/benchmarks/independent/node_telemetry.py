@@ -7,8 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.benchmarks.independent.faults import NETWORK_FAULTS
-from tests.benchmarks.independent.layout import Floats, Generator
-from tests.benchmarks.independent.telemetry import Samples, Scene, counted, intervals
+from tests.benchmarks.independent.telemetry import Scene, counted, intervals
+from tests.benchmarks.simulated.arrays import Floats, Generator
+from tests.benchmarks.simulated.samples import Samples
 
 Add = Callable[[str, str, npt.ArrayLike], None]
 """Metric, labels, values."""

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.benchmarks.independent.layout import Bools, Floats, Generator, Ints, Plan, World
+from tests.benchmarks.independent.layout import Plan, World
+from tests.benchmarks.simulated.arrays import Bools, Floats, Generator, Ints
 
 
 @dataclass

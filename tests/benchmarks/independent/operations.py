@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from collector.contract.archive import OPS_FILE
-from tests.benchmarks.independent.layout import Floats, Ints, World
+from tests.benchmarks.independent.layout import World
 from tests.benchmarks.independent.noise import Noise
 from tests.benchmarks.independent.steps import FORWARD, Pass, one_forward_one_backward
 from tests.benchmarks.independent.telemetry import Scene
+from tests.benchmarks.simulated.arrays import Floats, Ints
 
 MOST_ROWS = 150_000
 MOST_STEPS = 300

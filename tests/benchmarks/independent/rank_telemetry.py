@@ -6,8 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.benchmarks.independent.faults import VISIBLE, Stop
-from tests.benchmarks.independent.layout import Bools, Floats, Generator, World
-from tests.benchmarks.independent.telemetry import Samples, Scene
+from tests.benchmarks.independent.layout import World
+from tests.benchmarks.independent.telemetry import Scene
+from tests.benchmarks.simulated.arrays import Bools, Floats, Generator
+from tests.benchmarks.simulated.samples import Samples
 
 GROUPS = ("tp", "pp", "dp", "world")
 """In the order in which a step comes to them."""

@@ -25,10 +25,11 @@ from tests.benchmarks.independent.faults import (
     draw_fault,
     draw_stop,
 )
-from tests.benchmarks.independent.layout import Generator, Plan, World, draw_world
+from tests.benchmarks.independent.layout import Plan, World, draw_world
 from tests.benchmarks.independent.noise import Noise, draw_noise
 from tests.benchmarks.independent.steps import Timeline, no_effects, simulate
 from tests.benchmarks.independent.telemetry import Scene
+from tests.benchmarks.simulated.arrays import Generator
 
 MIXED, SMALL, TWO, BENIGN, HARD = "mixed", "small", "two", "benign", "hard"
 """Kinds beside the name of a fault: even numbers of `mixed` have any fault, odd ones none; small
@@ -52,10 +53,15 @@ class Wish:
         return "healthy" if self.benign is None else "benign"
 
 
+def name_of(kind: str, seed: int, number: int) -> str:
+    """Of a run, and of the folder of its archive."""
+    return f"{kind}-{seed}-{number:03d}"
+
+
 def make(folder: Path, kind: str, seed: int, number: int) -> Path:
     """Writes the archive of a run into a folder of its own under `folder`, which it returns."""
     rng = np.random.default_rng([seed, number, sum(map(ord, kind)) * 31 + len(kind)])
-    wish = _wish(rng, kind, f"{kind}-{seed}-{number:03d}", number)
+    wish = _wish(rng, kind, name_of(kind, seed, number), number)
     world, first = _world(rng, wish)
     noise = draw_noise(rng, world, wish.plan)
     benign.add(rng, world, noise, wish.plan.benign)

@@ -10,8 +10,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from tests.benchmarks.independent.layout import Floats, World, groups_cross
+from tests.benchmarks.independent.layout import World, groups_cross
 from tests.benchmarks.independent.noise import Noise
+from tests.benchmarks.simulated.arrays import Floats
 
 FORWARD, BACKWARD = "forward", "backward"
 
