@@ -40,6 +40,7 @@ BENCHMARKS: dict[str, str] = {
     "hang_verdicts": "520 constructed hangs and published ones by dumps alone; 500 healthy; speed",
     "help_speed": "wall time of `lockstep --help`",
     "independent_runs": "simulated runs of a generator that knows no analyzer: who is named, found",
+    "foreign_runs": "simulated runs of one whose author had read no code: who is named, found",
     "large_runs": "analyze of 512 and 2,048 ranks with all samples: seconds, memory",
     "leftovers": "what 100 runs leave, killed ones included",
     "nccl_inspector": "20,000 lines a second of NCCL Inspector",
