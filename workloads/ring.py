@@ -29,6 +29,7 @@ _DOING = _OP_CURSOR + 3
 _OPEN_SEQUENCE = _OP_CURSOR + 4
 _OPEN_SINCE = _OP_CURSOR + 5
 _PROGRESS = _OP_CURSOR + 6
+_ROUND_TRIP = ring.ROUND_TRIP_OFFSET // 8
 _CLOCK = (ring.IDENTITY_OFFSET + ring.IDENTITY.size - 4 * 4 - 2 * 8) // 8
 """clock_offset_ns, and clock_error_ns after it."""
 _KNOWN = ring.KNOWN_OFFSET // 8
@@ -41,7 +42,7 @@ _WORDS_PER_GROUP = ring.GROUP_COUNTERS.size // 8
 class RingWriter:
     """Records one rank's operations and steps.
 
-    The training thread is the only caller, except for `heartbeat`. Local work is recorded by
+    The training thread is the only caller, except for `heartbeat` and `round_trip`. Local work is recorded by
     `local`, a collective by `begin` and `end` around the call. A record costs about a microsecond
     and no system call (tests/benchmarks/recording.py). Words are stored in the machine's byte
     order, which is the contract's on every machine that torch runs on (little-endian).
@@ -82,6 +83,10 @@ class RingWriter:
     def heartbeat(self) -> None:
         """Say that the process still runs; called by a helper thread."""
         self._words[_HEARTBEAT] = monotonic_ns()
+
+    def round_trip(self, nanoseconds: int) -> None:
+        """Say how long one to the other hosts takes; 0 = nobody knows. Of a helper thread, too."""
+        self._words[_ROUND_TRIP] = nanoseconds
 
     def clock(self, offset_ns: int, error_ns: int) -> None:
         """Say how this rank's clock lies to the run's (Identity.clock_offset_ns)."""

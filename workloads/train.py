@@ -28,6 +28,7 @@ from workloads.rank import RankJob, simulated_gpu
 from workloads.recording import StepRecorder
 from workloads.resume import CheckpointError
 from workloads.ring import RingWriter
+from workloads.round_trip import RoundTrips
 from workloads.stack_signal import stacks_on_signal
 from workloads.starting import STARTING, Starting
 
@@ -86,6 +87,7 @@ def train(job: RankJob, ring_is_there: Callable[[], None] = lambda: None) -> Non
     gpu = simulated_gpu(job) if spec.pace else None
     beats: list[Callable[[], None]] = [
         writer.heartbeat,
+        RoundTrips(writer.round_trip),
         DumpOnRequest(job.node_dir, spec.run, job.rank),
     ]
     if gpu is not None:

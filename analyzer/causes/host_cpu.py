@@ -10,7 +10,7 @@ SPEC = CauseSpec(
         MAY: ("pressure", "idle GPU"),
         AGAINST: (
             "excess in data", "garbage collection", "thermal throttling", "power throttling",
-            "more CPU time",
+            "excess on the CPU",
         ),
     },
     must_see=(
@@ -19,8 +19,8 @@ SPEC = CauseSpec(
         " Without the cgroup counter little speaks for it."
     ),
     must_not_see=(
-        "GPU throttling, the excess only in the data phase, more CPU time per step (that is"
-        " work, not want)."
+        "GPU throttling, the excess only in the data phase, or in CPU time of the training thread"
+        " (that is work, not want)."
     ),
     words="the host does not give it the CPU it needs",
     node_words="the host does not give its ranks the CPU they need",

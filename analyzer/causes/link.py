@@ -8,10 +8,13 @@ SPEC = CauseSpec(
     kinds=("link",),
     expects={
         MUST: ("longer transfers",),
-        MAY: ("lossy link",),
+        MAY: ("lossy link", "longer round trips"),
         AGAINST: ("more bytes", "busy hosts", "full link"),
     },
-    must_see="Transfer time up; retransmissions, errors or a lower speed of one node's link.",
+    must_see=(
+        "Transfer time up; retransmissions, errors or a lower speed of one node's link, or longer"
+        " round trips over TCP."
+    ),
     must_not_see=(
         "More bytes a step, hosts that lack processors, or a rank whose own time grew (then the"
         " finding is about that rank)."

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analyzer.cost.step_time import Cost, cost, of_change, spans
+from analyzer.cost.step_time import Cost, bill, spans
 from analyzer.run import Finding, Grid, Verdict
 
 LAST_SECONDS = 3600.0
@@ -86,7 +86,7 @@ def with_loss(verdict: Verdict, loss: Loss | None, price: float | None) -> Verdi
 
 def loss(
     grid: Grid,
-    bill: Cost | None,
+    told: Cost | None,
     slow: Sequence[Finding],
     whole: Finding | None,
     hangs: Sequence[Finding],
@@ -95,17 +95,17 @@ def loss(
 
     Args:
         grid: The run's windows.
-        bill: What the slow steps cost.
-        slow: Findings of slow ranks, which the bill is about.
-        whole: Or else the finding about the whole run, or a link.
+        told: What the slow steps cost.
+        slow: Findings of slow ranks, which that is about.
+        whole: The finding about the whole run, or a link.
         hangs: Findings of ranks that stopped the run: everybody stands still since.
     """
-    if bill is None and not hangs:
+    if told is None and not hangs:
         return None
     hours, interval = (
-        (0.0, (0.0, 0.0)) if bill is None else (bill.lost_gpu_hours, lost_gpu_hours(bill))
+        (0.0, (0.0, 0.0)) if told is None else (told.lost_gpu_hours, told.lost_interval)
     )
-    per_day = None if bill is None else _per_day(grid, bill, slow, whole)
+    per_day = None if told is None else _per_day(grid, told, slow, whole)
     if hangs and len(grid.end) and np.isfinite(grid.scraped_until).any():
         still = max(float(np.nanmax(grid.scraped_until) - grid.end.max()), 0.0)
         more = still * len(grid.ranks) / 3600.0
@@ -116,19 +116,10 @@ def loss(
     return Loss(hours, interval, per_day)
 
 
-def lost_gpu_hours(bill: Cost) -> Interval:
-    """95 % interval of a bill's lost GPU-hours, from that of its slowdown."""
-    if bill.gain <= 0.0:
-        return min(bill.lost_gpu_hours, 0.0), max(bill.lost_gpu_hours, 0.0)
-    spent = bill.lost_gpu_hours / bill.gain
-    low, high = bill.gain_interval
-    return low * spent, high * spent
-
-
 def _per_day(
-    grid: Grid, bill: Cost, slow: Sequence[Finding], whole: Finding | None
+    grid: Grid, told: Cost, slow: Sequence[Finding], whole: Finding | None
 ) -> PerDay | None:
-    about = list(slow) or ([whole] if whole is not None else [])
+    about = [*slow, *([whole] if whole is not None and (whole.kind == "link" or not slow) else [])]
     inside = np.flatnonzero(spans(grid, about)) if about else np.empty(0, dtype=int)
     if not inside.size:
         return None
@@ -139,13 +130,12 @@ def _per_day(
     if not seconds > 0:
         return None
     # The findings stay whole: their slowdown is that of their span, and so must be the level.
-    latest = cost(grid, slow, slow, since=first) if slow else of_change(grid, about[0], since=first)
-    bounds = cost(grid, slow, slow) if slow else bill
+    latest, bounds = bill(grid, slow, whole, since=first), bill(grid, slow, whole)
     if latest is None or bounds is None or bounds.lost_gpu_hours <= 0:
         return None
     # Where operations were simulated they know better than the bounds what the whole cost.
-    scale = bill.lost_gpu_hours / bounds.lost_gpu_hours * DAY_SECONDS / seconds
-    low, high = lost_gpu_hours(latest)
+    scale = told.lost_gpu_hours / bounds.lost_gpu_hours * DAY_SECONDS / seconds
+    low, high = latest.lost_interval
     return PerDay(
         latest.lost_gpu_hours * scale,
         (low * scale, high * scale),

@@ -45,6 +45,15 @@ class Cost:
         low, high = self.interval
         return 1.0 - 1.0 / low, 1.0 - 1.0 / high
 
+    @property
+    def lost_interval(self) -> tuple[float, float]:
+        """95 % interval of `lost_gpu_hours`: what was spent is measured, so it follows `gain`'s."""
+        if self.gain <= 0.0:
+            return min(self.lost_gpu_hours, 0.0), max(self.lost_gpu_hours, 0.0)
+        spent = self.lost_gpu_hours / self.gain
+        low, high = self.gain_interval
+        return low * spent, high * spent
+
 
 def cost(
     grid: Grid,
@@ -133,10 +142,17 @@ def _of_steps(
     )
 
 
-def of_change(grid: Grid, finding: Finding, *, since: int = 0) -> Cost | None:
-    """What a change of the whole run, or a link, cost from the window `since` on.
+def of_change(
+    grid: Grid, finding: Finding, accused: Sequence[Finding] | None = None, *, since: int = 0
+) -> Cost | None:
+    """What a change of the whole run, or a link, cost.
 
-    Of a link a window costs no more than it is longer than without.
+    Args:
+        grid: The run's windows.
+        finding: About it.
+        accused: Of all that is wrong: a link's window costs no more than it is longer than without;
+            None = the finding alone.
+        since: First window that counts.
     """
     times = step_times(grid)
     during = spans(grid, [finding]) & (np.arange(len(times)) >= since)
@@ -147,7 +163,7 @@ def of_change(grid: Grid, finding: Finding, *, since: int = 0) -> Cost | None:
     total = float(np.nansum(wall * steps))
     bounds = np.zeros((3, len(times)))
     if finding.kind == "link":
-        bounds = np.array(calm_step_seconds(grid, [finding]))
+        bounds = np.array(calm_step_seconds(grid, accused or [finding]))
     low, slowdown, high = (
         total / float(np.nansum(np.maximum(wall / ratio, np.minimum(wall, calm[during])) * steps))
         for ratio, calm in zip(
@@ -158,21 +174,51 @@ def of_change(grid: Grid, finding: Finding, *, since: int = 0) -> Cost | None:
     return Cost(slowdown, (low, high), lost * len(grid.ranks) / 3600.0)
 
 
-def bill(grid: Grid, slow: Sequence[Finding], whole: Finding | None) -> Cost | None:
-    """What slow ranks cost, or else the whole run's change; None where no step time is known.
+def bill(
+    grid: Grid, slow: Sequence[Finding], whole: Finding | None, *, since: int = 0
+) -> Cost | None:
+    """What slow ranks and a link cost, or the whole run's change; None without a known step time.
 
     Args:
         grid: The run's windows.
-        slow: Findings of slow ranks.
+        slow: Findings of slow ranks, which explain a change of the whole run as well.
         whole: The finding about the whole run, or a link.
+        since: First window that counts.
     """
+    if slow and whole is not None and whole.kind == "link":
+        return _together(grid, slow, whole, since)
     if slow:
-        return cost(grid, slow, slow)
+        return cost(grid, slow, slow, since=since)
     if whole is not None:
-        return of_change(grid, whole)
+        return of_change(grid, whole, since=since)
     if (~grid.masked).any() and np.isfinite(grid.time["wall"]).any():
         return Cost(1.0, (1.0, 1.0), 0.0)
     return None
+
+
+def _together(grid: Grid, slow: Sequence[Finding], link: Finding, since: int) -> Cost | None:
+    """What slow ranks and a link cost: each of what the other left, and at most what is longer."""
+    accused = [*slow, link]
+    one = cost(grid, slow, accused, since=since)
+    other = of_change(grid, link, accused, since=since)
+    if one is None or other is None:  # as of windows in which only one of them is
+        return one or other
+    during = spans(grid, accused) & (np.arange(len(grid.start)) >= since)
+    seconds = np.nan_to_num(step_times(grid) * (grid.to_step - grid.from_step))[during]
+    hours = len(grid.ranks) / 3600.0
+    spent = float(seconds.sum()) * hours
+    lost = []
+    for calm, mine, its in zip(
+        calm_step_seconds(grid, accused),
+        (one.lost_interval[0], one.lost_gpu_hours, one.lost_interval[1]),
+        (other.lost_interval[0], other.lost_gpu_hours, other.lost_interval[1]),
+        strict=True,
+    ):
+        usual = calm[during] * (grid.to_step - grid.from_step)[during]
+        longer = spent - float(np.minimum(seconds, usual).sum()) * hours
+        lost.append(min(mine + its - mine * its / spent, longer))
+    low, middle, high = (spent / (spent - each) for each in lost)
+    return Cost(middle, (min(low, middle), max(high, middle)), lost[1])
 
 
 def ideal_step_seconds(

@@ -37,6 +37,7 @@ from analyzer.slowness.transfers import by_block, in_most, of_those_who_told, tr
 from analyzer.symptoms.network import (
     BAD_LINK,
     FULL_LINK,
+    ROUND_TRIP,
     SPEEDS,
     Movement,
     counted,
@@ -57,7 +58,7 @@ MEAN_FLOOR = WAKES_BY_BOUND
 """Of a usual step, with counters that moved; of what comes and goes by the mean."""
 BY_GROUPS = "groups"
 """`details["by"]` of a link that nothing but slow and healthy groups tells of."""
-COUNTERS = (*SPEEDS, *BAD_LINK, *FULL_LINK)
+COUNTERS = (*SPEEDS, *BAD_LINK, *FULL_LINK, ROUND_TRIP)
 
 
 def links(grid: Grid) -> Sequence[Finding]:

@@ -116,12 +116,11 @@ class Table:
         return _view(self.grid, self.scopes, self.of, groups, self.level)
 
     def levels_without(self, scope: Scope) -> FloatGrid:
-        """(n,) levels of the other ranks that have peers alike; nobody is compared with it."""
+        """(R,) levels of the others, compared with nobody of the scope; NaN without peers alike."""
         own = np.log(block_means(self.grid.time["own"], self.whole.groups))
         own[:, scope.columns] = np.nan
-        others = np.concatenate([each.columns for each in self.of if each.alike])
-        levels = column_medians(residuals(own, self.of)[:, others])
-        return levels[np.isfinite(levels)]
+        alike = [each for each in self.of if each.alike]
+        return column_medians(residuals(own, alike))
 
     @cached_property
     def without_writes(self) -> tuple[FloatGrid, FloatGrid, FloatGrid]:

@@ -89,6 +89,7 @@ SYMPTOMS: tuple[SymptomSpec, ...] = (
     SymptomSpec("longer transfers", network.longer_transfers, "", (LINK,)),
     SymptomSpec("lossy link", network.losses, "network counters of the nodes", (LINK,)),
     SymptomSpec("full link", network.pauses, "pauses and credits of the links", (LINK,)),
+    SymptomSpec("longer round trips", network.round_trips, "", (LINK,)),
     SymptomSpec("more bytes", network.more_bytes, "", (LINK,)),
     SymptomSpec("busy hosts", network.busy_hosts, "", (LINK,)),
     SymptomSpec("process gone", host.gone, "", (STOP,)),

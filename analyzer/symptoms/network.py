@@ -25,7 +25,7 @@ from analyzer.symptoms.series import (
     turning_point,
 )
 from analyzer.symptoms.shape import ALIKE, Symptom
-from analyzer.wording import megabytes
+from analyzer.wording import megabytes, milliseconds
 from collector.contract import metrics
 from collector.contract.words import OTHER, PORT_ERRORS, XMIT_WAIT
 
@@ -41,6 +41,9 @@ FULL_LINK: tuple[str, ...] = tuple(
     each.name for each in (metrics.NET_PAUSE, metrics.NET_PAUSE_SECONDS, metrics.IB_XMIT_WAIT)
 )
 """Packets that were told to wait: congestion (the same)."""
+ROUND_TRIP = metrics.TRAIN_ROUND_TRIP.name
+"""Seconds until the other hosts acknowledge: no count, and no link of its own kind, but told where
+nothing is lost and nothing counted, as of a lower rate or a longer way."""
 REGISTERS: dict[str, frozenset[str]] = {
     metrics.IB_ERRORS.name: frozenset(PORT_ERRORS),
     metrics.IB_XMIT_WAIT.name: frozenset((XMIT_WAIT,)),
@@ -55,6 +58,8 @@ SPEEDS: tuple[str, ...] = (metrics.NET_SPEED.name, metrics.IB_RATE.name)
 MOVED = 3.0
 """Times of before, and of the other nodes, from which a counter has moved: chosen, as healthy
 emulated nodes under load once sent three times as much again as the others (measured)."""
+LONGER_TRIP = 2.0
+"""The same of a round trip, which is a median of ten: in healthy emulated runs 1.3 (measured)."""
 MOVED_PER_SECOND: dict[str, float] = {
     # Healthy emulated nodes under load: 0.1 to 3.7 a second (measured).
     metrics.TCP_RETRANSMITTED.name: 10.0,
@@ -66,10 +71,12 @@ MOVED_PER_SECOND: dict[str, float] = {
     metrics.IB_ERRORS.name: 0.01,
     # Seconds, a percent of the time.
     metrics.NET_PAUSE_SECONDS.name: RECORDED,
+    # Seconds. Healthy emulated nodes under load: 0.1 to 1.2 ms (measured).
+    ROUND_TRIP: 5e-4,
 }
 """Below, what moved does not matter: chosen."""
-IN_SECONDS = frozenset({metrics.NET_PAUSE_SECONDS.name})
-"""Counters of time; all others count events."""
+UNITS: dict[str, float] = {metrics.NET_PAUSE_SECONDS.name: SECONDS.resolution, ROUND_TRIP: 1e-4}
+"""Of what is told in seconds, how many are one; all others count events."""
 USUALLY_PER_SECOND = 1.0
 """The ratio decides; this only keeps single packets out."""
 SLOWER = 0.9
@@ -87,8 +94,11 @@ def counted(grid: Grid, metric: str) -> FloatGrid | None:
 
     What a switch cannot route or a partition forbids is counted on links that are well. Kinds that
     have counted nothing yet are told as one: until a kind is told by its own name it is 0 where
-    that one is told. Later it is missing where its register stands at its maximum.
+    that one is told. Later it is missing where its register stands at its maximum. Of round trips,
+    which each rank tells, it is the least.
     """
+    if metric == ROUND_TRIP:
+        return _least_of_node(grid, grid.signals.get(ROUND_TRIP))
     if metric != metrics.IB_ERRORS.name:
         return total(grid, metric)
     told = [total(grid, metric, kind=kind) for kind in sorted(OF_THE_LINK)]
@@ -105,6 +115,15 @@ def counted(grid: Grid, metric: str) -> FloatGrid | None:
         lost |= np.zeros(shape, dtype=bool) if full is None else np.nan_to_num(full) > 0
     some = known.any(axis=0) if quiet is None else known.any(axis=0) | np.isfinite(quiet)
     return np.where(some & ~lost, np.nan_to_num(there).sum(axis=0), np.nan)
+
+
+def _least_of_node(grid: Grid, cells: FloatGrid | None) -> FloatGrid | None:
+    """(W, R) the least of the node's ranks, for each of them."""
+    if cells is None:
+        return None
+    nodes = np.array([info.node for info in grid.ranks])
+    mine = [np.flatnonzero(nodes == node) for node in nodes]
+    return np.column_stack([np.fmin.reduce(cells[:, each], axis=1) for each in mine])
 
 
 class Movement(NamedTuple):
@@ -162,7 +181,7 @@ def movements(
                 continue
             if beyond_others and metric not in SPEEDS:
                 others = median_of(np.delete(mean(cells[now], 0), place))
-                if levels[1] < MOVED * others:
+                if levels[1] < _times(metric) * others:
                     continue
             score = _score(grid, metric, cells, place, now, then, beyond_others=beyond_others)
             chance = tries + float(log_ndtr(-score))
@@ -196,7 +215,12 @@ def _moved(metric: str, before: float, now: float) -> bool:
     """Whether a node's level, if known at all, moved far enough to matter."""
     if metric in SPEEDS:
         return now < SLOWER * before
-    return now >= max(matters(metric), MOVED * before)
+    return now >= max(matters(metric), _times(metric) * before)
+
+
+def _times(metric: str) -> float:
+    """Of before, and of the other nodes, from which a metric has moved."""
+    return LONGER_TRIP if metric == ROUND_TRIP else MOVED
 
 
 def matters(metric: str) -> float:
@@ -206,6 +230,9 @@ def matters(metric: str) -> float:
 
 def _words_and_query(node: str, metric: str, before: float, during: float) -> tuple[str, str]:
     """That in words, and the PromQL that shows it."""
+    if metric == ROUND_TRIP:
+        then, now = milliseconds(before), milliseconds(during)
+        return f"round trips of {node} to the others take {now}, {then} before", metric
     name = metric.removeprefix("lockstep_").removesuffix("_total").replace("_", " ")
     selector = f'{metric}{{node="{node}"}}'
     query = selector if metric in SPEEDS else f"sum(rate({selector}[30s]))"
@@ -225,7 +252,7 @@ def _score(
     """
     if metric in SPEEDS:
         return float("inf")
-    counts = np.sqrt(np.maximum(cells, 0.0) / (SECONDS.resolution if metric in IN_SECONDS else 1.0))
+    counts = np.sqrt(np.maximum(cells, 0.0) / UNITS.get(metric, 1.0))
     usual = mean(counts[before], 0)
     rises = mean(counts[during], 0) - usual
     each_reading = mean_of((counts[before, place] - usual[place]) ** 2)
@@ -261,6 +288,11 @@ def losses(grid: Grid, finding: Finding) -> Symptom | None:
 def pauses(grid: Grid, finding: Finding) -> Symptom | None:
     """Packets that were told to wait at one node; None where nobody tells."""
     return _moving(grid, finding, FULL_LINK, FULL_LINK, "no node was told to wait more than before")
+
+
+def round_trips(grid: Grid, finding: Finding) -> Symptom | None:
+    """Longer round trips of one node over TCP; None where nobody tells."""
+    return _moving(grid, finding, (ROUND_TRIP,), (ROUND_TRIP,), "no node's round trips are longer")
 
 
 def _moving(

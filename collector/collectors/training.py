@@ -11,8 +11,9 @@ from collector.sources.rank_ring.header import AHEAD_NS, Group, Identity, Live
 
 RESERVED = 4
 """Series that others or only some moments give: throttling, run queue, allocation, open op."""
-GIVE_WAY = (m.TRAIN_FLOPS, m.TRAIN_SAMPLES, m.TRAIN_LOSS)
-"""What a rank that uses all six groups does without: the tokens and its log tell as much."""
+GIVE_WAY = (m.TRAIN_FLOPS, m.TRAIN_SAMPLES, m.TRAIN_LOSS, m.TRAIN_ROUND_TRIP)
+"""What a rank that uses all six groups does without: the tokens and its log tell as much, and the
+node's counters most of what a link is slow by."""
 
 
 def collect(reading: RingReading) -> Iterator[Sample]:
@@ -34,7 +35,8 @@ def collect(reading: RingReading) -> Iterator[Sample]:
         if rank.up:
             living = list(_living(rank, groups, key, reading.monotonic_ns))
             excess = len(living) - (MAX_SERIES_PER_RANK - RESERVED - 2 - 2 * len(groups))
-            gone = GIVE_WAY[: max(0, excess)]
+            told = {sample.metric for sample in living}
+            gone = [metric for metric in GIVE_WAY if metric in told][: max(0, excess)]
             yield from (sample for sample in living if sample.metric not in gone)
             yield from _open_operation(rank.header.live, key, reading.monotonic_ns)
             yield from _values(rank.header.live, key, max(0, -excess))
@@ -47,6 +49,8 @@ def _living(
 ) -> Iterator[Sample]:
     """What only a living rank shows."""
     yield from _age(m.TRAIN_HEARTBEAT_AGE, rank.header.heartbeat_ns, now_ns, *key)
+    if rank.header.round_trip_ns > 0:
+        yield m.TRAIN_ROUND_TRIP(rank.header.round_trip_ns / 1e9, *key)
     live = rank.header.live
     if live is None:
         return

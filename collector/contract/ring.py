@@ -50,6 +50,11 @@ HEARTBEAT_OFFSET = 328
 HEARTBEAT = Struct("<q")
 """heartbeat_ns, written at least every second by a helper thread; outside the guard."""
 
+ROUND_TRIP_OFFSET = 336
+ROUND_TRIP = Struct("<q")
+"""Nanoseconds of a TCP round trip to the other hosts that the rank exchanges data with, the least of
+its connections; 0 = nobody knows. One store of the helper thread, outside the guard."""
+
 GUARD_OFFSET = 384
 GUARD = Struct("<Q")
 """Even = consistent, odd = the writer is inside LIVE or COUNTERS."""
@@ -201,6 +206,11 @@ class Header:
     def heartbeat_ns(self) -> int:
         """When the helper thread last ran."""
         return int(HEARTBEAT.unpack_from(self._page, HEARTBEAT_OFFSET)[0])
+
+    @property
+    def round_trip_ns(self) -> int:
+        """To the other hosts; 0 = nobody knows."""
+        return int(ROUND_TRIP.unpack_from(self._page, ROUND_TRIP_OFFSET)[0])
 
     @property
     def guard(self) -> int:

@@ -1,6 +1,7 @@
 """Slow links: named where it is known whose, told where it is not, and silent in healthy runs."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -9,8 +10,8 @@ import pytest
 from analyzer.align import align
 from analyzer.detectors.links import links
 from analyzer.pipeline import diagnose
-from analyzer.symptoms.network import movements
-from collector.contract.metrics import IB_ERRORS, NET_PAUSE, TCP_RETRANSMITTED
+from analyzer.symptoms.network import counted, movements
+from collector.contract.metrics import IB_ERRORS, NET_PAUSE, TCP_RETRANSMITTED, TRAIN_ROUND_TRIP
 
 PAUSES = NET_PAUSE.series(device="eth0", direction="receive", priority="3")
 
@@ -55,6 +56,57 @@ def test_a_kind_of_errors_that_is_told_from_its_first_count_on_was_0_before(
     (culprit,) = diagnose(dataclasses.replace(run, samples=every)).verdict.culprits
 
     assert ("link", "node-2") == (culprit.scope, culprit.node)
+
+
+def with_round_trips(run, usual, slow):
+    """What every rank tells each second: `usual` seconds, and from step 80 on `slow` by node."""
+    since = float(run.windows.loc[run.windows["from_step"] == 80, "start"].min())
+    dice, rows = np.random.default_rng(5), []
+    times = np.arange(run.windows["start"].min(), run.windows["end"].max(), 1.0)
+    for rank in run.ranks:
+        late = np.where(times >= since, slow.get(rank.node, usual), usual)
+        for time, value in zip(times, late * dice.lognormal(0.0, 0.2, len(times)), strict=True):
+            rows.append((time, rank.node, None, rank.rank, TRAIN_ROUND_TRIP.name, "", value))
+    told = pd.DataFrame(rows, columns=run.samples.columns)
+    return dataclasses.replace(run, samples=pd.concat([run.samples, told], ignore_index=True))
+
+
+@pytest.mark.parametrize("per_node", [1, 2])
+def test_a_link_of_which_no_counter_moves_is_named_by_its_round_trips(synthetic, fault, per_node):
+    """As of a lower rate, or a longer way: its neighbours have one connection that is as ever."""
+    run = synthetic(world=4 * per_node, ranks_per_node=per_node,
+                    faults=[fault("link", 2 * per_node, 1.5, 80)]).run()  # fmt: skip
+    slow = {"node-2": 4e-3, "node-1": 3e-4, "node-3": 3e-4}
+    (culprit,) = diagnose(with_round_trips(run, 2e-4, slow)).verdict.culprits
+
+    assert ("link", "node-2", "link") == (culprit.scope, culprit.node, culprit.cause)
+    assert any("round trips of node-2 to the others" in each.text for each in culprit.evidence)
+
+
+def test_round_trips_that_all_have_longer_are_nobodys_link(synthetic, fault):
+    run = synthetic(world=4, faults=[fault("link", 2, 1.5, 80)]).run()
+    slow = {f"node-{number}": 4e-3 for number in range(4)}
+    verdict = diagnose(with_round_trips(run, 2e-4, slow)).verdict
+
+    assert ("unknown", ()) == (verdict.status, verdict.culprits)
+
+
+def test_longer_round_trips_alone_accuse_nobody(synthetic):
+    verdict = diagnose(with_round_trips(synthetic(world=4).run(), 2e-4, {"node-2": 4e-3})).verdict
+
+    assert ("healthy", ()) == (verdict.status, verdict.culprits)
+
+
+def test_of_a_node_the_rank_with_the_least_round_trip_tells():
+    """One that exchanges with the slow node alone says nothing of its own link."""
+    ranks = [SimpleNamespace(node=f"node-{rank // 2}") for rank in range(4)]
+    cells = np.array([[4e-3, 2e-4, np.nan, 5e-3], [np.nan, np.nan, 1e-4, 2e-4]])
+    grid = SimpleNamespace(ranks=ranks, signals={TRAIN_ROUND_TRIP.series(): cells})
+
+    np.testing.assert_equal(
+        counted(grid, TRAIN_ROUND_TRIP.name),
+        [[2e-4, 2e-4, 5e-3, 5e-3], [np.nan, np.nan, 1e-4, 1e-4]],
+    )
 
 
 def test_transfers_that_grow_to_a_level_are_a_link_by_its_counter(synthetic, fault):

@@ -70,6 +70,7 @@ class RingImage:
     guard: int = 2
     state: str = "running"
     heartbeat_ns: int = round((NOW - 0.25) * 1e9)
+    round_trip_ns: int = 250_000
     progress_ns: int = round((NOW - 0.125) * 1e9)
     steps: int = 12
     step_ns: int = 50_000_000
@@ -127,6 +128,7 @@ class RingImage:
         )  # fmt: skip
         ring.STATE.pack_into(data, ring.STATE_OFFSET, RANK_STATES.index(self.state))  # type: ignore[arg-type]
         ring.HEARTBEAT.pack_into(data, ring.HEARTBEAT_OFFSET, self.heartbeat_ns)
+        ring.ROUND_TRIP.pack_into(data, ring.ROUND_TRIP_OFFSET, self.round_trip_ns)
         ring.GUARD.pack_into(data, ring.GUARD_OFFSET, self.guard)
         for place, value in enumerate(self.values):
             ring.VALUE.pack_into(data, ring.VALUES_OFFSET + place * ring.VALUE.size, *value)

@@ -38,6 +38,15 @@ def test_counters_are_in_seconds(collected, image):
     assert values[m.TRAIN_COLLECTIVE.name, ("gpt-1", "0", "dp")] == 0.15
     assert values[m.TRAIN_PROGRESS_AGE.name, ("gpt-1", "0")] == 0.125
     assert values[m.TRAIN_HEARTBEAT_AGE.name, ("gpt-1", "0")] == 0.25
+    assert values[m.TRAIN_ROUND_TRIP.name, ("gpt-1", "0")] == 0.00025
+
+
+def test_a_round_trip_that_nobody_knows_is_absent(collected, image):
+    assert m.TRAIN_ROUND_TRIP.name not in {name for name, _ in collected(image(round_trip_ns=0))}
+
+
+def test_a_ring_with_a_round_trip_below_zero_is_left_out(collected, image):
+    assert {} == collected(image(round_trip_ns=-1))
 
 
 def test_a_rank_has_at_most_45_series_with_all_groups_and_every_source(collected, image):
@@ -47,7 +56,7 @@ def test_a_rank_has_at_most_45_series_with_all_groups_and_every_source(collected
 
     from_other_sources = {m.RANK_THROTTLED, m.RANK_RUN_QUEUE, m.GPU_ALLOCATION_INFO}
     assert MAX_SERIES_PER_RANK == names.total() + len(from_other_sources)
-    assert {m.TRAIN_FLOPS.name, m.TRAIN_SAMPLES.name, m.TRAIN_LOSS.name} == {
+    assert {each.name for each in training.GIVE_WAY} == {
         name
         for name, metric in m.METRICS.items()
         if name.startswith(("lockstep_train_", "lockstep_rank_"))
@@ -137,7 +146,12 @@ def test_an_age_by_another_clock_is_absent(collected, image):
 def test_a_record_in_progress_leaves_the_heartbeat(collected, image):
     names = {name for name, _ in collected(image(guard=1))}
 
-    assert names == {m.RANK_INFO.name, m.RANK_UP.name, m.TRAIN_HEARTBEAT_AGE.name}
+    assert names == {
+        m.RANK_INFO.name,
+        m.RANK_UP.name,
+        m.TRAIN_HEARTBEAT_AGE.name,
+        m.TRAIN_ROUND_TRIP.name,
+    }
 
 
 def test_counters_only_grow_while_steps_are_taken(collected, image):

@@ -174,9 +174,10 @@ def test_a_rank_with_everything_on_has_at_most_45_series(machine, image):
         order=st.permutations(GROUPS),
         guard=st.sampled_from([2, 3]),
         values=st.integers(0, 8),
+        trip=st.sampled_from([0, 250_000]),
     )
     @settings(max_examples=100, deadline=None)
-    def holds(used, inside, loss, gpu, order, guard, values):
+    def holds(used, inside, loss, gpu, order, guard, values, trip):
         open_operation = (OPS.index("dp-all-reduce"), 0, round(999e9)) if inside else None
         machine.ring(
             image(
@@ -186,6 +187,7 @@ def test_a_rank_with_everything_on_has_at_most_45_series(machine, image):
                 groups=tuple(order),
                 open=open_operation,
                 guard=guard,
+                round_trip_ns=trip,
                 values=tuple((b"own_%d" % place, 1.5) for place in range(values)),
             )
         )

@@ -33,6 +33,7 @@ def test_what_a_rank_writes_is_what_the_collector_reads(tmp_path):
             phase_ns=list(range(len(PHASES))), tags=1, samples=4, tokens=256, flops=1e9, loss=1.5,
         )  # fmt: skip
     writer.begin(OP_INDEX["dp-all-reduce"], dp)
+    writer.round_trip(150_000)
 
     (rank,) = RankRings(tmp_path, tmp_path.__class__("/proc"), SystemClock()).read().ranks
     records = read_records(path, 0, None, SystemClock())
@@ -42,6 +43,7 @@ def test_what_a_rank_writes_is_what_the_collector_reads(tmp_path):
     assert rank.up
     assert rank.header.state is RankState.RUNNING
     assert (rank.header.identity.uuid, rank.header.identity.pid) == ("GPU-é", os.getpid())
+    assert rank.header.round_trip_ns == 150_000
     assert (live.steps, live.wall_ns, live.own_ns, live.tokens) == (3, 3000, 2100, 768)
     assert live.phase_ns == tuple(3 * index for index in range(len(PHASES)))
     assert (live.open.op, live.open.sequence) == ("dp-all-reduce", 4)

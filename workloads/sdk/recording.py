@@ -16,6 +16,7 @@ from collector.contract.words import PHASES, STEP_TAGS, Phase, RankState
 from workloads.heartbeat import Heartbeat
 from workloads.recording import StepRecorder
 from workloads.ring import RingWriter
+from workloads.round_trip import RoundTrips
 from workloads.sdk.coverage import Coverage, Data, Waits, torch_data, torch_waits
 from workloads.sdk.dumps import Dumps
 from workloads.sdk.interface import ItemT, Recorder
@@ -60,7 +61,8 @@ class RingRecorder(Recorder):
         dumps = dumps or Dumps(writer.path.parent, writer.identity)
         who = writer.identity
         on_signal = stacks_on_signal(writer.path.parent, who.run, who.rank)
-        self._beats = Heartbeat(writer.heartbeat, dumps, *filter(None, [on_signal]))
+        trips = RoundTrips(writer.round_trip)
+        self._beats = Heartbeat(writer.heartbeat, trips, dumps, *filter(None, [on_signal]))
         self._beats.start()
         atexit.register(self.close)
         os.register_at_fork(after_in_child=self._forget)

@@ -98,6 +98,11 @@ TRAIN_HEARTBEAT_AGE = Metric(
     "lockstep_train_heartbeat_age_seconds", _G, _RANK,
     "Since the rank's helper thread last ran: over 3 s = the process is frozen.",
 )  # fmt: skip
+TRAIN_ROUND_TRIP = Metric(
+    "lockstep_train_round_trip_seconds", _G, _RANK,
+    "TCP round trip to the other hosts that the rank exchanges data with, the least of its"
+    " connections (TCP_INFO); absent where none carries data, as over RDMA.",
+)  # fmt: skip
 TRAIN_PROGRESS_AGE = Metric(
     "lockstep_train_progress_age_seconds", _G, _RANK,
     "Since the training thread last began or ended anything: old with a fresh heartbeat = stuck.",

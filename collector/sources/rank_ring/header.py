@@ -97,6 +97,7 @@ class Header:
         live: None when the guard stayed odd: the writer was stopped or killed inside.
         group_names: By group index; "" = unused.
         tags: By tag index; "" = unused.
+        round_trip_ns: To the other hosts, over TCP; 0 = nobody knows.
     """
 
     identity: Identity
@@ -105,6 +106,7 @@ class Header:
     live: Live | None
     group_names: tuple[str, ...]
     tags: tuple[str, ...]
+    round_trip_ns: int = 0
 
 
 def check_size(descriptor: int) -> None:
@@ -169,7 +171,10 @@ def _decode(page: bytes, clock: Clock, *, consistent: bool) -> Header:
         _check_reach(live, round(clock.monotonic() * 1e9) + AHEAD_NS)
     if heartbeat_ns < 0:
         raise SourceError("content", "the heartbeat of the ring is below zero")
-    return Header(identity, RANK_STATES[state], heartbeat_ns, live, group_names, tags)
+    trip = header.round_trip_ns
+    if trip < 0:
+        raise SourceError("content", "the round trip of the ring is below zero")
+    return Header(identity, RANK_STATES[state], heartbeat_ns, live, group_names, tags, trip)
 
 
 def _identity(told: ring.Identity) -> Identity:

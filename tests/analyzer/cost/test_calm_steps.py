@@ -5,7 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
+from analyzer.align import align
+from analyzer.cost.loss import DAY_SECONDS, loss
+from analyzer.cost.step_time import bill, step_times
 from analyzer.pipeline import diagnose
+from analyzer.run import Finding
 
 SLOW, SINCE, STEPS = 5, 200, 400
 
@@ -64,3 +68,45 @@ def test_steps_that_were_longer_for_all_before_do_not_hide_what_a_rank_costs(hea
 
     assert [(SLOW, "page")] == [(one.rank, one.tier) for one in verdict.culprits]
     assert verdict.slowdown == pytest.approx(1.41, abs=0.04)
+
+
+def test_a_slow_rank_and_a_link_are_billed_together(healthy):
+    """Of steps 1.8x as long 1.3x is the rank's own time; the link is the rest."""
+    run = longer(
+        healthy,
+        lambda rank, step: culprit(rank, step, 1.3),
+        lambda rank, step: late(rank, step, 1.8),
+    )
+    grid = align(run)
+    slow, link = (
+        Finding("test", kind, rank, SINCE, None, factor, (factor, factor), 9.0, {}, "", {})
+        for kind, rank, factor in (("slow", SLOW, 1.3), ("link", None, 1.4))
+    )
+    alone = [bill(grid, [slow], None), bill(grid, [], link)]
+    both = bill(grid, [slow], link)
+
+    calm = float(np.median(step_times(grid)[:SINCE]))
+    lost = float(np.sum(step_times(grid)[SINCE:] - calm)) * len(grid.ranks) / 3600.0
+    assert max(one.lost_gpu_hours for one in alone) < both.lost_gpu_hours
+    assert both.lost_gpu_hours == pytest.approx(lost, rel=0.15)
+    assert both.interval[0] <= both.slowdown <= both.interval[1]
+    told = loss(grid, both, [slow], link, [])
+    assert told.gpu_hours == both.lost_gpu_hours
+    assert told.per_day.gpu_hours == pytest.approx(
+        both.lost_gpu_hours * DAY_SECONDS / told.per_day.over_seconds, rel=0.01
+    )
+
+
+def test_of_a_link_that_costs_more_than_steps_are_longer_the_steps_are_believed(healthy):
+    run = longer(
+        healthy,
+        lambda rank, step: culprit(rank, step, 1.3),
+        lambda rank, step: late(rank, step, 1.4),
+    )
+    grid = align(run)
+    slow, link = (
+        Finding("test", kind, rank, SINCE, None, factor, (factor, factor), 9.0, {}, "", {})
+        for kind, rank, factor in (("slow", SLOW, 1.3), ("link", None, 3.0))
+    )
+
+    assert bill(grid, [slow], link).slowdown < 1.45

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from analyzer.cost.loss import DAY_SECONDS, LAST_SECONDS, loss, lost_gpu_hours
+from analyzer.cost.loss import DAY_SECONDS, LAST_SECONDS, loss
 from analyzer.cost.step_time import Cost, cost, ideal_step_seconds
 from analyzer.pipeline import diagnose
 from analyzer.report.impact import losses
@@ -76,9 +76,9 @@ def test_what_steps_that_are_slow_by_design_take_is_no_level_of_the_others(therm
 def test_the_interval_of_the_loss_is_that_of_the_slowdown():
     # 100 GPU-hours were spent; 20 % of them at S = 1.25.
     assert (100 * (1 - 1 / 1.2), 100 * (1 - 1 / 1.3)) == pytest.approx(
-        lost_gpu_hours(Cost(1.25, (1.2, 1.3), 20.0))
+        Cost(1.25, (1.2, 1.3), 20.0).lost_interval
     )
-    assert (0.0, 0.0) == lost_gpu_hours(Cost(1.0, (1.0, 1.0), 0.0))
+    assert (0.0, 0.0) == Cost(1.0, (1.0, 1.0), 0.0).lost_interval
 
 
 def test_a_day_is_projected_from_the_last_hour_of_the_trouble(thermal):

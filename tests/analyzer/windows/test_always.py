@@ -43,3 +43,14 @@ def test_nodes_of_parts_that_differ_are_no_slow_nodes(
         run = slowed(run, [rank], factor, steadily(0))
 
     assert set() == accused(on_nodes(dataclasses.replace(run), per_node))
+
+
+@pytest.mark.parametrize(("fast", "named"), [(1.0, {"node-2"}), (1.0 / 1.2, set())])
+def test_a_node_as_much_slower_as_another_is_faster_is_of_another_kind(
+    synthetic, slowed, steadily, on_nodes, fast, named
+):
+    """Nothing that breaks makes a node faster: such a fleet has parts of two kinds."""
+    run = synthetic(seed=7, world=16, steps=200, telemetry=False).run()
+    run = slowed(run, [4, 5], 1.2, steadily(0))
+
+    assert named == accused(on_nodes(slowed(run, [10, 11], fast, steadily(0)), 2))
