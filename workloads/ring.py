@@ -42,10 +42,11 @@ _WORDS_PER_GROUP = ring.GROUP_COUNTERS.size // 8
 class RingWriter:
     """Records one rank's operations and steps.
 
-    The training thread is the only caller, except for `heartbeat` and `round_trip`. Local work is recorded by
-    `local`, a collective by `begin` and `end` around the call. A record costs about a microsecond
-    and no system call (tests/benchmarks/recording.py). Words are stored in the machine's byte
-    order, which is the contract's on every machine that torch runs on (little-endian).
+    The training thread is the only caller, except for `heartbeat` and `round_trip`. Local work is
+    recorded by `local`, a collective by `begin` and `end` around the call. A record costs about a
+    microsecond and no system call (tests/benchmarks/recording.py). Words are stored in the
+    machine's byte order, which is the contract's on every machine that torch runs on
+    (little-endian).
     """
 
     def __init__(

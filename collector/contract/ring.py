@@ -52,8 +52,8 @@ HEARTBEAT = Struct("<q")
 
 ROUND_TRIP_OFFSET = 336
 ROUND_TRIP = Struct("<q")
-"""Nanoseconds of a TCP round trip to the other hosts that the rank exchanges data with, the least of
-its connections; 0 = nobody knows. One store of the helper thread, outside the guard."""
+"""Nanoseconds of a TCP round trip to the other hosts that the rank exchanges data with, the least
+of its connections; 0 = nobody knows. One store of the helper thread, outside the guard."""
 
 GUARD_OFFSET = 384
 GUARD = Struct("<Q")
