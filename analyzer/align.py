@@ -11,7 +11,7 @@ from analyzer.readers.garbage import garbage
 from analyzer.readers.windows import PHASE_COLUMNS
 from analyzer.run import FloatGrid, Grid, RankInfo, Run
 from analyzer.telemetry import Telemetry, telemetry
-from analyzer.versions import versions
+from analyzer.versions import versions, with_models
 
 WARMUP_SHARE = 0.02
 WARMUP_STEPS = 3
@@ -68,7 +68,7 @@ def align(run: Run) -> Grid:
     answered = np.where(np.isfinite(time["own"]), (to_step - keys[:, 1])[:, None], 0)
     return Grid(
         run=run.name,
-        ranks=run.ranks,
+        ranks=with_models(samples, run.ranks),
         from_step=keys[:, 1],
         to_step=to_step,
         start=start,

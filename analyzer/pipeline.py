@@ -34,6 +34,7 @@ from analyzer.sentence import sentence
 from analyzer.slowness.ended import unexplained
 from analyzer.slowness.processor import cpu_time_evidence
 from analyzer.status import provenance, why_unknown
+from analyzer.structure.models import slower_models
 from analyzer.telemetry_quality import drop_stuck_sensors
 
 Stage = Callable[[Case], Case]
@@ -168,7 +169,7 @@ def structures(case: Case) -> Case:
     alike = slower_structures(case.findings, why) if cleared else ()
     by_operations = trace_evidence.structure(case.seen)
     heavier = () if by_operations else heavier_stages(case.findings)
-    told = (*alike, *by_operations, *heavier)
+    told = (*alike, *by_operations, *heavier, *slower_models(case.grid))
     return replace(case, verdict=replace(case.verdict, structure=told))
 
 

@@ -36,7 +36,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class RankInfo:
-    """Who a rank is; ids that do not apply are None."""
+    """Who a rank is; ids that do not apply are None. `model`: of its GPU; "" = nobody told."""
 
     rank: int
     node: str
@@ -46,6 +46,7 @@ class RankInfo:
     dp: int
     pp: int
     tp: int
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)

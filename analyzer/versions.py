@@ -1,10 +1,13 @@
-"""Which driver, firmware and kernel each rank ran on, window by window, out of the info series.
+"""Which driver, firmware and kernel each rank ran on, window by window, and on which GPU.
+
+Out of the info series.
 
 An info series (`lockstep_gpu_info`, ...) is 1 and tells by its labels; a change of software is a
 new label set. NCCL's and the framework's versions are in no series: run.json has one for the run.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -51,6 +54,22 @@ def versions(
         if told is not None:
             found[what] = _by_window(*told, len(ranks), middle)
     return found
+
+
+def with_models(samples: pd.DataFrame, ranks: tuple[RankInfo, ...]) -> tuple[RankInfo, ...]:
+    """The ranks with the models of their GPUs, as they were told last.
+
+    Args:
+        samples: contract.archive.SAMPLES.
+        ranks: The columns.
+    """
+    rows = samples[(samples["metric"] == GPU_INFO.name) & (samples["value"] > 0)]
+    rows = rows[rows["labels"].notna()].sort_values("time", kind="stable")
+    told = _version_rows(rows, "model", _columns(ranks))
+    known = {} if told is None else dict(zip(told[0].tolist(), told[2].tolist(), strict=True))
+    return tuple(
+        replace(info, model=str(known.get(column, ""))) for column, info in enumerate(ranks)
+    )
 
 
 def _columns(ranks: tuple[RankInfo, ...]) -> dict[tuple[str, int], list[int]]:

@@ -198,8 +198,7 @@ def against_stratum(grid: Grid, cut: Spans) -> FloatGrid:
     """(R,) own time during the trouble over the median of those who must behave alike."""
     own = np.array(medians(grid.time["own"], cut.during), dtype=np.float64)
     ratio = np.full(len(grid.ranks), np.nan)
-    groups: Mapping[tuple[int, int | None], np.ndarray] = peer_groups(grid)
-    for columns in groups.values():
+    for columns in peer_groups(grid).values():
         told = own[columns]
         if np.isfinite(told).any():
             ratio[columns] = told / np.nanmedian(told)

@@ -1,5 +1,6 @@
 """Which ranks must behave alike (docs/method/peers.md)."""
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from typing import TypeVar
 
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 from analyzer.run import Grid, RankInfo
 
 Key = TypeVar("Key", bound=Hashable)
-Place = tuple[int, int | None]
+Place = tuple[int, int | None, str]
 
 MAJORITY = 3
 """Fewer ranks have no middle to stand out from."""
@@ -24,18 +25,35 @@ def columns_by(grid: Grid, key: Callable[[RankInfo], Key]) -> dict[Key, NDArray[
 
 
 def peer_groups(grid: Grid) -> Mapping[Place, NDArray[np.int64]]:
-    """(pp, tp) -> columns of the ranks with steps.
+    """(pp, tp, GPU model) -> columns of the ranks with steps.
 
     Where that is under three ranks, the tensor-parallel ranks of a stage stand together, as
-    (pp, None): Megatron gives them equal parts of every layer.
+    (pp, None, model): Megatron gives them equal parts of every layer. GPUs of another model take
+    another time for the same work; of those of whom nobody told the model is that of most.
     """
     told = np.asarray(np.isfinite(grid.time["own"]).any(axis=0))
-    parts: dict[Place, NDArray[np.int64]] = columns_by(grid, lambda info: (info.pp, info.tp))
-    stages: dict[Place, NDArray[np.int64]] = columns_by(grid, lambda info: (info.pp, None))
+    models = _models(grid)
+    parts: dict[Place, NDArray[np.int64]] = columns_by(
+        grid, lambda info: (info.pp, info.tp, models[info.rank])
+    )
+    stages: dict[Place, NDArray[np.int64]] = columns_by(
+        grid, lambda info: (info.pp, None, models[info.rank])
+    )
     narrow, wide = (
         {place: mine for place, every in groups.items() if len(mine := every[told[every]])}
         for groups in (parts, stages)
     )
-    small = {pp for (pp, _), columns in narrow.items() if len(columns) < MAJORITY}
-    found = {place: columns for place, columns in narrow.items() if place[0] not in small}
-    return found | {place: columns for place, columns in wide.items() if place[0] in small}
+    small = {(pp, model) for (pp, _, model), mine in narrow.items() if len(mine) < MAJORITY}
+    found = {
+        place: columns for place, columns in narrow.items() if (place[0], place[2]) not in small
+    }
+    return found | {
+        place: columns for place, columns in wide.items() if (place[0], place[2]) in small
+    }
+
+
+def _models(grid: Grid) -> dict[int, str]:
+    """The GPU model by rank; one for all where nobody told."""
+    known = Counter(info.model for info in grid.ranks if info.model)
+    usual = known.most_common(1)[0][0] if known else ""
+    return {info.rank: info.model or usual for info in grid.ranks}
