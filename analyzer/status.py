@@ -18,6 +18,8 @@ from analyzer.slowness.on_and_off import on_and_off, stretches
 from analyzer.slowness.peer_groups import peer_groups
 from analyzer.slowness.robust_stats import MOSTLY, median_of
 from analyzer.slowness.significance import NATURAL_SPREAD, TENTH, TENTH_MORE
+from analyzer.slowness.transfers import transfers
+from analyzer.symptoms.network import always
 from analyzer.wording import listed
 
 NOTICED_AT_MOST = 1.5
@@ -47,7 +49,12 @@ def why_unknown(
         return apart
     if unexplained is not None:
         return unexplained.text
-    longer = _stands_still(grid) or _longer_in_turns(grid, precision) or longer_writes(grid)
+    longer = (
+        _stands_still(grid)
+        or _longer_in_turns(grid, precision)
+        or longer_writes(grid)
+        or _worse_links(grid)
+    )
     if longer is not None:
         return longer
     noticed = smallest_noticed(grid, precision)
@@ -58,6 +65,20 @@ def why_unknown(
             f" {noticed:.2f}x or more would have been noticed"
         )
     return None
+
+
+def _worse_links(grid: Grid) -> str | None:
+    """Why a run is not healthy of which a link always was worse than the others.
+
+    Where transfers are so much of a step that it would be told if they became as long.
+    """
+    share = median_of((transfers(grid) / column_medians(grid.time["wall"].T))[~grid.masked])
+    if not share >= TENTH_MORE or not (worse := always(grid)):
+        return None
+    return (
+        f"{listed(worse)}, from the first step on; transfers are {share:.0%} of a step, and nobody"
+        " knows what they would take without that"
+    )
 
 
 def _stands_still(grid: Grid) -> str | None:

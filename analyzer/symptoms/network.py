@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import starmap
 from math import log
 from typing import NamedTuple
 
@@ -337,6 +339,29 @@ def busy_hosts(grid: Grid, finding: Finding) -> Symptom | None:
         return None
     text = f"tasks of the hosts lack a processor {now:.0%} of the time, {then:.0%} before"
     return Symptom(now - then >= BUSIER, text, f"rate({PRESSURE}[30s])")
+
+
+def always(grid: Grid) -> tuple[str, ...]:
+    """In words, the links that are worse than all others' in the first and last third alike.
+
+    Without a past their transfers cannot be compared with anything.
+    """
+    nodes = list(dict.fromkeys(info.node for info in grid.ranks))
+    columns = [next(c for c, i in enumerate(grid.ranks) if i.node == node) for node in nodes]
+    thirds = np.array_split(np.flatnonzero(~grid.masked), 3)
+    found = []
+    for metric in (*SPEEDS, *BAD_LINK, ROUND_TRIP):
+        cells = counted(grid, metric)
+        if cells is None or len(nodes) < 2 or not thirds[0].size:
+            continue
+        levels = np.array([mean(cells[third][:, columns], 0) for third in (thirds[0], thirds[-1])])
+        for place, node in enumerate(nodes):
+            mine, rest = levels[:, place], np.delete(levels, place, axis=1)
+            others = [median_of(each) for each in rest]
+            if all(starmap(partial(_moved, metric), zip(others, mine, strict=True))):
+                text, _ = _words_and_query(node, metric, others[0], mine[0])
+                found.append(f"{text.removesuffix(' before')} elsewhere")
+    return tuple(found)
 
 
 def standing(grid: Grid, wanted: Iterable[str]) -> dict[str, tuple[str, ...]]:

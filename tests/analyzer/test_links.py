@@ -58,9 +58,9 @@ def test_a_kind_of_errors_that_is_told_from_its_first_count_on_was_0_before(
     assert ("link", "node-2") == (culprit.scope, culprit.node)
 
 
-def with_round_trips(run, usual, slow):
-    """What every rank tells each second: `usual` seconds, and from step 80 on `slow` by node."""
-    since = float(run.windows.loc[run.windows["from_step"] == 80, "start"].min())
+def with_round_trips(run, usual, slow, since=80):
+    """What every rank tells each second: `usual` seconds, and `slow` by node from a step on."""
+    since = float(run.windows.loc[run.windows["from_step"] == since, "start"].min())
     dice, rows = np.random.default_rng(5), []
     times = np.arange(run.windows["start"].min(), run.windows["end"].max(), 1.0)
     for rank in run.ranks:
@@ -81,6 +81,27 @@ def test_a_link_of_which_no_counter_moves_is_named_by_its_round_trips(synthetic,
 
     assert ("link", "node-2", "link") == (culprit.scope, culprit.node, culprit.cause)
     assert any("round trips of node-2 to the others" in each.text for each in culprit.evidence)
+
+
+@pytest.mark.parametrize(("slow", "transfers", "told"), [
+    ({"node-2": 4e-3}, 0.4, "unknown"),
+    ({"node-2": 4e-3}, 0.0, "healthy"),
+    ({f"node-{number}": 4e-3 for number in range(4)}, 0.4, "healthy"),
+])  # fmt: skip
+def test_of_a_link_that_always_was_worse_nobody_knows_what_it_costs(
+    synthetic, slow, transfers, told
+):
+    """Where transfers are much of a step, and it is one node's alone."""
+    run = synthetic(world=4).run()
+    windows = run.windows.copy()
+    for name in ("wall_seconds", "collective_seconds", "grad_sync_seconds"):
+        windows[name] += transfers * windows["own_seconds"].median()
+    run = with_round_trips(dataclasses.replace(run, windows=windows), 2e-4, slow, since=0)
+    verdict = diagnose(run).verdict
+
+    assert (told, ()) == (verdict.status, verdict.culprits)
+    trips = "round trips of node-2 to the others take 4.1 ms, 0.2 ms elsewhere, from the first step"
+    assert (trips in verdict.sentence) == (told == "unknown")
 
 
 def test_round_trips_that_all_have_longer_are_nobodys_link(synthetic, fault):
