@@ -15,7 +15,7 @@ from analyzer.model.candidate import CERTAIN
 from analyzer.operations import Trace
 from analyzer.run import Fact, Rejected
 from analyzer.slowness.coverage import COVERAGE_AT_LEAST
-from analyzer.slowness.significance import WAKES
+from analyzer.slowness.significance import PARTS_ON_AVERAGE, WAKES
 from analyzer.structure import structures
 from analyzer.structure.facts import Facts, Structure
 from analyzer.trace_outliers import (
@@ -51,7 +51,8 @@ class SlowWorker:
         from_step: The first slow step.
         to_step: The step after the last; None = to the end.
         place_confidence: Probability that it is this worker.
-        wakes: Whether the run gains enough by mending it to wake somebody.
+        wakes: Whether the run gains enough by mending it to wake somebody, and it is slower than
+            healthy parts are.
         fix: What mending it gives back, as in `Verdict.what_if`.
         facts: For and against; the first says that it is slow.
     """
@@ -146,12 +147,14 @@ def _slow_worker(
 ) -> SlowWorker:  # fmt: skip
     agrees = late is not None and late.last(during=one.by_step > 0) == one.dp
     gain, interval = charge.gains[number], charge.intervals[number]
+    # Healthy parts differ as much, and nobody knows that this one ever was faster.
+    natural = one.first == 0 and one.last is None and one.excess < PARTS_ON_AVERAGE
     return SlowWorker(
         suspect=one,
         from_step=int(trace.steps[one.first]),
         to_step=None if one.last is None else int(trace.steps[one.last]),
         place_confidence=min(one.place_confidence, CERTAIN if agrees else UNCONFIRMED),
-        wakes=charge.effects[number] >= WAKES,
+        wakes=charge.effects[number] >= WAKES and not natural,
         fix={
             "gain": gain,
             "interval": None if interval is None else list(interval),

@@ -233,3 +233,17 @@ def test_levels_of_nobody_are_not_known():
 
     np.testing.assert_array_equal([1.0, np.nan, np.nan], natural_levels(own))
     assert np.isnan(natural_levels(np.full((5, 3), np.nan))).all()
+
+
+@pytest.mark.parametrize("lead", [6, 10, 14])
+@pytest.mark.parametrize("factor", [1.2, 1.44])
+def test_where_most_of_it_is_slow_the_span_begins_where_that_began(lead, factor):
+    """And not at a wiggle inside of it: values count from the lower of the two levels."""
+    series = 0.004 * np.random.default_rng(0).standard_normal((36, 6))
+    series[lead:, 0] += np.log(factor)
+    series[-12:, 0] -= 0.01
+    (found,) = [one for one in clearest_spans(series, peers=5) if one.column == 0]
+
+    assert (lead, 36) == (found.first, found.last)
+    assert np.log(factor) == pytest.approx(found.effect, abs=0.01)
+    assert found.score > found.critical
