@@ -30,7 +30,7 @@ def make(settings: Settings) -> Json:
             [_time(), _count()],
             [_bandwidth(), _duration()],
             [_bytes(), _congestion()],
-            [_ports(), _retransmitted()],
+            [_ports(), _retransmitted(), _round_trips()],
         ],
         settings, events=[findings(_RUN), STARTS],
     )  # fmt: skip
@@ -258,4 +258,16 @@ def _retransmitted() -> Json:
         tell("Share of TCP segments that were sent again; 20 nodes. Runs on gloo and sockets use "
              "TCP.", "below 0.1 %.", "a lossy link: see its errors on Node."),
         lead("node", "node", "node"), nothing="Nothing was sent again",
+    )  # fmt: skip
+
+
+def _round_trips() -> Json:
+    gauge = f"lockstep_train_round_trip_seconds{{{_RUN}}}"
+    return lines(
+        "TCP round trips", "s",
+        [query(worst(gauge, "run, rank", highest(gauge, "run, rank"), 10), "rank {{rank}}")],
+        tell("To the other hosts that a rank exchanges data with, the least of its connections; "
+             "ten ranks with the longest.", "alike on all ranks.",
+             "the ranks of one node take longer: its link has a lower rate or a longer way."),
+        _TO_RANK, nothing="No rank exchanges data over TCP, as with RDMA",
     )  # fmt: skip
