@@ -17,7 +17,7 @@ from analyzer.anomalies.watched import (
     Watched,
 )
 from analyzer.run import FloatGrid
-from analyzer.slowness.robust_stats import mean_of, median_of, spread
+from analyzer.slowness.robust_stats import mean_of, median, median_of, spread
 from analyzer.symptoms.series import MILD
 from collector.contract import metrics
 
@@ -28,15 +28,14 @@ def apart(panel: Panel) -> Iterator[Deviation]:
     Healthy parts are held back for power too: it deviates only where the clock is lower than the
     peers'. What is held back at their clock contradicts itself, in that span and for that reason.
     """
-    clock = clock_ratio(panel)
     for watched in WATCHED:
         cells = _cells(panel, watched)
         if cells is None:
             continue
-        for span in _spans(panel, watched, cells):
-            lower = is_lower(clock, span)
-            if lower or not (watched.usual or (watched.held and lower is False)):
-                yield _told(panel, watched, cells, span)
+        for span, lower in _with_clock(panel, watched, cells):
+            told = lower or not (watched.usual or (watched.held and lower is False))
+            if told and (found := _told(panel, watched, cells, span)) is not None:
+                yield found
 
 
 def held_at_full_clock(panel: Panel) -> Iterator[tuple[Watched, int]]:
@@ -44,29 +43,60 @@ def held_at_full_clock(panel: Panel) -> Iterator[tuple[Watched, int]]:
 
     What is held back has a lower clock than its peers: one of the two is wrong.
     """
-    clock = clock_ratio(panel)
     for watched in WATCHED:
         cells = _cells(panel, watched) if watched.held and not watched.usual else None
-        for span in () if cells is None else _spans(panel, watched, cells):
-            if is_lower(clock, span) is False:
+        for span, lower in () if cells is None else _with_clock(panel, watched, cells):
+            if lower is False:
                 yield watched, span.column
 
 
-def clock_ratio(panel: Panel) -> FloatGrid:
-    """(T, D) SM clock over that of the peers at work; NaN where either is not told."""
+def _with_clock(
+    panel: Panel, watched: Watched, cells: FloatGrid
+) -> Iterator[tuple[Span, bool | None]]:
+    """Where it deviates, and whether the clock is lower there than that of GPUs not held back.
+
+    By more than healthy parts differ. A clock is read in an instant, and seconds of being held back
+    count all of the time between two scrapes: of one that is held back in bursts as many scrapes
+    see a lower clock as that is a share of the time, and their median may be none of these. So it
+    is the mean of the scrapes in which its seconds rose. Where healthy parts are held back too,
+    most of the time tells.
+
+    None where nobody tells, or it was held back for less than a deviation lasts: no scrape had to
+    meet that.
+    """
+    found = _spans(panel, watched, cells)
+    if not found or not watched.held:
+        yield from ((span, None) for span in found)
+        return
+    rises = panel.rises(watched.metric, watched.label, without=watched.without)
+    held = np.zeros(cells.shape, bool) if rises is None or watched.usual else rises > 0
+    clock = _clock_ratio(panel, held)
+    for span in found:
+        inside = slice(span.first, span.stop), span.column
+        seconds = LASTS_BINS if watched.usual else np.nansum(np.minimum(cells[inside], 1.0))
+        level = median_of(clock[inside]) if watched.usual else mean_of(clock[inside][held[inside]])
+        lower = bool(level <= 1.0 - CLOCK_SPREAD)
+        known = np.isfinite(level) and (lower or seconds >= LASTS_BINS)
+        yield span, lower if known else None
+
+
+def _clock_ratio(panel: Panel, held: NDArray[np.bool_]) -> FloatGrid:
+    """(T, D) SM clock over that of the peers at work; NaN where either is not told.
+
+    Args:
+        panel: The hardware.
+        held: (T, D) who is held back, and nobody's peer.
+    """
     clock = panel.cells(SM_CLOCK.metric, SM_CLOCK.label)
     if clock is None:
         return np.full(panel.series_of_gpus.shape, np.nan)
-    return clock / peer_distances(clock, panel.alike(works=True), 1.0)[1]
-
-
-def is_lower(clock: FloatGrid, span: Span) -> bool | None:
-    """Whether a GPU's clock is lower than its peers' by more than healthy parts differ.
-
-    None = either is not told.
-    """
-    ratio = median_of(clock[span.first : span.stop, span.column])
-    return bool(ratio <= 1.0 - CLOCK_SPREAD) if np.isfinite(ratio) else None
+    groups = panel.alike(works=True)
+    normal = peer_distances(clock, groups, 1.0)[1]
+    if held.any():
+        for group in np.unique(groups[held]):
+            free = np.where((groups == group) & ~held, clock, np.nan)
+            normal = np.where((groups == group) & held, median(free, 1)[:, None], normal)
+    return clock / normal
 
 
 def _cells(panel: Panel, watched: Watched) -> FloatGrid | None:
@@ -154,17 +184,21 @@ def best_split(series: NDArray[np.float64]) -> int | None:
     return int(place[np.argmax(gain)])
 
 
-def _told(panel: Panel, watched: Watched, cells: FloatGrid, span: Span) -> Deviation:
+def _told(panel: Panel, watched: Watched, cells: FloatGrid, span: Span) -> Deviation | None:
+    """The deviation in words; None where these show no difference.
+
+    Who was compared with what slow peers had seems to move when they are well again.
+    """
     column, bins = span.column, slice(span.first, span.stop)
     # Errors come in bursts: their mean, of which a median knows nothing.
     level = mean_of if watched.counts else median_of
-    words = f"{watched.what} {watched.amount(level(cells[bins, column]))}".strip()
+    amount = watched.amount(level(cells[bins, column]))
+    words = f"{watched.what} {amount}".strip()
     if not watched.counts:
-        groups = _peers(panel, watched)[bins]
-        alike = groups == groups[:, [column]]
-        alike[:, column] = False
-        normal = median_of(cells[bins][alike])
-        words += f" where its peers have {watched.amount(normal)}" if np.isfinite(normal) else ""
+        than = _compared(panel, watched, cells, span, amount)
+        if than is None:
+            return None
+        words += than
     first = span.first
     if watched.counts:
         # A mean rises late: it began with the first count that is in it.
@@ -173,3 +207,26 @@ def _told(panel: Panel, watched: Watched, cells: FloatGrid, span: Span) -> Devia
     since = panel.times[first]
     return deviation(panel, watched.subject, watched.metric, column, since, f": {words}",
                      of_node=watched.of_node, size=span.size)  # fmt: skip
+
+
+def _compared(
+    panel: Panel, watched: Watched, cells: FloatGrid, span: Span, amount: str
+) -> str | None:
+    """What a gauge's level is compared with: the peers', or, where that is the same, its own past.
+
+    Empty where neither is known; None where it is the same as all that is.
+    """
+    bins, column = slice(span.first, span.stop), span.column
+    groups = _peers(panel, watched)[bins]
+    alike = groups == groups[:, [column]]
+    alike[:, column] = False
+    normal, past = median_of(cells[bins][alike]), median_of(cells[: span.first, column])
+    known = {
+        watched.amount(value): words
+        for value, words in ((past, " where it had {}"), (normal, " where its peers have {}"))
+        if np.isfinite(value)
+    }
+    if not known:
+        return ""
+    other = [words.format(told) for told, words in known.items() if told != amount]
+    return other[-1] if other else None

@@ -1,6 +1,7 @@
 """What a GPU tells of its state: clock, heat, power, and what it holds itself back by."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from analyzer.slowness.before_after import (
     SM_CLOCK,
     SM_CLOCK_MAX,
     clock_event,
+    column_of,
     gpu_words,
     query,
 )
@@ -23,14 +25,25 @@ from analyzer.symptoms.series import (
     level,
     of_signal,
     of_time,
+    scrape_seconds,
+    spans,
     symptom,
 )
 from analyzer.symptoms.shape import Symptom
 from analyzer.wording import megahertz
 from collector.contract import metrics
+from collector.contract.metrics import Series
 
-THERMAL = ("hw_thermal", "sw_thermal")
-POWER = ("sw_power_cap", "hw_power_brake")
+
+class Throttled(NamedTuple):
+    """What a GPU is held back by: the reasons that count it, and words."""
+
+    reasons: tuple[str, ...]
+    words: str
+
+
+HEATED = Throttled(("hw_thermal", "sw_thermal"), "was in thermal slowdown")
+HELD = Throttled(("sw_power_cap", "hw_power_brake"), "was held at its power cap")
 CELSIUS = Sensor(1.0)
 """NVML tells whole degrees (nvmlDeviceGetTemperature)."""
 CLOCK = Sensor(15e6, lower=True)
@@ -50,20 +63,28 @@ UTILIZATION = metrics.GPU_UTILIZATION.series()
 
 def thermal_throttling(grid: Grid, finding: Finding) -> Symptom | None:
     """Clock-event seconds for heat."""
-    return _throttling(grid, finding, THERMAL, "was in thermal slowdown")
+    return _throttling(grid, finding, HEATED)
 
 
 def power_throttling(grid: Grid, finding: Finding) -> Symptom | None:
     """Clock-event seconds for power."""
-    return _throttling(grid, finding, POWER, "was held at its power cap")
+    return _throttling(grid, finding, HELD)
 
 
-def _throttling(
-    grid: Grid, finding: Finding, reasons: tuple[str, ...], words: str
-) -> Symptom | None:
-    text = f"{gpu_words(grid, finding.rank)} {words}"
-    told = [of_time(grid, finding, clock_event(reason), text) for reason in reasons]
-    return max((one for one in told if one), key=lambda one: one.far, default=None)
+def _throttling(grid: Grid, finding: Finding, kind: Throttled) -> Symptom | None:
+    told = _clearest_reason(grid, finding, kind)
+    return None if told is None else told[1]
+
+
+def _clearest_reason(grid: Grid, finding: Finding, kind: Throttled) -> tuple[str, Symptom] | None:
+    """Of the reasons for one kind of throttling the one that moved the furthest."""
+    text = f"{gpu_words(grid, finding.rank)} {kind.words}"
+    told = [
+        (reason, one)
+        for reason in kind.reasons
+        if (one := of_time(grid, finding, clock_event(reason), text))
+    ]
+    return max(told, key=lambda each: each[1].far, default=None)
 
 
 def clock(grid: Grid, finding: Finding) -> Symptom | None:
@@ -71,8 +92,10 @@ def clock(grid: Grid, finding: Finding) -> Symptom | None:
     sensor = _clock_sensor(grid, finding)
 
     def words(told: Level) -> str:
-        usual = megahertz(told.usual(sensor))
-        return f"SM clock {megahertz(told.during)} against {usual} before"
+        now, usual = megahertz(told.during), megahertz(told.usual(sensor))
+        whose = told.whose(sensor)
+        than = f", as {whose}" if now == usual else f" against {usual} {whose}"
+        return f"SM clock {now}{than}"
 
     return of_signal(grid, finding, SM_CLOCK, sensor, words)
 
@@ -111,8 +134,8 @@ def idle(grid: Grid, finding: Finding) -> Symptom | None:
     gpu = gpu_words(grid, finding.rank)
 
     def words(told: Level) -> str:
-        before = f"{told.usual(KERNELS):.0%} before"
-        return f"{gpu} has kernels running {told.during:.0%} of the time, {before}"
+        usual = f"{told.usual(KERNELS):.0%} {told.whose(KERNELS)}"
+        return f"{gpu} has kernels running {told.during:.0%} of the time, {usual}"
 
     return of_signal(grid, finding, UTILIZATION, KERNELS, words)
 
@@ -128,7 +151,8 @@ def contradiction(grid: Grid, finding: Finding) -> Symptom | None:
     busy, held = _busy_at_rest(grid, finding), _held(grid, finding)
     if held is None or (busy is not None and busy.seen):
         return busy
-    return _held_at_top(grid, finding, held)
+    reason, told = held
+    return _held_at_top(grid, finding, reason, told)
 
 
 def _busy_at_rest(grid: Grid, finding: Finding) -> Symptom | None:
@@ -146,29 +170,55 @@ def _busy_at_rest(grid: Grid, finding: Finding) -> Symptom | None:
     return Symptom(True, text, query(grid, finding, UTILIZATION))
 
 
-def _held(grid: Grid, finding: Finding) -> Symptom | None:
-    """What throttles it beyond any doubt."""
-    told = (thermal_throttling(grid, finding), power_throttling(grid, finding))
-    return next((each for each in told if each is not None and each.seen and each.grave), None)
+def _held(grid: Grid, finding: Finding) -> tuple[str, Symptom] | None:
+    """What throttles it beyond any doubt, and the reason that counts it."""
+    told = (_clearest_reason(grid, finding, kind) for kind in (HEATED, HELD))
+    return next((each for each in told if each and each[1].seen and each[1].grave), None)
 
 
-def _held_at_top(grid: Grid, finding: Finding, held: Symptom) -> Symptom | None:
-    """The clock less than half as much lower as the rank is slow.
+def _held_at_top(grid: Grid, finding: Finding, reason: str, held: Symptom) -> Symptom | None:
+    """The clock, while it is held back, less than half as much lower as the rank is slow.
 
-    Of a GPU at `1 / slowdown` of its clock the rank is at most so slow.
+    Of a GPU at `1 / slowdown` of its clock the rank is at most so slow. A clock is read in an
+    instant: of what holds it back in bursts, so many scrapes meet one as chance has it.
     """
-    known = level(grid, finding, grid.signals.get(SM_CLOCK))
-    if known is None:
+    read = _clock_while(grid, finding, clock_event(reason))
+    if read is None:
         return None
+    known, chance = read
     sensor = _clock_sensor(grid, finding)
     usual = known.usual(sensor)
     lower = usual * (1.0 - 1.0 / finding.slowdown)
-    if usual - known.during >= lower / 2 and deviations(known, sensor) >= MILD:
+    fallen = usual - known.during
+    if fallen + MILD * chance >= lower / 2 and deviations(known, sensor) >= MILD:
         return Symptom(False, "", "")
     if not deviations(replace(known, during=usual - lower), sensor) >= STRONG:
         return None
     text = (
         f"{held.text}, at an SM clock of {megahertz(known.during)} against"
-        f" {megahertz(usual)} before: one of the two is wrong"
+        f" {megahertz(usual)} {known.whose(sensor)}: one of the two is wrong"
     )
     return Symptom(True, text, held.query)
+
+
+def _clock_while(grid: Grid, finding: Finding, key: Series) -> tuple[Level, float] | None:
+    """The SM clock in those windows of a finding in which its rank's seconds of `key` rose.
+
+    Returns:
+        The level, and its standard error in Hz by the spread of what was read: windows between two
+        scrapes share a reading.
+    """
+    clocks, seconds = grid.signals.get(SM_CLOCK), grid.signals.get(key)
+    column = column_of(grid, finding.rank)
+    if clocks is None or seconds is None or column is None:
+        return None
+    during, _ = spans(grid, finding)
+    read = clocks.copy()
+    read[during & ~(seconds[:, column] > 0), column] = np.nan
+    known = level(grid, finding, read)
+    if known is None:
+        return None
+    there = during & np.isfinite(read[:, column])
+    length = float((grid.end - grid.start)[there].sum())
+    readings = min(max(length / scrape_seconds(grid), 1.0), float(there.sum()))
+    return known, float(np.std(read[there, column]) / np.sqrt(readings))

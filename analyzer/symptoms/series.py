@@ -86,6 +86,7 @@ class Level:
             its peers, which drift and differ as it does.
         seconds: The shorter of the two spans that are compared: what is counted in it is all that
             a rate is known by.
+        past: What `before` is, in words: of a finding from the first step on, what came after it.
     """
 
     before: float
@@ -94,6 +95,7 @@ class Level:
     common: float = float("nan")
     noise: float = 0.0
     seconds: float = float("nan")
+    past: str = "before"
 
     def usual(self, sensor: Sensor) -> float:
         """What it would be without the trouble.
@@ -106,6 +108,13 @@ class Level:
             common = float(np.nan_to_num(self.common))
             return self.before + (min(common, 0.0) if sensor.lower else max(common, 0.0))
         return self.peers if sensor.compared and np.isfinite(self.peers) else sensor.healthy
+
+    def whose(self, sensor: Sensor) -> str:
+        """Whose level the usual one is, in words behind it."""
+        if np.isfinite(self.before):
+            return self.past
+        known = sensor.compared and np.isfinite(self.peers)
+        return "at its peers" if known else "of one that is well"
 
 
 Words = Callable[[Level], str]
@@ -172,7 +181,7 @@ def of_time(grid: Grid, finding: Finding, key: str, words: str) -> Symptom | Non
     """The symptom that a counter of seconds shows; `words` say what these are spent in."""
 
     def text(told: Level) -> str:
-        before = "" if np.isnan(told.before) else f" (before: {told.before:.0%})"
+        before = "" if np.isnan(told.before) else f" ({told.past}: {told.before:.0%})"
         return f"{words} {told.during:.0%} of the time{before}"
 
     return of_signal(grid, finding, key, SECONDS, text)
@@ -232,6 +241,7 @@ def level(grid: Grid, finding: Finding, cells: FloatGrid | None) -> Level | None
         median_of(now - then),
         max(float(error), float(np.nan_to_num(spread(now - then if known else now)))),
         min(length, past) if known else length,
+        "before" if (~grid.masked[: finding.first]).any() else "afterwards",
     )
 
 

@@ -20,6 +20,7 @@ from analyzer.symptoms.series import (
 )
 
 CLOCK = 'lockstep_gpu_clock_hertz{domain="sm"}'
+CAP = 'lockstep_gpu_clock_event_seconds_total{reason="sw_power_cap"}'
 UNIT = Sensor(1e-6)
 
 
@@ -160,6 +161,25 @@ def test_throttled_at_the_highest_clock_contradicts_itself(synthetic, fault, kin
     assert not contradiction(grid, finding).seen
     assert contradiction(stuck, finding).seen
     assert "one of the two is wrong" in contradiction(stuck, finding).text
+
+
+@pytest.mark.parametrize(("met", "doubted"), [(0.3, False), (0.0, True)])
+def test_a_brake_in_bursts_contradicts_no_clock_that_some_scrapes_met_low(
+    synthetic, fault, met, doubted
+):
+    diagnosis = diagnose(synthetic(faults=[fault("power", 2, 1.8, 80)]).run())
+    grid = diagnosis.grid
+    finding = next(each for each in diagnosis.findings if accuses(each))
+    signals = {key: cells.copy() for key, cells in grid.signals.items()}
+    signals[CAP][:, 2] = np.where(np.arange(len(grid.start)) < 80, 0.0, 0.6)
+    clock = signals[CLOCK]
+    highest = np.nanmax(clock)
+    low = np.random.default_rng(1).random(len(clock)) < met
+    clock[:, 2] = np.where(low & (np.arange(len(clock)) >= 80), 0.3 * highest, highest)
+
+    found = contradiction(dataclasses.replace(grid, signals=signals), finding)
+
+    assert doubted is found.seen
 
 
 def test_nobody_can_contradict_who_tells_nothing(case):

@@ -93,6 +93,40 @@ def test_throttling_without_a_lower_clock_contradicts_itself(hardware):
     )
 
 
+BRAKED = ("lockstep_gpu_clock_event_seconds_total", 'reason="hw_power_brake"')
+
+
+@pytest.mark.parametrize(("every", "node"), [(3, [6]), (4, [4, 5, 6, 7])])
+def test_a_brake_in_bursts_needs_its_lower_clock_in_some_scrapes_only(hardware, every, node):
+    fleet = hardware()
+    bins = np.arange(fleet.bins)
+    share = np.where(bins >= 30, 0.5, 0.0)
+    fleet.gpus[BRAKED] = np.zeros((fleet.bins, 8))
+    fleet.gpus[BRAKED][:, node] = SECONDS * np.cumsum(share)[:, None]
+    low = (bins >= 30) & (bins % every == 0)
+    fleet.gpus[CLOCK][np.ix_(low, node)] *= 0.6
+
+    judged = judge(fleet.samples())
+
+    assert () == judged.missing
+    words = "braked by the power supply"
+    assert len(node) == len([each for each in judged.found if words in each.text])
+
+
+def test_a_brake_at_the_peers_clock_is_doubted_though_one_scrape_strayed(hardware):
+    fleet = hardware()
+    fleet.gpus[BRAKED] = np.zeros((fleet.bins, 8))
+    fleet.gpus[BRAKED][30:, 6] = rising(fleet, 0.9)
+    fleet.gpus[CLOCK][40, 6] *= 0.6
+
+    judged = judge(fleet.samples())
+
+    assert () == judged.found
+    assert judged.missing == (
+        "GPU 2 of node-1 tells of being braked by the power supply, and its clock is its peers'",
+    )
+
+
 def test_throttling_with_a_lower_clock_deviates(hardware):
     fleet = hardware().hot(6, since=30)
 
