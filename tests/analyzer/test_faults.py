@@ -72,6 +72,19 @@ def test_of_two_ranks_the_past_decides_and_the_text_says_so(synthetic, fault, ra
     assert "its own past decided" in diagnosis.verdict.culprits[0].evidence[0].text
 
 
+def test_of_what_always_was_slow_no_past_is_said_to_have_decided(synthetic, fault):
+    ranks = [fault("thermal", rank, 1.5, 0) for rank in (2, 3)]
+    found = diagnose(synthetic(world=4, faults=ranks, ranks_per_node=2).run()).verdict.culprits
+    texts = [each.text for one in found for each in one.evidence]
+
+    assert [("node", 0)] == [(one.scope, one.from_step) for one in found]
+    assert not [text for text in texts if "its own past decided" in text or " before" in text]
+    assert [text for text in texts if "no past to compare it with" in text]
+    assert [
+        text for text in texts if " MHz, as at its peers" in text or " MHz at its peers" in text
+    ]
+
+
 def test_the_victims_are_let_go_with_a_reason(synthetic, fault):
     verdict = diagnose(synthetic(faults=[fault("thermal", 2)]).run()).verdict
 
