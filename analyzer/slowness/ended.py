@@ -15,6 +15,7 @@ from analyzer.slowness.stopped import (
     longest_inside,
     stall_after,
     stood_still,
+    unanswered,
     unseen_then,
 )
 from analyzer.wording import listed
@@ -112,6 +113,12 @@ def unexplained(grid: Grid) -> str | None:
         )
     if grid.meta.get("vanished"):
         return "its series ended while its ranks were there, and nobody says how it ended"
+    if (dark := unanswered(grid)) > 0:
+        last = f", the last step told is {int(grid.to_step.max()) - 1}" if len(grid.to_step) else ""
+        return (
+            f"no node answered a scrape in the last {dark:.0f} s{last}, and nobody says whether the"
+            " run stands still since or has ended"
+        )
     still = stood_still(grid)
     if still >= max(STUCK_SECONDS, stall_after(grid)):
         return f"no rank has begun or ended anything for {still:.0f} s, and nobody knows why"

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from analyzer.readers.labels import UP
+from analyzer.readers.prometheus import VANISHED_SCRAPES
 from analyzer.run import FloatGrid, Grid
 from analyzer.slowness.others import others_median
 from collector.contract import metrics
@@ -75,6 +77,19 @@ def unseen_then(grid: Grid) -> NDArray[np.bool_]:
     doubt = np.where(silent(grid), scrape_seconds(grid) + READ_SECONDS, 0.0)
     unseen: NDArray[np.bool_] = ~gone & ~(alive_until(grid) >= np.nanmin(grid.down_since) + doubt)
     return unseen
+
+
+def unanswered(grid: Grid) -> float:
+    """Seconds from the last scrape that any node answered to the last one that was tried.
+
+    0 where that is no more than a gap, no rank was there then, or nobody tells of scrapes.
+    """
+    tried = grid.last_time.get(UP)
+    there = np.isfinite(grid.scraped_until)
+    if tried is None or not (there & ~dead(grid)).any():
+        return 0.0
+    dark = np.nanmax(tried, initial=-np.inf) - grid.scraped_until[there].max()
+    return float(dark) if dark >= VANISHED_SCRAPES * scrape_seconds(grid) else 0.0
 
 
 def out_of_sight(grid: Grid) -> NDArray[np.bool_]:

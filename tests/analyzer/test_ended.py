@@ -188,6 +188,29 @@ def test_series_that_ended_while_all_ranks_were_there_are_no_clean_end(synthetic
     )
 
 
+@pytest.mark.parametrize(("failed", "known"), [(3, True), (8, False)])
+def test_a_run_of_which_nothing_is_told_any_more_is_said_to_stand_still_perhaps(
+    synthetic, failed, known
+):
+    run = synthetic(outcome=None).run()
+    newest = run.samples["time"].max()
+    seen = run.samples[run.samples["time"] < newest - 1.5]
+    ranks = [info.node for info in run.ranks]
+    tried = [
+        {"time": seen["time"].max() + 1.0 + each, "node": node, "metric": "up", "labels": "",
+         "value": 0.0}
+        for each in range(failed) for node in sorted(set(ranks))
+    ]  # fmt: skip
+    up = pd.DataFrame(tried).reindex(columns=seen.columns).astype(seen.dtypes)
+    grid = align(dataclasses.replace(run, samples=pd.concat([seen, up])))
+
+    told = unexplained(grid)
+    last = f"the last step told is {int(grid.to_step.max()) - 1}"
+
+    assert known is (told is None)
+    assert known or ("stands still" in told and last in told)
+
+
 @pytest.mark.sweep
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_of_its_end_is_not_known_a_killed_run_is_never_healthy(ended, seed):
