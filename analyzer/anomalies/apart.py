@@ -85,17 +85,16 @@ def _clock_ratio(panel: Panel, held: NDArray[np.bool_]) -> FloatGrid:
 
     Args:
         panel: The hardware.
-        held: (T, D) who is held back, and nobody's peer.
+        held: (T, D) who is held back, and nobody's peer where others are not.
     """
     clock = panel.cells(SM_CLOCK.metric, SM_CLOCK.label)
     if clock is None:
         return np.full(panel.series_of_gpus.shape, np.nan)
     groups = panel.alike(works=True)
     normal = peer_distances(clock, groups, 1.0)[1]
-    if held.any():
-        for group in np.unique(groups[held]):
-            free = np.where((groups == group) & ~held, clock, np.nan)
-            normal = np.where((groups == group) & held, median(free, 1)[:, None], normal)
+    for group in np.unique(groups[held & (groups >= 0)]):
+        free = median(np.where((groups == group) & ~held, clock, np.nan), 1)[:, None]
+        normal = np.where((groups == group) & held & np.isfinite(free), free, normal)
     return clock / normal
 
 

@@ -347,7 +347,7 @@ def _by_its_past(finding: Finding) -> str:
     names = ", ".join(f"rank {rank}" for rank in peers[:NAMED])
     more = f" and {len(peers) - NAMED} more" if len(peers) > NAMED else ""
     if finding.details["from_start"]:
-        return f"{finding.text}; it has few peers, {names}{more}, and no past to compare it with"
+        return f"{finding.text}; compared with {names}{more} alone, as no other step was seen"
     return (
         f"{finding.text}; with too few peers to compare, its own past decided: it changed and"
         f" {names}{more} did not"
