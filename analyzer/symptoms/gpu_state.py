@@ -23,6 +23,7 @@ from analyzer.symptoms.series import (
     Sensor,
     deviations,
     level,
+    of_same_model,
     of_signal,
     of_time,
     scrape_seconds,
@@ -56,14 +57,38 @@ HEADROOM = Sensor(PERCENT, lower=True, bad=METER)
 """Share of the limit that is not drawn; the meter's own error is the same all along."""
 LIMITED = Sensor(1.0, lower=True)
 """Watts: limits are set in whole ones."""
+WATTS = Sensor(1.0, lower=True)
+"""What is drawn: less of it is what a limit does."""
 TEMPERATURE = metrics.GPU_TEMPERATURE.series(sensor="gpu")
 DRAWN, LIMIT = metrics.GPU_POWER.series(), metrics.GPU_POWER_LIMIT.series(kind="enforced")
 UTILIZATION = metrics.GPU_UTILIZATION.series()
 
 
 def thermal_throttling(grid: Grid, finding: Finding) -> Symptom | None:
-    """Clock-event seconds for heat."""
-    return _throttling(grid, finding, HEATED)
+    """Clock-event seconds for heat; where nobody tells them, none of a GPU that is too cool."""
+    told = _throttling(grid, finding, HEATED)
+    return _too_cool(grid, finding) if told is None else told
+
+
+def _too_cool(grid: Grid, finding: Finding) -> Symptom | None:
+    """No throttling for heat: cooler than its peers and no hotter than it was. None otherwise.
+
+    What heat holds back stays at the temperature that its driver allows, which those that nothing
+    holds back are below. Any sensor may be the one that is hot: all that tell must be cool.
+    """
+    every = [key for key in grid.signals if key.partition("{")[0] == metrics.GPU_TEMPERATURE.name]
+    told = {key: level(grid, finding, of_same_model(grid, finding, key)) for key in every}
+    known = {key: one for key, one in told.items() if one is not None}
+    if TEMPERATURE not in known or not all(_cool(one) for one in known.values()):
+        return None
+    mine = known[TEMPERATURE]
+    text = f"at {mine.during:.0f} °C it is cooler than its peers ({mine.peers:.0f} °C)"
+    return Symptom(False, text, query(grid, finding, TEMPERATURE))
+
+
+def _cool(told: Level) -> bool:
+    cooler = told.peers - told.during >= CELSIUS.resolution
+    return cooler and not told.during > told.before
 
 
 def power_throttling(grid: Grid, finding: Finding) -> Symptom | None:
@@ -116,16 +141,30 @@ def temperature(grid: Grid, finding: Finding) -> Symptom | None:
 
 
 def power_cap(grid: Grid, finding: Finding) -> Symptom | None:
-    """Power at its limit, as it was not before; mild where the limit itself was not lowered."""
-    drawn, limits = grid.signals.get(DRAWN), grid.signals.get(LIMIT)
-    watts, limit = level(grid, finding, drawn), level(grid, finding, limits)
-    if drawn is None or limits is None or watts is None or limit is None:
+    """Power at its limit, as it was not before; mild where the limit was not lowered for it.
+
+    A limit is lowered that is below what it was, or below that of the peers on the same model of
+    GPU. Where it always was below theirs, the peers tell what would be drawn without.
+    """
+    drawn, limits = (of_same_model(grid, finding, key) for key in (DRAWN, LIMIT))
+    limit = level(grid, finding, limits)
+    if drawn is None or limits is None or limit is None:
         return None
     lowered = deviations(limit, LIMITED) >= STRONG
+    always = not lowered and deviations(replace(limit, before=np.nan), LIMITED) >= STRONG
+    span = replace(finding, first=0) if always else finding
+    watts, limit = level(grid, span, drawn), level(grid, span, limits) or limit
+    if watts is None:
+        return None
     text = f"power {watts.during:.0f} W at a limit of {limit.during:.0f} W"
     text += f", lowered from {limit.usual(LIMITED):.0f} W" if lowered else ""
+    text += f", peers {limit.peers:.0f} W" if always else ""
     headroom = 1.0 - drawn / np.where(limits > 0, limits, np.nan)
-    return symptom(grid, finding, headroom, HEADROOM, lambda _: text,
+    sensor = HEADROOM
+    if (lowered or always) and watts.usual(WATTS) >= (1.0 - METER) * limit.during:
+        # A step has parts that draw little: its mean stays below a limit that holds back the rest.
+        sensor = HEADROOM._replace(bad=np.nan)
+    return symptom(grid, span, headroom, sensor, lambda _: text,
                    query(grid, finding, DRAWN), mild=not lowered)  # fmt: skip
 
 

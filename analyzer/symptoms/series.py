@@ -209,6 +209,19 @@ def total(grid: Grid, metric: str, **labels: str) -> FloatGrid | None:
     return np.where(there, summed, np.nan)
 
 
+def of_same_model(grid: Grid, finding: Finding, key: str) -> FloatGrid | None:
+    """(W, R) a series of the telemetry, of the ranks on the finding's model of GPU; NaN elsewhere.
+
+    Temperatures, power and its limits are those of a model. Whoever tells no model may be on any.
+    """
+    cells, column = grid.signals.get(key), column_of(grid, finding.rank)
+    if cells is None or column is None:
+        return cells
+    model = grid.ranks[column].model
+    alike = [not model or info.model in ("", model) for info in grid.ranks]
+    return np.where(np.array(alike), cells, np.nan)
+
+
 def level(grid: Grid, finding: Finding, cells: FloatGrid | None) -> Level | None:
     """How high a series is; None if the finding's rank did not answer during it."""
     column = column_of(grid, finding.rank)

@@ -7,7 +7,7 @@ import pytest
 
 from analyzer.case import accuses
 from analyzer.pipeline import diagnose
-from analyzer.symptoms.gpu_state import contradiction
+from analyzer.symptoms.gpu_state import contradiction, power_cap, thermal_throttling
 from analyzer.symptoms.series import (
     EVENTS,
     MILD,
@@ -21,6 +21,11 @@ from analyzer.symptoms.series import (
 
 CLOCK = 'lockstep_gpu_clock_hertz{domain="sm"}'
 CAP = 'lockstep_gpu_clock_event_seconds_total{reason="sw_power_cap"}'
+
+DRAWN = "lockstep_gpu_power_watts"
+LIMIT = 'lockstep_gpu_power_limit_watts{kind="enforced"}'
+DEGREES = 'lockstep_gpu_temperature_celsius{sensor="gpu"}'
+MEMORY = 'lockstep_gpu_temperature_celsius{sensor="memory"}'
 UNIT = Sensor(1e-6)
 
 
@@ -180,6 +185,89 @@ def test_a_brake_in_bursts_contradicts_no_clock_that_some_scrapes_met_low(
     found = contradiction(dataclasses.replace(grid, signals=signals), finding)
 
     assert doubted is found.seen
+
+
+def telling(grid, models="", **series):
+    """The grid in which ranks tell these constants of their GPUs, four each, and nothing else."""
+    told = {"drawn": DRAWN, "limit": LIMIT, "degrees": DEGREES, "memory": MEMORY}
+    shape = grid.time["own"].shape
+    ranks = tuple(
+        dataclasses.replace(info, model=models[place] if models else "")
+        for place, info in enumerate(grid.ranks)
+    )
+    signals = {told[name]: np.tile(np.array(each, float), (shape[0], 1))
+               for name, each in series.items()}  # fmt: skip
+    return dataclasses.replace(grid, signals=signals, ranks=ranks)
+
+
+def always(finding):
+    return dataclasses.replace(finding, first=0)
+
+
+def test_a_limit_below_that_of_its_peers_and_what_they_draw_is_a_cap(case):
+    """Its mean stays below the limit: a step has parts that draw little."""
+    grid, finding = case
+    capped = telling(grid, drawn=[259, 260, 213, 258], limit=[400, 400, 266, 400])
+    told = power_cap(capped, always(finding))
+
+    assert told.states[0] == "strong"
+    assert told.text == "power 213 W at a limit of 266 W, lowered from 400 W"
+
+
+@pytest.mark.parametrize(("drawn", "limit"), [
+    ([320, 321, 320, 319], [400, 400, 360, 400]),
+    ([320, 321, 120, 319], [400, 400, 266, 400]),
+])  # fmt: skip
+def test_a_lower_limit_that_nothing_reaches_is_no_cap(case, drawn, limit):
+    """Nobody draws as much, or its GPU has little to do."""
+    grid, finding = case
+
+    assert not power_cap(telling(grid, drawn=drawn, limit=limit), always(finding)).seen
+
+
+def test_a_limit_that_was_lower_before_the_slowdown_is_a_milder_reason(case):
+    grid, finding = case
+    capped = telling(grid, drawn=[620, 621, 585, 619], limit=[700, 700, 632, 700])
+    told = power_cap(capped, finding)
+
+    assert told.states[0] == "mild"
+    assert told.text == "power 585 W at a limit of 632 W, peers 700 W"
+
+
+def test_the_limit_of_another_model_is_no_lowered_one(case):
+    grid, finding = case
+    told = {"drawn": [560, 561, 340, 341], "limit": [700, 700, 350, 350]}
+
+    assert power_cap(telling(grid, **told), always(finding)).seen
+    assert not power_cap(telling(grid, "aabb", **told), always(finding)).seen
+
+
+def test_what_is_cooler_than_its_peers_is_not_throttled_for_heat(case):
+    grid, finding = case
+    told = thermal_throttling(telling(grid, degrees=[56, 57, 51, 56]), always(finding))
+
+    assert told.states == ("none",)
+    assert told.text == "at 51 °C it is cooler than its peers (56 °C)"
+
+
+@pytest.mark.parametrize("told", [
+    {"degrees": [56, 57, 56, 56]},
+    {"degrees": [56, 57, 60, 56]},
+    {"degrees": [56, 57, 51, 56], "memory": [80, 80, 95, 81]},
+    {},
+])  # fmt: skip
+def test_heat_is_not_excluded_where_anything_may_be_hot(case, told):
+    grid, finding = case
+
+    assert thermal_throttling(telling(grid, **told), always(finding)) is None
+
+
+def test_heat_is_not_excluded_of_what_grew_hotter(case):
+    grid, finding = case
+    warmer = telling(grid, degrees=[56, 57, 40, 56])
+    warmer.signals[DEGREES][80:, 2] = 51.0
+
+    assert thermal_throttling(warmer, finding) is None
 
 
 def test_nobody_can_contradict_who_tells_nothing(case):
