@@ -70,8 +70,11 @@ def why_unknown(
 def _worse_links(grid: Grid) -> str | None:
     """Why a run is not healthy of which a link always was worse than the others.
 
-    Where transfers are so much of a step that it would be told if they became as long.
+    Where transfers are so much of a step that it would be told if they became as long. With
+    pipeline stages nobody knows how much, for they hold bubbles.
     """
+    if len({info.pp for info in grid.ranks}) > 1:
+        return None
     share = median_of((transfers(grid) / column_medians(grid.time["wall"].T))[~grid.masked])
     if not share >= TENTH_MORE or not (worse := always(grid)):
         return None

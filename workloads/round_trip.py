@@ -4,31 +4,43 @@ Of a ring of nodes all wait alike for its slowest link, and what a link is slow 
 anything that is counted. But each end measures the time until its data is acknowledged (RFC 6298;
 tcp(7), TCP_INFO; the kernel's include/uapi/linux/tcp.h): all connections of the node behind a slow
 link take longer, of its neighbours' only those to it.
+
+This runs inside people's training programs: it makes no socket object, whose defaults would change
+the descriptors of others, and whatever is missing, nothing is told.
 """
 
 import ctypes
 import os
 import socket
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from struct import Struct
 from typing import NamedTuple
 
-LOOKS = 10
-"""The median of so many looks is told, of half of them at least: single ones are as long as what is
-sent just then, and the first ones as the start."""
-LOOKS_PER_SEARCH = 10
-"""Connections come and go seldom, and to list all takes longer than to ask few."""
-SHARE = 0.1
-"""Of what the busiest carried: with less it is no exchange of data but a store or a log."""
+READINGS, ENOUGH = 10, 3
+"""The median of so many readings of a peer is told, of some at least: single ones are as long as
+what is sent just then."""
+KEPT_LOOKS = 60
+"""Looks until a reading is old: half a minute, as long as a step and its exchange may take."""
+LOOKS_AT_START, LOOKS_PER_SEARCH = 20, 4
+"""Connections are made at the start, and seldom later: all are listed at each look, then less."""
+MOST = 1024
+"""Descriptors that are listed: 5 ms."""
+SHARE, LEAST_BYTES = 0.1, 1 << 20
+"""Of what the busiest carries between two searches, and at least: with less it is no exchange of
+data but a store or a log."""
+PEERS_AT_LEAST = 2
+"""With one way alone nobody knows which of its two ends it is."""
 ESTABLISHED = 1
-_INFO_BYTES = 256
+_BYTES = 256
 _STATE, _ROUND_TRIP, _CARRIED = Struct("=B"), Struct("=68xI"), Struct("=120xQQ")
 """tcpi_state; tcpi_rtt, smoothed, in microseconds; tcpi_bytes_acked and tcpi_bytes_received (since
 Linux 4.1)."""
+_FAMILY = Struct("=H")
+_ADDRESSES = {socket.AF_INET: slice(4, 8), socket.AF_INET6: slice(8, 24)}
+"""Where sockaddr_in and sockaddr_in6 have the host."""
 
 
 class _Told(NamedTuple):
@@ -39,12 +51,19 @@ class _Told(NamedTuple):
     round_trip_us: int
 
 
-class RoundTrips:
-    """A heartbeat that tells the least round trip of the connections that carry the rank's data.
+class _Peer(NamedTuple):
+    """A connection to another host: its address, and how far it was when it was looked at last."""
 
-    Of those to other hosts alone, and of those on which something was acknowledged since the last
-    look, for the others' estimate is old. The least, because the one way that is well shows that
-    the trouble is the other end's.
+    host: bytes
+    told: _Told
+
+
+class RoundTrips:
+    """A heartbeat that tells the least round trip to the hosts that the rank exchanges data with.
+
+    By those connections alone on which something was acknowledged since the last look, for the
+    others' estimate is old. The least, because the one way that is well shows that the trouble is
+    the other end's.
 
     Args:
         tell: Takes nanoseconds; 0 = nobody knows.
@@ -56,69 +75,91 @@ class RoundTrips:
     ) -> None:
         self._tell = tell
         self._descriptors = descriptors
-        self._ask = _asking()
-        self._busy: dict[int, _Told] = {}
+        self._ask = _Asking()
+        self._carried: dict[int, int] = {}
+        self._busy: dict[int, _Peer] = {}
         self._looks = 0
-        self._least: deque[int] = deque(maxlen=LOOKS)
+        self._readings: defaultdict[bytes, deque[tuple[int, int]]] = defaultdict(
+            lambda: deque(maxlen=READINGS)
+        )
 
     def __call__(self) -> None:
         """Look once."""
-        if not self._busy or self._looks % LOOKS_PER_SEARCH == 0:
+        if self._looks < LOOKS_AT_START or self._looks % LOOKS_PER_SEARCH == 0:
             self._search()
         self._looks += 1
-        found = []
-        for descriptor, before in self._busy.items():
-            now = self._ask(descriptor)
+        for descriptor, (host, before) in self._busy.items():
+            now = self._ask.connection(descriptor)
             if now is not None and now.acked > before.acked:
-                self._busy[descriptor] = now
-                found.append(now.round_trip_us)
-        if found:
-            self._least.append(min(found))
-        elif self._least:
-            self._least.popleft()  # what nobody measures any more is soon nobody's
-        known = len(self._least) >= LOOKS // 2
-        self._tell(int(median(self._least) * 1000) if known else 0)
+                self._busy[descriptor] = _Peer(host, now)
+                self._readings[host].append((self._looks, now.round_trip_us))
+        since = self._looks - KEPT_LOOKS
+        fresh = ([trip for look, trip in each if look > since] for each in self._readings.values())
+        known = [median(trips) for trips in fresh if len(trips) >= ENOUGH]
+        self._tell(int(min(known) * 1000) if len(known) >= PEERS_AT_LEAST else 0)
 
     def _search(self) -> None:
-        """Which connections carry the data, of all so far; what is known of them stays."""
+        """Which connections carry the data, since the last search; without any these stay."""
         try:
-            descriptors = map(int, os.listdir(self._descriptors))
+            descriptors = sorted(map(int, os.listdir(self._descriptors)))[:MOST]
         except (OSError, ValueError):
             return  # no proc(5) here
-        told = {each: now for each in descriptors if (now := self._ask(each)) and any(now[:2])}
-        carried = {each: now.acked + now.received for each, now in told.items() if _to_other(each)}
-        least = SHARE * max(carried.values(), default=0)
-        busy = [each for each, sent in carried.items() if sent >= least]
-        self._busy = {each: self._busy.get(each, told[each]) for each in busy}
+        told = {each: now for each in descriptors if (now := self._ask.connection(each))}
+        before, self._carried = self._carried, {
+            each: now.acked + now.received for each, now in told.items()
+        }  # fmt: skip
+        sent = {each: all_of_it - before.get(each, 0) for each, all_of_it in self._carried.items()}
+        much = {
+            each: host
+            for each in told
+            if sent[each] >= LEAST_BYTES and (host := self._ask.other_host(each))
+        }
+        least = SHARE * max((sent[each] for each in much), default=0)
+        if much:
+            self._busy = {
+                each: self._busy.get(each, _Peer(host, told[each]))
+                for each, host in much.items()
+                if sent[each] >= least
+            }
 
 
-def _asking() -> Callable[[int], _Told | None]:
-    """What asks a descriptor, which need not be a connection's: getsockopt(2).
+class _Asking:
+    """getsockopt(2), getpeername(2) and getsockname(2) of descriptors, which may be of anything.
 
-    The descriptors are others', who may close them meanwhile: no object may own one.
+    They are others', who may close them meanwhile.
     """
-    getsockopt = ctypes.CDLL(None).getsockopt
-    info = ctypes.create_string_buffer(_INFO_BYTES)
-    size = ctypes.c_uint32()
 
-    def told(descriptor: int) -> _Told | None:
-        size.value = _INFO_BYTES
-        asked = getsockopt(
-            descriptor, socket.IPPROTO_TCP, socket.TCP_INFO, info, ctypes.byref(size)
-        )
-        if asked or size.value < _CARRIED.size or _STATE.unpack_from(info) != (ESTABLISHED,):
-            return None
-        return _Told(*_CARRIED.unpack_from(info), *_ROUND_TRIP.unpack_from(info))
-
-    return told
-
-
-def _to_other(descriptor: int) -> bool:
-    """Whether a connection is one with another host."""
-    with suppress(OSError):
-        connection = socket.socket(fileno=descriptor)
+    def __init__(self) -> None:
+        self._buffer = ctypes.create_string_buffer(_BYTES)
+        self._size = ctypes.c_uint32()
         try:
-            return bool(connection.getpeername()[0] != connection.getsockname()[0])
-        finally:
-            connection.detach()  # it is not ours to close
-    return False
+            self._libc = ctypes.CDLL(None)
+            self._option: int | None = socket.TCP_INFO
+        except (OSError, AttributeError):  # a static program, another system
+            self._option = None
+
+    def connection(self, descriptor: int) -> _Told | None:
+        """What an open TCP connection tells; None of all else."""
+        if self._option is None:
+            return None
+        self._size.value = _BYTES
+        refused = self._libc.getsockopt(
+            descriptor, socket.IPPROTO_TCP, self._option, self._buffer, ctypes.byref(self._size)
+        )
+        if refused or self._size.value < _CARRIED.size:
+            return None
+        if _STATE.unpack_from(self._buffer) != (ESTABLISHED,):
+            return None
+        return _Told(*_CARRIED.unpack_from(self._buffer), *_ROUND_TRIP.unpack_from(self._buffer))
+
+    def other_host(self, descriptor: int) -> bytes | None:
+        """The address of the other end; None of a connection inside this host."""
+        there = self._host(self._libc.getpeername, descriptor)
+        return None if there == self._host(self._libc.getsockname, descriptor) else there
+
+    def _host(self, asked: Callable[..., int], descriptor: int) -> bytes | None:
+        self._size.value = _BYTES
+        if asked(descriptor, self._buffer, ctypes.byref(self._size)):
+            return None
+        place = _ADDRESSES.get(_FAMILY.unpack_from(self._buffer)[0])
+        return None if place is None else self._buffer.raw[place]

@@ -197,18 +197,24 @@ def bill(
 
 
 def _together(grid: Grid, slow: Sequence[Finding], link: Finding, since: int) -> Cost | None:
-    """What slow ranks and a link cost: each of what the other left, and at most what is longer."""
+    """What slow ranks and a link cost: together where both are, and at most what is longer.
+
+    There each costs its share of what the other left.
+    """
     accused = [*slow, link]
     one = cost(grid, slow, accused, since=since)
     other = of_change(grid, link, accused, since=since)
     if one is None or other is None:  # as of windows in which only one of them is
         return one or other
-    during = spans(grid, accused) & (np.arange(len(grid.start)) >= since)
-    seconds = np.nan_to_num(step_times(grid) * (grid.to_step - grid.from_step))[during]
-    hours = len(grid.ranks) / 3600.0
-    spent = float(seconds.sum()) * hours
+    late = np.arange(len(grid.start)) >= since
+    during, hours = spans(grid, accused) & late, len(grid.ranks) / 3600.0
+    every = np.nan_to_num(step_times(grid) * (grid.to_step - grid.from_step)) * late
+    mine, its = spans(grid, slow), spans(grid, [link])
+    alone = float(every[mine].sum()) * float(every[its].sum()) * hours
+    both = float(every[mine & its].sum()) / alone if alone > 0 else 0.0
+    seconds, spent = every[during], float(every[during].sum()) * hours
     lost = []
-    for calm, mine, its in zip(
+    for calm, ranks, links in zip(
         calm_step_seconds(grid, accused),
         (one.lost_interval[0], one.lost_gpu_hours, one.lost_interval[1]),
         (other.lost_interval[0], other.lost_gpu_hours, other.lost_interval[1]),
@@ -216,7 +222,7 @@ def _together(grid: Grid, slow: Sequence[Finding], link: Finding, since: int) ->
     ):
         usual = calm[during] * (grid.to_step - grid.from_step)[during]
         longer = spent - float(np.minimum(seconds, usual).sum()) * hours
-        lost.append(min(mine + its - mine * its / spent, longer))
+        lost.append(min(ranks + links - ranks * links * both, longer))
     low, middle, high = (spent / (spent - each) for each in lost)
     return Cost(middle, (min(low, middle), max(high, middle)), lost[1])
 

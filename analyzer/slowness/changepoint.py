@@ -380,14 +380,15 @@ def _likeliest(
     That is the largest difference of the two means over sqrt(1/n + 1/m), as in CUSUM, of values
     that count for TAILS deviations at most: Huber's scores, by which a few wild blocks count for
     what they are (Fearnhead and Rigaill, JASA 2019). They count from the middle; or, of what is at
-    the higher of two levels for most of the time, from the lower one.
+    the higher of two levels for most of the time, and never far above that, from the lower one.
     """
     middle = column_medians(series)
     steps = np.abs(np.diff(series, axis=0))
     sigma = MAD_TO_SIGMA * column_medians(steps) / np.sqrt(2.0)
     reach = TAILS * np.maximum(np.nan_to_num(sigma), noise)
-    lower = np.array([quantiles_of(one[np.isfinite(one)], DECILE)[0] for one in series.T])
-    level = np.where(middle - lower > reach, lower, middle)
+    ends = [quantiles_of(one[np.isfinite(one)], DECILE, 1 - DECILE) for one in series.T]
+    lower, upper = np.array(ends).T
+    level = np.where((middle - lower > reach) & (upper - middle <= reach), lower, middle)
     cut = np.nan_to_num(np.clip(series - level, -reach, reach))
     total, count = (
         np.concatenate([np.zeros((1, series.shape[1])), np.cumsum(each, axis=0)])

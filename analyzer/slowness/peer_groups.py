@@ -53,7 +53,12 @@ def peer_groups(grid: Grid) -> Mapping[Place, NDArray[np.int64]]:
 
 
 def _models(grid: Grid) -> dict[int, str]:
-    """The GPU model by rank; one for all where nobody told."""
-    known = Counter(info.model for info in grid.ranks if info.model)
+    """The GPU model by rank, as all drivers spell it; one for all where nobody told."""
+    known = Counter(model_name(info.model) for info in grid.ranks if info.model)
     usual = known.most_common(1)[0][0] if known else ""
-    return {info.rank: info.model or usual for info in grid.ranks}
+    return {info.rank: model_name(info.model) or usual for info in grid.ranks}
+
+
+def model_name(told: str) -> str:
+    """A GPU model without its maker, whom drivers name before it since R470, or not."""
+    return told.removeprefix("NVIDIA ").removeprefix("Tesla ").strip()

@@ -2,11 +2,9 @@
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from analyzer.run import Grid
 from analyzer.slowness.changepoint import column_medians
-from analyzer.slowness.peer_groups import columns_by
+from analyzer.slowness.peer_groups import columns_by, model_name
 from analyzer.slowness.robust_stats import median_of
 from analyzer.structure.facts import LONGER
 
@@ -20,9 +18,10 @@ def slower_models(grid: Grid) -> tuple[Mapping[str, object], ...]:
     """
     own = column_medians(grid.time["own"][~grid.masked])
     levels: dict[int, dict[str, float]] = {}
-    for (stage, model), columns in columns_by(grid, lambda info: (info.pp, info.model)).items():
+    groups = columns_by(grid, lambda info: (info.pp, model_name(info.model)))
+    for (stage, model), columns in groups.items():
         level = median_of(own[columns])
-        if model and np.isfinite(level):
+        if model and level > 0:
             levels.setdefault(stage, {})[model] = level
     found = []
     for stage, told in levels.items():
@@ -34,5 +33,5 @@ def slower_models(grid: Grid) -> tuple[Mapping[str, object], ...]:
     more, stage, slow, fast = max(found)
     times = levels[stage][slow] / levels[stage][fast]
     text = f"the same work takes {slow} {times:.2f}x the time of {fast}; both are in this run"
-    share = more / median_of(grid.time["wall"][~grid.masked])
-    return ({"kind": KIND, "share": float(min(share, 1.0)), "text": text},)
+    share = more / max(median_of(grid.time["wall"][~grid.masked]), more)
+    return ({"kind": KIND, "share": float(share), "text": text},)

@@ -344,13 +344,15 @@ def busy_hosts(grid: Grid, finding: Finding) -> Symptom | None:
 def always(grid: Grid) -> tuple[str, ...]:
     """In words, the links that are worse than all others' in the first and last third alike.
 
-    Without a past their transfers cannot be compared with anything.
+    Without a past their transfers cannot be compared with anything. By what a link in use makes
+    itself: drops and packets sent again may be those of any program of the node, and a port that
+    nobody plugged in lowers the sum of its speeds.
     """
     nodes = list(dict.fromkeys(info.node for info in grid.ranks))
     columns = [next(c for c, i in enumerate(grid.ranks) if i.node == node) for node in nodes]
     thirds = np.array_split(np.flatnonzero(~grid.masked), 3)
     found = []
-    for metric in (*SPEEDS, *BAD_LINK, ROUND_TRIP):
+    for metric in (metrics.IB_ERRORS.name, metrics.NET_PHY_ERRORS.name, ROUND_TRIP):
         cells = counted(grid, metric)
         if cells is None or len(nodes) < 2 or not thirds[0].size:
             continue

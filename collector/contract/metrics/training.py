@@ -100,8 +100,8 @@ TRAIN_HEARTBEAT_AGE = Metric(
 )  # fmt: skip
 TRAIN_ROUND_TRIP = Metric(
     "lockstep_train_round_trip_seconds", _G, _RANK,
-    "TCP round trip to the other hosts that the rank exchanges data with, the least of its"
-    " connections (TCP_INFO); absent where none carries data, as over RDMA.",
+    "TCP round trip to the other hosts that the rank exchanges data with, the least of at least two"
+    " (TCP_INFO); absent where none carries data, as over RDMA.",
 )  # fmt: skip
 TRAIN_PROGRESS_AGE = Metric(
     "lockstep_train_progress_age_seconds", _G, _RANK,

@@ -14,6 +14,8 @@ MAX_COUNT = 1 << 53
 """Beyond this a counter is no exact number on the page (and 10^15 tokens were never trained on)."""
 AHEAD_NS = 1_000_000_000
 """How far a time of a rank may lie ahead of our clock: it goes on while its header is read."""
+LONGEST_TRIP_NS = 120_000_000_000
+"""TCP sends again after that at most (TCP_RTO_MAX in the kernel's include/net/tcp.h)."""
 REREADS = 20
 REREAD_SECONDS = 0.001
 """A writer is inside the guarded part for microseconds, unless the scheduler took its core away."""
@@ -172,8 +174,8 @@ def _decode(page: bytes, clock: Clock, *, consistent: bool) -> Header:
     if heartbeat_ns < 0:
         raise SourceError("content", "the heartbeat of the ring is below zero")
     trip = header.round_trip_ns
-    if trip < 0:
-        raise SourceError("content", "the round trip of the ring is below zero")
+    if not 0 <= trip <= LONGEST_TRIP_NS:
+        raise SourceError("content", f"the ring tells a round trip of {trip} ns")
     return Header(identity, RANK_STATES[state], heartbeat_ns, live, group_names, tags, trip)
 
 

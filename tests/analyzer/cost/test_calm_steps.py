@@ -110,3 +110,24 @@ def test_of_a_link_that_costs_more_than_steps_are_longer_the_steps_are_believed(
     )
 
     assert bill(grid, [slow], link).slowdown < 1.45
+
+
+def test_what_a_rank_and_a_link_cost_one_after_the_other_is_the_sum(healthy):
+    def between(first, last):
+        return lambda step: (step >= first) & (step < last)
+
+    early, late_half = between(100, 200), between(200, 300)
+    run = longer(
+        healthy,
+        lambda rank, step: np.where((rank == SLOW) & early(step), 2.0, 1.0),
+        lambda rank, step: np.where(early(step) | late_half(step), 2.0, 1.0),
+    )
+    grid = align(run)
+    slow, link = (
+        Finding("test", kind, rank, first, first + 100, 2.0, (2.0, 2.0), 9.0, {}, "", {})
+        for kind, rank, first in (("slow", SLOW, 100), ("link", None, 200))
+    )
+    alone = bill(grid, [slow], None), bill(grid, [], link)
+
+    both = bill(grid, [slow], link).lost_gpu_hours
+    assert both == pytest.approx(sum(one.lost_gpu_hours for one in alone), rel=0.05)

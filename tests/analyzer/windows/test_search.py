@@ -247,3 +247,13 @@ def test_where_most_of_it_is_slow_the_span_begins_where_that_began(lead, factor)
     assert (lead, 36) == (found.first, found.last)
     assert np.log(factor) == pytest.approx(found.effect, abs=0.01)
     assert found.score > found.critical
+
+
+@pytest.mark.parametrize(("first", "second"), [(0.3, 1.0), (0.12, 0.5)])
+def test_a_large_rise_after_a_smaller_one_is_found(synthetic, slowed, steadily, first, second):
+    """Values do not count from the lowest of three levels, from which the two others look alike."""
+    run = synthetic(seed=3, world=8, steps=300, telemetry=False).run()
+    run = slowed(slowed(run, [2], 1.0 + first, steadily(45)), [2], 1.0 + second, steadily(180))
+
+    (culprit,) = diagnose(run).verdict.culprits
+    assert 2 == culprit.rank
