@@ -386,9 +386,12 @@ def _likeliest(
     steps = np.abs(np.diff(series, axis=0))
     sigma = MAD_TO_SIGMA * column_medians(steps) / np.sqrt(2.0)
     reach = TAILS * np.maximum(np.nan_to_num(sigma), noise)
-    ends = [quantiles_of(one[np.isfinite(one)], DECILE, 1 - DECILE) for one in series.T]
-    lower, upper = np.array(ends).T
-    level = np.where((middle - lower > reach) & (upper - middle <= reach), lower, middle)
+    level = middle.copy()
+    for column in np.flatnonzero(middle - np.fmin.reduce(series, axis=0) > reach):
+        values = series[np.isfinite(series[:, column]), column]
+        lower, upper = quantiles_of(values, DECILE, 1 - DECILE)
+        if middle[column] - lower > reach[column] >= upper - middle[column]:
+            level[column] = lower
     cut = np.nan_to_num(np.clip(series - level, -reach, reach))
     total, count = (
         np.concatenate([np.zeros((1, series.shape[1])), np.cumsum(each, axis=0)])
