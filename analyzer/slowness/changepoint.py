@@ -387,7 +387,7 @@ def _likeliest(
     sigma = MAD_TO_SIGMA * column_medians(steps) / np.sqrt(2.0)
     reach = TAILS * np.maximum(np.nan_to_num(sigma), noise)
     level = middle.copy()
-    for column in np.flatnonzero(middle - np.fmin.reduce(series, axis=0) > reach):
+    for column in np.flatnonzero(middle - np.fmin.reduce(series, axis=0, initial=np.inf) > reach):
         values = series[np.isfinite(series[:, column]), column]
         lower, upper = quantiles_of(values, DECILE, 1 - DECILE)
         if middle[column] - lower > reach[column] >= upper - middle[column]:
