@@ -19,7 +19,7 @@ from analyzer.slowness.peer_groups import peer_groups
 from analyzer.slowness.robust_stats import MOSTLY, median_of
 from analyzer.slowness.significance import NATURAL_SPREAD, TENTH, TENTH_MORE
 from analyzer.slowness.transfers import transfers
-from analyzer.symptoms.network import always
+from analyzer.symptoms.network import always_worse
 from analyzer.wording import listed
 
 NOTICED_AT_MOST = 1.5
@@ -76,7 +76,7 @@ def _worse_links(grid: Grid) -> str | None:
     if len({info.pp for info in grid.ranks}) > 1:
         return None
     share = median_of((transfers(grid) / column_medians(grid.time["wall"].T))[~grid.masked])
-    if not share >= TENTH_MORE or not (worse := always(grid)):
+    if not share >= TENTH_MORE or not (worse := always_worse(grid)):
         return None
     return (
         f"{listed(worse)}, from the first step on; transfers are {share:.0%} of a step, and nobody"

@@ -37,6 +37,12 @@ def culprit(rank, step, factor=1.5):
     return np.where((rank == SLOW) & (step >= SINCE), factor, 1.0)
 
 
+def about(rank, factor, first=SINCE, last=None):
+    """The finding that a rank, or None = a link, is slow in these windows."""
+    kind = "link" if rank is None else "slow"
+    return Finding("test", kind, rank, first, last, factor, (factor, factor), 9.0, {}, "", {})
+
+
 def late(rank, step, factor=1.5):
     return np.where(step >= SINCE, factor, 1.0)
 
@@ -78,10 +84,7 @@ def test_a_slow_rank_and_a_link_are_billed_together(healthy):
         lambda rank, step: late(rank, step, 1.8),
     )
     grid = align(run)
-    slow, link = (
-        Finding("test", kind, rank, SINCE, None, factor, (factor, factor), 9.0, {}, "", {})
-        for kind, rank, factor in (("slow", SLOW, 1.3), ("link", None, 1.4))
-    )
+    slow, link = about(SLOW, 1.3), about(None, 1.4)
     alone = [bill(grid, [slow], None), bill(grid, [], link)]
     both = bill(grid, [slow], link)
 
@@ -104,10 +107,7 @@ def test_of_a_link_that_costs_more_than_steps_are_longer_the_steps_are_believed(
         lambda rank, step: late(rank, step, 1.4),
     )
     grid = align(run)
-    slow, link = (
-        Finding("test", kind, rank, SINCE, None, factor, (factor, factor), 9.0, {}, "", {})
-        for kind, rank, factor in (("slow", SLOW, 1.3), ("link", None, 3.0))
-    )
+    slow, link = about(SLOW, 1.3), about(None, 3.0)
 
     assert bill(grid, [slow], link).slowdown < 1.45
 
@@ -123,10 +123,7 @@ def test_what_a_rank_and_a_link_cost_one_after_the_other_is_the_sum(healthy):
         lambda rank, step: np.where(early(step) | late_half(step), 2.0, 1.0),
     )
     grid = align(run)
-    slow, link = (
-        Finding("test", kind, rank, first, first + 100, 2.0, (2.0, 2.0), 9.0, {}, "", {})
-        for kind, rank, first in (("slow", SLOW, 100), ("link", None, 200))
-    )
+    slow, link = about(SLOW, 2.0, 100, 200), about(None, 2.0, 200, 300)
     alone = bill(grid, [slow], None), bill(grid, [], link)
 
     both = bill(grid, [slow], link).lost_gpu_hours
