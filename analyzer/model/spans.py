@@ -165,9 +165,10 @@ def _always(table: Table, shift: Shift, asked: float) -> bool:
     return (
         scope.alike
         and shift.score >= shift.critical
-        and shift.effect >= _natural(table, scope, asked)
+        and shift.effect >= table.floor(scope)
         and len(groups) * groups.steps >= table.precision.steps
         and sustained(table.whole.rest, shift)
+        and shift.effect >= _natural(table, scope, asked)
     )
 
 
