@@ -13,14 +13,19 @@ from numpy.typing import NDArray
 
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.before_after import column_of
-from analyzer.slowness.changepoint import column_medians
-from analyzer.slowness.robust_stats import median, median_of, spread
+from analyzer.slowness.changepoint import autocorrelation_factor, column_medians
+from analyzer.slowness.robust_stats import WITHIN, median, median_of, quantiles_of
 from analyzer.slowness.significance import PARTS_AT_MOST, STEPS_AT_LEAST
 from analyzer.slowness.transfers import USUAL_STEP, WAITED
 
 RESAMPLES = 400
 BLOCK_WINDOWS = 10
 """Windows are drawn in blocks, because neighbouring steps are alike."""
+RARE = 0.05
+"""Share of the steps in which all may stand still now and then: chosen."""
+MODEL_ERROR = 0.15
+"""Share of what is told as lost that the steps without culprit are not known by: in 88 of 94 runs
+of an outsider's generator the truth lay within (measured; without it in 74)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +128,8 @@ def _of_steps(
         *((one.interval[0], one.slowdown, one.interval[1]) for one in findings), strict=True
     )
     least, middle, most = (
-        ideal_step_seconds(grid, findings, slowdowns, without)[during]
-        for slowdowns, without in zip(ratios, calm, strict=True)
+        ideal_step_seconds(grid, findings, slowdowns, without, silent_are_slow=silent)[during]
+        for slowdowns, without, silent in zip(ratios, calm, (True, False, False), strict=True)
     )
     steps = (grid.to_step - grid.from_step)[during].astype(float)
     known = np.isfinite(wall)
@@ -135,11 +140,8 @@ def _of_steps(
     low = np.quantile(_ratio(wall, least, weights, draws), 0.025)
     high = np.quantile(_ratio(wall, most, weights, draws), 0.975)
     slowdown = float(_ratio(wall, middle, weights, np.arange(len(wall))[None])[0])
-    return Cost(
-        slowdown,
-        (min(float(low), slowdown), max(float(high), slowdown)),
-        lost * len(grid.ranks) / 3600.0,
-    )
+    within = min(float(low), slowdown), max(float(high), slowdown)
+    return Cost(slowdown, _with_model_error(*within), lost * len(grid.ranks) / 3600.0)
 
 
 def of_change(
@@ -161,17 +163,22 @@ def of_change(
     if not np.isfinite(wall).any():
         return None
     total = float(np.nansum(wall * steps))
-    bounds = np.zeros((3, len(times)))
+    calm = np.zeros((3, len(times)))
     if finding.kind == "link":
-        bounds = np.array(calm_step_seconds(grid, accused or [finding]))
+        calm = np.array(calm_step_seconds(grid, accused or [finding]))
+    # Of all together: one that comes and goes is longer than its level, and as it was, in turns.
+    usual = [min(float(np.nansum(each[during] * steps)), total) for each in calm]
+    ratios = finding.interval[0], finding.slowdown, finding.interval[1]
     low, slowdown, high = (
-        total / float(np.nansum(np.maximum(wall / ratio, np.minimum(wall, calm[during])) * steps))
-        for ratio, calm in zip(
-            (finding.interval[0], finding.slowdown, finding.interval[1]), bounds, strict=True
-        )
+        total / max(total / ratio, without) for ratio, without in zip(ratios, usual, strict=True)
     )
+    within = _with_model_error(low, high) if finding.kind == "link" else (low, high)
     lost = total * (1.0 - 1.0 / slowdown)
-    return Cost(slowdown, (low, high), lost * len(grid.ranks) / 3600.0)
+    return Cost(slowdown, within, lost * len(grid.ranks) / 3600.0)
+
+
+def _with_model_error(low: float, high: float) -> tuple[float, float]:
+    return 1.0 + (low - 1.0) * (1.0 - MODEL_ERROR), 1.0 + (high - 1.0) * (1.0 + MODEL_ERROR)
 
 
 def bill(
@@ -221,8 +228,8 @@ def _together(grid: Grid, slow: Sequence[Finding], link: Finding, since: int) ->
         strict=True,
     ):
         usual = calm[during] * (grid.to_step - grid.from_step)[during]
-        longer = spent - float(np.minimum(seconds, usual).sum()) * hours
-        lost.append(min(ranks + links - ranks * links * both, longer))
+        longer = float(np.sum(seconds - usual)) * hours
+        lost.append(min(ranks + links - ranks * links * both, max(longer, 0.0)))
     low, middle, high = (spent / (spent - each) for each in lost)
     return Cost(middle, (min(low, middle), max(high, middle)), lost[1])
 
@@ -232,25 +239,32 @@ def ideal_step_seconds(
     findings: Sequence[Finding],
     slowdowns: Sequence[float],
     calm: FloatGrid | None = None,
+    *,
+    silent_are_slow: bool = False,
 ) -> FloatGrid:
     """(W,) seconds per step had the findings' ranks not been slow by `slowdowns`.
 
     Together they save no more than steps are longer than `calm`, (W,) seconds while nobody was
     slow: a pipeline hides some of what its stages are longer by, and only measured times tell how
-    much. None = what the bounds say.
+    much. None = what the bounds say. Ranks of whom nothing is known are taken to be as the others,
+    or as slow as healthy parts may be.
     """
     columns = [column_of(grid, finding.rank) for finding in findings]
-    own = _supposed(grid, [column for column in columns if column is not None])
+    own = grid.time["own"]
+    if silent_are_slow:
+        own = _supposed(grid, [column for column in columns if column is not None])
     # What a checkpoint or an evaluation takes is no level of a step.
     told = np.isfinite(own) & ~grid.masked[:, None]
-    fixed = own.copy()
+    fixed, work = own.copy(), _common_work(grid, findings)
+    work = np.where(work > 0, work, np.nan_to_num(median_of(work[work > 0]), nan=1.0))
     for finding, slowdown in zip(findings, slowdowns, strict=True):
         column = column_of(grid, finding.rank)
         span = slice(finding.first, finding.last)
         if column is not None and told[span, column].any() and USUAL_STEP not in finding.details:
             # A level, not a ratio: a CPU quota makes every second step three times as long.
-            level = np.mean(own[span, column], where=told[span, column])
-            fixed[span, column] = np.minimum(fixed[span, column], level / max(slowdown, 1.0))
+            level = np.mean((own[:, column] / work)[span], where=told[span, column])
+            usual = work[span] * level / max(slowdown, 1.0)
+            fixed[span, column] = np.minimum(fixed[span, column], usual)
     own = own + _longer_exchanges(grid, findings, slowdowns)
     stages = np.array([info.pp for info in grid.ranks])
     saved = np.zeros(len(own))
@@ -262,9 +276,10 @@ def ideal_step_seconds(
     # Of all together: who waits for a pause may do so in the step after it.
     longer, all_of_it = (
         float(np.nansum((seconds * (grid.to_step - grid.from_step))[during]))
-        for seconds in (times - np.minimum(times, calm), saved)
+        for seconds in (times - calm, saved)
     )
-    return times - saved * (min(longer / all_of_it, 1.0) if all_of_it > 0 else 1.0)
+    share = min(max(longer, 0.0) / all_of_it, 1.0) if all_of_it > 0 else 1.0
+    return times - saved * share
 
 
 def _longer_exchanges(
@@ -288,8 +303,7 @@ def _longer_exchanges(
 def _supposed(grid: Grid, named: Sequence[int]) -> FloatGrid:
     """(W, R) own times, where a rank's is not known as long as a healthy part's may be.
 
-    Else those of whom nothing is known would let the others' excess look dearer than it is. Of the
-    ranks that are named only what is known counts.
+    Of the ranks that are named only what is known counts.
     """
     own = grid.time["own"].copy()
     stages = np.array([info.pp for info in grid.ranks])
@@ -317,30 +331,39 @@ def step_times(grid: Grid) -> FloatGrid:
 def calm_step_seconds(
     grid: Grid, accused: Sequence[Finding]
 ) -> tuple[FloatGrid, FloatGrid, FloatGrid]:
-    """Three times (W,) seconds per step while nobody of some was slow, at each window's work.
+    """Three times (W,) seconds per step while nobody of some was slow, with each window's work.
 
-    The middle one, the least one, and what that may be off by: of blocks of so many such steps as
-    tell a level, each over the middle own time of all ranks that nobody accuses, which has their
-    common work and whatever else made all longer. Of a link it is all ranks'. 0 where there are
-    too few such steps, or nobody else told.
+    The longest one, the likeliest and the shortest: the mean, and its 95 % interval, of what such
+    steps take beside the middle own time of all ranks that nobody accuses (of a link: of all), and
+    that time. More work, as of more micro-batches, makes neither exchanges nor the bubbles of a
+    pipeline longer. A single stand-still is no level: all but RARE of them are cut there. Where
+    there are too few such steps, or nobody else told, 0; with stages the longest one is infinite,
+    for then nothing tells how much of it a pipeline hides.
     """
-    times, steps = step_times(grid), grid.to_step - grid.from_step
+    times, steps = step_times(grid), (grid.to_step - grid.from_step).astype(float)
+    common = _common_work(grid, accused)
+    calm = ~grid.masked & ~spans(grid, accused) & (times > 0) & (common > 0)
+    if steps[calm].sum() < STEPS_AT_LEAST or calm.sum() < 2:
+        nothing, staged = np.zeros(len(times)), len({info.pp for info in grid.ranks}) > 1
+        return np.full(len(times), np.inf) if staged else nothing, nothing, nothing
+    beside, weight = (times - common)[calm], steps[calm] / steps[calm].sum()
+    (rarely,) = quantiles_of(beside, 1 - RARE)
+    usual = np.minimum(beside, rarely)
+    level = float(np.sum(weight * usual))
+    noise = (usual - level) * np.sqrt(weight)
+    off = WITHIN * float(np.sqrt(np.sum(noise**2) / len(usual))) * autocorrelation_factor(noise)
+    longest, likeliest, shortest = (
+        np.where(np.isfinite(common), np.maximum(common + each, 0.0), 0.0)
+        for each in (level + off, level, level - off)
+    )
+    return longest, likeliest, shortest
+
+
+def _common_work(grid: Grid, accused: Sequence[Finding]) -> FloatGrid:
+    """(W,) middle own seconds per step of all ranks that nobody accuses; NaN = nobody told."""
     named = {finding.rank for finding in accused}
     others = [c for c, info in enumerate(grid.ranks) if info.rank not in named]
-    common = column_medians(grid.time["own"][:, others].T)
-    calm = np.flatnonzero(~grid.masked & ~spans(grid, accused) & (times > 0) & (common > 0))
-    block = np.cumsum(steps[calm]) // STEPS_AT_LEAST
-    each = np.split(times[calm] / common[calm], np.flatnonzero(np.diff(block)) + 1)
-    levels = np.array([median_of(one) for one in each[:-1]])  # the last one may hold fewer
-    if not levels.size:
-        nothing = np.zeros(len(times))
-        return nothing, nothing, nothing
-    least = float(levels.min())
-    off = least - float(spread(levels))
-    usual, few, fewest = (
-        level * np.nan_to_num(common) for level in (median_of(levels), least, off)
-    )
-    return usual, few, fewest
+    return column_medians(grid.time["own"][:, others].T)
 
 
 def _largest(cells: FloatGrid) -> FloatGrid:

@@ -41,6 +41,7 @@ from analyzer.symptoms.network import (
     SPEEDS,
     Movement,
     counted,
+    lacking,
     matters,
     movements,
     standing,
@@ -72,10 +73,11 @@ def links(grid: Grid) -> Sequence[Finding]:
     some stay as they were, the part that all slow ones use and no healthy one is accused. Otherwise
     the finding says that it is the network and accuses nobody (docs/method/waits.md).
 
-    Times alone must be far from usual, because a lack of processors lengthens transfers as well;
-    with counters that moved they must be longer in most steps. With pipeline stages collectives
-    hold bubbles, and only times with counters tell, or groups. A window in which a rank did not
-    tell says nothing: all may wait for it.
+    Times alone must be far from usual, because a lack of processors lengthens transfers as well,
+    and tell nothing where a rank is known to lack them; with counters that moved they must be
+    longer in most steps. With pipeline stages collectives hold bubbles, and only times with
+    counters tell, or groups. A window in which a rank did not tell says nothing: all may wait for
+    it.
     """
     groups = blocks(grid)
     usual = median_of(grid.time["wall"][~grid.masked])
@@ -262,7 +264,9 @@ def _judged(grid: Grid, one: _Longer, transfer: FloatGrid, usual: float) -> Find
     longer = mostly >= (then + now) / 2
     staged = len({info.pp for info in grid.ranks}) > 1
     large = one.lasts and now - then >= FLOOR * usual
-    clear = large and not staged and mostly >= max(FLOOR / 2 * usual, TIMES * then)
+    lack = lacking(grid, one.inside, one.outside)
+    starved = lack is not None and lack.grew
+    clear = large and not staged and mostly >= max(FLOOR / 2 * usual, TIMES * then) and not starved
     moved = movements(grid, one.inside, one.outside, COUNTERS)
     named = whose(grid, moved)
     found = _finding(grid, one, moved, named)

@@ -7,7 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.case import accuses
-from analyzer.cost.step_time import calm_step_seconds, ideal_step_seconds, step_times
+from analyzer.cost.step_time import (
+    calm_step_seconds,
+    ideal_step_seconds,
+    of_change,
+    step_times,
+)
 from analyzer.culprits.where import node_of
 from analyzer.pipeline import Diagnosis
 from analyzer.run import Culprit, Finding, FloatGrid, Grid
@@ -75,17 +80,26 @@ def _saved(grid: Grid, slow: Sequence[Finding], calm: FloatGrid) -> FloatGrid:
     out = np.zeros_like(saved)
     for finding in slow:
         span = _span(grid, finding)
-        ordinary = span & ~grid.masked
-        usual = float(np.median(saved[ordinary])) if ordinary.any() else 0.0
-        out[span] = np.where(grid.masked[span], usual, saved[span])
+        out[span] = _as_the_others(grid, finding, saved)[span]
     return out
+
+
+def _as_the_others(grid: Grid, finding: Finding, seconds: FloatGrid) -> FloatGrid:
+    """The same, and in masked windows of the finding what its middle one of the others has."""
+    span = _span(grid, finding)
+    ordinary = span & ~grid.masked
+    usual = float(np.median(seconds[ordinary])) if ordinary.any() else 0.0
+    return np.where(span & grid.masked, usual, seconds)
 
 
 def _of_link(diagnosis: Diagnosis, finding: Finding) -> Excess:
     grid = diagnosis.grid
-    wall, (_, calm, _) = step_times(grid), calm_step_seconds(grid, [finding])
-    without = np.maximum(wall / max(finding.slowdown, 1.0), np.minimum(wall, calm))
-    lost = np.nan_to_num(wall - without) * _span(grid, finding)
+    bill, (_, calm, _) = of_change(grid, finding, [finding]), calm_step_seconds(grid, [finding])
+    longer = np.maximum(np.nan_to_num(step_times(grid) - calm), 0.0) * _span(grid, finding)
+    steps = (grid.to_step - grid.from_step) * ~grid.masked
+    told, known = float(np.sum(longer * steps)), bill.lost_gpu_hours if bill is not None else 0.0
+    share = known * 3600.0 / len(grid.ranks) / told if told > 0 else 0.0
+    lost = _as_the_others(grid, finding, longer * share)
     who, cause, node = _who(grid, finding, _named(diagnosis, finding))
     return Excess(who, node, cause, frozenset(), lost)
 

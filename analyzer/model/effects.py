@@ -18,7 +18,7 @@ from analyzer.model.again import again_and_again, stand_stills
 from analyzer.model.candidate import OWN_SHARE, Candidate, Edges, candidate
 from analyzer.model.precision import WINDOWS, Precision
 from analyzer.model.ramps import ramps
-from analyzer.model.run_queue import is_run_queue, without_run_queue
+from analyzer.model.run_queue import is_run_queue, with_steady_computing, without_run_queue
 from analyzer.model.scopes import Table, tables
 from analyzer.model.spans import always, spans, spans_to_the_end
 from analyzer.model.whole_or_parts import LONGER, alike_noise, each_rank, whole_or_parts
@@ -58,6 +58,9 @@ def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
     eased = without_run_queue(grid)
     groups = {c: columns for columns in peer_groups(grid).values() for c in columns.tolist()}
     found = [] if eased is None else _search(eased, precision, accused, groups)
+    if eased is not None:
+        steady = _without(with_steady_computing(grid), accused)
+        found += _search(steady, precision, accused, groups)
     more = _search(_without(grid, accused), precision, accused, groups)
     if eased is not None:
         more = [one for one in more if _waits_for_processor(grid, one)]

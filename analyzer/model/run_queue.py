@@ -17,6 +17,7 @@ from analyzer.slowness.coverage import KNOWN_AT_LEAST
 from analyzer.slowness.robust_stats import mean_of, median_of
 from analyzer.slowness.significance import FLOOR
 from collector.contract import metrics
+from collector.contract.words import Phase
 
 QUEUED = metrics.RANK_RUN_QUEUE.series()
 
@@ -40,6 +41,18 @@ def without_run_queue(grid: Grid) -> Grid | None:
     if not _spread(grid, left) < _spread(grid, own):
         return None
     return replace(grid, time={**grid.time, "own": np.where(left > 0, left, np.nan)})
+
+
+def with_steady_computing(grid: Grid) -> Grid:
+    """The grid with own time in which computing takes what it usually does; the rest alone moves.
+
+    Who shares processors computes for longer while others do, which hides what loading data or
+    collecting garbage takes: that is told by itself.
+    """
+    own = grid.time["own"]
+    host = np.nansum([grid.time[name] for name in (Phase.DATA, Phase.OTHER)], axis=0)
+    usual = column_medians(np.where(grid.masked[:, None], np.nan, own - host))
+    return replace(grid, time={**grid.time, "own": np.where(np.isfinite(own), usual + host, own)})
 
 
 def _spread(grid: Grid, own: FloatGrid) -> float:

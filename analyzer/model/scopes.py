@@ -22,6 +22,7 @@ from analyzer.readers.places import places_of
 from analyzer.run import FloatGrid, Grid
 from analyzer.shared_part import DRAINED, Part
 from analyzer.slowness.changepoint import Blocks, block_means, blocks, column_medians
+from analyzer.slowness.peer_groups import peer_groups
 from collector.contract.words import Phase
 
 
@@ -104,6 +105,12 @@ class Table:
         if self.scopes[0].is_rank:
             return min(len(each.peers) for each in self.scopes)
         return min(len({nodes[c] for c in each.peers.tolist()}) for each in self.scopes)
+
+    def same_work(self, scope: Scope) -> bool:
+        """Whether its peers do the work that it does, if only one of them may be left."""
+        everybody = np.concatenate([scope.columns, scope.peers])
+        groups = peer_groups(self.grid).values()
+        return scope.alike or any(np.isin(everybody, columns).all() for columns in groups)
 
     def floor(self, scope: Scope) -> float:
         """The smallest log slowdown of a scope that is worth a word."""

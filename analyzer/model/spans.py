@@ -131,7 +131,7 @@ def _became(table: Table, view: View, shift: Shift) -> bool:
             steps, len(groups) * groups.steps, ended=ended, lost=_lost(table, scope, shift)
         )
         and (not scope.alike or shift.inside >= shift.effect / 2)
-        and ((scope.alike and scope.majority) or _moved_itself(scope, view, shift))
+        and ((scope.alike and scope.majority) or _moved_itself(table, view, shift))
         and (scope.alike or shift.first > 0)
         and sustained(view.rest, shift)
         and _steps_above(table, groups, shift) >= STEPS_ABOVE
@@ -145,17 +145,17 @@ def _lost(table: Table, scope: Scope, shift: Shift) -> float:
     return -float(np.expm1(-shift.effect)) * min(share, 1.0)
 
 
-def _moved_itself(scope: Scope, view: View, shift: Shift) -> bool:
+def _moved_itself(table: Table, view: View, shift: Shift) -> bool:
     """Whether most of the difference is in its own past, and not in that of the others.
 
     Where these told: of what followed nobody knows whether it was different. Nor may those that do
     other work have become slower as well: more work lengthens each stage by a factor of its own.
     """
-    inside = np.zeros(len(view.own), dtype=bool)
+    scope, inside = table.scopes[shift.column], np.zeros(len(view.own), dtype=bool)
     inside[shift.first : shift.last] = True
     mine, told = view.own[:, shift.column], np.isfinite(view.rest[:, shift.column])
     moved = median_of(mine[inside & told]) - median_of(mine[~inside & told])
-    most = np.inf if scope.alike else (2 - OWN_SHARE) * shift.effect
+    most = np.inf if table.same_work(scope) else (2 - OWN_SHARE) * shift.effect
     return OWN_SHARE * shift.effect <= moved <= most
 
 

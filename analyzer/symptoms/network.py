@@ -93,6 +93,7 @@ the processor is a small part, is little longer."""
 MORE_BYTES = 1.5
 """Scrapes of a second over noisy steps put it at 0.9 to 1.2 while nothing changed (measured)."""
 PRESSURE = metrics.PRESSURE.series(resource="cpu", scope="some")
+QUOTA = metrics.RANK_THROTTLED.series()
 
 
 def counted(grid: Grid, metric: str) -> FloatGrid | None:
@@ -334,15 +335,47 @@ def more_bytes(grid: Grid, finding: Finding) -> Symptom | None:
 
 
 def busy_hosts(grid: Grid, finding: Finding) -> Symptom | None:
-    """More of the time in which tasks of the hosts wait for a processor: transfers do as well."""
-    pressure = grid.signals.get(PRESSURE)
-    if pressure is None:
+    """A rank lacks processors for more of the time: so do its transfers, for which all wait."""
+    during, before = (np.flatnonzero(each) for each in spans(grid, finding))
+    lack = lacking(grid, during, before)
+    if lack is None:
         return None
-    now, then = (mean_of(pressure[span]) for span in spans(grid, finding))
-    if not np.isfinite(now - then):
-        return None
-    text = f"tasks of the hosts lack a processor {now:.0%} of the time, {then:.0%} before"
-    return Symptom(now - then >= BUSIER, text, f"rate({PRESSURE}[30s])")
+    text = (
+        f"rank {lack.rank} lacks a processor {lack.now:.0%} of the time, {lack.before:.0%} before"
+    )
+    return Symptom(lack.grew, text, f"rate({lack.series}[30s])")
+
+
+class Lack(NamedTuple):
+    """A rank that lacks processors, as its host has too few, or its quota holds it back.
+
+    `now`, `before`: shares of the time.
+    """
+
+    rank: int
+    series: str
+    now: float
+    before: float
+
+    @property
+    def grew(self) -> bool:
+        """Whether by so much that its transfers take longer."""
+        return self.now - self.before >= BUSIER
+
+
+def lacking(grid: Grid, during: NDArray[np.int64], before: NDArray[np.int64]) -> Lack | None:
+    """The rank whose lack grew most from some windows to others; None where nobody told."""
+    found = [
+        Lack(info.rank, name, *levels)
+        for name in (PRESSURE, QUOTA)
+        if (cells := grid.signals.get(name)) is not None
+        for info, *levels in zip(
+            grid.ranks, mean(cells[during], 0).tolist(), mean(cells[before], 0).tolist(),
+            strict=True,
+        )
+        if np.isfinite(levels).all()
+    ]  # fmt: skip
+    return max(found, key=lambda each: each.now - each.before, default=None)
 
 
 def always_worse(grid: Grid) -> tuple[str, ...]:

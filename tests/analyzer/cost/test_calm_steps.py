@@ -124,7 +124,83 @@ def test_what_a_rank_and_a_link_cost_one_after_the_other_is_the_sum(healthy):
     )
     grid = align(run)
     slow, link = about(SLOW, 2.0, 100, 200), about(None, 2.0, 200, 300)
-    alone = bill(grid, [slow], None), bill(grid, [], link)
+    times, calm = step_times(grid), np.r_[0:100, 300:STEPS]
+    longer_by = float(np.sum(times[100:300] - np.median(times[calm])))
 
     both = bill(grid, [slow], link).lost_gpu_hours
-    assert both == pytest.approx(sum(one.lost_gpu_hours for one in alone), rel=0.05)
+    assert both == pytest.approx(longer_by * len(grid.ranks) / 3600.0, rel=0.05)
+
+
+def test_more_work_lengthens_neither_exchanges_nor_bubbles(healthy):
+    """Twice the micro-batches for all from half of the fault on: what is beside work stays."""
+    begin, bubble = 300, 1.0
+
+    def work(rank, step):
+        return np.where(step >= begin, 2.0, 1.0)
+
+    run = longer(
+        healthy,
+        lambda rank, step: culprit(rank, step) * work(rank, step),
+        lambda rank, step: late(rank, step) * work(rank, step) + bubble,
+    )
+    grid = align(run)
+    own = np.median(grid.time["own"][begin:, [SLOW]] - grid.time["own"][begin:, [0]])
+    usual = np.median(grid.time["own"][SINCE:begin, [SLOW]] - grid.time["own"][SINCE:begin, [0]])
+
+    told = bill(grid, [about(SLOW, 1.5)], None)
+    lost = (own * (STEPS - begin) + usual * (begin - SINCE)) * len(grid.ranks) / 3600.0
+    assert told.lost_gpu_hours == pytest.approx(lost, rel=0.12)
+    assert told.interval[0] <= told.slowdown <= told.interval[1]
+
+
+def test_a_single_stand_still_of_all_does_not_hide_what_a_rank_costs(healthy):
+    def still(rank, step):
+        return np.where(step == SINCE // 2, 200.0, 0.0)
+
+    runs = [
+        longer(healthy, culprit, late),
+        longer(healthy, culprit, lambda rank, step: late(rank, step) + still(rank, step)),
+    ]
+    without, told = (bill(align(run), [about(SLOW, 1.5)], None) for run in runs)
+
+    assert told.slowdown == pytest.approx(without.slowdown, rel=0.01)
+
+
+def test_a_link_that_comes_and_goes_costs_what_steps_are_longer_by(healthy):
+    """Three times as long in every third step: the mean is what it costs, no step's level."""
+
+    def flapping(rank, step):
+        return np.where((step >= SINCE) & (step % 3 == 0), 3.0, 1.0)
+
+    grid = align(longer(healthy, lambda rank, step: np.ones(len(step)), flapping))
+    times = step_times(grid)
+    mean = float(times[SINCE:].mean() / np.median(times[:SINCE]))
+
+    told = bill(grid, [], about(None, mean))
+    assert told.slowdown == pytest.approx(mean, rel=0.03)
+
+
+def test_without_steps_to_compare_with_a_pipeline_may_hide_all_of_it(synthetic):
+    run = synthetic(seed=3, world=8, steps=80, telemetry=False).run()
+    staged = tuple(dataclasses.replace(info, pp=info.rank // 4) for info in run.ranks)
+    slow = longer(
+        dataclasses.replace(run, ranks=staged),
+        lambda rank, step: np.where(rank == SLOW, 1.5, 1.0),
+        lambda rank, step: np.full(len(step), 1.5),
+    )
+    told = bill(align(slow), [about(SLOW, 1.5, first=0)], None)
+
+    assert told.slowdown > 1.2
+    assert told.interval[0] == 1.0
+
+
+def test_ranks_of_whom_nothing_is_known_are_taken_to_be_as_the_others(healthy):
+    """That they may be slow as well is what the lower end of the interval is for."""
+    grid = align(longer(healthy, culprit, late))
+    own = grid.time["own"].copy()
+    own[:, 7] = np.nan
+    silent = dataclasses.replace(grid, time={**grid.time, "own": own})
+    known, told = (bill(each, [about(SLOW, 1.5)], None) for each in (grid, silent))
+
+    assert told.slowdown == pytest.approx(known.slowdown, rel=0.01)
+    assert told.interval[0] < known.interval[0] - 0.05

@@ -58,3 +58,35 @@ def test_little_waiting_and_waiting_not_told_of_all_change_nothing(grid):
 
     for signals in ({}, little, {QUEUED: some}):
         assert without_run_queue(dataclasses.replace(grid, signals=signals)) is None
+
+
+def loading(grid, rank, share, noise=0.25):
+    """From step 150 on loading takes a share of own time; computing takes what its core lets it."""
+    own, since = grid.time["cpu"], grid.from_step >= 150
+    waited = grid.signals[QUEUED] * grid.time["wall"]
+    blocks = np.random.default_rng(7).normal(0.0, noise, (len(own) // 25 + 1, own.shape[1]))
+    computing = own * np.exp(np.repeat(blocks, 25, axis=0)[: len(own)])
+    data = np.full_like(own, 1e-4)
+    data[since, rank] = share * np.median(own)
+    time = {**grid.time, "own": computing + data + waited, "cpu": computing, Phase.DATA: data}
+    time |= {Phase.FORWARD: computing + waited, Phase.OTHER: np.zeros_like(own)}
+    return dataclasses.replace(grid, time=time)
+
+
+def test_loading_is_told_apart_from_computing_that_others_on_the_core_disturb(grid):
+    (found,) = effects(loading(grid, 2, 0.4))
+
+    assert 2 == found.rank
+    assert 1.1 < found.slowdown < 1.7
+    assert () == effects(loading(grid, 2, 0.0))
+
+
+def test_of_two_ranks_one_is_named_whose_peer_became_slower_as_well(synthetic):
+    """As the machine did other work: what both have in common is no reason to clear either."""
+    whole = align(synthetic(seed=11, world=2, steps=300, telemetry=False).run())
+    own, since = whole.time["own"].copy(), whole.from_step >= 150
+    own[since] *= 1.2
+    own[since, 0] *= 1.3
+    slow = dataclasses.replace(whole, time={**whole.time, "own": own, Phase.FORWARD: own / 2})
+
+    assert [0] == [finding.rank for finding in effects(slow)]
