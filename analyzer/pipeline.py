@@ -176,7 +176,7 @@ def structures(case: Case) -> Case:
 def what_if(case: Case) -> Case:
     """What mending each culprit gives back, simulated or bounded (docs/method/what-if.md)."""
     slow = case.accused_of("slow")
-    bounds = bounds_what_if(case.grid, slow, case.bounds)
+    bounds = bounds_what_if(case.grid, slow, case.bounds, case.accused_of("link"))
     told = trace_evidence.what_if(case.seen, case.grid, slow, bounds)
     return replace(case, verdict=replace(case.verdict, what_if=told))
 

@@ -65,7 +65,6 @@ def with_models(samples: pd.DataFrame, ranks: tuple[RankInfo, ...]) -> tuple[Ran
     """
     rows = samples[(samples["metric"] == GPU_INFO.name) & (samples["value"] > 0)]
     rows = rows[rows["labels"].notna()].sort_values("time", kind="stable")
-    rows = rows.drop_duplicates(["node", "gpu"], keep="last")
     told = _version_rows(rows, "model", _columns(ranks))
     known = {} if told is None else dict(zip(told[0].tolist(), told[2].tolist(), strict=True))
     return tuple(

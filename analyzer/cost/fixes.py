@@ -7,13 +7,16 @@ from analyzer.run import Finding, Grid
 from analyzer.slowness.before_after import column_of
 
 
-def bounds_what_if(grid: Grid, slow: Sequence[Finding], bill: Cost | None) -> Mapping[str, object]:
+def bounds_what_if(
+    grid: Grid, slow: Sequence[Finding], bill: Cost | None, links: Sequence[Finding] = ()
+) -> Mapping[str, object]:
     """`Verdict.what_if` by method `bounds`, or `none`.
 
     Args:
         grid: The run's windows.
         slow: Findings of slow ranks.
         bill: What they cost together; None = not known.
+        links: Those that are accused beside them.
     """
     if not slow or bill is None:
         return {"method": "none"}
@@ -24,7 +27,7 @@ def bounds_what_if(grid: Grid, slow: Sequence[Finding], bill: Cost | None) -> Ma
         by_node.setdefault(grid.ranks[column].node, []).append(finding)
     fixes = []
     for node, mine in by_node.items():
-        fix = cost(grid, mine, slow)
+        fix = cost(grid, mine, [*slow, *links])
         if fix is not None:
             low, high = fix.gain_interval
             fixes.append({"remove": node, "gain": fix.gain, "interval": [low, high],

@@ -22,10 +22,10 @@ RESAMPLES = 400
 BLOCK_WINDOWS = 10
 """Windows are drawn in blocks, because neighbouring steps are alike."""
 RARE = 0.05
-"""Share of the steps in which all may stand still now and then: chosen."""
+"""Share of the windows in which all may stand still now and then: chosen."""
 MODEL_ERROR = 0.15
-"""Share of what is told as lost that the steps without culprit are not known by: in 87 of 94 runs
-of an outsider's generator the truth lay within (measured; without it in 74)."""
+"""Of a slowdown less 1, what it may be off by as the steps without culprit are not known: in 87 of
+94 runs of an outsider's generator the truth lay within (measured; without it in 74)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,9 @@ def _of_steps(
         *((one.interval[0], one.slowdown, one.interval[1]) for one in findings), strict=True
     )
     least, middle, most = (
-        ideal_step_seconds(grid, findings, slowdowns, without, silent_are_slow=silent)[during]
+        ideal_step_seconds(
+            grid, findings, slowdowns, without, accused=accused, silent_are_slow=silent
+        )[during]
         for slowdowns, without, silent in zip(ratios, calm, (True, False, False), strict=True)
     )
     steps = (grid.to_step - grid.from_step)[during].astype(float)
@@ -241,6 +243,7 @@ def ideal_step_seconds(
     slowdowns: Sequence[float],
     calm: FloatGrid | None = None,
     *,
+    accused: Sequence[Finding] | None = None,
     silent_are_slow: bool = False,
 ) -> FloatGrid:
     """(W,) seconds per step had the findings' ranks not been slow by `slowdowns`.
@@ -248,7 +251,8 @@ def ideal_step_seconds(
     Together they save no more than steps are longer than `calm`, (W,) seconds while nobody was
     slow: a pipeline hides some of what its stages are longer by, and only measured times tell how
     much. None = what the bounds say. Ranks of whom nothing is known are taken to be as the others,
-    or as slow as healthy parts may be.
+    or as slow as healthy parts may be. The work of a window is what all others do that nobody
+    accuses; `accused` = of all that is wrong, None = the findings.
     """
     columns = [column_of(grid, finding.rank) for finding in findings]
     own = grid.time["own"]
@@ -256,7 +260,7 @@ def ideal_step_seconds(
         own = _supposed(grid, [column for column in columns if column is not None])
     # What a checkpoint or an evaluation takes is no level of a step.
     told = np.isfinite(own) & ~grid.masked[:, None]
-    fixed, work = own.copy(), _common_work(grid, findings)
+    fixed, work = own.copy(), _common_work(grid, accused or findings)
     work = np.where(work > 0, work, np.nan_to_num(median_of(work[work > 0]), nan=1.0))
     for finding, slowdown in zip(findings, slowdowns, strict=True):
         column = column_of(grid, finding.rank)
@@ -337,9 +341,9 @@ def calm_step_seconds(
     The longest one, the likeliest and the shortest: the mean, and its 95 % interval, of what such
     steps take beside the middle own time of all ranks that nobody accuses (of a link: of all), and
     that time. More work, as of more micro-batches, makes neither exchanges nor the bubbles of a
-    pipeline longer. A single stand-still is no level: all but RARE of them are cut there. Where
-    there are too few such steps, or nobody else told, 0; with stages the longest one is infinite,
-    for then nothing tells how much of it a pipeline hides.
+    pipeline longer. A single stand-still is no level: the RARE longest windows are cut, and what
+    that takes off is in the longest one. Where there are too few such steps, or nobody else told,
+    0; with stages the longest one is infinite, for then nothing tells how much a pipeline hides.
     """
     times, steps = step_times(grid), (grid.to_step - grid.from_step).astype(float)
     common = _common_work(grid, accused)
@@ -355,7 +359,7 @@ def calm_step_seconds(
     off = WITHIN * float(np.sqrt(np.sum(noise**2) / len(usual))) * autocorrelation_factor(noise)
     longest, likeliest, shortest = (
         np.where(np.isfinite(common), np.maximum(common + each, 0.0), 0.0)
-        for each in (level + off, level, level - off)
+        for each in (level + off + float(np.sum(weight * (beside - usual))), level, level - off)
     )
     return longest, likeliest, shortest
 

@@ -41,7 +41,7 @@ from analyzer.symptoms.network import (
     SPEEDS,
     Movement,
     counted,
-    lacking,
+    held_back,
     matters,
     movements,
     standing,
@@ -74,7 +74,7 @@ def links(grid: Grid) -> Sequence[Finding]:
     the finding says that it is the network and accuses nobody (docs/method/waits.md).
 
     Times alone must be far from usual, because a lack of processors lengthens transfers as well,
-    and tell nothing where a rank is known to lack them; with counters that moved they must be
+    and accuse nobody where a rank's CPU quota holds it back; with counters that moved they must be
     longer in most steps. With pipeline stages collectives hold bubbles, and only times with
     counters tell, or groups. A window in which a rank did not tell says nothing: all may wait for
     it.
@@ -264,17 +264,21 @@ def _judged(grid: Grid, one: _Longer, transfer: FloatGrid, usual: float) -> Find
     longer = mostly >= (then + now) / 2
     staged = len({info.pp for info in grid.ranks}) > 1
     large = one.lasts and now - then >= FLOOR * usual
-    lack = lacking(grid, one.inside, one.outside)
-    starved = lack is not None and lack.grew
-    clear = large and not staged and mostly >= max(FLOOR / 2 * usual, TIMES * then) and not starved
+    clear = large and not staged and mostly >= max(FLOOR / 2 * usual, TIMES * then)
     moved = movements(grid, one.inside, one.outside, COUNTERS)
     named = whose(grid, moved)
     found = _finding(grid, one, moved, named)
     # Counters that moved at another time tell whose it is, and not that it is anything.
     sure = shift.score >= shift.critical or any(each.symptom.explains for each in moved)
     told = longer and bool(moved) if one.lasts else bool(named)
-    if found.kind == "link" and (clear or (sure and told)):
+    held = held_back(grid, one.inside, one.outside)
+    if found.kind == "link" and ((clear and held is None) or (sure and told)):
         return found
+    if held is not None:
+        found = replace(
+            found, kind="network",
+            text=f"{found.text}; but its CPU quota holds rank {held} back, and so its transfers",
+        )  # fmt: skip
     if not (clear or (large and longer and staged)):
         return None
     return _by_groups(grid, found, one.inside, one.outside) or (found if clear else None)

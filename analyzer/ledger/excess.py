@@ -48,12 +48,12 @@ def excesses(diagnosis: Diagnosis) -> tuple[Excess, ...]:
     grid = diagnosis.grid
     accused = [one for one in diagnosis.findings if accuses(one)]
     slow = [one for one in accused if one.kind == "slow"]
+    links = [one for one in accused if one.kind == "link"][:1]
     if not slow:
-        links = [one for one in accused if one.kind == "link"][:1]
         return tuple(_of_link(diagnosis, one) for one in links)
-    _, calm, _ = calm_step_seconds(grid, slow)
-    alone = np.array([_saved(grid, [one], calm) for one in slow])
-    together = _saved(grid, slow, calm)
+    accused = [*slow, *links]
+    alone = np.array([_saved(grid, [one], accused) for one in slow])
+    together = _saved(grid, slow, accused)
     sums = alone.sum(axis=0)
     parts = alone * np.divide(together, sums, out=np.zeros_like(sums), where=sums > 0)
     parts *= _by_operations(diagnosis, parts)
@@ -71,10 +71,12 @@ def excesses(diagnosis: Diagnosis) -> tuple[Excess, ...]:
     return tuple(found.values())
 
 
-def _saved(grid: Grid, slow: Sequence[Finding], calm: FloatGrid) -> FloatGrid:
-    """(W,) seconds a step; `calm` as of `ideal_step_seconds`."""
+def _saved(grid: Grid, slow: Sequence[Finding], accused: Sequence[Finding]) -> FloatGrid:
+    """(W,) seconds a step; of all that is wrong as of `ideal_step_seconds`."""
+    _, calm, _ = calm_step_seconds(grid, accused)
     with np.errstate(invalid="ignore"):
-        ideal = ideal_step_seconds(grid, slow, [one.slowdown for one in slow], calm)
+        slowdowns = [one.slowdown for one in slow]
+        ideal = ideal_step_seconds(grid, slow, slowdowns, calm, accused=accused)
         saved = np.nan_to_num(step_times(grid) - ideal)
     saved = np.maximum(saved, 0.0)
     out = np.zeros_like(saved)

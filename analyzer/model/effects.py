@@ -48,7 +48,8 @@ def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
     place is not likelier than all others together.
 
     First without the time that ranks wait for a processor, where that is much: it is the
-    scheduler's, and no noise. Then with it, for those whom that alone makes slow.
+    scheduler's, and no noise; and then by what they do beside computing. Then with it, for those
+    whom that alone makes slow.
 
     Args:
         grid: The run.
@@ -60,7 +61,8 @@ def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
     found = [] if eased is None else _search(eased, precision, accused, groups)
     if eased is not None:
         steady = _without(with_steady_computing(grid), accused)
-        found += _search(steady, precision, accused, groups)
+        found += _confirmed(_search(steady, precision, set(accused), groups), grid, precision)
+        accused.update(column for one in found for column in one.scope.columns.tolist())
     more = _search(_without(grid, accused), precision, accused, groups)
     if eased is not None:
         more = [one for one in more if _waits_for_processor(grid, one)]
@@ -88,6 +90,12 @@ def _recorded(some: Sequence[Finding], precision: Precision) -> bool:
     """
     least = float(np.exp(precision.node_floor))
     return median_of(np.array([one.slowdown for one in some])) >= least
+
+
+def _confirmed(found: Sequence[Candidate], grid: Grid, precision: Precision) -> Iterator[Candidate]:
+    """Those who are slower in all of own time: what only moved between its parts slows nobody."""
+    whole = tables(grid, precision) if found else ()
+    return (one for one in found if _again_in(one, whole) and _is_left(one, whole))
 
 
 def _is_left(one: Candidate, whole: Sequence[Table]) -> bool:

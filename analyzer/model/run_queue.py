@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from analyzer.readers.garbage import GARBAGE
 from analyzer.run import FloatGrid, Grid
 from analyzer.slowness.changepoint import block_means, blocks, column_medians
 from analyzer.slowness.coverage import KNOWN_AT_LEAST
@@ -46,13 +47,13 @@ def without_run_queue(grid: Grid) -> Grid | None:
 def with_steady_computing(grid: Grid) -> Grid:
     """The grid with own time in which computing takes what it usually does; the rest alone moves.
 
-    Who shares processors computes for longer while others do, which hides what loading data or
-    collecting garbage takes: that is told by itself.
+    Who shares processors computes for longer while others do, which hides what loading data and
+    collecting garbage take: of these nothing is a wait for others.
     """
     own = grid.time["own"]
-    host = np.nansum([grid.time[name] for name in (Phase.DATA, Phase.OTHER)], axis=0)
-    usual = column_medians(np.where(grid.masked[:, None], np.nan, own - host))
-    return replace(grid, time={**grid.time, "own": np.where(np.isfinite(own), usual + host, own)})
+    host = np.minimum(np.nansum([grid.time[name] for name in (Phase.DATA, GARBAGE)], axis=0), own)
+    steady = column_medians(np.where(grid.masked[:, None], np.nan, own - host)) + host
+    return replace(grid, time={**grid.time, "own": np.where(steady > 0, steady, np.nan)})
 
 
 def _spread(grid: Grid, own: FloatGrid) -> float:

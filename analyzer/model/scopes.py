@@ -107,10 +107,11 @@ class Table:
         return min(len({nodes[c] for c in each.peers.tolist()}) for each in self.scopes)
 
     def same_work(self, scope: Scope) -> bool:
-        """Whether its peers do the work that it does, if only one of them may be left."""
+        """Whether its peers do the work that it does, or all of them are of one peer group."""
         everybody = np.concatenate([scope.columns, scope.peers])
-        groups = peer_groups(self.grid).values()
-        return scope.alike or any(np.isin(everybody, columns).all() for columns in groups)
+        return scope.alike or any(
+            np.isin(everybody, columns).all() for columns in peer_groups(self.grid).values()
+        )
 
     def floor(self, scope: Scope) -> float:
         """The smallest log slowdown of a scope that is worth a word."""

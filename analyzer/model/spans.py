@@ -148,15 +148,24 @@ def _lost(table: Table, scope: Scope, shift: Shift) -> float:
 def _moved_itself(table: Table, view: View, shift: Shift) -> bool:
     """Whether most of the difference is in its own past, and not in that of the others.
 
-    Where these told: of what followed nobody knows whether it was different. Nor may those that do
-    other work have become slower as well: more work lengthens each stage by a factor of its own.
+    Where these told: of what followed nobody knows whether it was different. Nor may the others
+    have become slower as well, unless they do the same work and take less time: more work lengthens
+    each stage by a factor of its own, and what comes to all alike the shorter one more.
     """
     scope, inside = table.scopes[shift.column], np.zeros(len(view.own), dtype=bool)
     inside[shift.first : shift.last] = True
     mine, told = view.own[:, shift.column], np.isfinite(view.rest[:, shift.column])
     moved = median_of(mine[inside & told]) - median_of(mine[~inside & told])
-    most = np.inf if table.same_work(scope) else (2 - OWN_SHARE) * shift.effect
+    longest = table.same_work(scope) and _takes_longer(table, scope, view, shift)
+    most = np.inf if longest else (2 - OWN_SHARE) * shift.effect
     return OWN_SHARE * shift.effect <= moved <= most
+
+
+def _takes_longer(table: Table, scope: Scope, view: View, shift: Shift) -> bool:
+    """Whether its own time in the span is above that of all others together."""
+    own = table.grid.time["own"][np.concatenate(view.groups.members[shift.first : shift.last])]
+    others = np.setdiff1d(scope.peers, scope.columns)
+    return median_of(own[:, scope.columns]) > median_of(own[:, others])
 
 
 def _always(table: Table, shift: Shift, asked: float) -> bool:

@@ -184,7 +184,7 @@ def movements(
             if own:
                 now, then = windows[begins[place] :], windows[: begins[place]]
             levels = mean_of(cells[then, place]), mean_of(cells[now, place])
-            if not _moved(metric, *levels):
+            if not _moved(metric, _times(metric), *levels):
                 continue
             if beyond_others and metric not in SPEEDS:
                 others = median_of(np.delete(mean(cells[now], 0), place))
@@ -218,11 +218,11 @@ def whose(grid: Grid, moved: Sequence[Movement]) -> tuple[str, ...]:
     return some if np.any(there, axis=0).all() else ()
 
 
-def _moved(metric: str, before: float, now: float) -> bool:
+def _moved(metric: str, times: float, before: float, now: float) -> bool:
     """Whether a node's level, if known at all, moved far enough to matter."""
     if metric in SPEEDS:
         return now < SLOWER * before
-    return now >= max(matters(metric), _times(metric) * before)
+    return now >= max(matters(metric), times * before)
 
 
 def _times(metric: str) -> float:
@@ -335,47 +335,29 @@ def more_bytes(grid: Grid, finding: Finding) -> Symptom | None:
 
 
 def busy_hosts(grid: Grid, finding: Finding) -> Symptom | None:
-    """A rank lacks processors for more of the time: so do its transfers, for which all wait."""
-    during, before = (np.flatnonzero(each) for each in spans(grid, finding))
-    lack = lacking(grid, during, before)
-    if lack is None:
+    """More of the time in which tasks of the hosts wait for a processor: transfers do as well."""
+    pressure = grid.signals.get(PRESSURE)
+    if pressure is None:
         return None
-    text = (
-        f"rank {lack.rank} lacks a processor {lack.now:.0%} of the time, {lack.before:.0%} before"
-    )
-    return Symptom(lack.grew, text, f"rate({lack.series}[30s])")
+    now, then = (mean_of(pressure[span]) for span in spans(grid, finding))
+    if not np.isfinite(now - then):
+        return None
+    text = f"tasks of the hosts lack a processor {now:.0%} of the time, {then:.0%} before"
+    return Symptom(now - then >= BUSIER, text, f"rate({PRESSURE}[30s])")
 
 
-class Lack(NamedTuple):
-    """A rank that lacks processors, as its host has too few, or its quota holds it back.
+def held_back(grid: Grid, during: NDArray[np.int64], before: NDArray[np.int64]) -> int | None:
+    """The rank that its CPU quota holds back for much more of the time: so it does its transfers.
 
-    `now`, `before`: shares of the time.
+    None where it holds nobody back so, or nobody told.
     """
-
-    rank: int
-    series: str
-    now: float
-    before: float
-
-    @property
-    def grew(self) -> bool:
-        """Whether by so much that its transfers take longer."""
-        return self.now - self.before >= BUSIER
-
-
-def lacking(grid: Grid, during: NDArray[np.int64], before: NDArray[np.int64]) -> Lack | None:
-    """The rank whose lack grew most from some windows to others; None where nobody told."""
-    found = [
-        Lack(info.rank, name, *levels)
-        for name in (PRESSURE, QUOTA)
-        if (cells := grid.signals.get(name)) is not None
-        for info, *levels in zip(
-            grid.ranks, mean(cells[during], 0).tolist(), mean(cells[before], 0).tolist(),
-            strict=True,
-        )
-        if np.isfinite(levels).all()
-    ]  # fmt: skip
-    return max(found, key=lambda each: each.now - each.before, default=None)
+    cells = grid.signals.get(QUOTA)
+    if cells is None:
+        return None
+    now, then = (np.minimum(mean(cells[span], 0), 1.0) for span in (during, before))
+    more = np.nan_to_num(now - then)
+    worst = int(np.argmax(more))
+    return grid.ranks[worst].rank if more[worst] >= BUSIER else None
 
 
 def always_worse(grid: Grid) -> tuple[str, ...]:
@@ -397,7 +379,7 @@ def always_worse(grid: Grid) -> tuple[str, ...]:
         for place, node in enumerate(nodes):
             mine, rest = levels[:, place], np.delete(levels, place, axis=1)
             others = [median_of(each) for each in rest]
-            if all(starmap(partial(_moved, metric), zip(others, mine, strict=True))):
+            if all(starmap(partial(_moved, metric, MOVED), zip(others, mine, strict=True))):
                 text, _ = _words_and_query(node, metric, others[0], mine[0])
                 found.append(f"{text.removesuffix(' before')} elsewhere")
     return tuple(found)

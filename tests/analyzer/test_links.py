@@ -10,7 +10,7 @@ import pytest
 from analyzer.align import align
 from analyzer.detectors.links import links
 from analyzer.pipeline import diagnose
-from analyzer.symptoms.network import counted, movements
+from analyzer.symptoms.network import QUOTA, counted, movements
 from collector.contract.metrics import IB_ERRORS, NET_PAUSE, TCP_RETRANSMITTED, TRAIN_ROUND_TRIP
 
 PAUSES = NET_PAUSE.series(device="eth0", direction="receive", priority="3")
@@ -81,6 +81,27 @@ def test_a_link_of_which_no_counter_moves_is_named_by_its_round_trips(synthetic,
 
     assert ("link", "node-2", "link") == (culprit.scope, culprit.node, culprit.cause)
     assert any("round trips of node-2 to the others" in each.text for each in culprit.evidence)
+
+
+def test_round_trips_less_than_twice_as_long_name_a_link_as_well(synthetic, fault):
+    """A delay that lengthens steps by a tenth doubles them (measured on real links)."""
+    run = synthetic(world=4, steps=400, faults=[fault("link", 2, 1.5, 80)]).run()
+    (culprit,) = diagnose(with_round_trips(run, 8e-4, {"node-2": 1.5e-3})).verdict.culprits
+
+    assert ("link", "node-2", "link") == (culprit.scope, culprit.node, culprit.cause)
+
+
+@pytest.mark.parametrize(("held", "kind"), [(0.7, "network"), (0.0, "link")])
+def test_transfers_of_a_rank_that_its_quota_holds_back_are_not_told_as_a_link(
+    synthetic, fault, held, kind
+):
+    grid = align(synthetic(world=2, faults=[fault("link", 1, 1.5, 80)]).run())
+    share = np.zeros(grid.time["own"].shape)
+    share[80:, 1] = held
+    (found,) = links(dataclasses.replace(grid, signals={**grid.signals, QUOTA: share}))
+
+    assert kind == found.kind
+    assert ("CPU quota holds rank 1 back" in found.text) == (kind == "network")
 
 
 @pytest.mark.parametrize(("slow", "transfers", "told"), [

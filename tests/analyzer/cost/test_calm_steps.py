@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from analyzer.align import align
+from analyzer.cost.fixes import bounds_what_if
 from analyzer.cost.loss import DAY_SECONDS, loss
 from analyzer.cost.step_time import bill, step_times
 from analyzer.pipeline import diagnose
@@ -112,7 +113,7 @@ def test_of_a_link_that_costs_more_than_steps_are_longer_the_steps_are_believed(
     assert bill(grid, [slow], link).slowdown < 1.45
 
 
-def test_what_a_rank_and_a_link_cost_one_after_the_other_is_the_sum(healthy):
+def test_a_rank_and_a_link_one_after_the_other_cost_what_steps_are_longer_by(healthy):
     def between(first, last):
         return lambda step: (step >= first) & (step < last)
 
@@ -129,6 +130,26 @@ def test_what_a_rank_and_a_link_cost_one_after_the_other_is_the_sum(healthy):
 
     both = bill(grid, [slow], link).lost_gpu_hours
     assert both == pytest.approx(longer_by * len(grid.ranks) / 3600.0, rel=0.05)
+
+
+def test_a_fix_gives_back_the_same_beside_a_link_at_another_time(healthy):
+    """Steps that only the link makes longer are none of those without trouble."""
+
+    def between(first, last, factor):
+        return lambda rank, step: np.where((step >= first) & (step < last), factor, 1.0)
+
+    mine, links = between(100, 200, 1.5), between(200, STEPS, 1.5)
+    grid = align(
+        longer(
+            healthy,
+            lambda rank, step: np.where(rank == SLOW, mine(rank, step), 1.0),
+            lambda rank, step: mine(rank, step) * links(rank, step),
+        )
+    )
+    slow, link = [about(SLOW, 1.5, 100, 200)], about(None, 1.5, 200)
+    told = bounds_what_if(grid, slow, bill(grid, slow, link), [link])
+
+    assert told["fixes"][0]["gain"] == pytest.approx(1 - 1 / 1.4, abs=0.04)
 
 
 def test_more_work_lengthens_neither_exchanges_nor_bubbles(healthy):

@@ -81,6 +81,36 @@ def test_loading_is_told_apart_from_computing_that_others_on_the_core_disturb(gr
     assert () == effects(loading(grid, 2, 0.0))
 
 
+def test_what_only_moves_between_the_parts_of_own_time_slows_nobody(grid):
+    """As a program that begins to copy batches in its loader, and no more in its step."""
+    slow = loading(grid, 2, 0.6)
+    own = grid.time["cpu"] + grid.signals[QUEUED] * grid.time["wall"]
+    time = {**slow.time, "own": own, "cpu": grid.time["cpu"]}
+    time[Phase.FORWARD] = own - slow.time[Phase.DATA]
+
+    assert () == effects(dataclasses.replace(slow, time=time))
+
+
+def test_who_waits_longer_for_another_stage_is_not_slow(grid):
+    """Programs that name no phases have waits in `other`; own time has none."""
+    since = grid.from_step >= 150
+    other = np.zeros_like(grid.time["own"])
+    other[since, 2] = 0.6 * np.median(grid.time["own"])
+
+    assert () == effects(dataclasses.replace(grid, time={**grid.time, Phase.OTHER: other}))
+
+
+def test_of_two_ranks_that_differ_what_comes_to_both_names_neither(synthetic):
+    """The same seconds are a larger share of the shorter own time."""
+    whole = align(synthetic(seed=11, world=2, steps=300, telemetry=False).run())
+    own, since = whole.time["own"].copy(), whole.from_step >= 150
+    own[:, 0] *= 0.6
+    own[since] += 0.3 * np.median(whole.time["own"])
+    both = dataclasses.replace(whole, time={**whole.time, "own": own, Phase.FORWARD: own / 2})
+
+    assert () == effects(both)
+
+
 def test_of_two_ranks_one_is_named_whose_peer_became_slower_as_well(synthetic):
     """As the machine did other work: what both have in common is no reason to clear either."""
     whole = align(synthetic(seed=11, world=2, steps=300, telemetry=False).run())
