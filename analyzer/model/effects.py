@@ -80,15 +80,20 @@ def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
             sized.append((one, _measured(one, whole)))
     sized.sort(key=lambda each: -each[0].shift.score)
     told_of = (tuple(_findings(one, size, accused)) for one, size in sized)
-    return tuple(finding for some in told_of if _recorded(some, precision) for finding in some)
+    shared = eased is not None
+    recorded = (some for some in told_of if _recorded(some, precision, shared=shared))
+    return tuple(finding for some in recorded for finding in some)
 
 
-def _recorded(some: Sequence[Finding], precision: Precision) -> bool:
+def _recorded(some: Sequence[Finding], precision: Precision, *, shared: bool) -> bool:
     """Whether a scope is slow by the smallest slowdown that is recorded, as its size is told.
 
-    Beside others that are slow it is found in some of the windows, and measured in all.
+    Beside others that are slow it is found in some of the windows, and measured in all; and where
+    ranks share processors in a part of own time. There a burst of another process looks like
+    what came and went.
     """
-    least = float(np.exp(precision.node_floor))
+    over = shared and all(one.last is not None for one in some)
+    least = float(np.exp(precision.transient_floor if over else precision.node_floor))
     return median_of(np.array([one.slowdown for one in some])) >= least
 
 
@@ -287,10 +292,11 @@ def _findings(sure: Candidate, one: Candidate, accused: Collection[int]) -> Iter
     """
     table, scope = one.table, one.scope
     inside = np.isin(table.usable, np.concatenate(one.groups.members))
-    edges, place_confidence = one.edges, sure.place_confidence(accused)
+    edges, place_confidence = sure.edges, sure.place_confidence(accused)
     kind = "slow" if scope.stage is not None or place_confidence >= LIKELIER else UNPLACED
     if edges is None:
-        edges = span_edges(one.groups, one.shift, table.rest[inside, one.place])
+        told = sure.table.rest[np.isin(sure.table.usable, np.concatenate(sure.groups.members))]
+        edges = span_edges(sure.groups, sure.shift, told[:, sure.place])
     if scope.stage is not None:
         yield _of_stage(one, edges)
         return

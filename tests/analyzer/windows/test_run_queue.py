@@ -43,6 +43,21 @@ def test_what_the_scheduler_hides_is_found_where_it_is_counted(grid):
     assert () == effects(uncounted)
 
 
+@pytest.mark.parametrize(("factor", "named"), [(1.11, []), (1.4, [2])])
+def test_what_came_and_went_must_be_as_large_in_all_of_own_time(grid, factor, named):
+    """1.11x is less than 1.10x with the waiting: a burst of another process looks the same."""
+    computing, span = grid.time["cpu"], (grid.from_step >= 100) & (grid.from_step < 200)
+    noise = np.random.default_rng(5).normal(1.0, 0.2, computing.shape)
+    waited, own = 0.5 * computing * noise, computing.copy()
+    own[span, 2] *= factor
+    time = {**grid.time, "own": own + waited, "cpu": own, Phase.FORWARD: own + waited}
+    told = {QUEUED: waited / grid.time["wall"]}
+    found = effects(dataclasses.replace(grid, time=time, signals=told))
+
+    assert named == [one.rank for one in found]
+    assert all(90 < one.first <= 100 and one.last == 200 for one in found)
+
+
 def test_who_waits_for_a_processor_more_than_others_is_slow_as_well(grid):
     assert [1] == [finding.rank for finding in effects(slower(grid, 1, 2.0, waits=True))]
 
