@@ -48,8 +48,8 @@ def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
     place is not likelier than all others together.
 
     First without the time that ranks wait for a processor, where that is much: it is the
-    scheduler's, and no noise; and then by what they do beside computing. Then with it, for those
-    whom that alone makes slow.
+    scheduler's, and no noise; and by what loading data and collecting garbage take. Then with it,
+    for those whom that alone makes slow.
 
     Args:
         grid: The run.
@@ -92,7 +92,7 @@ def _recorded(some: Sequence[Finding], precision: Precision, *, shared: bool) ->
     ranks share processors in a part of own time. There a burst of another process looks like
     what came and went.
     """
-    over = shared and all(one.last is not None for one in some)
+    over = shared and all(one.last is not None and not one.details.get("unended") for one in some)
     least = float(np.exp(precision.transient_floor if over else precision.node_floor))
     return median_of(np.array([one.slowdown for one in some])) >= least
 
