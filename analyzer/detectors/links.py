@@ -91,8 +91,11 @@ def links(grid: Grid) -> Sequence[Finding]:
         *_ramp(grid, groups, transfer, usual),
     )
     found = [each for one in told if (each := _judged(grid, one, transfer, usual)) is not None]
-    # Who tells whose it is explains more than who only tells that it is the network.
-    return sorted(found, key=lambda each: each.kind != "link")[:1]
+    # Who tells whose it is explains more than who only tells that it is the network; and what
+    # transfers tell by themselves more than what they tell at a time that a counter knows.
+    return sorted(
+        found, key=lambda each: (each.kind != "link", each.score < each.details["critical_score"])
+    )[:1]
 
 
 class _Longer(NamedTuple):
@@ -123,7 +126,8 @@ def _spans(grid: Grid, groups: Blocks, transfer: FloatGrid, usual: float) -> Ite
         spans = clearest_spans(cells) if some is groups else newest_spans(cells, last)
         for shift in spans:
             small = some is last and shift.effect < FLOOR
-            if small or shift.score < shift.critical or not sustained(cells, shift):
+            # At a time that a counter knows; whether one does is judged there.
+            if small or shift.score < critical_t(len(some), 1, 1) or not sustained(cells, shift):
                 continue
             inside = np.concatenate(some.members[shift.first : shift.last])
             outside = np.setdiff1d(np.concatenate(some.members), inside)
@@ -264,12 +268,13 @@ def _judged(grid: Grid, one: _Longer, transfer: FloatGrid, usual: float) -> Find
     longer = mostly >= (then + now) / 2
     staged = len({info.pp for info in grid.ranks}) > 1
     large = one.lasts and now - then >= FLOOR * usual
-    clear = large and not staged and mostly >= max(FLOOR / 2 * usual, TIMES * then)
+    certain = shift.score >= shift.critical
+    clear = certain and large and not staged and mostly >= max(FLOOR / 2 * usual, TIMES * then)
     moved = movements(grid, one.inside, one.outside, COUNTERS)
     named = whose(grid, moved)
     found = _finding(grid, one, moved, named)
     # Counters that moved at another time tell whose it is, and not that it is anything.
-    sure = shift.score >= shift.critical or any(each.symptom.explains for each in moved)
+    sure = certain or any(each.symptom.explains for each in moved)
     told = longer and bool(moved) if one.lasts else bool(named)
     held = held_back(grid, one.inside, one.outside)
     if found.kind == "link" and ((clear and held is None) or (sure and told)):
@@ -279,7 +284,7 @@ def _judged(grid: Grid, one: _Longer, transfer: FloatGrid, usual: float) -> Find
             found, kind="network",
             text=f"{found.text}; but its CPU quota holds rank {held} back, and so its transfers",
         )  # fmt: skip
-    if not (clear or (large and longer and staged)):
+    if not (clear or (certain and large and longer and staged)):
         return None
     return _by_groups(grid, found, one.inside, one.outside) or (found if clear else None)
 

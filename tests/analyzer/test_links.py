@@ -91,6 +91,22 @@ def test_round_trips_less_than_twice_as_long_name_a_link_as_well(synthetic, faul
     assert ("link", "node-2", "link") == (culprit.scope, culprit.node, culprit.cause)
 
 
+def test_what_noise_hides_among_all_spans_is_told_at_the_time_that_a_counter_knows(
+    synthetic, fault
+):
+    """Transfers wander, as of runs that share a network: alone they are no change."""
+    run = synthetic(world=4, steps=300, faults=[fault("link", 2, 1.25, 100)]).run()
+    windows, dice = run.windows.copy(), np.random.default_rng(1)
+    wanders = np.repeat(dice.normal(0.0, 0.6, 21), 15)[windows["from_step"]]
+    for name in ("wall_seconds", "collective_seconds", "grad_sync_seconds"):
+        windows[name] += 6e-3 * np.exp(wanders)
+    noisy = dataclasses.replace(run, windows=windows)
+    told = diagnose(with_round_trips(noisy, 8e-4, {"node-2": 4e-3}, since=100)).verdict
+
+    assert () == diagnose(noisy).verdict.culprits
+    assert [("node-2", "link")] == [(one.node, one.cause) for one in told.culprits]
+
+
 @pytest.mark.parametrize(("held", "kind"), [(0.7, "network"), (0.0, "link")])
 def test_transfers_of_a_rank_that_its_quota_holds_back_are_not_told_as_a_link(
     synthetic, fault, held, kind
