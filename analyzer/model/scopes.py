@@ -107,11 +107,10 @@ class Table:
         return min(len({nodes[c] for c in each.peers.tolist()}) for each in self.scopes)
 
     def same_work(self, scope: Scope) -> bool:
-        """Whether its peers do the work that it does, or all of them are of one peer group."""
+        """Whether it and its peers are of one peer group, if too few to be a ruler."""
         everybody = np.concatenate([scope.columns, scope.peers])
-        return scope.alike or any(
-            np.isin(everybody, columns).all() for columns in peer_groups(self.grid).values()
-        )
+        groups = peer_groups(self.grid).values()
+        return any(np.isin(everybody, columns).all() for columns in groups)
 
     def floor(self, scope: Scope) -> float:
         """The smallest log slowdown of a scope that is worth a word."""

@@ -156,9 +156,13 @@ def _moved_itself(table: Table, view: View, shift: Shift) -> bool:
     inside[shift.first : shift.last] = True
     mine, told = view.own[:, shift.column], np.isfinite(view.rest[:, shift.column])
     moved = median_of(mine[inside & told]) - median_of(mine[~inside & told])
-    longest = table.same_work(scope) and _takes_longer(table, scope, view, shift)
-    most = np.inf if longest else (2 - OWN_SHARE) * shift.effect
-    return OWN_SHARE * shift.effect <= moved <= most
+    if not OWN_SHARE * shift.effect <= moved:
+        return False
+    return (
+        scope.alike
+        or moved <= (2 - OWN_SHARE) * shift.effect
+        or (table.same_work(scope) and _takes_longer(table, scope, view, shift))
+    )
 
 
 def _takes_longer(table: Table, scope: Scope, view: View, shift: Shift) -> bool:
