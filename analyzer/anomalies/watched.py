@@ -180,6 +180,8 @@ WATCHED: tuple[Watched, ...] = (
     Watched(subject=Subject.HOST, metric=metrics.CPU_THERMAL_THROTTLED.name,
             label='level="package"', of_node=True, counts=True, spread=THROTTLED,
             amount=_of_the_time("with its CPU held back by heat")),
+    Watched(subject=Subject.HOST, metric=metrics.RANK_THROTTLED.name, of_node=True, counts=True,
+            spread=THROTTLED, amount=_of_the_time("with ranks held back by their CPU quota")),
 )  # fmt: skip
 
 

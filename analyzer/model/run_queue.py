@@ -20,7 +20,7 @@ from analyzer.slowness.significance import FLOOR
 from collector.contract import metrics
 from collector.contract.words import Phase
 
-QUEUED = metrics.RANK_RUN_QUEUE.series()
+QUEUED, QUOTA = metrics.RANK_RUN_QUEUE.series(), metrics.RANK_THROTTLED.series()
 
 
 def without_run_queue(grid: Grid) -> Grid | None:
@@ -29,6 +29,9 @@ def without_run_queue(grid: Grid) -> Grid | None:
     None where it makes no difference: not told of all ranks, less of each one's own time than the
     smallest slowdown that is recorded, or no part of it. Who waits for a GPU, or an emulated
     device, meanwhile loses nothing: then own time is steadier with the waiting than without.
+
+    In which its own quota held a rank back stays in own time: no other process is the reason, and
+    the kernel counts it as waiting too, as a throttled task stays enqueued (kernel/sched/fair.c).
     """
     waited = run_queue_seconds(grid)
     if waited is None:
@@ -38,9 +41,10 @@ def without_run_queue(grid: Grid) -> Grid | None:
         share = column_medians((waited / own)[~grid.masked])
     if not np.nanmax(share, initial=0.0) >= np.expm1(FLOOR):
         return None
-    left = own - waited
-    if not _spread(grid, left) < _spread(grid, own):
+    if not _spread(grid, own - waited) < _spread(grid, own):
         return None
+    held = np.nan_to_num(grid.signals.get(QUOTA, np.zeros(()))) * grid.time["wall"]
+    left = own - np.maximum(waited - held, 0.0)
     return replace(grid, time={**grid.time, "own": np.where(left > 0, left, np.nan)})
 
 

@@ -322,3 +322,24 @@ def test_a_lower_clock_alone_is_told_with_both_clocks(hardware):
     assert ["GPU 2 of node-1: SM clock 1200 MHz where its peers have 1800 MHz"] == [
         each.text for each in judge(fleet.samples()).found
     ]
+
+
+def test_a_quota_that_holds_one_nodes_ranks_back_deviates(hardware):
+    """It is told also where it costs too little, or in too noisy steps, to name somebody."""
+    fleet = hardware()
+    held = np.zeros((60, 2))
+    held[30:, 1] = rising(fleet, 0.22)
+    fleet.of_nodes["lockstep_rank_cpu_throttled_seconds_total", ""] = held
+    (found,) = judge(fleet.samples()).found
+
+    assert ("host", "node-1") == (found.subject, found.node)
+    assert "ranks held back by their CPU quota 22% of the time" in found.text
+
+
+def test_a_quota_that_holds_all_ranks_back_alike_is_no_nodes_deviation(hardware):
+    fleet = hardware()
+    held = np.zeros((60, 2))
+    held[30:] = rising(fleet, 0.22)[:, None]
+    fleet.of_nodes["lockstep_rank_cpu_throttled_seconds_total", ""] = held
+
+    assert [] == told(fleet)

@@ -7,7 +7,7 @@ import pytest
 
 from analyzer.align import align
 from analyzer.model.effects import effects
-from analyzer.model.run_queue import QUEUED, without_run_queue
+from analyzer.model.run_queue import QUEUED, QUOTA, without_run_queue
 from collector.contract.words import Phase
 
 
@@ -60,6 +60,16 @@ def test_what_came_and_went_must_be_as_large_in_all_of_own_time(grid, factor, na
 
 def test_who_waits_for_a_processor_more_than_others_is_slow_as_well(grid):
     assert [1] == [finding.rank for finding in effects(slower(grid, 1, 2.0, waits=True))]
+
+
+def test_a_quota_is_nobody_elses_doing_and_no_noise(grid):
+    """The kernel counts it as waiting for a processor too; the scheduler's part hides it else."""
+    slow = slower(grid, 1, 1.25, waits=True)
+    held = slow.signals[QUEUED] - grid.signals[QUEUED]
+    told = dataclasses.replace(slow, signals={**slow.signals, QUOTA: held})
+
+    assert () == effects(slow)
+    assert [1] == [finding.rank for finding in effects(told)]
 
 
 def test_waiting_of_all_alike_accuses_nobody(grid):
