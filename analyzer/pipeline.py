@@ -22,13 +22,14 @@ from analyzer.culprits.where import heavier_or_slow, heavier_stages, placed
 from analyzer.detectors import DETECTORS
 from analyzer.detectors.change import change
 from analyzer.from_operations import examine_operations, examine_trace, trace_evidence
+from analyzer.model import shared_loading
 from analyzer.model.accepted import accepted
 from analyzer.model.effects import UNPLACED
 from analyzer.model.precision import STEP_TIMES
 from analyzer.operations import Trace
 from analyzer.posterior import posterior
 from analyzer.rejected import rejected
-from analyzer.run import NO_NODES_FAULT, Evidence, Finding, Grid, Run, Verdict
+from analyzer.run import NO_NODES_FAULT, Evidence, Finding, Grid, Rejected, Run, Verdict
 from analyzer.same_work import for_same_work
 from analyzer.sentence import sentence
 from analyzer.slowness.ended import unexplained
@@ -102,7 +103,8 @@ def scopes(case: Case) -> Case:
     """
     grid, seen = case.grid, case.seen
     operations = trace_evidence.findings(seen, grid, case.findings)
-    return replace(case, findings=accepted(grid, (*case.findings, *operations)))
+    found = accepted(grid, (*case.findings, *operations))
+    return replace(case, findings=shared_loading.without_shared_loading(grid, found))
 
 
 def causes(case: Case) -> Case:
@@ -189,9 +191,11 @@ def let_go(case: Case) -> Case:
     by_operations = trace_evidence.rejected(case.seen, grid, named)
     # Without culprit the operations know more of who nearly was one.
     first, second = (windows, by_operations) if named else (by_operations, windows)
-    known = {one.rank for one in first}
-    told = (*first, *(one for one in second if one.rank not in known))
-    return replace(case, verdict=replace(case.verdict, rejected=told))
+    shared = shared_loading.let_go(case.findings, named)
+    told: dict[int, Rejected] = {}
+    for one in (*shared, *first, *second):
+        told.setdefault(one.rank, one)
+    return replace(case, verdict=replace(case.verdict, rejected=tuple(told.values())))
 
 
 def status(case: Case) -> Case:

@@ -143,9 +143,10 @@ class Grid:
     versions: Mapping[str, Versions] = field(default_factory=dict)
 
 
-UNIFORM, STAGE_SLOWDOWN = "uniform", "stage-slowdown"
-NO_NODES_FAULT = (UNIFORM, STAGE_SLOWDOWN)
-"""Kinds of structure by which a run is slower than it was: all ranks alike, or all of a stage."""
+UNIFORM, STAGE_SLOWDOWN, SHARED_LOADING = "uniform", "stage-slowdown", "shared-loading"
+NO_NODES_FAULT = (UNIFORM, STAGE_SLOWDOWN, SHARED_LOADING)
+"""Kinds of structure by which a run is slower than it was: all ranks alike, all of a stage, or
+what ranks of most nodes read from."""
 
 
 @dataclass(frozen=True, slots=True)

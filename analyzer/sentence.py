@@ -1,6 +1,7 @@
 """The verdict in the words that a tired person on call understands first."""
 
 import dataclasses
+import re
 from datetime import datetime
 
 import numpy as np
@@ -15,6 +16,8 @@ from analyzer.slowness.significance import STEPS_AT_LEAST
 from analyzer.wording import TOLD, certainty, hours, ratio
 from collector.contract.words import Cause
 
+SOME = re.compile(r"\d+ of \d+")
+"""How many ranks of a node, where it is not all."""
 STRUCTURE_WORTH_A_WORD = 0.05
 """Share of the step."""
 PROJECTED_FROM_SECONDS = 300.0
@@ -91,7 +94,7 @@ def _accusation(verdict: Verdict, grid: Grid, culprit: Culprit) -> str:
     since = f" ({_clock(culprit.since)} UTC)" if culprit.since else ""
     why = CAUSE_WORDS.get(culprit.cause, culprit.cause)
     if culprit.scope == "node":
-        who = f"{culprit.node}, with all of its ranks,"
+        who = f"{culprit.node}, with {_how_many(culprit)} ranks,"
         why = NODE_CAUSE_WORDS.get(culprit.cause, culprit.cause)
     spec = SPECS.get(culprit.cause)
     if spec is not None and spec.words_without_gpu and not has_gpu(grid, culprit.rank):
@@ -126,6 +129,12 @@ def _accusation(verdict: Verdict, grid: Grid, culprit: Culprit) -> str:
         f"{who} is {ratio(culprit.slowdown)} slower than it should be from step"
         f" {culprit.from_step}{since}{end}: {why}{because}. {confidence}"
     )
+
+
+def _how_many(culprit: Culprit) -> str:
+    """Of a node's ranks, as its first evidence tells (analyzer.culprits.together)."""
+    of_all = culprit.evidence[0].text.partition(" ranks of ")[0] if culprit.evidence else ""
+    return of_all if SOME.fullmatch(of_all) else "all of its"
 
 
 def _link(culprit: Culprit) -> str:

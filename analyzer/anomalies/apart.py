@@ -101,7 +101,9 @@ def _clock_ratio(panel: Panel, held: NDArray[np.bool_]) -> FloatGrid:
 def _cells(panel: Panel, watched: Watched) -> FloatGrid | None:
     metric, label = watched.metric, watched.label
     if watched.counts:
-        return panel.rates(metric, label, without=watched.without, of_node=watched.of_node)
+        return panel.rates(
+            metric, label, without=watched.without, of_node=watched.of_node, most=watched.most
+        )
     cells = panel.cells(metric, label, down=watched.down, of_node=watched.of_node)
     if cells is None or watched.subject is not Subject.HEAT:
         return cells

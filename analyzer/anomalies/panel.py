@@ -106,7 +106,7 @@ class Panel:
 
     def rises(
         self, metric: str, label: str = "", *, without: str = "", of_node: bool = False,
-        fresh: bool = False,
+        fresh: bool = False, most: bool = False,
     ) -> FloatGrid | None:  # fmt: skip
         """The same of by how much the counters rose since each was last told.
 
@@ -116,6 +116,7 @@ class Panel:
         Args:
             metric, label, without, of_node: As of `cells`.
             fresh: A series that appears after the first scrape rose from 0: a first count.
+            most: The largest of the series, not their sum.
         """
         rows = self._wanted(metric, label, without, of_node=of_node)
         if rows is None:
@@ -128,17 +129,18 @@ class Panel:
         if fresh:
             begin = np.argmax(self.answered, axis=0)[rows.node]
             rise = np.where(~same & (rows.time > begin), rows.value, rise)
-        return self._summed(rows, rise, of_node=of_node)
+        return self._summed(rows, rise, of_node=of_node, most=most)
 
     def rates(
-        self, metric: str, label: str = "", *, without: str = "", of_node: bool = False
-    ) -> FloatGrid | None:
+        self, metric: str, label: str = "", *, without: str = "", of_node: bool = False,
+        most: bool = False,
+    ) -> FloatGrid | None:  # fmt: skip
         """The same as increase per second since what was told before.
 
         Smoothed over as many scrapes as levels are, by their mean and not their median: errors come
         in bursts.
         """
-        rises = self.rises(metric, label, without=without, of_node=of_node)
+        rises = self.rises(metric, label, without=without, of_node=of_node, most=most)
         if rises is None:
             return None
         times = np.where(np.isfinite(rises), self.times[:, None], -np.inf)
@@ -236,12 +238,17 @@ class Panel:
         keep = right[rows.label] & ((rows.node if of_node else rows.gpu) >= 0)
         return rows.at(keep) if keep.any() else None
 
-    def _summed(self, rows: Rows, values: FloatGrid, *, of_node: bool) -> FloatGrid:
-        """Sums of the rows' values at their places; NaN where there is none."""
+    def _summed(
+        self, rows: Rows, values: FloatGrid, *, of_node: bool, most: bool = False
+    ) -> FloatGrid:
+        """Sums of the rows' values at their places, or the largest; NaN where there is none."""
         width = len(self.nodes if of_node else self.places)
         flat = rows.time * np.int64(width) + (rows.node if of_node else rows.gpu)
         size = len(self.times) * width
         count, total = np.bincount(flat, minlength=size), np.bincount(flat, values, size)
+        if most:
+            total = np.full(size, -np.inf)
+            np.maximum.at(total, flat, values)
         return np.where(count > 0, total, np.nan).reshape(len(self.times), width)
 
 

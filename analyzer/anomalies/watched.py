@@ -47,6 +47,7 @@ class Watched:
         of_node: Whether it is the node's, not a GPU's.
         counts: Whether it is a counter, so that its rate is what is compared, with nothing where
             there are no peers.
+        most: Whether the largest of its series counts, in place of the sum of all.
         down: Whether its series that are 0 are counted, in place of the sum of all.
         sign: 1 = higher than the peers is bad, -1 = lower is, 0 = both are.
         spread: What healthy parts differ by, in the unit, or as a share of the peers' median.
@@ -65,6 +66,7 @@ class Watched:
     without: str = ""
     of_node: bool = False
     counts: bool = False
+    most: bool = False
     down: bool = False
     sign: int = 1
     spread: float
@@ -174,14 +176,15 @@ WATCHED: tuple[Watched, ...] = (
     _errors(Subject.NETWORK, metrics.NET_PHY_ERRORS.name, "errors of its optics and NICs",
             of_node=True),
     _errors(Subject.NETWORK, metrics.IB_ERRORS.name, "InfiniBand port errors", of_node=True),
+    Watched(subject=Subject.NETWORK, metric=metrics.NET_PAUSE_SECONDS.name,
+            label='direction="receive"', of_node=True, counts=True, most=True, spread=THROTTLED,
+            amount=_of_the_time("with a network port told to pause")),
     Watched(subject=Subject.NETWORK, metric=metrics.IB_RATE.name, of_node=True, sign=-1,
             spread=SETTING_SPREAD, relative=True, what="rate of all RDMA ports",
             amount=lambda rate: f"{8e-9 * rate:.0f} Gbit/s"),
     Watched(subject=Subject.HOST, metric=metrics.CPU_THERMAL_THROTTLED.name,
             label='level="package"', of_node=True, counts=True, spread=THROTTLED,
             amount=_of_the_time("with its CPU held back by heat")),
-    Watched(subject=Subject.HOST, metric=metrics.RANK_THROTTLED.name, of_node=True, counts=True,
-            spread=THROTTLED, amount=_of_the_time("with ranks held back by their CPU quota")),
 )  # fmt: skip
 
 

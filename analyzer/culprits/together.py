@@ -40,14 +40,15 @@ def together(
     everybody = len({info.node for info in grid.ranks})
     told = []
     for part, nodes in by_part.items():
-        some = [_node(ranks) if len(ranks) > 1 else ranks[0] for ranks in nodes.values()]
+        some = [_node(grid, ranks) if len(ranks) > 1 else ranks[0] for ranks in nodes.values()]
         told.append(_part(some, part, everybody) if isinstance(part, Part) else some[0])
     return tuple(told)
 
 
-def _node(ranks: Sequence[Culprit]) -> Culprit:
+def _node(grid: Grid, ranks: Sequence[Culprit]) -> Culprit:
+    every = sum(info.node == ranks[0].node for info in grid.ranks)
     facts = said_once({int(one.rank or 0): one.evidence for one in ranks})
-    return replace(_one(ranks), scope="node", evidence=(_all(ranks), *facts))
+    return replace(_one(ranks), scope="node", evidence=(_all(ranks, every), *facts))
 
 
 def _part(alike: Sequence[Culprit], part: Part, everybody: int) -> Culprit:
@@ -120,19 +121,24 @@ def _said(alike: Sequence[tuple[int, Fact]]) -> Fact:
     return replace(fact, text=f"{text}; alike on {_ranks(others)}" if others else text)
 
 
-def _all(ranks: Sequence[Culprit]) -> Fact:
-    """What makes it the node's: who, and how slow each."""
+def _all(ranks: Sequence[Culprit], of: int) -> Fact:
+    """What makes it the node's, which has `of` ranks: who, and how slow each."""
     node, names = ranks[0].node, sorted(int(one.rank or 0) for one in ranks)
     if ranks[0].slowdown is None:
         text = f"{_ranks(names)}, all the ranks of {node} in this run, stopped alike"
         return Fact(True, text, HANG_QUERY)
+    last_begin = max(one.from_step or 0 for one in ranks)
+    in_turn = any(one.to_step is not None and one.to_step <= last_begin for one in ranks)
     told = sorted(ranks, key=lambda one: int(one.rank or 0))[:NAMED]
     each = ", ".join(
-        f"rank {one.rank} {one.slowdown:.2f}x from step {one.from_step}" for one in told
+        f"rank {one.rank} {one.slowdown:.2f}x from step {one.from_step}"
+        + (f" to {one.to_step}" if in_turn and one.to_step is not None else "")
+        for one in told
     )
     more = f" and {len(ranks) - NAMED} more" if len(ranks) > NAMED else ""
-    text = f"all {len(ranks)} ranks of {node} are slow in the same steps: {each}{more}"
-    return Fact(True, text, OWN_QUERY)
+    who = f"all {len(ranks)}" if len(ranks) >= of else f"{len(ranks)} of {of}"
+    how = "in turn" if in_turn else "in the same steps"
+    return Fact(True, f"{who} ranks of {node} are slow {how}: {each}{more}", OWN_QUERY)
 
 
 def _ranks(ranks: Sequence[int]) -> str:

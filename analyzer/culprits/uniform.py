@@ -23,8 +23,9 @@ def slower_structures(
     for finding in findings:
         if finding.kind != "structure":
             continue
+        stage = finding.details.get("stage")
         one: dict[str, object] = {
-            "kind": UNIFORM if finding.details.get("stage") is None else STAGE_SLOWDOWN,
+            "kind": finding.details.get("kind", UNIFORM if stage is None else STAGE_SLOWDOWN),
             "share": 1.0 - 1.0 / finding.slowdown,
             "text": finding.text,
         }

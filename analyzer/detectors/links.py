@@ -296,19 +296,27 @@ def _finding(grid: Grid, one: _Longer, moved: Sequence[Movement], named: Sequenc
     parts = parts_of_nodes(list(named), nodes, places_of(grid.meta))
     part = " and ".join(map(str, parts)) or None
     # Of more than half nobody knows that it is not all.
-    some = 2 <= len(named) <= len(nodes) / 2 and _nowhere(grid) and _at_once(grid, moved, named)
+    several = 2 <= len(named) <= len(nodes) / 2 and _nowhere(grid) and _at_once(grid, moved, named)
     two = len(nodes) == 2
-    wall = median_of(grid.time["wall"][one.inside])
-    slowdown = wall / max(wall - (now - then), NOTHING)
+    usable = np.concatenate(one.groups.members)
+    span = usable[(usable >= first) & (usable < (len(grid.start) if last is None else last))]
+    some = 1.0 if one.lasts else min(len(one.inside) / max(len(span), 1), 1.0)
+    wall = (
+        median_of(grid.time["wall"][one.inside]) if one.lasts else mean_of(grid.time["wall"][span])
+    )
+    slowdown = wall / max(wall - some * (now - then), NOTHING)
     margin = WITHIN * shift.error / max(shift.effect, NOTHING) * (slowdown - 1.0)
     step = int(grid.from_step[first])
+    how, usually = "a step", "before"
+    if some < 1.0:
+        how, usually = f"in {some:.0%} of the steps", "else"
     text = (
-        f"transfers between {_listed(nodes)} take {milliseconds(now)} a step from step {step},"
-        f" {milliseconds(then)} before; the last rank to come waits as long: it is the network"
+        f"transfers between {_listed(nodes)} take {milliseconds(now)} {how} from step {step},"
+        f" {milliseconds(then)} {usually}; the last rank to come waits as long: it is the network"
     )
     if part is not None:
         text += f"; {_listed(named)} count trouble, all of {part} and nobody else: it is theirs"
-    elif some:
+    elif several:
         part = ENDS.join(named)
         text += (
             f"; {_listed(named)} count trouble and nobody else, since the same time; what they"
@@ -323,6 +331,7 @@ def _finding(grid: Grid, one: _Longer, moved: Sequence[Movement], named: Sequenc
         "link": part if part else ENDS.join(nodes) if two else node,
         "scope": "rack" if parts else "link",
         "part_nodes": list(named) if part else [],
+        "in_turns": some < 1.0,
         "transfer_seconds": now,
         "transfer_seconds_before": then,
     }

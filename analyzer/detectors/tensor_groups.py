@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.model.effects import effects
+from analyzer.model.precision import EXCHANGES
 from analyzer.run import Finding, Grid
 from analyzer.slowness.group_transfers import grown
 from analyzer.slowness.peer_groups import columns_by
@@ -47,7 +48,7 @@ def tensor_groups(grid: Grid) -> Sequence[Finding]:
     )
     return [
         _of_member(grid, found, members[found.rank], usual)
-        for found in effects(groups)
+        for found in effects(groups, EXCHANGES)
         if found.kind == "slow"
         and found.rank is not None
         # Else a member's own time grew with it, for which the others may wait, or is not known.

@@ -9,7 +9,7 @@ logarithms (Zhang and Siegmund, Biometrics 2007).
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +23,9 @@ from analyzer.model.scopes import Table, tables
 from analyzer.model.spans import always, spans, spans_to_the_end
 from analyzer.model.whole_or_parts import LONGER, alike_noise, each_rank, whole_or_parts
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.changepoint import (
-    Blocks,
-)
+from analyzer.slowness.changepoint import Blocks, autocorrelation_factor
 from analyzer.slowness.peer_groups import MAJORITY, peer_groups
-from analyzer.slowness.robust_stats import interval_95, mean_of, median_of
+from analyzer.slowness.robust_stats import WITHIN, interval_95, mean_of, median_of
 from analyzer.slowness.significance import slow_finding, span_edges
 from analyzer.wording import NAMED
 
@@ -48,7 +46,7 @@ def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
     place is not likelier than all others together.
 
     First without the time that ranks wait for a processor, where that is much: it is the
-    scheduler's, and no noise; and by what loading data and collecting garbage take. Then with it,
+    scheduler's, and no noise. Then by what loading data and collecting garbage take. Last with it,
     for those whom that alone makes slow.
 
     Args:
@@ -58,31 +56,50 @@ def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
     accused: set[int] = set()
     eased = without_run_queue(grid)
     groups = {c: columns for columns in peer_groups(grid).values() for c in columns.tolist()}
-    found = [] if eased is None else _search(eased, precision, accused, groups)
+    found = _search(grid if eased is None else eased, precision, accused, groups)
+    steady = with_steady_computing(_without(grid, accused)) if precision.host else None
+    of_host: list[Candidate] = []
+    if steady is not None:
+        of_host = _confirmed(_search(steady, precision, accused, groups), grid, precision)
     if eased is not None:
-        steady = _without(with_steady_computing(grid), accused)
-        found += _confirmed(_search(steady, precision, set(accused), groups), grid, precision)
-        accused.update(column for one in found for column in one.scope.columns.tolist())
-    more = _search(_without(grid, accused), precision, accused, groups)
-    if eased is not None:
-        more = [one for one in more if _waits_for_processor(grid, one)]
-    found = sorted((*found, *more), key=lambda each: -each.shift.score)
+        more = _search(_without(grid, accused), precision, accused, groups)
+        found += [one for one in more if _waits_for_processor(grid, one)]
+    found = sorted((*found, *of_host), key=lambda each: -each.shift.score)
     accused = {column for one in found for column in one.scope.columns.tolist()}
     crowded = len(found) > 1 and _moves_peers(grid, accused)
-    told = () if eased is None or not found else tables(grid, precision)
-    sized = []
+    parted = eased is not None or bool(of_host)
+    told = tables(grid, precision) if parted and found and not crowded else ()
+    sized: list[Sized] = []
     for one in sorted(found, key=lambda each: each.gain):
         others = accused - set(one.scope.columns.tolist())
         whole = tables(_without(grid, others), precision) if crowded else told
         if crowded and not _is_left(one, whole):
             accused = others
-        else:
-            sized.append((one, _measured(one, whole)))
-    sized.sort(key=lambda each: -each[0].shift.score)
-    told_of = (tuple(_findings(one, size, accused)) for one, size in sized)
-    shared = eased is not None
-    recorded = (some for some in told_of if _recorded(some, precision, shared=shared))
-    return tuple(finding for some in recorded for finding in some)
+            continue
+        of_all = _measured(one, whole)
+        of_part = _by_its_part(one, of_all)
+        by = of_part if any(one is each for each in of_host) else of_all
+        sized.append(Sized(one, of_part, by))
+    sized.sort(key=lambda each: -each.found.shift.score)
+    return tuple(
+        finding
+        for each in sized
+        if _recorded(tuple(_findings(each.found, each.judged, accused)), precision,
+                     shared=eased is not None)
+        for finding in _findings(each.found, each.told, accused)
+    )  # fmt: skip
+
+
+class Sized(NamedTuple):
+    """A candidate as it was found, with the size that is told, and the one by which it counts.
+
+    What ranks wait for a processor comes and goes with other processes, so of all own time it must
+    count; who was found by what loading data takes counts by that.
+    """
+
+    found: Candidate
+    told: Candidate
+    judged: Candidate
 
 
 def _recorded(some: Sequence[Finding], precision: Precision, *, shared: bool) -> bool:
@@ -97,10 +114,21 @@ def _recorded(some: Sequence[Finding], precision: Precision, *, shared: bool) ->
     return median_of(np.array([one.slowdown for one in some])) >= least
 
 
-def _confirmed(found: Sequence[Candidate], grid: Grid, precision: Precision) -> Iterator[Candidate]:
-    """Those who are slower in all of own time: what only moved between its parts slows nobody."""
+def _confirmed(found: Sequence[Candidate], grid: Grid, precision: Precision) -> list[Candidate]:
+    """Those who may be slower in all of own time as well, within its error.
+
+    By what is recorded, and by most of what they are slower by in the part of it that was looked
+    at: what only moved between its parts slows nobody.
+    """
     whole = tables(grid, precision) if found else ()
-    return (one for one in found if _again_in(one, whole) and _is_left(one, whole))
+    kept = []
+    for one in found:
+        if (same := _again_in(one, whole)) is not None:
+            rise, error = _mean_rise(one, *same)
+            least = OWN_SHARE * _mean_rise(one, one.table, one.place)[0]
+            if rise + error >= max(least, precision.node_floor):
+                kept.append(one)
+    return kept
 
 
 def _is_left(one: Candidate, whole: Sequence[Table]) -> bool:
@@ -109,22 +137,57 @@ def _is_left(one: Candidate, whole: Sequence[Table]) -> bool:
     Who is compared with slow ones is high whenever these are not.
     """
     table, place = _again_in(one, whole) or (one.table, one.place)
-    now, then = (_mean_rise(one, *each) for each in ((table, place), (one.table, one.place)))
+    (now, _), (then, _) = (
+        _mean_rise(one, *each) for each in ((table, place), (one.table, one.place))
+    )
     return not now < OWN_SHARE * then
 
 
-def _mean_rise(one: Candidate, table: Table, place: int) -> float:
-    """How much higher a scope of a table is in the span of a candidate than beside it."""
+def _mean_rise(one: Candidate, table: Table, place: int) -> tuple[float, float]:
+    """How much higher a scope is in the span of a candidate than beside it, and the error."""
     rest = table.view(one.groups).rest[:, place]
     inside = np.zeros(len(rest), dtype=bool)
     inside[one.shift.first : one.shift.last] = True
-    return mean_of(rest[inside]) - (0.0 if inside.all() else mean_of(rest[~inside]))
+    now, before = (side[np.isfinite(side)] for side in (rest[inside], rest[~inside]))
+    rise = mean_of(now) - (0.0 if inside.all() else mean_of(before))
+    sides = [side - side.mean() for side in (now, before) if side.size]
+    error = np.sqrt(sum(np.mean(side**2) / side.size for side in sides))
+    return rise, float(error * autocorrelation_factor(np.concatenate(sides)))
 
 
 def _measured(one: Candidate, whole: Sequence[Table]) -> Candidate:
     """The candidate with its size in all of own time, against peers without the other accused."""
     same = _again_in(one, whole)
     return one if same is None else _there(one, *same) or one
+
+
+def _by_its_part(one: Candidate, of_all: Candidate) -> Candidate:
+    """The candidate with the size of what was looked at, as a share of all own time.
+
+    The noise of the rest is why only a part was looked at. The interval holds the size in all of
+    own time as well.
+    """
+    table, place, columns = of_all.table, of_all.place, one.scope.columns
+    part, every = (each.grid.time["own"][:, columns] for each in (one.table, table))
+    if np.array_equal(part, every, equal_nan=True):
+        return of_all
+    share = _usual_seconds(one, one.table, one.place) / _usual_seconds(one, table, place)
+    effect, error, *rises = np.log1p(
+        share * np.expm1([one.shift.effect, one.shift.error, *one.rises])
+    ).tolist()
+    error = max(error, abs(_mean_rise(one, table, place)[0] - effect) / WITHIN)
+    inside = of_all.shift.inside + effect - of_all.shift.effect
+    shift = replace(of_all.shift, effect=effect, inside=inside, error=error)
+    highs = of_all.highs + np.array(rises) - of_all.rises
+    return replace(of_all, shift=shift, rises=np.array(rises), highs=highs)
+
+
+def _usual_seconds(one: Candidate, table: Table, place: int) -> float:
+    """Seconds of own time per step of its ranks beside its span, or as if nobody were slow."""
+    own, inside = table.view(one.groups).own[:, place], one.blocks
+    if inside.all():
+        return float(np.exp(median_of(own) - one.shift.effect))
+    return float(np.exp(median_of(own[~inside])))
 
 
 def _again_in(one: Candidate, whole: Sequence[Table]) -> tuple[Table, int] | None:

@@ -35,6 +35,7 @@ class Precision:
             on; None = what the others show.
         pooled: Whether there are so few blocks that only those of all together tell the noise of
             one, which they must share.
+        host: Whether own time holds what the host does, as loading data.
     """
 
     floor: float
@@ -47,6 +48,7 @@ class Precision:
     noise: float
     parts: float | None
     pooled: bool = False
+    host: bool = False
 
     def long_enough(self, steps: float, total: float, *, ended: bool, lost: float = 0.0) -> bool:
         """Whether somebody was slow for long enough to be named.
@@ -75,8 +77,12 @@ WINDOWS = Precision(
     block_steps=BLOCK_STEPS_AT_LEAST,
     noise=NOISE_FLOOR,
     parts=PARTS_AT_MOST,
+    host=True,
 )
 """Own time of ranks, with all that the host does in it (docs/method/peers.md)."""
+
+EXCHANGES = replace(WINDOWS, host=False)
+"""Exchanges inside groups, beside the usual step."""
 
 _ONE_PERCENT = float(np.log1p(RECORDED))
 """Recorded from 1 to 2 % of a worker's own time on (docs/method/peers.md)."""

@@ -16,7 +16,7 @@ from analyzer.run import FloatGrid, Grid
 from analyzer.slowness.changepoint import block_means, blocks, column_medians
 from analyzer.slowness.coverage import KNOWN_AT_LEAST
 from analyzer.slowness.robust_stats import mean_of, median_of
-from analyzer.slowness.significance import FLOOR
+from analyzer.slowness.significance import FLOOR, WAKES_BY_BOUND
 from collector.contract import metrics
 from collector.contract.words import Phase
 
@@ -48,15 +48,25 @@ def without_run_queue(grid: Grid) -> Grid | None:
     return replace(grid, time={**grid.time, "own": np.where(left > 0, left, np.nan)})
 
 
-def with_steady_computing(grid: Grid) -> Grid:
+def with_steady_computing(grid: Grid) -> Grid | None:
     """The grid with own time in which computing takes what it usually does; the rest alone moves.
 
-    Who shares processors computes for longer while others do, which hides what loading data and
-    collecting garbage take: of these nothing is a wait for others.
+    The noise of computing, most of all where ranks share processors, hides what loading data and
+    collecting garbage take: of these nothing is a wait for others. None where nobody's take so much
+    more than everybody's, in any block of steps, that it would be recorded of a node.
     """
-    own = grid.time["own"]
+    own = np.where(grid.masked[:, None], np.nan, grid.time["own"])
     host = np.minimum(np.nansum([grid.time[name] for name in (Phase.DATA, GARBAGE)], axis=0), own)
-    steady = column_medians(np.where(grid.masked[:, None], np.nan, own - host)) + host
+    usual = column_medians(own - host)
+    told, groups = np.isfinite(host), blocks(grid)
+    if not groups.members or not told.any():
+        return None
+    levels = block_means(np.where(told, host, np.nan), groups, spike=np.inf)
+    more = levels - np.median(host[told])
+    with np.errstate(invalid="ignore"):
+        if not np.nanmax(more / usual, initial=0.0) >= WAKES_BY_BOUND:
+            return None
+    steady = usual + host
     return replace(grid, time={**grid.time, "own": np.where(steady > 0, steady, np.nan)})
 
 

@@ -144,8 +144,9 @@ def phase_shares(
     """Phase -> share of the excess own time; what the peers gained too is no excess.
 
     A phase may hold waiting as well, all of it where a program names no phases: what peers wait for
-    the rank is no gain of theirs, so they cannot have gained more in a phase than in own time.
-    Where the phases show less than half of the excess, the rest of it is in `other`.
+    the rank is no gain of theirs, so they cannot have gained more in a phase than in own time. What
+    the phases show beyond the excess the rank waits itself, for somebody else who is slow: in those
+    in which its peers gained as much. Where they show less than half of it, the rest is in `other`.
     """
 
     def gains(cells: FloatGrid) -> tuple[float, float]:
@@ -157,6 +158,7 @@ def phase_shares(
 
     own, common = gains(grid.time["own"])
     excess: dict[str, float] = {}
+    waited: dict[str, float] = {}
     parts = {phase: grid.time[phase] for phase in OWN_PHASES}
     copies = grid.time[Phase.GRAD_SYNC] - grid.time["collective"]
     if mean_of(copies[inside, column]) >= 0 and mean_of(copies[before, column]) >= 0:
@@ -167,8 +169,11 @@ def phase_shares(
         mine, theirs = gains(cells)
         gain = mine - (theirs if np.isnan(common) else min(theirs, max(common, 0.0)))
         if gain > 0:
-            excess[phase] = gain
+            excess[phase], waited[phase] = gain, gain - max(mine - max(theirs, 0.0), 0.0)
     hidden = own - common - sum(excess.values())
+    if hidden < 0 < own - common and (alike := sum(waited.values())) > 0:
+        share = min(-hidden / alike, 1.0)
+        excess = {phase: gain - share * waited[phase] for phase, gain in excess.items()}
     if 2 * hidden > own - common:  # the larger part, as by it a cause is told
         excess[Phase.OTHER] = excess.get(Phase.OTHER, 0.0) + hidden
     total = sum(excess.values())

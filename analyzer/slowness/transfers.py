@@ -57,6 +57,8 @@ def _between_nodes(grid: Grid, told: NDArray[np.int64]) -> FloatGrid:
         if within is None or len(columns) == 1 or len(nodes) > 1:
             continue
         inside = least(within[:, np.intersect1d(columns, told)])
+        # Who tells steps, and for a while not what they are made of, is taken to exchange as usual.
+        inside = np.where(np.isfinite(inside), inside, median_of(inside))
         if np.isfinite(inside).any():
             seconds[:, columns] = np.maximum(seconds[:, columns] - inside[:, None], 0.0)
     return seconds

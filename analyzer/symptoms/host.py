@@ -7,7 +7,7 @@ import numpy as np
 from analyzer.run import Finding, Grid
 from analyzer.slowness.before_after import column_of, has_gpu, query, share_of_excess
 from analyzer.slowness.on_and_off import stretches
-from analyzer.slowness.robust_stats import median_of
+from analyzer.slowness.robust_stats import MOSTLY, NOTHING, WITHIN, median_of
 from analyzer.slowness.stopped import FROZEN_SECONDS, heartbeat_stopped
 from analyzer.symptoms.phases import PARTLY, of_excess
 from analyzer.symptoms.series import (
@@ -16,6 +16,7 @@ from analyzer.symptoms.series import (
     Sensor,
     level,
     of_time,
+    scrape_seconds,
     spans,
     symptom,
 )
@@ -87,9 +88,11 @@ def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
 
     Seen where scrapes saw it older than the others' in a window that took the rank longer; in full
     where most of the excess is in such windows and, as far as they show less than the heartbeat's
-    age, in those beside them. None where no scrape of the slow windows told.
+    age, in those beside them: most of what scrapes so far apart would have seen of pauses as long.
+    None where no scrape of the slow windows told, or none was to be expected to see one.
     """
     older, column = heartbeat_stopped(grid), column_of(grid, finding.rank)
+    told = query(grid, finding, metrics.TRAIN_HEARTBEAT_AGE.name)
     if older is None or column is None:
         return None
     during, before = spans(grid, finding)
@@ -109,15 +112,27 @@ def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
             taken = max(min(rest[beside], lacking), 0.0)
             rest[beside] -= taken
             lacking -= taken
-    share = float(np.clip(1.0 - rest.sum() / excess[known].sum(), 0.0, 1.0))
-    longest = float(older[still, column].max(initial=0.0))
+    total = float(excess[known].sum())
+    share = float(np.clip(1.0 - rest.sum() / total, 0.0, 1.0))
+    pauses = excess[known & (excess >= FROZEN_SECONDS)]
+    met = np.minimum((pauses - FROZEN_SECONDS) / scrape_seconds(grid), 1.0)
+    if not still.any():
+        # Of pauses that no scrape is likely to meet nobody knows.
+        if pauses.sum() >= MOSTLY * total and met.sum() < 1.0:
+            return None
+        return of_excess(0.0, "its heartbeat went on", told)
+    longest, could = float(older[still, column].max()), float((pauses * met).sum()) / total
     text = (
         f"its heartbeat stopped for {longest:.0f} s while its process was there and the others'"
         f" went on, with {share:.0%} of the excess in and beside such windows"
-        if still.any()
-        else "its heartbeat went on"
     )
-    return of_excess(share, text, query(grid, finding, metrics.TRAIN_HEARTBEAT_AGE.name))
+    # Fewer than pauses so long would have shown are of something else.
+    expected = float(met.sum())
+    if could < MOSTLY and still.sum() + WITHIN * np.sqrt(expected) >= expected:
+        text += f"; scrapes so far apart see {could:.0%} of pauses as long, and saw as many"
+        of_all = min(share / max(could, NOTHING), 1.0) * float(pauses.sum()) / total
+        share = max(share, min(of_all, 1.0))
+    return of_excess(share, text, told)
 
 
 def _touching(grid: Grid, first: int, stop: int) -> Iterator[int]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
+from scipy.special import betainc, log_ndtr, ndtri
 
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.changepoint import FALSE_ALARM
@@ -83,6 +83,8 @@ MOVED_PER_SECOND: dict[str, float] = {
 UNITS: dict[str, float] = {metrics.NET_PAUSE_SECONDS.name: SECONDS.resolution, ROUND_TRIP: 4e-5}
 """Of what is told in seconds, how many are one; all others count events. Round trips of a
 millisecond scatter by a fifth from one reading to the next, as 25 events do (measured)."""
+SELDOM = 0.1
+"""Counts a second, below which they are told by the hour."""
 USUALLY_PER_SECOND = 1.0
 """The ratio decides; this only keeps single packets out."""
 SLOWER = 0.9
@@ -151,7 +153,8 @@ def movements(
     """Counters that moved on some nodes and not on the others, and when.
 
     When is each counter's own: where its cumulative sum turns, in the windows up to the last of
-    `during`. Where these come and go, or nothing was before them, it is what moves with them.
+    `during`. Where these come and go, or nothing was before them, it is what moves with them; and
+    where it counts too seldom to tell when by itself.
     A counter has moved that is several times what it was, and further than noise takes any of so
     many counters of so many nodes in any window (FALSE_ALARM): pauses and retransmissions come in
     bursts.
@@ -170,7 +173,8 @@ def movements(
     own = bool(len(early)) and not ((before > during[0]) & (before < during[-1])).any()
     windows = np.concatenate([early, during])
     splits = _readings(grid, np.concatenate([before, during])) if own else 1.0
-    tries = log(len(nodes) * len(wanted) * splits)
+    # By the counts and by how often they begin; at their own time, and at that of the transfers.
+    tries = log(4 * len(nodes) * len(wanted))
     longer, found = transfers(grid), []
     for metric in wanted:
         cells = counted(grid, metric)
@@ -180,19 +184,21 @@ def movements(
         rising = cells[windows] * (-1 if metric in SPEEDS else 1)
         begins = turning_point(rising - mean(rising, 0))
         for place, node in enumerate(nodes):
-            now, then = during, before
+            looks = [(*_as_read(grid, during, before), 1.0)]
             if own:
-                now, then = windows[begins[place] :], windows[: begins[place]]
-            levels = mean_of(cells[then, place]), mean_of(cells[now, place])
-            if not _moved(metric, _times(metric), *levels):
-                continue
-            if beyond_others and metric not in SPEEDS:
-                others = median_of(np.delete(mean(cells[now], 0), place))
-                if levels[1] < _times(metric) * others:
+                looks.insert(0, (windows[begins[place] :], windows[: begins[place]], splits))
+            for now, then, times in looks:
+                levels = mean_of(cells[then, place]), mean_of(cells[now, place])
+                if not _moved(metric, _times(metric), *levels):
                     continue
-            score = _score(grid, metric, cells, place, now, then, beyond_others=beyond_others)
-            chance = tries + float(log_ndtr(-score))
-            if chance <= log(FALSE_ALARM):
+                if beyond_others and metric not in SPEEDS:
+                    others = median_of(np.delete(mean(cells[now], 0), place))
+                    if levels[1] < _times(metric) * others:
+                        continue
+                score = _score(grid, metric, cells, place, now, then, beyond_others=beyond_others)
+                chance = tries + log(times) + float(log_ndtr(-score))
+                if not chance <= log(FALSE_ALARM):  # NaN: what was before is not known
+                    continue
                 late = float(grid.start[now[0]] - grid.start[during[0]]) if own else float("nan")
                 rho = goes_with(longer[windows], cells[windows, place])
                 at_once = not abs(late) > tolerance(grid) or rho >= ALIKE
@@ -200,6 +206,7 @@ def movements(
                 text, query = _words_and_query(node, metric, *levels)
                 found.append(Movement(node, Symptom(True, text, query, late, at_once, close, rho),
                                       chance))  # fmt: skip
+                break
     return tuple(found)
 
 
@@ -243,7 +250,8 @@ def _words_and_query(node: str, metric: str, before: float, during: float) -> tu
     name = metric.removeprefix("lockstep_").removesuffix("_total").replace("_", " ")
     selector = f'{metric}{{node="{node}"}}'
     query = selector if metric in SPEEDS else f"sum(rate({selector}[30s]))"
-    return f"{name} of {node}: {during:.3g} a second, {before:.3g} before", query
+    unit, times = ("an hour", 3600.0) if max(during, before) < SELDOM else ("a second", 1.0)
+    return f"{name} of {node}: {times * during:.3g} {unit}, {times * before:.3g} before", query
 
 
 def _score(
@@ -255,7 +263,8 @@ def _score(
     Of square roots, whose noise is alike at all rates: bursts weigh less, and a count is never
     surer than half an event (Anscombe, Biometrika 1948). The noise is that of the windows before,
     of which those between two scrapes are one, or the spread of what the other nodes' did.
-    A speed has no noise.
+    Rare events are told by how often a reading has any after one without, however many. A speed has
+    no noise.
     """
     if metric in SPEEDS:
         return float("inf")
@@ -272,7 +281,39 @@ def _score(
     if others.size and beyond_others:
         noise = max(noise, float(spread(others)))
         common = max(float(np.median(others)), 0.0)
-    return float(rises[place] - common) / noise
+    return max(float(rises[place] - common) / noise, _begins(grid, cells, place, during, before))
+
+
+def _begins(
+    grid: Grid, cells: FloatGrid, place: int, during: NDArray[np.int64], before: NDArray[np.int64]
+) -> float:
+    """How far it is beyond chance that a node begins to count in some windows so much more often.
+
+    The exact test of two rates of rare events (Przyborowski and Wilenski, Biometrika 1940), as a
+    deviation: of all events so many fall into so small a share of the readings. One that goes on
+    counting is one event.
+    """
+    counts = np.nan_to_num(cells[:, place]) > 0
+    begins = counts & ~np.roll(counts, 1)
+    begins[0] = False
+    now, then = (int(begins[each].sum()) for each in (during, before))
+    known = np.isfinite(cells[before, place]).any()
+    if not now or not known:
+        return 0.0
+    share = _readings(grid, during) / (_readings(grid, during) + _readings(grid, before))
+    return float(-ndtri(betainc(now, then + 1, share)))
+
+
+def _as_read(
+    grid: Grid, during: NDArray[np.int64], before: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The same windows, those before a scrape has read what happened among the first as well."""
+    inside = np.zeros(len(grid.start), dtype=bool)
+    inside[during] = True
+    last = np.maximum.accumulate(np.where(inside, grid.end, -np.inf))
+    late = np.flatnonzero(~inside & (grid.start - last < scrape_seconds(grid)))
+    late = np.intersect1d(late, before)
+    return np.union1d(during, late), np.setdiff1d(before, late)
 
 
 def _readings(grid: Grid, windows: NDArray[np.int64]) -> float:
@@ -305,7 +346,13 @@ def round_trips(grid: Grid, finding: Finding) -> Symptom | None:
 def _moving(
     grid: Grid, finding: Finding, wanted: Sequence[str], known_by: Sequence[str], silent: str
 ) -> Symptom | None:
-    during, before = (np.flatnonzero(each) for each in spans(grid, finding))
+    inside = finding.inside(grid)
+    if finding.details.get("in_turns"):
+        now, then = (finding.details[f"transfer_seconds{each}"] for each in ("", "_before"))
+        inside &= transfers(grid) >= (now + then) / 2
+    during, before = (np.flatnonzero(each & ~grid.masked) for each in (inside, ~inside))
+    if not during.size:
+        return None
     mine = finding.details.get("part_nodes") or [finding.details.get("node")]
     found = movements(grid, during, before, wanted)
     found = tuple(each for each in found if each.node in mine or mine == [None])
@@ -360,18 +407,24 @@ def held_back(grid: Grid, during: NDArray[np.int64], before: NDArray[np.int64]) 
     return grid.ranks[worst].rank if more[worst] >= BUSIER else None
 
 
+ALWAYS = (
+    metrics.IB_ERRORS.name, metrics.NET_PHY_ERRORS.name, metrics.NET_PAUSE_SECONDS.name, ROUND_TRIP,
+)  # fmt: skip
+"""What a link in use makes, or what is at its end."""
+
+
 def always_worse(grid: Grid) -> tuple[str, ...]:
     """In words, the links that are worse than all others' in the first and last third alike.
 
-    Without a past their transfers cannot be compared with anything. By what a link in use makes
-    itself: drops and packets sent again may be those of any program of the node, and a port that
-    nobody plugged in lowers the sum of its speeds.
+    Without a past their transfers cannot be compared with anything. By ALWAYS: drops and packets
+    sent again may be those of any program of the node, and a port that nobody plugged in lowers the
+    sum of its speeds.
     """
     nodes = list(dict.fromkeys(info.node for info in grid.ranks))
     columns = [next(c for c, i in enumerate(grid.ranks) if i.node == node) for node in nodes]
     thirds = np.array_split(np.flatnonzero(~grid.masked), 3)
     found = []
-    for metric in (metrics.IB_ERRORS.name, metrics.NET_PHY_ERRORS.name, ROUND_TRIP):
+    for metric in ALWAYS:
         cells = counted(grid, metric)
         if cells is None or len(nodes) < 2 or not thirds[0].size:
             continue

@@ -401,3 +401,45 @@ def test_a_link_that_just_became_slow_is_named_before_a_block_of_the_long_run_is
 
     assert ("link", "node-2") == (found.kind, found.details["node"])
     assert 982 == pytest.approx(int(grid.from_step[found.first]), abs=5)
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_link_that_goes_down_now_and_then_is_named_by_its_rare_events(synthetic, counts):
+    """An event in every seventh step of a third of the run: no rate of any noise rose much."""
+    grid = align(synthetic(world=4, steps=300, telemetry=False).run())
+    down = (grid.from_step >= 80) & (grid.from_step < 180) & (grid.from_step % 7 == 0)
+    usual = np.median(grid.time["wall"])
+    longer = np.where(down, 3.0 * usual, 0.0)[:, None]
+    series = IB_ERRORS.series(device="mlx5_0", kind="link_downed", port="1")
+    errors = np.zeros(grid.time["own"].shape)
+    errors[down, 2] = counts / 7.0
+    grid = dataclasses.replace(
+        grid,
+        start=7.0 * np.arange(300),
+        end=7.0 * np.arange(1, 301),
+        scrape_seconds=15.0,
+        time={**grid.time, **{name: grid.time[name] + longer for name in ("wall", "collective")}},
+        signals={series: errors},
+    )
+    found = links(grid)
+
+    if counts:
+        (one,) = found
+        assert ("link", "node-2") == (one.kind, one.details["node"])
+        assert (77, 183) == pytest.approx((one.first, one.last), abs=8)
+        assert 1.4 == pytest.approx(one.slowdown, abs=0.15)
+    else:
+        assert () == tuple(found)
+
+
+@pytest.mark.parametrize("first", [80, 140])
+def test_what_a_counter_was_before_it_was_told_is_not_known_and_moved_nothing(synthetic, first):
+    grid = align(synthetic(world=4, telemetry=False).run())
+    longer = np.where(grid.from_step >= 80, 0.02, 0.0)[:, None]
+    errors = np.zeros(grid.time["own"].shape)
+    errors[:, 3] = np.where(np.arange(len(errors)) < first, np.nan, 0.05)
+    signals = {IB_ERRORS.series(device="mlx5_0", kind="symbol_error", port="1"): errors}
+    time = {**grid.time, **{name: grid.time[name] + longer for name in ("wall", "collective")}}
+    found = links(dataclasses.replace(grid, time=time, signals=signals))
+
+    assert ["network"] == [one.kind for one in found]

@@ -115,3 +115,21 @@ def test_a_rank_without_gpu_can_have_no_cause_of_a_gpu(synthetic, fault):
     causes = [one.cause for one in weigh_causes(diagnosis.grid, [finding])[0]]
 
     assert [s.cause for s in CAUSES if "slow" in s.kinds and not s.of_gpu] == causes
+
+
+def test_what_it_waits_for_another_culprit_is_no_excess_of_a_rank(synthetic, fault):
+    """Waits lie inside the forward pass, as of programs that gather parameters there."""
+    run = synthetic(world=8, faults=[fault("compute", 6, 1.5, 80)]).run()
+    windows = run.windows.copy()
+    late, others = windows["from_step"] >= 80, windows["rank"] != 6
+    usual = float(windows["own_seconds"].median())
+    # All but rank 6 wait for it in forward; rank 2 has trouble of its own, in no named phase.
+    windows.loc[late & others, "forward_seconds"] += 0.5 * usual
+    mine = late & (windows["rank"] == 2)
+    for column in ("own_seconds", "other_seconds"):
+        windows.loc[mine, column] += 0.2 * usual
+    for column in ("collective_seconds", "grad_sync_seconds"):
+        windows.loc[mine, column] -= 0.2 * usual
+    findings = {one.rank: one for one in diagnose(replace(run, windows=windows)).findings}
+
+    assert 0.9 < findings[2].share["other"]

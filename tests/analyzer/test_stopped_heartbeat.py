@@ -75,3 +75,26 @@ def test_a_window_after_a_gap_is_not_beside_a_pause(case):
 
 def test_a_faster_window_beside_a_pause_takes_nothing_from_it(case):
     assert seen(case, {100: 20.0, 101: -5.0, 150: 10.0}, {100: 20.0}).grave
+
+
+def test_of_pauses_that_one_scrape_in_five_can_meet_a_fifth_is_all(case):
+    """6 s that scrapes 15 s apart see only while the heartbeat is older than 3 s."""
+    grid, finding = case
+    rare = dataclasses.replace(grid, scrape_seconds=15.0), finding
+    windows = range(BEGIN, 240)
+    told = seen(rare, dict.fromkeys(windows, 6.0), dict.fromkeys(windows[::5], 5.0))
+    seldom = seen(rare, dict.fromkeys(windows, 6.0), dict.fromkeys(windows[::20], 5.0))
+
+    assert told.grave
+    assert "saw as many" in told.text
+    assert "with 20% of the excess in and beside such windows; scrapes so far apart" in told.text
+    assert not seldom.grave
+
+
+def test_of_a_few_short_pauses_that_no_scrape_met_nobody_knows(case):
+    grid, finding = case
+    rare = dataclasses.replace(grid, scrape_seconds=15.0), finding
+    short = dict.fromkeys(range(100, 104), 5.0)
+
+    assert seen(rare, short, {}) is None
+    assert "its heartbeat went on" == seen(case, short, {}).text

@@ -105,3 +105,16 @@ def test_a_slow_rank_of_another_group_hides_no_link():
     verdict = diagnose(run_of(slow, BAD)).verdict
 
     assert {(5, "slow-gpu"), (14, "nvlink")} == {(c.rank, c.cause) for c in verdict.culprits}
+
+
+def test_a_collector_that_falls_silent_hides_no_slow_link_of_another_node():
+    """Its ranks still tell their steps; what they exchange inside the node is as it was."""
+    bad = Fault(Cause.LINK, "rate", 20, 1.5, 150)
+    fleet = SyntheticFleet(dp=8, tp=4, steps=300, resolution=Resolution.STEP, faults=(bad,), seed=4)
+    run = labelled(fleet).run
+    middle = run.windows["start"].median()
+    silent = (run.samples["node"] == "node-0") & (run.samples["time"] > middle)
+    run = dataclasses.replace(run, samples=run.samples[~silent])
+    (culprit,) = diagnose(run).verdict.culprits
+
+    assert ("link", "node-2", "link") == (culprit.scope, culprit.node, culprit.cause)

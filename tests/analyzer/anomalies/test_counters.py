@@ -324,22 +324,16 @@ def test_a_lower_clock_alone_is_told_with_both_clocks(hardware):
     ]
 
 
-def test_a_quota_that_holds_one_nodes_ranks_back_deviates(hardware):
-    """It is told also where it costs too little, or in too noisy steps, to name somebody."""
+@pytest.mark.parametrize(("share", "told"), [(0.4, True), (0.03, False)])
+def test_a_port_that_is_paused_for_a_share_of_the_time_deviates(hardware, share, told):
+    """The worst of eight: together they would be paused for a quarter of it."""
     fleet = hardware()
-    held = np.zeros((60, 2))
-    held[30:, 1] = rising(fleet, 0.22)
-    fleet.of_nodes["lockstep_rank_cpu_throttled_seconds_total", ""] = held
-    (found,) = judge(fleet.samples()).found
+    for port in range(8):
+        paused = np.zeros((60, 2))
+        paused[:, 1] = (share if port == 3 else min(share, 0.03)) * fleet.seconds[:, 0]
+        labels = f'device="eth{port}",direction="receive",priority="3"'
+        fleet.of_nodes["lockstep_net_pfc_pause_seconds_total", labels] = paused
+    found = judge(fleet.samples()).found
 
-    assert ("host", "node-1") == (found.subject, found.node)
-    assert "ranks held back by their CPU quota 22% of the time" in found.text
-
-
-def test_a_quota_that_holds_all_ranks_back_alike_is_no_nodes_deviation(hardware):
-    fleet = hardware()
-    held = np.zeros((60, 2))
-    held[30:] = rising(fleet, 0.22)[:, None]
-    fleet.of_nodes["lockstep_rank_cpu_throttled_seconds_total", ""] = held
-
-    assert [] == told(fleet)
+    assert [("network", "node-1")] * told == [(each.subject, each.node) for each in found]
+    assert all("network port told to pause 40% of the time" in each.text for each in found)
