@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analyzer.cost.step_time import Cost, bill, spans
+from analyzer.cost.step_time import Cost, bill, cost, of_change, spans
 from analyzer.run import Finding, Grid, Verdict
 
 LAST_SECONDS = 3600.0
@@ -120,7 +120,8 @@ def _per_day(
     grid: Grid, told: Cost, slow: Sequence[Finding], whole: Finding | None
 ) -> PerDay | None:
     about = [*slow, *([whole] if whole is not None and (whole.kind == "link" or not slow) else [])]
-    inside = np.flatnonzero(spans(grid, about)) if about else np.empty(0, dtype=int)
+    on = [one for one in about if one.last is None] or about
+    inside = np.flatnonzero(spans(grid, on)) if on else np.empty(0, dtype=int)
     if not inside.size:
         return None
     stop = float(grid.end[inside[-1]])
@@ -130,7 +131,7 @@ def _per_day(
     if not seconds > 0:
         return None
     # The findings stay whole: their slowdown is that of their span, and so must be the level.
-    latest, bounds = bill(grid, slow, whole, since=first), bill(grid, slow, whole)
+    latest, bounds = _of_some(grid, on, about, first), bill(grid, slow, whole)
     if latest is None or bounds is None or bounds.lost_gpu_hours <= 0:
         return None
     # Where operations were simulated they know better than the bounds what the whole cost.
@@ -142,6 +143,19 @@ def _per_day(
         seconds,
         goes_on=any(one.last is None for one in about),
     )
+
+
+def _of_some(
+    grid: Grid, some: Sequence[Finding], about: Sequence[Finding], since: int
+) -> Cost | None:
+    """What some of the findings cost since a window, beside what ended before."""
+    slow = [one for one in some if one.kind == "slow"]
+    whole = next((one for one in some if one.kind != "slow"), None)
+    if len(some) == len(about) or (slow and whole is not None):
+        return bill(grid, slow, whole, since=since)
+    if slow:
+        return cost(grid, slow, about, since=since)
+    return None if whole is None else of_change(grid, whole, about, since=since)
 
 
 def _priced(interval: Interval, price: float | None) -> Interval | None:

@@ -166,3 +166,15 @@ def test_what_a_fix_gives_back_is_told_in_steps(gain, interval, words):
     fix = {"remove": "node-3", "gain": gain, "interval": interval}
 
     assert f"without node-3: {words}" == gives_back(fix)
+
+
+def test_what_has_ended_costs_nothing_a_day_beside_what_goes_on(synthetic, fault):
+    """Twice the time for a third of the run, then 1.2 times to its end."""
+    over = fault("compute", 1, 2.0, 40, last=120)
+    run = synthetic(faults=[over, fault("compute", 2, 1.2, 150)]).run()
+    diagnosis = diagnose(run)
+    told = diagnosis.verdict.lost_per_day
+
+    assert {1, 2} == {one.rank for one in diagnosis.verdict.culprits}
+    assert told["goes_on"]
+    assert 4 * 24 * (1 - 1 / 1.2) == pytest.approx(told["gpu_hours"], rel=0.25)
