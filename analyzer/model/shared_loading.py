@@ -28,7 +28,7 @@ def without_shared_loading(grid: Grid, findings: Sequence[Finding]) -> tuple[Fin
 
     Ranks that are slow by data alone are not accused where on most of the other nodes some rank
     waits longer for data as well, by a share of its own time that is recorded, and these together
-    by half as much as those of its own node. Those of most ranks of one node are its own.
+    by half as much as it does. Those of most ranks of one node are its own.
     """
     slow = list(_by_data(findings))
     left = list(findings)
@@ -117,18 +117,19 @@ def _same_time(grid: Grid, one: Finding, other: Finding) -> bool:
 
 
 def _shared(grid: Grid, some: Sequence[Finding], slow: Sequence[Finding]) -> list[Finding]:
-    """Those of some findings whose ranks lack data no more than others do."""
+    """Those of some findings whose ranks lack data by no more than twice what other nodes do."""
     longer = _longer(grid, *_sides(grid, some, slow))
+    of_rank = {grid.ranks[column].rank: seconds for column, seconds in longer.items()}
     of_node: dict[str, float] = {info.node: 0.0 for info in grid.ranks}
-    for column, seconds in longer.items():
-        of_node[grid.ranks[column].node] += seconds
+    for info in grid.ranks:
+        of_node[info.node] += of_rank.get(info.rank, 0.0)
     node_of = {info.rank: info.node for info in grid.ranks}
     found = []
     for one in some:
-        mine = node_of[one.rank] if one.rank is not None else ""
-        others = [seconds for node, seconds in of_node.items() if node != mine]
+        rank = -1 if one.rank is None else one.rank
+        others = [seconds for node, seconds in of_node.items() if node != node_of.get(rank)]
         most = 2 * sum(seconds > 0 for seconds in others) > len(others)
-        if most and shows(sum(others), of_node.get(mine, 0.0)):
+        if most and shows(sum(others), of_rank.get(rank, 0.0)):
             found.append(one)
     return found
 
