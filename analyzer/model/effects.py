@@ -151,6 +151,8 @@ def _mean_rise(one: Candidate, table: Table, place: int) -> tuple[float, float]:
     now, before = (side[np.isfinite(side)] for side in (rest[inside], rest[~inside]))
     rise = mean_of(now) - (0.0 if inside.all() else mean_of(before))
     sides = [side - side.mean() for side in (now, before) if side.size]
+    if not sides:
+        return rise, float("inf")
     error = np.sqrt(sum(np.mean(side**2) / side.size for side in sides))
     return rise, float(error * autocorrelation_factor(np.concatenate(sides)))
 
@@ -172,6 +174,8 @@ def _by_its_part(one: Candidate, of_all: Candidate) -> Candidate:
     if np.array_equal(part, every, equal_nan=True):
         return of_all
     share = _usual_seconds(one, one.table, one.place) / _usual_seconds(one, table, place)
+    if not np.isfinite(share):
+        return of_all
     effect, error, *rises = np.log1p(
         share * np.expm1([one.shift.effect, one.shift.error, *one.rises])
     ).tolist()
