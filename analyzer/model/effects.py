@@ -9,7 +9,7 @@ logarithms (Zhang and Siegmund, Biometrics 2007).
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,37 +69,20 @@ def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
     crowded = len(found) > 1 and _moves_peers(grid, accused)
     parted = eased is not None or bool(of_host)
     told = tables(grid, precision) if parted and found and not crowded else ()
-    sized: list[Sized] = []
+    sized = []
     for one in sorted(found, key=lambda each: each.gain):
         others = accused - set(one.scope.columns.tolist())
         whole = tables(_without(grid, others), precision) if crowded else told
         if crowded and not _is_left(one, whole):
             accused = others
             continue
-        of_all = _measured(one, whole)
-        of_part = _by_its_part(one, of_all)
-        by = of_part if any(one is each for each in of_host) else of_all
-        sized.append(Sized(one, of_part, by))
-    sized.sort(key=lambda each: -each.found.shift.score)
-    return tuple(
-        finding
-        for each in sized
-        if _recorded(tuple(_findings(each.found, each.judged, accused)), precision,
-                     shared=eased is not None)
-        for finding in _findings(each.found, each.told, accused)
-    )  # fmt: skip
-
-
-class Sized(NamedTuple):
-    """A candidate as it was found, with the size that is told, and the one by which it counts.
-
-    What ranks wait for a processor comes and goes with other processes, so of all own time it must
-    count; who was found by what loading data takes counts by that.
-    """
-
-    found: Candidate
-    told: Candidate
-    judged: Candidate
+        by_part = any(one is each for each in of_host)
+        sized.append((one, _measured(one, whole, by_part=by_part)))
+    sized.sort(key=lambda each: -each[0].shift.score)
+    told_of = (tuple(_findings(one, size, accused)) for one, size in sized)
+    shared = eased is not None
+    recorded = (some for some in told_of if _recorded(some, precision, shared=shared))
+    return tuple(finding for some in recorded for finding in some)
 
 
 def _recorded(some: Sequence[Finding], precision: Precision, *, shared: bool) -> bool:
@@ -157,29 +140,34 @@ def _mean_rise(one: Candidate, table: Table, place: int) -> tuple[float, float]:
     return rise, float(error * autocorrelation_factor(np.concatenate(sides)))
 
 
-def _measured(one: Candidate, whole: Sequence[Table]) -> Candidate:
-    """The candidate with its size in all of own time, against peers without the other accused."""
-    same = _again_in(one, whole)
-    return one if same is None else _there(one, *same) or one
+def _measured(one: Candidate, whole: Sequence[Table], *, by_part: bool) -> Candidate:
+    """The candidate with its size in all of own time, against peers without the other accused.
 
+    Of one that was found in a part of own time the interval holds what that part grew by as well.
 
-def _by_its_part(one: Candidate, of_all: Candidate) -> Candidate:
-    """The candidate with the size of what was looked at, as a share of all own time.
-
-    The noise of the rest is why only a part was looked at. The interval holds the size in all of
-    own time as well.
+    Args:
+        one: As it was found.
+        whole: Tables of all own time.
+        by_part: Whether its size is what the part grew by, as a share of all own time: the noise of
+            the rest is why only what loading and collecting take was looked at.
     """
-    table, place, columns = of_all.table, of_all.place, one.scope.columns
+    same = _again_in(one, whole)
+    of_all = None if same is None else _there(one, *same)
+    if same is None or of_all is None:
+        return one
+    table, place = same
+    columns = one.scope.columns
     part, every = (each.grid.time["own"][:, columns] for each in (one.table, table))
-    if np.array_equal(part, every, equal_nan=True):
-        return of_all
     share = _usual_seconds(one, one.table, one.place) / _usual_seconds(one, table, place)
-    if not np.isfinite(share):
+    if np.array_equal(part, every, equal_nan=True) or not np.isfinite(share):
         return of_all
     effect, error, *rises = np.log1p(
         share * np.expm1([one.shift.effect, one.shift.error, *one.rises])
     ).tolist()
-    error = max(error, abs(_mean_rise(one, table, place)[0] - effect) / WITHIN)
+    off = abs((_mean_rise(one, table, place)[0] if by_part else of_all.shift.effect) - effect)
+    error = max(error, off / WITHIN)
+    if not by_part:
+        return replace(of_all, shift=replace(of_all.shift, error=max(of_all.shift.error, error)))
     inside = of_all.shift.inside + effect - of_all.shift.effect
     shift = replace(of_all.shift, effect=effect, inside=inside, error=error)
     highs = of_all.highs + np.array(rises) - of_all.rises
