@@ -84,7 +84,8 @@ UNITS: dict[str, float] = {metrics.NET_PAUSE_SECONDS.name: SECONDS.resolution, R
 """Of what is told in seconds, how many are one; all others count events. Round trips of a
 millisecond scatter by a fifth from one reading to the next, as 25 events do (measured)."""
 SELDOM = 0.1
-"""Counts a second, below which they are told by the hour."""
+"""Counts a second, below which they are told by the hour: words only, chosen, as 0.0185 a second
+says nobody anything."""
 USUALLY_PER_SECOND = 1.0
 """The ratio decides; this only keeps single packets out."""
 SLOWER = 0.9

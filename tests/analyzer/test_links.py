@@ -427,7 +427,8 @@ def test_a_link_that_goes_down_now_and_then_is_named_by_its_rare_events(syntheti
         (one,) = found
         assert ("link", "node-2") == (one.kind, one.details["node"])
         assert (77, 183) == pytest.approx((one.first, one.last), abs=8)
-        assert 1.4 == pytest.approx(one.slowdown, abs=0.15)
+        # 14 of 100 steps take four times the usual one: (86 + 14 * 4) / 100.
+        assert 1.42 == pytest.approx(one.slowdown, abs=0.03)
     else:
         assert () == tuple(found)
 
