@@ -43,7 +43,7 @@ def score_synth(
         CommandError: 65, the results cannot be kept; 70, a run could not be judged.
     """
     from analyzer.scoring.by_cause import score_causes
-    from analyzer.scoring.by_difficulty import score_difficulties
+    from analyzer.scoring.by_difficulty import score_difficulties, score_healthy
     from analyzer.scoring.score import score
 
     wanted = synth_trials.trials(runs, seed, variant, uninstrumented=uninstrumented, level=level)
@@ -63,6 +63,8 @@ def score_synth(
         "failed": failed,
         **score(cases),
         **score_causes(cases),
+        **score_healthy([(case, *synth_trials.slower_and_whole(line))
+                         for case, line in zip(cases, lines, strict=True)]),
         **score_difficulties(
             [(case, line["fleet"]["difficulties"])
              for case, line in zip(cases, lines, strict=True)]

@@ -183,3 +183,16 @@ def case(line: Mapping[str, Any]) -> "Case":
     first, *more = line["truths"] or [None]
     keys = ("verdict", "delay_seconds", "node_hours", "baselines")
     return Case(first, **{key: line[key] for key in keys}, more=tuple(more))
+
+
+def slower_and_whole(line: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Whether a run became slower as a whole, and whether all its telemetry is there."""
+    from analyzer.synth.difficulty import Difficulty
+    from analyzer.synth.fleet import Benign, Defect
+
+    # A counter that begins anew and a scrape that is late are all there.
+    lacks = {*Defect} - {Defect.RESET, Defect.LATE}
+    lacks |= {Difficulty.SOURCES, Difficulty.SCRAPES}
+    fleet = line["fleet"]
+    lacking = lacks.intersection((*fleet["defects"], *fleet["difficulties"]))
+    return Benign.UNIFORM in fleet["benign"], not lacking

@@ -1,4 +1,4 @@
-"""Scores by what makes a simulated run hard: each difficulty's runs, whatever else they have."""
+"""Scores by what a simulated run is: each difficulty's runs, and what is said of healthy ones."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -46,8 +46,34 @@ def figures(cases: Sequence[Case]) -> dict[str, Any]:
         "cause_macro": score_causes([_only_slow(case) for case in cases])["cause_macro"],
         "both_named": rate(both, len(pairs)),
         "healthy_named": rate(sum(bool(c.verdict["culprits"]) for c in healthy), len(healthy)),
-        "healthy_said": rate(sum(c.verdict["status"] == "healthy" for c in healthy), len(healthy)),
+        "healthy_said": _said(healthy),
     }
+
+
+def score_healthy(runs: Sequence[tuple[Case, bool, bool]]) -> dict[str, Any]:
+    """What is said of runs without a fault, of each kind apart.
+
+    `healthy_said` is over those whose telemetry is whole, `healthy_said_unseen` over those of which
+    a part was not seen: there "unknown" may be all that can be said. Runs that became slower as a
+    whole are in neither, as they are not well: `slower_said` counts those that are told as
+    degraded, and nobody in them is named.
+
+    Args:
+        runs: Each with whether it became slower as a whole, and whether its telemetry is whole.
+    """
+    healthy = [each for each in runs if each[0].truth is None]
+    steady = [(case, whole) for case, slower, whole in healthy if not slower]
+    slower = [case for case, slower, _ in healthy if slower]
+    told = sum(c.verdict["status"] == "degraded" and not c.verdict["culprits"] for c in slower)
+    return {
+        "healthy_said": _said([case for case, whole in steady if whole]),
+        "healthy_said_unseen": _said([case for case, whole in steady if not whole]),
+        "slower_said": rate(told, len(slower)),
+    }
+
+
+def _said(cases: Sequence[Case]) -> dict[str, Any]:
+    return rate(sum(case.verdict["status"] == "healthy" for case in cases), len(cases))
 
 
 def is_slow(fault: Mapping[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from analyzer.align import align
@@ -54,6 +55,58 @@ def test_a_uniform_slowdown_blames_no_node(synthetic):
     assert verdict.sentence.startswith("Slower, and no node is to blame: ")
     assert ["uniform"] == [each["kind"] for each in verdict.structure]
     assert "all ranks by the same ratio" in verdict.sentence
+
+
+def congested(run, share, seed=7):
+    """The run with a network that is slow now and then: steps tell little of what is own."""
+    steps = run.windows["from_step"].to_numpy()
+    usual = float(run.windows["wall_seconds"].median())
+    wander = np.random.default_rng(seed).normal(size=steps.max() + 1)
+    for step in range(1, len(wander)):
+        wander[step] += 0.95 * wander[step - 1]
+    longer = usual * share * np.abs(wander)[steps]
+    more = {name: run.windows[name] + longer for name in ("wall_seconds", "collective_seconds")}
+    return dataclasses.replace(run, windows=run.windows.assign(**more))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_uniform_slowdown_is_told_where_steps_are_noisier_than_own_times(synthetic, seed):
+    verdict = diagnose(congested(synthetic(seed=seed, uniform=(120, 1.2)).run(), 0.05)).verdict
+
+    assert ("degraded", ()) == (verdict.status, verdict.culprits)
+    assert ["uniform"] == [each["kind"] for each in verdict.structure]
+    assert verdict.sentence.startswith("Slower, and no node is to blame: ")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_noisy_run_without_a_slowdown_is_no_slower_one(synthetic, seed):
+    verdict = diagnose(congested(synthetic(seed=seed).run(), 0.05)).verdict
+
+    assert ("healthy", (), ()) == (verdict.status, verdict.culprits, verdict.structure)
+
+
+def test_own_times_that_rose_in_all_ranks_but_one_are_no_uniform_slowdown(synthetic):
+    run = synthetic(uniform=(120, 1.2)).run()
+    same = (run.windows["rank"] == 2) & (run.windows["from_step"] >= 120)
+    run.windows.loc[same, "own_seconds"] /= 1.2
+
+    assert not diagnose(congested(run, 0.05)).verdict.structure
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ranks_that_become_slow_one_after_another_are_not_all_alike(synthetic, fault, seed):
+    faults = [fault("compute", rank, 1.3, 60 + 30 * rank) for rank in range(4)]
+
+    assert not diagnose(synthetic(seed=seed, faults=faults).run()).verdict.structure
+
+
+def test_own_times_that_rose_while_steps_took_no_longer_are_no_slowdown(synthetic):
+    run = synthetic(telemetry=False).run()
+    later = run.windows["from_step"] >= 120
+    run.windows.loc[later, "own_seconds"] *= 1.12
+    run.windows.loc[later, "collective_seconds"] -= 0.12 / 1.12 * run.windows.own_seconds[later]
+
+    assert not diagnose(run).verdict.structure
 
 
 @pytest.mark.parametrize(

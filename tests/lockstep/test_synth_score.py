@@ -14,7 +14,7 @@ from lockstep.synth_trials import SynthTrial
 KEYS = {"precision", "recall", "f1", "rank_top1", "cause_top1", "cause_top3", "ece",
         "false_pages_per_node_month", "false_pages_per_node_month_upper95",
         "delay_median_seconds", "delay_p95_seconds", "cause_macro", "unknown_recall",
-        "both_named", "by_cause"}  # fmt: skip
+        "both_named", "by_cause", "healthy_said", "healthy_said_unseen", "slower_said"}  # fmt: skip
 NAMES = {"never", "random", "slowest_step", "last_rank", "nvrx", "minder_distance", "zscore"}
 
 
@@ -113,6 +113,20 @@ def test_a_level_is_a_score_of_its_own_and_must_be_one(tmp_path, monkeypatch):
         score(Kind.SYNTH, level="drift,fog", out=tmp_path)
     with pytest.raises(CommandError, match="--level goes with score synth"):
         score(Kind.REAL, level="hard", out=tmp_path)
+
+
+@pytest.mark.parametrize(("benign", "defects", "difficulties", "told"), [
+    ([], ["reset"], ["drift"], (False, True)),
+    (["uniform"], ["late"], [], (True, True)),
+    (["stage"], ["gap"], [], (False, False)),
+    ([], ["silent"], [], (False, False)),
+    ([], [], ["scrape-loss"], (False, False)),
+    ([], [], ["missing-sources"], (False, False)),
+])  # fmt: skip
+def test_a_fleet_says_whether_it_was_seen_and_steady(benign, defects, difficulties, told):
+    fleet = {"benign": benign, "defects": defects, "difficulties": difficulties}
+
+    assert told == synth_trials.slower_and_whole({"fleet": fleet})
 
 
 @pytest.mark.slow

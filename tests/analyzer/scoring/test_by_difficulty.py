@@ -1,8 +1,10 @@
 """Figures by difficulty: who counts as slow, and whose runs a row is about."""
 
+from dataclasses import replace
+
 import pytest
 
-from analyzer.scoring.by_difficulty import NONE, is_slow, score_difficulties
+from analyzer.scoring.by_difficulty import NONE, is_slow, score_difficulties, score_healthy
 from analyzer.scoring.score import Case
 
 
@@ -55,3 +57,26 @@ def test_both_of_two_counts_where_both_are_slow():
 ])  # fmt: skip
 def test_what_stops_is_slow_and_of_the_network_the_step_counts(factor, intended, slow):
     assert slow == is_slow(fault(1, factor, factor_intended=intended))
+
+
+def without_fault(status, named=()):
+    one = case([], named)
+    return replace(one, verdict={**one.verdict, "status": status})
+
+
+def test_of_healthy_runs_those_count_that_are_steady_and_were_seen():
+    runs = [
+        (without_fault("healthy"), False, True),
+        (without_fault("unknown"), False, True),
+        (without_fault("healthy"), False, True),
+        (without_fault("unknown"), False, False),
+        (without_fault("degraded"), True, True),
+        (without_fault("healthy"), True, False),
+        (without_fault("degraded", [(1, "ecc")]), True, True),
+        (case([fault(1, 1.5)], []), False, True),
+    ]
+    told = score_healthy(runs)
+
+    assert {"healthy_said": (2, 3), "healthy_said_unseen": (0, 1), "slower_said": (1, 3)} == {
+        name: (one["count"], one["of"]) for name, one in told.items()
+    }
