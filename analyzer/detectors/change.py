@@ -13,6 +13,7 @@ from analyzer.slowness.changepoint import (
     SAME_ABOVE,
     Blocks,
     Shift,
+    autocorrelation_factor,
     block_means,
     blocks,
     clearest_spans,
@@ -28,8 +29,8 @@ from collector.contract.robust import MAD_TO_SIGMA
 def change(grid: Grid, precision: Precision = WINDOWS) -> Sequence[Finding]:
     """One finding: `structure` if all ranks slowed alike (no node's fault), else `change`.
 
-    By the middle of the ranks' own times, and by step time, the median over ranks of wall time;
-    each in log ratio to its own past, and divided by the predicted work of the steps where ranks
+    By step time, the median over ranks of wall time, or by the middle of the ranks' own times; each
+    in log ratio to its own past, and divided by the predicted work of the steps where ranks
     tell it (docs/method/change.md): twice the tokens in twice the time is no slowdown. Alike they
     slowed only where the own time of every rank is known, before and since, and shows it: a rank of
     which it is not may hold all others back.
@@ -45,18 +46,23 @@ def change(grid: Grid, precision: Precision = WINDOWS) -> Sequence[Finding]:
     wall, own = (np.log(block_means(grid.time[name], groups)) for name in ("wall", "own"))
     step, level = column_medians(wall.T), column_medians(own)
 
-    # The middle of own times first: a step waits for the latest rank, so all ranks' stalls are in
-    # it, and pauses of all; what they compute alike has neither.
-    usual = np.log(grid.time["own"]) - level
-    for shift in _risen(column_medians((own - level).T), usual, groups, precision):
-        if not unseen and _alike(own, shift) and _in_steps(raw, shift).effect >= FLOOR:
-            slower = _in_steps(step, shift)
-            return (_finding(grid, groups, slower, uniform=True, known=True),)
     for shift in _risen(step, np.log(grid.time["wall"]), groups, precision):
-        known = not unseen and bool(np.isfinite(_changes(own, shift)).all())
-        if _in_steps(raw, shift).effect >= _least(precision):
-            uniform = known and _alike(own, shift)
+        changes = _changes(own, shift)
+        known = not unseen and bool(np.isfinite(changes).all())
+        if _rise(raw, shift)[0] >= _least(precision):
+            uniform = known and shows(changes.min(), shift.effect)
             return (_finding(grid, groups, shift, uniform=uniform, known=known),)
+
+    # Steps wait for the latest rank and for the network, so all of their stalls are in them. Where
+    # these hide a change, the middle of own times may tell it, and has to account for what steps
+    # took longer: else something else made them slow.
+    middle, over_level = column_medians((own - level).T), np.log(grid.time["own"]) - level
+    for shift in _risen(middle, over_level, groups, precision):
+        effect, error = _rise(step, shift)
+        longer = min(effect, _rise(raw, shift)[0]) >= FLOOR
+        if longer and shows(shift.effect, effect) and not unseen and _alike(own, shift):
+            slower = replace(shift, effect=effect, error=error)
+            return (_finding(grid, groups, slower, uniform=True, known=True),)
     return ()
 
 
@@ -130,16 +136,23 @@ def per_work(grid: Grid) -> Grid:
     return replace(grid, time={**grid.time, **told})
 
 
-def _in_steps(step: FloatGrid, shift: Shift) -> Shift:
-    """How much longer steps (B,) took in a span that is known already."""
-    inside = _inside(len(step), shift)
-    sides = [each[np.isfinite(each)] for each in (step[inside], step[~inside])]
+def _rise(series: FloatGrid, shift: Shift) -> tuple[float, float]:
+    """How much higher (B,) is in a span that is known already, and the standard error of that.
+
+    NaN where nothing is known of a side.
+    """
+    inside = _inside(len(series), shift)
+    sides = [each[np.isfinite(each)] for each in (series[inside], series[~inside])]
+    if not all(each.size for each in sides):
+        return np.nan, np.nan
     levels = [median_of(each) for each in sides]
+    rests = [each - level for each, level in zip(sides, levels, strict=True)]
     errors = [
-        MEDIAN_EFFICIENCY * MAD_TO_SIGMA * median_of(np.abs(each - level)) / np.sqrt(len(each))
-        for each, level in zip(sides, levels, strict=True)
-    ]
-    return replace(shift, effect=levels[0] - levels[1], error=float(np.hypot(*errors)))
+        MEDIAN_EFFICIENCY * MAD_TO_SIGMA * median_of(np.abs(rest)) * autocorrelation_factor(rest)
+        / np.sqrt(len(rest))
+        for rest in rests
+    ]  # fmt: skip
+    return levels[0] - levels[1], float(np.hypot(*errors))
 
 
 def _in_most_steps(cells: FloatGrid, groups: Blocks, shift: Shift) -> bool:

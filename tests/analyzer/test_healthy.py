@@ -93,6 +93,36 @@ def test_own_times_that_rose_in_all_ranks_but_one_are_no_uniform_slowdown(synthe
     assert not diagnose(congested(run, 0.05)).verdict.structure
 
 
+def slower_transfers(run, since, seconds):
+    """The run with transfers that take longer from a step on."""
+    later = run.windows["from_step"] >= since
+    names = ("wall_seconds", "collective_seconds", "grad_sync_seconds")
+    longer = {name: run.windows[name] + seconds * later for name in names}
+    return dataclasses.replace(run, windows=run.windows.assign(**longer))
+
+
+@pytest.mark.parametrize("own_since", [120, 150])
+def test_own_times_that_rose_a_little_do_not_hide_a_network_that_doubled_steps(
+    synthetic, own_since
+):
+    run = synthetic(telemetry=False, uniform=(own_since, 1.12)).run()
+    verdict = diagnose(slower_transfers(run, 120, 0.045)).verdict
+
+    assert ("unknown", ()) == (verdict.status, verdict.structure)
+    assert "it is the network" in verdict.sentence
+
+
+def test_a_run_that_is_faster_for_its_work_is_no_slower_one(synthetic):
+    run = slower_transfers(synthetic(telemetry=False).run(), 0, 0.06)
+    later = run.windows["from_step"] >= 120
+    longer = run.windows["own_seconds"] * (1.4 * 1.15 - 1) * later
+    more = {name: run.windows[name] + longer for name in ("own_seconds", "wall_seconds")}
+    run.windows.loc[later, "flops"] *= 1.4
+    verdict = diagnose(dataclasses.replace(run, windows=run.windows.assign(**more))).verdict
+
+    assert ("healthy", ()) == (verdict.status, verdict.structure)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_ranks_that_become_slow_one_after_another_are_not_all_alike(synthetic, fault, seed):
     faults = [fault("compute", rank, 1.3, 60 + 30 * rank) for rank in range(4)]
