@@ -4,12 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from collector.contract import bounded_json
 from collector.contract.words import ExitCode
 from lockstep import claim, output, score_lines, synth_trials
 from lockstep.output import Format
+
+if TYPE_CHECKING:
+    from analyzer.scoring.score import Case
 
 RESULTS_FILE = "synth.jsonl"
 WRITER_FILE = f".{RESULTS_FILE}.writer"
@@ -43,7 +46,7 @@ def score_synth(
         CommandError: 65, the results cannot be kept; 70, a run could not be judged.
     """
     from analyzer.scoring.by_cause import score_causes
-    from analyzer.scoring.by_difficulty import score_difficulties, score_healthy
+    from analyzer.scoring.by_difficulty import score_difficulties
     from analyzer.scoring.score import score
 
     wanted = synth_trials.trials(runs, seed, variant, uninstrumented=uninstrumented, level=level)
@@ -63,8 +66,7 @@ def score_synth(
         "failed": failed,
         **score(cases),
         **score_causes(cases),
-        **score_healthy([(case, *synth_trials.slower_and_whole(line))
-                         for case, line in zip(cases, lines, strict=True)]),
+        **_healthy(cases, lines, uninstrumented=uninstrumented),
         **score_difficulties(
             [(case, line["fleet"]["difficulties"])
              for case, line in zip(cases, lines, strict=True)]
@@ -75,6 +77,18 @@ def score_synth(
         # As in score real: figures without the runs that failed would flatter.
         output.fail(ExitCode.INTERNAL, f"{len(failed)} of {2 * runs} runs failed: {failed[0]}")
     return ExitCode.OK
+
+
+def _healthy(
+    cases: Sequence["Case"], lines: Sequence[Mapping[str, Any]], *, uninstrumented: bool
+) -> dict[str, Any]:
+    """What is said of healthy runs; nothing by hardware alone, which can clear nobody."""
+    from analyzer.scoring.by_difficulty import score_healthy
+
+    if uninstrumented:
+        return {}
+    told = map(synth_trials.slower_and_whole, lines)
+    return score_healthy([(case, *each) for case, each in zip(cases, told, strict=True)])
 
 
 def _lines(wanted: list[synth_trials.SynthTrial], out: Path, *, anew: bool) -> list[dict[str, Any]]:

@@ -29,7 +29,8 @@ def figures(cases: Sequence[Case]) -> dict[str, Any]:
     """`precision` of all that was named; `recall`, `cause_macro` of culprits that are slow enough.
 
     `recall_all` counts every culprit; `both_named` runs with two that are; `healthy_named` healthy
-    runs in which anybody is.
+    runs in which anybody is, `healthy_said` those called so of all, whatever is known of them
+    (`score_healthy` tells them apart).
     """
     named = [(case, each) for case in cases for each in case.verdict["culprits"]]
     right = sum(any(is_right(fault, each) for fault in case.truths) for case, each in named)
