@@ -1,5 +1,6 @@
 """The whole run against its own past: did every step become slower, and all ranks alike?"""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -9,7 +10,6 @@ from numpy.typing import NDArray
 from analyzer.model.precision import WINDOWS, Precision
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.changepoint import (
-    MEDIAN_EFFICIENCY,
     SAME_ABOVE,
     Blocks,
     Shift,
@@ -18,6 +18,7 @@ from analyzer.slowness.changepoint import (
     blocks,
     clearest_spans,
     column_medians,
+    median_error,
     sustained,
 )
 from analyzer.slowness.coverage import known_in, unseen_ranks
@@ -148,11 +149,11 @@ def _rise(series: FloatGrid, shift: Shift) -> tuple[float, float]:
     levels = [median_of(each) for each in sides]
     rests = [each - level for each, level in zip(sides, levels, strict=True)]
     errors = [
-        MEDIAN_EFFICIENCY * MAD_TO_SIGMA * median_of(np.abs(rest)) * autocorrelation_factor(rest)
-        / np.sqrt(len(rest))
+        median_error(MAD_TO_SIGMA * median_of(np.abs(rest)), len(rest))
+        * autocorrelation_factor(rest)
         for rest in rests
-    ]  # fmt: skip
-    return levels[0] - levels[1], float(np.hypot(*errors))
+    ]
+    return levels[0] - levels[1], math.hypot(*errors)
 
 
 def _in_most_steps(cells: FloatGrid, groups: Blocks, shift: Shift) -> bool:

@@ -211,8 +211,8 @@ def clearest_spans(
         effect = level - median_of(series[outside, column])
         sigma = max(sigmas[column], typical, noise) * max(widenings[column], wide)
         spread = MAD_TO_SIGMA * median_of(np.abs(series[inside, column] - level))
-        chance = _error(sigma, inside.sum()), _error(sigma, outside.sum())
-        error = float(np.hypot(max(chance[0], _error(spread, inside.sum())), chance[1]))
+        chance = median_error(sigma, inside.sum()), median_error(sigma, outside.sum())
+        error = float(np.hypot(max(chance[0], median_error(spread, inside.sum())), chance[1]))
         score = effect / float(np.hypot(*chance))
         span = np.flatnonzero(within)
         stop = int(span[-1]) + 1
@@ -301,7 +301,7 @@ def whole_run_spans(
     found = []
     for column, level in levels.items():
         sigma = max(sigmas[column], typical, noise) * widenings[column]
-        error = _error(sigma, len(columns[column]))
+        error = median_error(sigma, len(columns[column]))
         found.append(
             Shift(
                 column, 0, len(series), level, error, level / error, asked, level,
@@ -421,7 +421,7 @@ def _healthy(values: FloatGrid, known: NDArray[np.bool_], within: NDArray[np.boo
     return np.concatenate([rest, values[inside] - median_of(values[inside])])
 
 
-def _error(sigma: float, count: int) -> float:
+def median_error(sigma: float, count: int) -> float:
     """Standard error of the median of `count` blocks."""
     return MEDIAN_EFFICIENCY * sigma / float(np.sqrt(count))
 
