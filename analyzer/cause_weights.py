@@ -132,7 +132,7 @@ def expected_signs() -> dict[str, dict[str, int]]:
 def expected_well() -> dict[str, float]:
     """Of a place that is well before any fit: whatever is trouble of some cause speaks against."""
     return {
-        state: odds
+        state: 0.0 if strength == "mild" and symptoms.BY_NAME[name].mutual else odds
         for name in HARDWARE
         for strength, odds in PRIOR[AGAINST].items()
         if (state := f"{name}: {strength}").endswith(STRENGTHS)

@@ -37,6 +37,7 @@ UNKNOWN, WELL = Cause.UNKNOWN.value, "well"
 CLASSES: tuple[str, ...] = (*(spec.cause.value for spec in CAUSES), UNKNOWN)
 RIDGE = 0.1
 """Pull to what physics expects, for each weight: 1 / variance of its prior."""
+STRONG = ": strong"
 PHASES = "phases"
 SOURCES: Mapping[str, tuple[str, ...]] = {
     "GPU state": ("thermal throttling", "power throttling", "lower clock", "heat",
@@ -111,8 +112,15 @@ def background(grid: Grid, truths: Sequence[Mapping[str, Any]]) -> Iterator[Exam
     """What is so of places that are well, if somebody took them for slow; none of a single node.
 
     Of the nodes without fault the one that takes the longest, from the first step on, and of its
-    ranks the one that does, from the middle of the run on.
+    ranks the one that does, from the middle of the run on. Not told of it is a difference of two
+    places that is why the other one is slow.
     """
+    mirrored = {
+        f"{name}: mild"
+        for truth in truths
+        for name in _own(truth["cause"], (MUST,))
+        if symptoms.BY_NAME[name].mutual
+    }
     nodes = columns_by(grid, lambda info: info.node)
     ill = {str(end) for truth in truths for end in str(truth["node"]).split(ENDS)}
     own = column_medians(grid.time["own"][~grid.masked])
@@ -128,7 +136,8 @@ def background(grid: Grid, truths: Sequence[Mapping[str, Any]]) -> Iterator[Exam
     late = replace(one, first=len(grid.start) // 2, details={**one.details, "node": None})
     for place in (taken, [late]):
         told = [symptoms.measured(grid, one) for one in place]
-        states = symptoms.states_of(grid, place, told)
+        every = symptoms.states_of(grid, place, told).items()
+        states = {state: share for state, share in every if state not in mirrored}
         yield Example(WELL, symptoms.SLOW, has_gpu(grid, place[0].rank), states)
 
 
@@ -194,6 +203,11 @@ def _of(state: str) -> str:
     return state.partition(":")[0]
 
 
+def _mild(strong: str) -> str:
+    """The same symptom's state when it is there in part only."""
+    return f"{_of(strong)}: mild"
+
+
 def _with(states: Mapping[str, float], name: str, *told: str) -> dict[str, float]:
     return _without(states, {name}) | {f"{name}: {state}": 1.0 for state in told}
 
@@ -240,18 +254,19 @@ def _knowable(cause: str, states: Mapping[str, float]) -> str:
 
 def fit(learned: Sequence[Example], ridge: float = RIDGE) -> Weights:
     """The table that makes the examples likeliest, each weight drawn to its prior."""
-    columns = sorted({state for one in learned for state in one.states})
+    told = {state for one in learned for state in one.states}
+    columns = sorted(told | {_mild(state) for state in told if state.endswith(STRONG)})
     prior = _table(expected(), ("bias", *columns))
     shown, allowed, wanted = _arrays(learned, columns)
-    free = _free(columns)
+    free, tied = _free(columns), _tied(prior, ("bias", *columns))
 
     def loss(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         weights = flat.reshape(prior.shape)
         shares, log_likelihood = _softmax(shown @ weights.T, allowed, wanted)
         shares[np.arange(len(wanted)), wanted] -= 1.0
-        away = weights - prior
-        gradient = (shares.T @ shown + ridge * away) * free
-        return -log_likelihood + ridge * float((away**2).sum()) / 2, gradient.ravel()
+        distance, pull = _drawn_back(weights - prior, tied)
+        gradient = (shares.T @ shown + ridge * pull) * free
+        return ridge * distance - log_likelihood, gradient.ravel()
 
     best = minimize(
         loss, prior.ravel(), jac=True, method="L-BFGS-B", bounds=_bounds(columns),
@@ -287,18 +302,56 @@ def fit_well(
     is_well = np.arange(len(some)) >= len(slow)
     counts = np.where(is_well, len(some) / len(well), len(some) / len(slow)) / 2
     prior = np.array([expected_well().get(state, 0.0) for state in columns])
+    tied = _tied(prior, columns)
 
     def loss(row: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        odds, away = shown @ row - of_slow, row - prior
+        odds, (distance, pull) = shown @ row - of_slow, _drawn_back(row - prior, tied)
         wrong = np.logaddexp(0.0, np.where(is_well, -odds, odds))
-        gradient = (counts * (expit(odds) - is_well)) @ shown + ridge * away
-        return float(counts @ wrong + ridge * (away @ away) / 2), gradient
+        gradient = (counts * (expit(odds) - is_well)) @ shown + ridge * pull
+        return float(counts @ wrong + ridge * distance), gradient
 
     limits = {-1.0: (None, 0.0), 0.0: (None, None), 1.0: (0.0, None)}
     bounds = [limits[float(np.sign(each))] for each in prior]
     best = minimize(loss, prior, jac=True, method="L-BFGS-B", bounds=bounds)
     found = zip(columns, best.x.tolist(), strict=True)
     return replace(weights, well={state: round(odds, 3) for state, odds in found})
+
+
+@dataclass(frozen=True, slots=True)
+class _Tied:
+    """Columns of what is mild, those of the same in full, and the share that the prior gives it."""
+
+    mild: NDArray[np.intp]
+    strong: NDArray[np.intp]
+    share: NDArray[np.float64]
+
+
+def _tied(prior: NDArray[np.float64], columns: Sequence[str]) -> _Tied:
+    """The weights that learn together: what a symptom in full teaches, it teaches when mild, too.
+
+    Of some there are many in full and hardly one that is mild.
+    """
+    places = {state: place for place, state in enumerate(columns)}
+    full = [state for state in columns if state.endswith(STRONG) and _mild(state) in places]
+    mild = np.array([places[_mild(state)] for state in full], dtype=np.intp)
+    strong = np.array([places[state] for state in full], dtype=np.intp)
+    whole = prior[..., strong]
+    share = np.divide(prior[..., mild], whole, out=np.zeros_like(whole), where=whole != 0.0)
+    return _Tied(mild, strong, share)
+
+
+def _drawn_back(away: NDArray[np.float64], tied: _Tied) -> tuple[float, NDArray[np.float64]]:
+    """Half of the squared distance from the prior, and its gradient.
+
+    Args:
+        away: (..., columns) weights minus their priors.
+        tied: A mild one's prior moves with the weight of the same in full.
+    """
+    off = away.copy()
+    off[..., tied.mild] -= tied.share * away[..., tied.strong]
+    pull = off.copy()
+    pull[..., tied.strong] -= tied.share * off[..., tied.mild]
+    return float((off**2).sum()) / 2, pull
 
 
 def _free(columns: Sequence[str]) -> NDArray[np.float64]:

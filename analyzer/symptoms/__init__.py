@@ -33,6 +33,8 @@ class SymptomSpec:
         kinds: The findings that it is looked for at.
         of_gpu: Only a rank with a GPU can have it.
         of_work: It tells of what a rank does, which more work changes as well.
+        mutual: Mild, it is a difference of two places, as much the one's as the other's: physics
+            says nothing of which of them is well.
     """
 
     name: str
@@ -41,6 +43,7 @@ class SymptomSpec:
     kinds: tuple[str, ...] = (SLOW,)
     of_gpu: bool = False
     of_work: bool = False
+    mutual: bool = False
 
 
 MEMORY = "memory errors of the GPU"
@@ -83,7 +86,7 @@ SYMPTOMS: tuple[SymptomSpec, ...] = (
     SymptomSpec("excess in gradients", phases.gradients, of_work=True),
     SymptomSpec("excess in checkpoints", phases.checkpoint, of_work=True),
     SymptomSpec("excess elsewhere", phases.other, of_work=True),
-    SymptomSpec("other software", software.software, VERSIONS),
+    SymptomSpec("other software", software.software, VERSIONS, mutual=True),
     SymptomSpec("mates as fast", software.mates_as_fast, of_work=True),
     SymptomSpec("software everywhere", software.everywhere, VERSIONS, (RUN,)),
     SymptomSpec("longer transfers", network.longer_transfers, "", (LINK,)),

@@ -34,6 +34,7 @@ from analyzer.scoring.fit import (
     guesses,
     log_loss,
 )
+from analyzer.symptoms import SYMPTOMS
 from analyzer.synth.hard_draw import hard
 from analyzer.synth.whole import labelled
 from collector.contract.words import Cause
@@ -156,6 +157,32 @@ def test_a_simulator_that_is_wrong_teaches_nothing_against_physics():
     assert 0.0 == learned["thermal"]["thermal throttling: strong"]
 
 
+def test_what_a_symptom_teaches_in_full_it_teaches_when_mild():
+    """A prior that is a share of the other's, in the fit of causes and in that of what is well."""
+    heat, quiet = {"heat: strong": 1.0}, {"heat: none": 1.0}
+    of = fit([example(states=heat), example("power", states=quiet)] * 200).of["thermal"]
+    share = PRIOR[Expectation.MAY]["mild"] / PRIOR[Expectation.MAY]["strong"]
+    well = [Example(WELL, "slow", True, states) for states in (heat, quiet)] * 200
+    slow = [example(states={**heat, "heat: mild": 0.0})]
+    told = fit_well(fit(slow), slow, well).well
+
+    assert of["heat: strong"] > 1.5 * PRIOR[Expectation.MAY]["strong"]
+    assert of["heat: mild"] == pytest.approx(share * of["heat: strong"], abs=2e-3)
+    assert told["heat: mild"] == pytest.approx(told["heat: strong"] / 2, abs=2e-3)
+    assert told["heat: strong"] > PRIOR[Expectation.AGAINST]["strong"]
+
+
+def test_a_difference_of_two_nodes_says_no_more_of_the_one_than_of_the_other():
+    """As often of the node that is well as of the slow one, it tells nothing of who is slow."""
+    same, odd = {"other software: none": 1.0}, {"other software: mild": 1.0}
+    slow = [example("software", states=odd), example("thermal", states=HEAT | same)] * 100
+    well = [Example(WELL, "slow", True, states) for states in (odd, same)] * 100
+    learned = fit_well(fit(slow), slow, well)
+
+    assert learned.log_ratio(odd, gpu=True) == pytest.approx(0.0, abs=0.2)
+    assert learned.log_ratio({"other software: strong": 1.0}, gpu=True) > math.log(5)
+
+
 def test_no_setting_pays_for_another_however_many_examples_it_has():
     """In one setting the cause is always right, in the other half of the time."""
     sure, doubtful = [example()] * 100, [example(cause) for cause in ("thermal", "power")]
@@ -225,7 +252,10 @@ def test_no_trouble_speaks_for_a_place_that_is_well_in_the_table_that_is_used():
     well = json.loads(files("analyzer").joinpath(FILE).read_text())["well"]
 
     assert well == {state: odds for state, odds in fitted().well.items() if state in well}
-    assert all(odds >= 0 if state.endswith(": none") else odds <= 0 for state, odds in well.items())
+    of_two = [f"{spec.name}: mild" for spec in SYMPTOMS if spec.mutual]
+    assert ["other software: mild"] == of_two
+    rest = {state: odds for state, odds in well.items() if state not in of_two}
+    assert all(odds >= 0 if state.endswith(": none") else odds <= 0 for state, odds in rest.items())
     assert all(state.endswith(STRENGTHS) for state in fitted().well)
 
 

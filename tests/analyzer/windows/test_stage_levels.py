@@ -9,6 +9,7 @@ from analyzer.align import align
 from analyzer.culprits.where import heavier_or_slow, heavier_stages
 from analyzer.detectors.stage_levels import stage_levels
 from analyzer.pipeline import diagnose
+from analyzer.scoring.fit import background
 from analyzer.synth.hard_draw import hard
 from analyzer.synth.whole import labelled
 
@@ -75,6 +76,18 @@ def test_one_difference_of_two_nodes_is_not_enough(healthy, slowed, steadily, on
     verdict = diagnose(staged(run, driver="550.90")).verdict
 
     assert ("unknown", ()) == (verdict.status, verdict.culprits)
+
+
+@pytest.mark.parametrize(("cause", "told"), [("power", True), ("software", False)])
+def test_a_node_that_is_well_is_not_the_mirror_image_of_its_slow_neighbour(
+    healthy, on_nodes, cause, told
+):
+    """Where another driver is why the one is slow, that the other has another one is no example."""
+    grid = align(staged(on_nodes(healthy, 4), driver="550.90"))
+    truth = [{"cause": cause, "node": "node-1", "rank": None}]
+    node, _ = background(grid, truth)
+
+    assert told == ("other software: mild" in node.states)
 
 
 @pytest.mark.parametrize(("first", "last"), [(100, 10_000), (0, 160)])
