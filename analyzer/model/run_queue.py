@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from analyzer.readers.garbage import GARBAGE
 from analyzer.run import FloatGrid, Grid
 from analyzer.slowness.changepoint import block_means, blocks, column_medians
-from analyzer.slowness.coverage import KNOWN_AT_LEAST
+from analyzer.slowness.processor import run_queue_seconds
 from analyzer.slowness.robust_stats import mean_of, median_of
 from analyzer.slowness.significance import FLOOR, WAKES_BY_BOUND
 from collector.contract import metrics
 from collector.contract.words import Phase
 
-QUEUED, QUOTA = metrics.RANK_RUN_QUEUE.series(), metrics.RANK_THROTTLED.series()
+QUOTA = metrics.RANK_THROTTLED.series()
 
 
 def without_run_queue(grid: Grid) -> Grid | None:
@@ -75,20 +75,6 @@ def _spread(grid: Grid, own: FloatGrid) -> float:
     with np.errstate(invalid="ignore", divide="ignore"):
         told = np.log(block_means(np.where(own > 0, own, np.nan), blocks(grid)))
     return median_of(column_medians(np.abs(np.diff(told, axis=0))))
-
-
-def run_queue_seconds(grid: Grid) -> FloatGrid | None:
-    """(W, R) seconds per step, at most own time without CPU time; None where not told of all."""
-    rate = grid.signals.get(QUEUED)
-    if rate is None:
-        return None
-    own = grid.time["own"]
-    told = np.isfinite(own)
-    known = np.isfinite(rate) & told
-    if (known.sum(axis=0) < KNOWN_AT_LEAST * told.sum(axis=0)).any():
-        return None
-    off = np.maximum(own - np.nan_to_num(grid.time["cpu"]), 0.0)
-    return np.minimum(rate * grid.time["wall"], off)
 
 
 def is_run_queue(

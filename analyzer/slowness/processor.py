@@ -1,16 +1,21 @@
 """Whether a slow rank spends its excess on the processor or off it, whatever the cause."""
 
-from analyzer.run import Culprit, Fact, Finding, Grid
+import numpy as np
+
+from analyzer.run import Culprit, Fact, Finding, FloatGrid, Grid
 from analyzer.slowness.before_after import (
     QUEUED,
+    contrast,
     has_gpu,
     share_of_excess,
     signal_before_after,
     time_before_after,
 )
+from analyzer.slowness.coverage import KNOWN_AT_LEAST
 from analyzer.slowness.robust_stats import MOSTLY
 from collector.contract import metrics
 
+QUEUE = metrics.RANK_RUN_QUEUE.series()
 OFF_QUERY = "own_seconds - cpu_seconds of steps.parquet by rank"
 ON_QUERY = "cpu_seconds of steps.parquet by rank"
 
@@ -40,12 +45,39 @@ def cpu_time_evidence(grid: Grid, finding: Finding) -> tuple[Fact, ...]:
 def _what(grid: Grid, finding: Finding) -> str:
     """What keeps a thread off the processor, as far as it was told."""
     gpu = ", perhaps for its GPU" if has_gpu(grid, finding.rank) else ""
-    queued = signal_before_after(grid, finding, metrics.RANK_RUN_QUEUE.series())
+    queued = signal_before_after(grid, finding, QUEUE)
     if queued is None:
         return f"slept or waited{gpu}, or was ready and had no processor"
     if queued.during >= QUEUED:
         return f"slept, waited{gpu}, or was ready and had none ({queued.during:.0%} of the time)"
     return f"slept or waited{gpu}"
+
+
+def run_queue_seconds(grid: Grid) -> FloatGrid | None:
+    """(W, R) seconds per step, at most own time without CPU time; None where not told of all."""
+    rate = grid.signals.get(QUEUE)
+    if rate is None:
+        return None
+    own = grid.time["own"]
+    told = np.isfinite(own)
+    known = np.isfinite(rate) & told
+    if (known.sum(axis=0) < KNOWN_AT_LEAST * told.sum(axis=0)).any():
+        return None
+    off = np.maximum(own - np.nan_to_num(grid.time["cpu"]), 0.0)
+    return np.minimum(rate * grid.time["wall"], off)
+
+
+def share_in_run_queue(grid: Grid, finding: Finding) -> float | None:
+    """What part of the excess own time is waiting for a processor; None where not known.
+
+    Per step: a rank whose steps are longer by the waiting waits for hardly more of each second.
+    """
+    waited = run_queue_seconds(grid)
+    grew = None if waited is None else contrast(grid, finding, waited, np.mean)
+    own = contrast(grid, finding, grid.time["own"], np.mean)
+    if grew is None or own is None or own.risen <= 0:
+        return None
+    return float(np.clip(grew.risen / own.risen, 0.0, 1.0))
 
 
 def off_processor(culprit: Culprit) -> bool:

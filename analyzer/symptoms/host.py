@@ -7,6 +7,7 @@ import numpy as np
 from analyzer.run import Finding, Grid
 from analyzer.slowness.before_after import column_of, has_gpu, query, share_of_excess
 from analyzer.slowness.on_and_off import stretches
+from analyzer.slowness.processor import QUEUE, share_in_run_queue
 from analyzer.slowness.robust_stats import MOSTLY, NOTHING, WITHIN, median_of
 from analyzer.slowness.stopped import FROZEN_SECONDS, heartbeat_stopped
 from analyzer.symptoms.phases import PARTLY, of_excess
@@ -28,21 +29,31 @@ RATIO = Sensor(PERCENT)
 COLLECTING = 0.1
 """Share of the excess inside the collector: what is collected was made just before, which takes
 about as long (measured: 0.6 of a storm is collection)."""
-QUOTA, QUEUE = metrics.RANK_THROTTLED.series(), metrics.RANK_RUN_QUEUE.series()
+QUOTA = metrics.RANK_THROTTLED.series()
 PRESSURE = metrics.PRESSURE.series(resource="cpu", scope="some")
 
 
 def processor(grid: Grid, finding: Finding) -> Symptom | None:
     """The rank lacks a processor; None where nobody tells.
 
-    By its quota (cgroup cpu.stat), or because another process has it (/proc/PID/schedstat).
+    By its quota (cgroup cpu.stat), or because another process has it (/proc/PID/schedstat): for
+    more of the time, or for most of the excess of each step.
     """
     told = (
         of_time(grid, finding, QUOTA, "its CPU quota held the rank back"),
         of_time(grid, finding, QUEUE, "it was ready to run and had no processor"),
+        _queued(grid, finding),
     )
     found = (one for one in told if one)
     return max(found, key=lambda one: (one.explains, one.seen, one.grave), default=None)
+
+
+def _queued(grid: Grid, finding: Finding) -> Symptom | None:
+    share = share_in_run_queue(grid, finding)
+    if share is None:
+        return None
+    text = f"in {share:.0%} of the excess it was ready to run and had no processor"
+    return of_excess(share, text, query(grid, finding, QUEUE))
 
 
 def pressure(grid: Grid, finding: Finding) -> Symptom | None:

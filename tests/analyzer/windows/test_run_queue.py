@@ -7,7 +7,9 @@ import pytest
 
 from analyzer.align import align
 from analyzer.model.effects import effects
-from analyzer.model.run_queue import QUEUED, QUOTA, without_run_queue
+from analyzer.model.run_queue import QUOTA, without_run_queue
+from analyzer.slowness.processor import QUEUE as QUEUED
+from analyzer.symptoms.host import processor
 from collector.contract.words import Phase
 
 
@@ -60,6 +62,24 @@ def test_what_came_and_went_must_be_as_large_in_all_of_own_time(grid, factor, na
 
 def test_who_waits_for_a_processor_more_than_others_is_slow_as_well(grid):
     assert [1] == [finding.rank for finding in effects(slower(grid, 1, 2.0, waits=True))]
+
+
+@pytest.mark.parametrize(("waits", "states"), [(True, ("strong",)), (False, ("none",))])
+def test_that_a_processor_lacks_is_told_by_the_excess_of_a_step(grid, waits, states):
+    """Steps that the waiting makes longer have hardly more of it in each second."""
+    slow = slower(grid, 1, 2.0, waits=waits)
+    waited = slow.signals[QUEUED] * slow.time["wall"]
+    since = slow.from_step >= 150
+    longer = np.where(since, np.mean(waited[since, 1]) / np.mean(waited[~since, 1]), 1.0)
+    wall = slow.time["wall"] * longer[:, None]
+    slow = dataclasses.replace(
+        slow, time={**slow.time, "wall": wall}, signals={QUEUED: waited / wall}
+    )
+    (finding,) = [one for one in effects(slow) if one.rank == 1]
+    symptom = processor(slow, finding)
+
+    assert states == symptom.states
+    assert ("of the excess it was ready to run" in symptom.text) == waits
 
 
 def test_a_quota_is_nobody_elses_doing_and_no_noise(grid):
