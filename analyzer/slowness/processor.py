@@ -13,6 +13,7 @@ from analyzer.slowness.before_after import (
 )
 from analyzer.slowness.coverage import KNOWN_AT_LEAST
 from analyzer.slowness.robust_stats import MOSTLY
+from analyzer.slowness.significance import FLOOR
 from collector.contract import metrics
 
 QUEUE = metrics.RANK_RUN_QUEUE.series()
@@ -71,11 +72,12 @@ def share_in_run_queue(grid: Grid, finding: Finding) -> float | None:
     """What part of the excess own time is waiting for a processor; None where not known.
 
     Per step: a rank whose steps are longer by the waiting waits for hardly more of each second.
+    Noise has no parts: an excess below the least that is told says nothing.
     """
     waited = run_queue_seconds(grid)
     grew = None if waited is None else contrast(grid, finding, waited, np.mean)
     own = contrast(grid, finding, grid.time["own"], np.mean)
-    if grew is None or own is None or own.risen <= 0:
+    if grew is None or own is None or own.risen < np.expm1(FLOOR) * (own.during - own.risen):
         return None
     return float(np.clip(grew.risen / own.risen, 0.0, 1.0))
 
