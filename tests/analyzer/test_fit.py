@@ -23,17 +23,8 @@ from analyzer.cause_weights import (
 )
 from analyzer.causes import CAUSES, SPECS
 from analyzer.pipeline import diagnose
-from analyzer.scoring.fit import (
-    WELL,
-    Example,
-    background,
-    calibrated,
-    elsewhere,
-    fit,
-    fit_well,
-    guesses,
-    log_loss,
-)
+from analyzer.scoring.examples import WELL, Example, background, elsewhere
+from analyzer.scoring.fit import calibrated, fit, fit_well, guesses, log_loss
 from analyzer.symptoms import SYMPTOMS
 from analyzer.synth.hard_draw import hard
 from analyzer.synth.whole import labelled

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from analyzer.pipeline import diagnose
-from analyzer.scoring.fit import Example
+from analyzer.scoring.examples import Example
 from analyzer.synth.fleet import Fault, Resolution, SyntheticFleet
 from analyzer.synth.whole import labelled
 from collector.contract.words import Cause, ExitCode

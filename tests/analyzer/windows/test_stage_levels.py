@@ -9,7 +9,7 @@ from analyzer.align import align
 from analyzer.culprits.where import heavier_or_slow, heavier_stages
 from analyzer.detectors.stage_levels import stage_levels
 from analyzer.pipeline import diagnose
-from analyzer.scoring.fit import background
+from analyzer.scoring.examples import background
 from analyzer.synth.hard_draw import hard
 from analyzer.synth.whole import labelled
 
