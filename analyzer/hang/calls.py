@@ -23,6 +23,7 @@ class Why(StrEnum):
     BEHIND = "behind"
     UNFINISHED = "unfinished"
     UNSTARTED = "unstarted"
+    CALLING = "calling"
     ABORTED = "aborted"
     OPERATION = "operation"
     SHAPE = "shape"

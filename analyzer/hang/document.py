@@ -6,14 +6,16 @@ from typing import Any
 
 from analyzer.hang import standing
 from analyzer.hang.calls import Why
-from analyzer.hang.evidence import Kind, unknown_kinds
+from analyzer.hang.evidence import Kind, meaning, shown, statements, unknown_kinds
 from analyzer.hang.origins import Origin
-from analyzer.hang.shapes import Operation
+from analyzer.hang.shapes import Fact, Operation
 from analyzer.hang.verdict import HangVerdict, Status
 from analyzer.hang.words import ranks_told, stretches
 
 SCHEMA_VERSION = 1
 MOST_WAITS = 4096
+MOST_UNUSED, MOST_UNUSED_LINES = 64, 8
+"""Facts that are listed as not used, in JSON and in the table."""
 
 WORDS: Mapping[Kind, tuple[str, str]] = {
     Kind.HOST_STOPPED: (
@@ -94,6 +96,10 @@ def document(verdict: HangVerdict, job: str = "") -> dict[str, Any]:
             "not_told": unknown_kinds(dumps.facts),
             "notes": sorted({note for one in merged.traces.values() for note in one.notes}),
         },
+        "facts_not_used": [
+            {"rank": fact.rank, "kind": fact.kind.value, "value": shown(fact.value), "why": why}
+            for fact, why in _unused(verdict)[:MOST_UNUSED]
+        ],
         "rejected": list(dumps.rejected),
         "stacks": standing.document(verdict),
     }
@@ -117,7 +123,26 @@ def table(verdict: HangVerdict, job: str = "") -> str:
         told += f"; {unmapped} counters of groups that nobody names"
     lines.append(f"  {told}; not told: {', '.join(unknown_kinds(merged.dumps.facts)) or 'nothing'}")
     lines += [f"  not read: {why}" for why in merged.dumps.rejected]
+    unused = _unused(verdict)
+    lines += [
+        f"  not used: rank {fact.rank}, {fact.kind.value}: {shown(fact.value)} ({why})"
+        for fact, why in unused[:MOST_UNUSED_LINES]
+    ]
+    if len(unused) > MOST_UNUSED_LINES:
+        lines.append(f"  not used: {len(unused) - MOST_UNUSED_LINES} more facts")
     return "\n".join(lines)
+
+
+def _unused(verdict: HangVerdict) -> list[tuple[Fact, str]]:
+    """Facts that say nothing about a culprit, each with the reason; those of no rule first."""
+    seconds = {one.rank: one.seconds for one in verdict.origins}
+    facts = statements(verdict.merged.dumps.facts)
+    unread = [fact for fact in facts if meaning(fact, facts, seconds.get(fact.rank)) is None]
+    beside = [fact for fact in facts if fact not in unread and fact.rank not in seconds]
+    return [
+        *((fact, "it matches no rule") for fact in unread),
+        *((fact, "its rank is not named") for fact in beside),
+    ]
 
 
 def _hang(verdict: HangVerdict) -> str:
@@ -158,6 +183,10 @@ def _clause(verdict: HangVerdict, place: str, some: Sequence[Origin]) -> str:
             return f"{who} {are} missing from {place}{wait}; {what}"
         case Why.UNFINISHED:
             return f"{place} does not end on {who}; {what}"
+        case Why.CALLING:
+            stands = "stand inside the call of" if several else "stands inside the call of"
+            returned = "have not returned from it" if several else "has not returned from it"
+            return f"{who} {stands} {place}{f'{wait},' if wait else ''} and {returned}; {what}"
         case Why.UNSTARTED:
             return f"{place} has not started on {who} although it has on the others; {what}"
         case _:
@@ -170,6 +199,8 @@ def _doubt(one: Origin) -> str:
             return "they call different operations"
         case Why.SHAPE | Why.DTYPE:
             return "their calls differ in shape or dtype"
+        case Why.CALLING:
+            return "each stands inside its call"
         case _:
             return "each waits for another"
 

@@ -7,6 +7,7 @@ getPgConfig). Whatever a field holds, it is looked at before it is used: dumps c
 import re
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -91,6 +92,7 @@ def _parsed(tree: Mapping[str, Any], rank: int, written: float | None) -> RankTr
                 collectives[one.group] = max(collectives.get(one.group, 0), count)
         timeout = max(timeout, one.timeout or 0.0)
     groups, unmapped = _groups(tree, handles, described, collectives, transfers, backend)
+    waiting = [_with_start(one, groups.get(one.group)) for one in waiting]
     waiting.sort(key=lambda one: one.order)
     return RankTrace(
         rank=rank,
@@ -131,13 +133,14 @@ def _quiet(entries: Sequence[Any]) -> tuple[float, float | None]:
     longest, last, before = 0, 0, 0
     for entry in entries:
         created = _whole(entry["time_created_ns"])
+        started = entry.get("time_discovered_started_ns") or 0
         ended = entry.get("time_discovered_completed_ns") or 0
         if before:
             longest = max(longest, created - before)
         before = created
         if ended:
             longest = max(longest, _whole(ended) - created)
-        last = max(last, created, ended)
+        last = max(last, created, _whole(started), ended)
     return longest / 1e9, last / 1e9 if last else None
 
 
@@ -170,6 +173,8 @@ def _operation(
     retired, state = entry.get("retired") is True, State(entry.get("state", State.SCHEDULED))
     if backend == "gloo" and retired:  # its state never changes; what is over is retired
         state = State.COMPLETED
+    if state is State.SCHEDULED and _count(entry.get("time_discovered_started_ns")):
+        state = State.STARTED
     order, timeout = _count(entry.get("record_id")), _count(entry.get("timeout_ms"))
     completed = _count(entry.get("time_discovered_completed_ns"))
     done = state is State.COMPLETED
@@ -192,6 +197,15 @@ def _operation(
         description,
         backend,
     )
+
+
+def _with_start(operation: Operation, group: GroupTrace | None) -> Operation:
+    """An open collective, as started where the counter of its group says so."""
+    if group is None or group.transfers or operation.transfer is not None:
+        return operation
+    if operation.state is not State.SCHEDULED or (group.started or 0) < operation.sequence:
+        return operation
+    return replace(operation, state=State.STARTED)
 
 
 def _group_of(entry: Mapping[str, Any], handle: int) -> tuple[str, str]:
@@ -235,6 +249,7 @@ def _groups(
             description=_described(name, described.get(name) or description),
             members=members,
             enqueued=_sequence(counts.get("last_enqueued_collective")),
+            started=_sequence(counts.get("last_started_collective")),
             completed=_sequence(counts.get("last_completed_collective")),
             collectives=collectives.get(name),
             transfers=name in transfers,

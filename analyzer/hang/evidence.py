@@ -66,7 +66,19 @@ _COMMUNICATES = r".*torch/distributed/distributed_c10d\.py.*"
 """Whatever called it: a checkpoint's barrier waits for others, and for no storage."""
 
 
-_LOADER = r".*(_next_data|dataloader|torch/utils/data/|data/_utils).*"
+_DATA = r"data(_?(load\w*|iter\w*|pipe\w*|feed\w*|stream\w*|read\w*|source\w*|work\w*|sets?))"
+_LOADER = (
+    # A function or a file that is called after loading data, in whichever package.
+    rf".*((?<!meta)(?<!para){_DATA}\b|(?<!meta)data_?load|\bnext_(data|batch|sample)|_next_data"
+    r"|\b_?(get|fetch|read|load|prefetch|build)_(next_)?(batch|sample|example|shard|data)(es|s)?\b"
+    # Files of that name; the iterators of a data package.
+    r"|\w(/|\.)(data|datasets?)/\w*(iter|load|sampl|collat|fetch|stream|reader|token|index|blend)\w*\.py"
+    r"|\b(prefetch\w*|collat\w+|\w*samplers?)\.py|torch/utils/data/|data/_utils"
+    # Loaders that are called otherwise: NVIDIA DALI, WebDataset, Mosaic Streaming, Energon, Grain,
+    # FFCV, Petastorm, LitData, Lhotse, tf.data.
+    r"|nvidia/dali/|webdataset/|wids/|streaming/base/|megatron/energon/|/grain/|ffcv/|petastorm/"
+    r"|litdata/|lhotse/|tensorflow_datasets/|tensorflow/python/data/).*"
+)
 _CHECKPOINT = (
     r".*((save|load|write|read|restore|store|finalize)\w*_checkpoint"
     r"|(?<!_)checkpoint(er\b|_(engine|io|saver|loader|writer|reader|manager|storage|save|load))"
@@ -81,9 +93,18 @@ _GPU_LOST = (
 _AGE = re.compile(r"\d{1,9}(\.\d*)?", re.ASCII)
 _XID = r"\b(?P<xid>\d{1,4})\b"
 _GPU_KERNEL = rf".*(NVRM: Xid \([^)]{{0,80}}\): {_XID}|fallen off the bus|GPU (is|has been) lost).*"
+_FILE_SYSTEMS = (
+    r"nfs\w*|lustre\w*|lnet\w*|gpfs|mmfs\w*|ceph|libceph|rbd\d*|beegfs\w*|weka\w*|gluster\w*|fuse"
+    r"|cifs|smb\w*|vast\w*|daos|juicefs"
+)
+_UNAVAILABLE = (
+    r"not responding|not answer|timed? ?out|timeout|lost|evict|hung|disconnect|unreachable|stale"
+    r"|refused|reset by peer|abort|fail|error|expired|reconnect"
+)
 _STORAGE = (
-    r".*(nfs: server .* not responding|lustre.*(timed out|evicted)|ceph.*(timeout|hung)"
-    r"|I/O error|blk_update_request).*"
+    # Forms of the Linux kernel's fs/nfs, fs/ceph, fs/smb, block and nvme, and of Lustre's ptlrpc.
+    rf".*(\b({_FILE_SYSTEMS})\b.{{0,300}}?({_UNAVAILABLE})|connection to \S+ .{{0,80}}was lost"
+    r"|stale file handle|I/O error|blk_update_request|\bnvme\w*.{0,80}(timeout|reset|abort)).*"
 )
 _STALL = r".*(blocked for more than \d+ seconds|soft lockup|rcu.*stall).*"
 _IN_KERNEL = "its process is inside the kernel and cannot be interrupted (state D)"
@@ -102,9 +123,15 @@ MEANINGS: tuple[Meaning, ...] = (
         FactKind.HEARTBEAT_AGE, r"(?P<age>\d{1,9}(\.\d*)?)", Kind.HOST_STOPPED,
         "its heartbeat stopped {value} s ago", 1,
     ),
-    _row(FactKind.STACK, _COMMUNICATES, None, "it stands in torch.distributed", 0, waits=True),
-    _row(FactKind.STACK, _LOADER, Kind.DATA_LOADER, "it stands in the data loader", 4),
-    _row(FactKind.STACK, _CHECKPOINT, Kind.CHECKPOINT_STORAGE, "it stands in a checkpoint", 4),
+    _row(
+        FactKind.STACK, _COMMUNICATES, None, "it stands in torch.distributed: {value}", 0,
+        waits=True,
+    ),
+    _row(FactKind.STACK, _LOADER, Kind.DATA_LOADER, "it stands in the data loader: {value}", 4),
+    _row(
+        FactKind.STACK, _CHECKPOINT, Kind.CHECKPOINT_STORAGE, "it stands in a checkpoint: {value}",
+        4,
+    ),
     _row(FactKind.KERNEL, _STORAGE, Kind.CHECKPOINT_STORAGE, "the kernel tells: {value}", 2),
     _row(
         FactKind.KERNEL, ".*(Killed process|oom-kill|Out of memory).*", Kind.PEER_DIED,
@@ -158,6 +185,34 @@ class Says:
     waits: bool = False
 
 
+def statements(facts: Sequence[Fact]) -> list[Fact]:
+    """Facts, with the frames of a stack that come one by one as one stack, innermost first."""
+    joined: list[Fact] = []
+    before: Fact | None = None
+    for fact in facts:
+        frame = fact.kind is FactKind.STACK and "\n" not in fact.value
+        if frame and before is not None and before.rank == fact.rank:
+            joined[-1] = Fact(fact.rank, fact.kind, f"{joined[-1].value}\n{fact.value}")
+        else:
+            joined.append(fact)
+        before = fact if frame else None
+    return joined
+
+
+def meaning(fact: Fact, facts: Sequence[Fact], waited: float | None = None) -> Meaning | None:
+    """The first row that reads this fact; None = it says nothing.
+
+    Args:
+        facts: Of all ranks, which a heartbeat's age is compared with.
+        waited: Seconds for which others certainly wait for the rank; None = not told.
+    """
+    for row in MEANINGS:
+        match = row.value.fullmatch(fact.value) if row.fact is fact.kind else None
+        if match is not None and _counts(match.groupdict(), fact, facts, waited):
+            return row
+    return None
+
+
 def said(facts: Sequence[Fact], rank: int, waited: float | None = None) -> list[Says]:
     """What is told of this rank, the strongest first; a value that is in no row says nothing.
 
@@ -165,16 +220,23 @@ def said(facts: Sequence[Fact], rank: int, waited: float | None = None) -> list[
         waited: Seconds for which others certainly wait for it; None = not told.
     """
     found = []
-    for fact in facts:
-        if fact.rank != rank:
-            continue
-        for row in MEANINGS:
-            match = row.value.fullmatch(fact.value) if row.fact is fact.kind else None
-            if match is not None and _counts(match.groupdict(), fact, facts, waited):
-                text = row.says.format(value=" ".join(fact.value.split())[:160])
-                found.append(Says(rank, row.kind, text, row.strength, row.waits))
-                break
+    for fact in statements([fact for fact in facts if fact.rank == rank]):
+        row = meaning(fact, facts, waited)
+        if row is not None:
+            text = row.says.format(value=shown(_frame(fact, row)))
+            found.append(Says(rank, row.kind, text, row.strength, row.waits))
     return sorted(found, key=lambda one: -one.strength)
+
+
+def shown(value: str) -> str:
+    """The value of a fact in one line of at most 160 characters."""
+    return " ".join(value.split())[:160]
+
+
+def _frame(fact: Fact, row: Meaning) -> str:
+    """Of a stack the first frame that the row reads; of another fact its value."""
+    lines = fact.value.splitlines() if fact.kind is FactKind.STACK else []
+    return next((line for line in lines if row.value.fullmatch(line)), fact.value)
 
 
 def _counts(

@@ -173,6 +173,23 @@ class Merged:
             return Standing.UNKNOWN if trace.unmapped else Standing.ABSENT
         return _by_counters(told, sequence, shared=group in self.shared, trace=trace)
 
+    def is_calling(self, rank: int, operation: Operation) -> bool:
+        """Whether the rank's thread still stands inside the call of an open collective.
+
+        torch writes the ring's entry before it calls the communication library, and raises
+        `last_enqueued_collective` after the call has returned (ProcessGroupNCCL.cpp, `collective`
+        and `workEnqueue`).
+        """
+        group = self.traces[rank].groups.get(operation.group)
+        if self.retiring or operation.group in self.shared or operation.transfer is not None:
+            return False
+        return (
+            group is not None
+            and group.enqueued is not None
+            and group.enqueued < operation.sequence
+            and not operation.done
+        )
+
 
 def _completed(
     members: Mapping[str, tuple[int, ...]],

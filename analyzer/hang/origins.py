@@ -15,6 +15,7 @@ KIND_OF: Mapping[Why, Kind] = {
     Why.SILENT: Kind.SILENT,
     Why.UNFINISHED: Kind.DEVICE_STOPPED,
     Why.UNSTARTED: Kind.DEVICE_STOPPED,
+    Why.CALLING: Kind.HOST_STOPPED,
     Why.ABORTED: Kind.COMMUNICATOR_ABORTED,
     Why.OPERATION: Kind.MISMATCHED_OPERATION,
     Why.SHAPE: Kind.MISMATCHED_SHAPE,
@@ -88,6 +89,18 @@ def _behind(merged: Merged, operation: Operation, rank: int) -> float | None:
     return max(0.0, written - max(min(ends), operation.created))
 
 
+def _in_call(merged: Merged, operation: Operation, rank: int) -> float | None:
+    """Seconds for which a rank's thread stands in the call, at least; None = nothing tells.
+
+    Where the file's time is not the dump's, the last thing that the dump holds came before it.
+    """
+    trace = merged.traces[rank]
+    last = max((at for at in (trace.written, trace.last_event) if at is not None), default=None)
+    if last is None or (trace.written is None and last <= operation.created):
+        return None
+    return max(0.0, last - operation.created)
+
+
 def origins(merged: Merged, found: Graph, component: frozenset[int]) -> list[Origin]:
     """The ranks of one root: one, or of several that wait in a circle those who began it."""
     if len(component) == 1:
@@ -103,8 +116,9 @@ def _single(merged: Merged, found: Graph, rank: int) -> Origin | None:
     if own is not None:
         why, operation = own
         kind, tied = KIND_OF[why], _tied(merged, found, operation)
+        seconds = (_in_call if why is Why.CALLING else _behind)(merged, operation, rank)
         return Origin(
-            rank, kind, why, operation, _waiting(waits), _behind(merged, operation, rank),
+            rank, kind, why, operation, _waiting(waits), seconds,
             min(UNSURE, 1 / tied) if tied else CERTAINTY[kind], told=not tied,
         )  # fmt: skip
     if rank in merged.heads:  # what it waits in leads to nobody that is known
@@ -117,7 +131,13 @@ def _single(merged: Merged, found: Graph, rank: int) -> Origin | None:
 
 
 def _tied(merged: Merged, found: Graph, operation: Operation) -> int:
-    """How many differ where no call is that of most; 0 = the others agree."""
+    """How many differ where no call is that of most, or stand in one call; 0 = only one can be."""
+    calling = [one for why, one in found.origins.values() if why is Why.CALLING]
+    alike = [
+        one for one in calling if (one.group, one.sequence) == (operation.group, operation.sequence)
+    ]
+    if alike:
+        return len(alike) if len(alike) > 1 else 0
     held = merged.collectives.get((operation.group, operation.sequence), {})
     if operation.transfer is not None:
         return 2 if any(why in (Why.SHAPE, Why.DTYPE) for why, _ in found.origins.values()) else 0

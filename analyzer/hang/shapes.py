@@ -63,7 +63,10 @@ class GroupTrace:
 
     Attributes:
         members: Its ranks in the group's own order; empty where torch does not tell.
-        enqueued: Sequence of the last operation. Where transfers share the group, of either kind.
+        enqueued: Sequence of the last operation that the host has handed over: torch raises it once
+            the call of the communication library has returned. Where transfers share the group, of
+            either kind.
+        started: Sequence of the last operation that the device has begun, where torch times them.
         collectives: Sequence of the last collective, by the ring; None = the ring holds none.
     """
 
@@ -71,6 +74,7 @@ class GroupTrace:
     description: str = ""
     members: tuple[int, ...] = ()
     enqueued: int | None = None
+    started: int | None = None
     completed: int | None = None
     collectives: int | None = None
     transfers: bool = False

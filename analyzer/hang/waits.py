@@ -165,11 +165,22 @@ def _collective(
         if rank not in ranks or merged.heads[rank][0] is not held[rank]
     ]
     found.unknown.update(by[Standing.UNKNOWN])
+    calling = [rank for rank in by[Standing.INSIDE] if merged.is_calling(rank, held[rank])]
+    if done:
+        for rank in calling:
+            found.outdated[rank].add(group)
     if absent or late:
         groups = (
             (by[Standing.ABSENT], Why.ABSENT), (by[Standing.SILENT], Why.SILENT), (late, Why.BEHIND)
         )  # fmt: skip
         _wait(merged, found, held, ranks, [(each, why) for some, why in groups for each in some])
+    elif 0 < 2 * len(calling) <= len(by[Standing.INSIDE]):
+        # The others' calls have returned, so their devices wait. Where most are inside the call,
+        # they may be connecting with each other.
+        for rank in calling:
+            found.origins.setdefault(rank, (Why.CALLING, held[rank]))
+        waiting = [rank for rank in ranks if rank not in calling]
+        _wait(merged, found, held, waiting, [(rank, Why.CALLING) for rank in calling])
     elif done and len(by[Standing.INSIDE]) == 1:
         # Of an operation with a root others may end first; not all but one, one after another.
         found.origins.setdefault(ranks[0], (Why.UNFINISHED, held[ranks[0]]))

@@ -467,6 +467,169 @@ def test_recomputing_activations_is_no_checkpoint_that_is_saved(stack, kind):
     assert {3: kind} == ranks_of(verdict_of(trees, facts=[Fact(3, FactKind.STACK, stack)]))
 
 
+def inside(rank_inside, *, enqueued, state, ranks=4, **more):
+    """All ranks hold number 5 in their rings; of these one has not returned from its call."""
+    trees = {
+        rank: tree([entry(sequence=5, state="started")], status={0: (5, 4)})
+        for rank in range(ranks)
+    }
+    trees[rank_inside] = tree([entry(sequence=5, state=state, **more)], status={0: (enqueued, 4)})
+    return trees
+
+
+@pytest.mark.parametrize("state", ["scheduled", "started"])
+def test_a_rank_inside_its_call_is_stopped_on_the_host_whatever_its_ring_holds(state):
+    """torch raises the counter only after the call has returned; the entry is written before."""
+    verdict = verdict_of(inside(2, enqueued=4, state=state))
+
+    assert {2: Kind.HOST_STOPPED} == ranks_of(verdict)
+    assert "rank 2 stands inside the call of all_reduce number 5" in sentence(verdict)
+
+
+@pytest.mark.parametrize("how", ["state", "counter", "time"])
+def test_a_rank_whose_call_has_returned_and_whose_operation_has_not_begun_is_stopped_on_the_device(
+    how,
+):
+    """Whether the others have begun is told by the state, the counter or the time alike."""
+    begun = {
+        "state": {"state": "started"},
+        "counter": {},
+        "time": {"time_discovered_started_ns": int((BEGIN + 1) * 1e9)},
+    }[how]
+    trees = {rank: tree([entry(sequence=5, **begun)], status={0: (5, 4)}) for rank in range(4)}
+    if how == "counter":
+        for each in trees.values():
+            each["pg_status"]["0"]["last_started_collective"] = 5
+    trees[1] = tree([entry(sequence=5)], status={0: (5, 4)})
+
+    assert {1: Kind.DEVICE_STOPPED} == ranks_of(verdict_of(trees))
+
+
+def test_a_rank_that_is_away_is_named_before_those_that_are_still_inside_the_call():
+    """Who connects with a peer stands in the call until that one comes."""
+    trees = inside(2, enqueued=4, state="scheduled")
+    trees[3] = tree(status={0: (4, 4)})
+
+    assert {3: Kind.HOST_STOPPED} == ranks_of(verdict_of(trees))
+
+
+def test_where_most_are_inside_the_call_nobody_is_named():
+    trees = {rank: tree([entry(sequence=5)], status={0: (4, 4)}) for rank in range(3)}
+    trees[3] = tree([entry(sequence=5)], status={0: (5, 4)})
+
+    assert {} == ranks_of(verdict_of(trees))
+
+
+def test_two_inside_the_call_are_named_and_it_is_said_that_either_may_have_begun_it():
+    trees = inside(2, enqueued=4, state="scheduled")
+    trees[1] = tree([entry(sequence=5)], status={0: (4, 4)})
+    verdict = verdict_of(trees)
+
+    assert {1, 2} == ranks_of(verdict).keys()
+    assert {False} == {one.told for one in verdict.origins}
+    assert "it cannot be told which of ranks 1-2 began it" in sentence(verdict)
+
+
+def test_a_call_that_has_just_begun_is_no_hang():
+    assert Status.WAITING is verdict_of(inside(2, enqueued=4, state="scheduled"), written=3).status
+
+
+def test_a_copied_dump_says_for_how_long_at_least_by_the_last_thing_that_it_saw():
+    late = {"time_discovered_started_ns": int((BEGIN + 1800) * 1e9)}
+    verdict = verdict_of(inside(2, enqueued=4, state="started", **late), written=None)
+
+    assert [1800.0] == [one.seconds for one in verdict.origins]
+
+
+def test_counters_that_sends_and_receives_share_say_nothing_about_a_call():
+    send = entry("nccl:send 0->1", sequence=1, state="completed")
+    trees = {
+        rank: tree([send, entry(sequence=5, at=1)], status={0: (5 - (rank == 2), 4)})
+        for rank in range(4)
+    }
+
+    assert {} == ranks_of(verdict_of(trees))
+
+
+def test_a_published_hang_inside_a_call_names_the_rank_that_stood_in_it():
+    ((_, dumps),) = read_folder(wild("incidents/27-fr-stuck-inside-allreduce/dumps"))
+
+    assert {0: Kind.HOST_STOPPED} == ranks_of(judge(dumps))
+
+
+FRAMES = {
+    "fairseq": ["wait (threading.py:302)", "get (queue.py:170)",
+                "__next__ (fairseq/data/iterators.py:648)", "train (fairseq_cli/train.py:274)"],
+    "Megatron": ["__getitem__ (megatron/core/datasets/gpt_dataset.py:120)",
+                 "train_step (megatron/training/training.py:700)"],
+    "WebDataset": ["next (webdataset/tariterators.py:200)", "main (train.py:10)"],
+    "DALI": ["_get_one (nvidia/dali/plugin/base_iterator.py:9)", "main (train.py:10)"],
+    "Streaming": ["get_item (streaming/base/dataset.py:1400)", "main (train.py:10)"],
+    "Energon": ["__iter__ (megatron/energon/savable_loader.py:400)", "main (train.py:10)"],
+    "a function of one's own": ["read (io.py:3)", "get_batch (train.py:77)", "main (train.py:10)"],
+    "torch": ["_next_data (torch/utils/data/dataloader.py:1)", "main (train.py:10)"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("loader", FRAMES)
+def test_a_stack_in_any_loader_says_that_the_rank_waits_for_data(loader):
+    trees = {rank: tree([entry()]) for rank in range(3)} | {3: tree(status={0: (0, 0)})}
+    facts = [Fact(3, FactKind.STACK, frame) for frame in FRAMES[loader]]
+
+    for some in (facts, [Fact(3, FactKind.STACK, "\n".join(FRAMES[loader]))]):
+        verdict = verdict_of(trees, facts=some)
+        assert {3: Kind.DATA_LOADER} == ranks_of(verdict)
+        assert [] == document(verdict)["facts_not_used"]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "forward (torch/nn/parallel/data_parallel.py:9)", "main (/data/alice/train.py:3)",
+        "forward (/mnt/data/models/gpt.py:4)", "get (queue.py:170)", "step (optimizer.py:2)",
+        "update_metadata (app/metadata.py:1)", "_read_metadata (store/index.py:5)",
+    ],
+)  # fmt: skip
+def test_a_stack_elsewhere_is_no_loader_and_is_listed_as_not_used(frame):
+    trees = {rank: tree([entry()]) for rank in range(3)} | {3: tree(status={0: (0, 0)})}
+    verdict = verdict_of(trees, facts=[Fact(3, FactKind.STACK, frame)])
+
+    assert {3: Kind.HOST_STOPPED} == ranks_of(verdict)
+    assert [(3, "stack", frame, "it matches no rule")] == [
+        tuple(fact.values()) for fact in document(verdict)["facts_not_used"]
+    ]
+    assert f"not used: rank 3, stack: {frame}" in table(verdict)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Lustre: scratch-OST0003-osc: Connection to scratch-OST0003 (at 10.0.0.7@o2ib) was lost",
+        "LustreError: 11-0: scratch-MDT0000-mdc: operation ldlm_enqueue failed with -107.",
+        "nfs: server filer-3 not responding, still trying",
+        "mmfs: [E] Disk lease period expired 0.010 seconds ago in cluster gpu.example",
+        "beegfs: connect failed: storage02",
+        "libceph: osd12 (1)10.0.0.9:6801 socket closed (con state OPEN), connection timed out",
+        "CIFS: VFS: server filer has not responded in 180 seconds. Reconnecting...",
+        "nvme nvme0: I/O 23 QID 4 timeout, aborting",
+    ],
+)
+def test_a_line_about_storage_speaks_for_storage(line):
+    trees = {rank: tree([entry()]) for rank in range(3)} | {3: tree(status={0: (0, 0)})}
+    verdict = verdict_of(trees, facts=[Fact(3, FactKind.KERNEL, line)])
+
+    assert {3: Kind.CHECKPOINT_STORAGE} == ranks_of(verdict)
+
+
+def test_facts_about_ranks_that_are_not_named_are_listed_with_the_reason():
+    trees = {rank: tree([entry()]) for rank in range(3)} | {3: tree(status={0: (0, 0)})}
+    facts = [Fact(1, FactKind.PROCESS_STATE, "S"), Fact(3, FactKind.PROCESS_STATE, "T")]
+
+    assert [
+        {"rank": 1, "kind": "process-state", "value": "S", "why": "its rank is not named"}
+    ] == document(verdict_of(trees, facts=facts))["facts_not_used"]
+
+
 def test_a_published_hang_of_the_device_names_both_ranks_and_nobody_else():
     ((_, dumps),) = read_folder(wild("flight_recorder/gpu_error_1st"))
 
@@ -485,7 +648,7 @@ def test_the_document_has_every_key_and_no_value_that_json_lacks():
 
     assert [
         "schema_version", "job", "status", "kind", "sentence", "culprits", "suspects", "operation",
-        "limit_seconds", "waits", "coverage", "rejected", "stacks",
+        "limit_seconds", "waits", "coverage", "facts_not_used", "rejected", "stacks",
     ] == list(told)  # fmt: skip
     assert "nan" not in table(judged(case))
 
