@@ -11,6 +11,7 @@ from analyzer.hang.origins import Origin
 from analyzer.hang.shapes import Fact, Operation
 from analyzer.hang.verdict import HangVerdict, Status
 from analyzer.hang.words import ranks_told, stretches
+from analyzer.wording import certainty
 
 SCHEMA_VERSION = 1
 MOST_WAITS = 4096
@@ -110,7 +111,8 @@ def table(verdict: HangVerdict, job: str = "") -> str:
     merged = verdict.merged
     lines = [f"{job}: {sentence(verdict)}" if job else sentence(verdict)]
     for one in verdict.origins:
-        lines.append(f"  rank {one.rank}: {one.kind.value}, {one.confidence:.0%} sure of the place")
+        sure = certainty(one.confidence)
+        lines.append(f"  rank {one.rank}: {one.kind.value}, confidence in the place {sure}")
         lines += [f"    {'+' if fact.kind is not None else '-'} {fact.text}" for fact in one.facts]
     if stacks := standing.table(verdict):
         lines.append(textwrap.indent(stacks, "  "))
