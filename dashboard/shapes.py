@@ -14,7 +14,7 @@ from analyzer.run import Span as Span
 Floats = NDArray[np.float64]
 
 
-KEPT_BUCKETS = ("useful step", "communication")
+KEPT_BUCKETS = ("computing", "communication")
 """Titles of the buckets that goodput counts (analyzer.ledger.buckets)."""
 
 

@@ -313,7 +313,7 @@ def _missing(attempts: Sequence[Attempt]) -> tuple[str, ...]:
         windows = one.run.windows
         if len(windows) and not np.isfinite(windows["own_seconds"].to_numpy(dtype=float)).any():
             told.append(
-                f"of {one.name} nobody timed the collectives: communication is in useful steps"
+                f"of {one.name} nobody timed the collectives: communication is counted as computing"
             )
         if one.launched == one.begin and _can_queue(one) and not one.span:
             told.append(f"nobody recorded when {one.name} was submitted: its queueing is not in it")

@@ -82,7 +82,7 @@ def frame(rows: Sequence[RunRow], place: Place) -> pd.DataFrame:
         "start": [utc(row.span.start) if row.span.start > 0 else "" for row in rows],
         COLUMNS["duration"]: [round(max(0.0, row.span.seconds), 1) for row in rows],
         "workload": [_cut(row.workload) for row in rows],
-        "nodes × ranks": [_size(row) for row in rows],
+        "ranks": [_size(row) for row in rows],
         "provenance": [", ".join(row.provenance) for row in rows],
     })  # fmt: skip
 
@@ -128,7 +128,11 @@ def _words(row: RunRow) -> str:
 
 
 def _size(row: RunRow) -> str:
-    return f"{row.nodes} × {row.ranks}" if row.nodes and row.ranks else ""
+    return (
+        f"{row.ranks} on {row.nodes} node{'' if row.nodes == 1 else 's'}"
+        if row.nodes and row.ranks
+        else ""
+    )
 
 
 def _numbers(values: Sequence[float | None], digits: int) -> pd.Series:
