@@ -64,6 +64,7 @@ dashboard: $(PAGES)  ## the runs of the folder runs/ in a browser
 	$(BIN)/lockstep dashboard runs
 
 test: $(TEST)  ## what one runs all the time: no cluster of processes, no root, no browser, no clock
+	@echo 'make test: some 10,000 tests, 6 to 10 minutes on two cores; each line of dots ends with the share that is done.'
 	$(PYTEST) $(TEST_PROCESSES) --tier quick $(PYTEST_ARGS)
 
 test-real: $(TEST)  ## what needs the machine: distributed runs, root, Prometheus, browser, real time

@@ -1,6 +1,7 @@
 """The runner: finished cells are not run again, failed ones are named, kills lose nothing."""
 
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -469,6 +470,11 @@ def test_files_that_options_name_are_beside_the_benchmarks_file_for_check_and_la
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: str
 ) -> None:
     (tmp_path / "hosts").write_text("localhost slots=2\n")
+    (tmp_path / "bin").mkdir()
+    mpirun = tmp_path / "bin/mpirun"
+    mpirun.write_text("#!/bin/sh\necho 'mpirun (Open MPI) 5.0.11'\n")
+    mpirun.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     name, word = ("hostfile", "hosts") if launcher == "mpirun" else ("kubeconfig", "own.yaml")
     told = parse({
         "bench": {"name": "n", "launcher": launcher, "options": {name: word}},
