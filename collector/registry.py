@@ -62,7 +62,7 @@ from collector.sources.own_process import OwnProcessStat
 from collector.sources.pod_resources import PodResources
 from collector.sources.procfs import Procfs
 from collector.sources.rank_ring import Rank, RankRings, Rings
-from collector.sources.rank_ring.living import LivingRanks
+from collector.sources.rank_ring.living import FRESH_SECONDS, LivingRanks
 from collector.sources.replay import Replay
 from collector.sources.schedstat import Schedstat
 from collector.sources.simulated import SimulatedGpus
@@ -121,6 +121,13 @@ class Node:
     def living_ranks(self) -> list[RankProcess]:
         """The ranks that live, each with the pid that it has in its own container."""
         return [RankProcess(*rank.key, rank.header.identity.pid) for rank in self._living()]
+
+    def rank_owners(self) -> list[RankProcess]:
+        """The ranks that have a ring, living or gone, and whose it is."""
+        return [
+            RankProcess(*one.key, one.header.identity.pid, one.user, one.path.parent)
+            for one in self.rings.scan(FRESH_SECONDS).ranks
+        ]
 
     def rank_processes(self) -> list[RankProcess]:
         """As our process table has them: a pid of a container's is another process here."""
@@ -280,7 +287,7 @@ SOURCES: tuple[SourceSpec, ...] = (
         FlightRecorder,
         lambda one: FlightRecorder(
             one.config.flight_recorder, one.folder, one.proc, one.clock, one.living_ranks,
-            one.rank_processes,
+            one.rank_processes, one.rank_owners,
         ),
         flight_recorder.collect, seldom=True,
     ),

@@ -1,7 +1,6 @@
 """Opens the ring of a rank that somebody else's program is."""
 
 import os
-import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from pathlib import Path
 from time import monotonic_ns
 
 from collector.contract import ring
+from collector.contract.ring_name import RingName
 from collector.contract.words import RankState
 from workloads.clocksync import wall_minus_monotonic_ns
 from workloads.joining.host_name import host_name
@@ -80,9 +80,6 @@ def started(
     return writer
 
 
-RUN_CHARACTERS = 63
-
-
 @dataclass(frozen=True, slots=True)
 class Who:
     """One rank of a run."""
@@ -139,4 +136,4 @@ def run_name(environment: Mapping[str, str], program: str) -> str:
         or program
         or "run"
     )
-    return re.sub(r"[^\w.-]", "-", name, flags=re.ASCII)[:RUN_CHARACTERS]
+    return RingName.mapped(name, "run")

@@ -30,11 +30,16 @@ _RANK = re.compile(r"\d{1,9}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A file that may be a dump; `run` is "" where nobody says."""
+    """A file that may be a dump; `run` is "" where nobody says.
+
+    Attributes:
+        prefix: What stands before the rank in its path; "" = it lies beside a ring.
+    """
 
     path: Path
     run: str
     rank: int
+    prefix: str = ""
 
     def of(self, run: str) -> "Place":
         """The same, of that run."""
@@ -142,4 +147,4 @@ def with_prefix(prefix: str) -> tuple[list[Place], list[Rejected]]:
         for name in names
         if name.startswith(start) and _RANK.fullmatch(name.removeprefix(start))
     ]
-    return [Place(folder / name, "", int(rank)) for name, rank in ranks], rejected
+    return [Place(folder / name, "", int(rank), prefix) for name, rank in ranks], rejected

@@ -2,11 +2,12 @@
 
 import math
 import os
-from collections.abc import Iterable
+import re
 from dataclasses import dataclass
 
 from collector.clock import Clock
 from collector.contract import ring
+from collector.contract.ring_name import RingName
 from collector.contract.words import OPS, PHASES, RANK_STATES, RankState
 from collector.reading import SourceError
 
@@ -19,14 +20,16 @@ LONGEST_TRIP_NS = 120_000_000_000
 REREADS = 20
 REREAD_SECONDS = 0.001
 """A writer is inside the guarded part for microseconds, unless the scheduler took its core away."""
+_TAG = re.compile(rf"[A-Za-z0-9._ -]{{1,{ring.TAG_NAME_BYTES - 1}}}", re.ASCII)
+"""A tag is never a part of a path; that of how steps are known has blanks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
     """Who writes the ring (contract.ring.IDENTITY); `gpu` and `uuid` are None on CPU."""
 
-    run: str
-    node: str
+    run: RingName
+    node: RingName
     uuid: str | None
     rank: int
     world: int
@@ -163,11 +166,11 @@ def _decode(page: bytes, clock: Clock, *, consistent: bool) -> Header:
     if state >= len(RANK_STATES):
         raise SourceError("content", f"rank state {state}; known are 0 to {len(RANK_STATES) - 1}")
     heartbeat_ns = header.heartbeat_ns
-    group_names = _names(header.group_names, "group")
+    group_names = tuple(_name(raw, "group") for raw in header.group_names)
     used = [name for name in group_names if name]
     if len(set(used)) != len(used):
         raise SourceError("content", f"the group names repeat: {', '.join(used)}")
-    tags = _names(header.tags, "tag")
+    tags = tuple(map(_tag, header.tags))
     live = _live(header, group_names) if consistent else None
     if live is not None:
         _check_reach(live, round(clock.monotonic() * 1e9) + AHEAD_NS)
@@ -200,8 +203,8 @@ def _identity(told: ring.Identity) -> Identity:
             "content", f"identity of rank {told.rank} of {told.world} does not hold together"
         )
     return Identity(
-        _text(told.run, "run"), _text(told.node, "node"),
-        _text(told.uuid, "uuid", empty=True) or None,
+        _ring_name(told.run, "run"), _ring_name(told.node, "node"),
+        _text(told.uuid, "uuid") or None,
         *numbers, told.gpu if told.gpu >= 0 else None, *told[18:22],
     )  # fmt: skip
 
@@ -227,7 +230,7 @@ def _live(header: ring.Header, group_names: tuple[str, ...]) -> Live:
 
 
 def _values(header: ring.Header) -> tuple[tuple[str, float], ...]:
-    told = [(_text(name, "value", empty=True), value) for name, value in header.values]
+    told = [(_name(name, "value"), value) for name, value in header.values]
     used = [(name, value) for name, value in told if name]
     names = [name for name, _ in used]
     if len(set(names)) != len(names):
@@ -265,15 +268,31 @@ def _open(live: ring.Live, group_names: tuple[str, ...]) -> OpenOperation | None
     return OpenOperation(OPS[op], group_names[group], live.sequence, live.since_ns)
 
 
-def _names(names: Iterable[bytes], what: str) -> tuple[str, ...]:
-    return tuple(_text(name, what, empty=True) for name in names)
+def _name(raw: bytes, what: str) -> str:
+    """The name, empty where the place is unused."""
+    return _ring_name(raw, what) if raw[:1] != b"\0" else ""
 
 
-def _text(raw: bytes, what: str, *, empty: bool = False) -> str:
+def _ring_name(raw: bytes, what: str) -> RingName:
+    text = _text(raw, what)
+    try:
+        return RingName(text)
+    except ValueError as error:
+        raise SourceError("content", f"the {what} of the ring: {error}") from error
+
+
+def _tag(raw: bytes) -> str:
+    text = _text(raw, "tag")
+    if text and not _TAG.fullmatch(text):
+        raise SourceError("content", f"a tag of the ring is {text!r}")
+    return text
+
+
+def _text(raw: bytes, what: str) -> str:
     try:
         text = raw.partition(b"\0")[0].decode()
     except UnicodeDecodeError as error:
-        raise SourceError("encoding", f"the {what} name of the ring is not UTF-8") from error
-    if not text.isprintable() or not (text or empty):
-        raise SourceError("content", f"the {what} name of the ring is {text!r}")
+        raise SourceError("encoding", f"the {what} of the ring is not UTF-8") from error
+    if not text.isprintable():
+        raise SourceError("content", f"the {what} of the ring is {text!r}")
     return text

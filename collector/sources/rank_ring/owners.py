@@ -29,6 +29,16 @@ class Owners:
         self._shared = _mode(folder) & (stat.S_IWOTH | stat.S_IWGRP) != 0
         self._users: dict[Path, int] = {}
 
+    def unsafe(self, paths: Iterable[Path]) -> list[Rejected]:
+        """The folders in which one user can replace or remove what is another's, with these rings.
+
+        Where anybody may write, the sticky bit keeps files for their users, and for the user of the
+        folder (inode(7)): who should be root, or the user that reads them.
+        """
+        below = {path.parent for path in paths} if self._shared else set()
+        told = ((folder, _danger(folder)) for folder in sorted({self._folder, *below}))
+        return [Rejected("unsafe_folder", f"{folder}: {why}") for folder, why in told if why]
+
     def of(self, path: Path, uid: int) -> str:
         """The owner of a ring in a file of this user."""
         below = path.parent
@@ -140,6 +150,27 @@ def _conflict(rank: Rank, owner: str, holder: str) -> Rejected:
     run, number = rank.key
     text = f"{rank.path}: rank {number} of run {run} is {holder}'s, which lives; {owner} claims it"
     return Rejected("conflict", text)
+
+
+def _danger(folder: Path) -> str:
+    """What others can do in it; "" = nothing."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return ""
+    if not status.st_mode & stat.S_IWOTH:
+        return ""
+    if not status.st_mode & stat.S_ISVTX:
+        return (
+            "every user may write to it and it has no sticky bit, so that each can replace the"
+            " rings of others; chmod 1777 it"
+        )
+    if status.st_uid not in (0, os.geteuid()):
+        return (
+            f"every user may write to it and it is of user {status.st_uid}, who can remove the"
+            " rings of others; chown it to root"
+        )
+    return ""
 
 
 def _mode(path: Path) -> int:

@@ -98,6 +98,7 @@ class Rings:
                 f" of all owners in turn; {living} that are left out have a fresh heartbeat"
             )
             rejected.append(Rejected("too_many", text))
+        rejected += self._owners.unsafe(map(Path, chosen))
         read = list(self._read(map(Path, chosen), rejected))
         self._newest.lived(str(rank.path) for rank, _ in read if rank.up)
         ranks, refused = self._claims.settle(read)
