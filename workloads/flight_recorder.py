@@ -1,5 +1,6 @@
 """Leaves this rank's flight-recorder dump beside its ring whenever somebody asks for it."""
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -45,6 +46,11 @@ class DumpOnRequest:
 
     def _write(self) -> None:
         dump: Callable[[], bytes] = getattr(_distributed_c10d, TRACE)
+        data = dump()
         hidden = self._dump.with_name(f".{self._dump.name}")
-        hidden.write_bytes(dump())
+        # A file of ours: others may write to the folder, and have put a link there.
+        hidden.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(hidden, flags, 0o644), "wb") as file:
+            file.write(data)
         hidden.replace(self._dump)

@@ -39,6 +39,19 @@ max by (node, source) (lockstep_source_available) == 1""",
         wait="2m",
     ),
     Alert(
+        "SeriesDropped",
+        "max by (node) (increase(lockstep_series_dropped_total[5m])) > 0",
+        Severity.WARNING, "collector",
+        summary="{{ $labels.node }}: its page has more series than its cap, and some are left out",
+        description=(
+            "Series of links and ports go first, those that verdicts need last; what is left out is"
+            " not watched. The counter names the families."
+        ),
+        source="One series is one too many; five minutes let a start or a reload pass.",
+        wait="5m",
+        dashboard="self",
+    ),
+    Alert(
         "AnalyzerNotRunning",
         """\
 absent(lockstep_analyzer_last_evaluation_timestamp_seconds)

@@ -81,6 +81,21 @@ def test_a_folder_that_cannot_be_written_to_does_not_end_the_heartbeat(tmp_path,
     assert "no flight-recorder dump" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("kind", ["symlink_to", "hardlink_to"])
+def test_a_link_in_the_place_of_a_dump_leaves_its_file_alone(tmp_path, ask, dump, kind):
+    """Others may write beside a ring."""
+    mine = tmp_path / "thesis"
+    mine.write_text("of years")
+    for place in (dump, dump.with_name(f".{dump.name}")):
+        getattr(place, kind)(mine)
+    beat = DumpOnRequest(tmp_path, "gpt-1", 3)
+    ask()
+    beat()
+
+    assert "of years" == mine.read_text()
+    assert b'"version"' in dump.read_bytes()
+
+
 @pytest.mark.distributed
 def test_the_dumps_of_the_installed_torch_tell_who_is_missing_in_both_formats(forked, tmp_path):
     """Rank 1 joins the second collective of group dp only once both have written their dumps."""

@@ -41,6 +41,20 @@ STALE = Case(
     clears=[({"success": "0+15x10 150x30 615+15x40"}, "+9m -12m")],
 )  # fmt: skip
 
+_FAMILY = {"family": "lockstep_gpu_nvlink_up"}
+
+DROPPED = Case(
+    "SeriesDropped", {"node": "a"},
+    "a: its page has more series than its cap, and some are left out",
+    {"dropped": (page("lockstep_series_dropped_total", **_FAMILY), "0x100"),
+     "other": (page("lockstep_series_dropped_total", "b", **_FAMILY), "9x100")},
+    fires=[({"dropped": "0x10 5+5x90"}, "+9m")],
+    silent=[({}, "-15m"), ({"dropped": "7x100"}, "-15m"), ({"dropped": "_x100"}, "-15m")],
+    boundary=[({"dropped": "0x10 5x89"}, "-7m45s -10m"),
+              ({"dropped": "0x10 5x1 6x88"}, "-7m30s +7m45s")],
+    clears=[({"dropped": "0x10 5+5x40 205x60"}, "+10m -18m")],
+)  # fmt: skip
+
 _EVALUATED = "lockstep_analyzer_last_evaluation_timestamp_seconds"
 
 NOT_RUNNING = Case(
@@ -130,5 +144,5 @@ WATCHDOG = Case(
 )  # fmt: skip
 
 CASES = (
-    DOWN, STALE, NOT_RUNNING, BLIND, UNDELIVERED, WRITE, BREAKER, STUCK, WATCHDOG,
+    DOWN, STALE, DROPPED, NOT_RUNNING, BLIND, UNDELIVERED, WRITE, BREAKER, STUCK, WATCHDOG,
 )  # fmt: skip
