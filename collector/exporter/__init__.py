@@ -113,8 +113,11 @@ class Exporter:
         room = self._config.series_cap - OWN_SERIES - len(self._dropped)
         if sum(map(len, parts)) <= room:
             return parts
-        # Each family that loses a series needs one to say so.
-        room -= len(self._cap.families(parts) - self._dropped.keys())
+        # Each family that loses a series for the first time needs one to say so.
         kept, dropped = self._cap.kept(parts, max(0, room))
+        known, reserved = self._dropped.keys(), 0
+        while (needed := len(dropped.keys() - known)) > reserved:
+            reserved = needed
+            kept, dropped = self._cap.kept(parts, max(0, room - reserved))
         self._dropped += dropped
         return kept

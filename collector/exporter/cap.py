@@ -91,10 +91,6 @@ class Cap:
     def __init__(self) -> None:
         self._known: dict[int, _Part] = {}
 
-    def families(self, readings: Sequence[Sequence[Sample]]) -> set[str]:
-        """The families that the readings tell of."""
-        return {family for part in self._parts(readings) for family in part.families}
-
     def kept(
         self, readings: Sequence[Sequence[Sample]], cap: int
     ) -> tuple[list[Sequence[Sample]], Counter[str]]:
@@ -138,7 +134,6 @@ class _Part:
         self._by_place: dict[int, list[int]] = {}
         for at, sample in enumerate(samples):
             self._by_place.setdefault(_place(sample.metric.name), []).append(at)
-        self.families = {sample.metric.family for sample in samples}
         self.broken: frozenset[_Whole] = frozenset()
         self._cut = (0, 0)
         self._gone: set[int] = set()
