@@ -131,7 +131,11 @@ class Node:
 
     def rank_processes(self) -> list[RankProcess]:
         """As our process table has them: a pid of a container's is another process here."""
-        return [RankProcess(*rank.key, rank.pid) for rank in self._living() if rank.pid is not None]
+        return [
+            RankProcess(*rank.key, rank.pid, rank.user)
+            for rank in self._living()
+            if rank.pid is not None
+        ]
 
     def stepped_ranks(self) -> frozenset[tuple[str, int]]:
         """(run, rank) of those that have made a step since they started."""

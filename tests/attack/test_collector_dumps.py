@@ -22,6 +22,7 @@ from collector.contract.ring_name import RingName
 from collector.contract.stacks import stacks_name
 from collector.exporter.dumps import DumpsQuery, NodeDumps
 from collector.rank_dumps import Heard
+from collector.reading import RankProcess
 from collector.sources.flight_recorder import FlightRecorder
 from collector.sources.rank_ring import RankRings, Rings
 from tests.attack.collector_program import Collector, running
@@ -423,10 +424,27 @@ def test_where_no_rank_has_a_ring_dumps_of_several_users_name_nobody(node, tmp_p
 
 
 @as_root
+@pytest.mark.parametrize("last", [0, 1])
+def test_who_names_the_prefix_of_anothers_rank_neither_gets_nor_hides_its_dump(
+    node, tmp_path, last
+):
+    node.clock.unix = time.time()
+    prefix = str(tmp_path / "trace_")
+    ranks = [RankProcess("evil", 0, 8, STRANGER), RankProcess(RUN, 0, 7, 0)]
+    for one in ranks:
+        node.file(node.proc / f"{one.pid}/environ", f"TORCH_FR_DUMP_TEMP_FILE={prefix}\0")
+    source = FlightRecorder(
+        None, node.rings, node.proc, node.clock, lambda: ranks[last:] + ranks[:last]
+    )
+    Path(f"{prefix}0").write_bytes(DUMP)
+    assert source.available()
+
+    assert [(RUN, 0)] == [(dump.run, dump.rank) for dump in source.read().dumps]
+
+
+@as_root
 def test_a_crowd_of_forged_dumps_hides_none(node, tmp_path):
     """More than are read, all newer than the rank's own."""
-    from collector.reading import RankProcess
-
     node.clock.unix = time.time()
     prefix = str(tmp_path / "nccl_trace_rank_")
     source = FlightRecorder(

@@ -16,6 +16,7 @@ from collector.sources.flight_recorder.missing import Missing, missing
 from collector.sources.flight_recorder.owners import RankOwners
 from collector.sources.flight_recorder.places import (
     PIPE_VARIABLE,
+    Named,
     Place,
     Teller,
     beside_rings,
@@ -97,7 +98,7 @@ class FlightRecorder:
         self._owners = RankOwners()
         self._refused: dict[Path, Key] = {}
         self._said: dict[int, str | None] = {}
-        self._tellers: dict[tuple[str, int], Teller] = {}
+        self._tellers: dict[Named, Teller] = {}
         self._parsed: dict[Path, tuple[Key, Dump | None]] = {}
         self._looked_at: float | None = None
         self._reading = DumpReading(0.0, (), (), ())
@@ -159,7 +160,8 @@ class FlightRecorder:
         self._tellers = told_by(processes, self._said, self._tellers, now)
         places, refused = beside_rings(self._dir)
         rejected += refused
-        prefixes = list(dict.fromkeys((self._prefix, *(prefix for prefix, _ in self._tellers))))
+        named = {(prefix, rank) for prefix, rank, _ in self._tellers}
+        prefixes = list(dict.fromkeys((self._prefix, *(prefix for prefix, *_ in self._tellers))))
         if len(prefixes) > MAX_PREFIXES:
             words = f"the ranks name {len(prefixes)} places of dumps; {MAX_PREFIXES} are looked at"
             rejected.append(Rejected("too_many", words))
@@ -168,9 +170,7 @@ class FlightRecorder:
             rejected += refused
             # In a home that many nodes share lie dumps of ranks that are not ours.
             places += [
-                place
-                for place in found
-                if prefix == self._prefix or (prefix, place.rank) in self._tellers
+                place for place in found if prefix == self._prefix or (prefix, place.rank) in named
             ]
         return places, rejected
 
@@ -191,7 +191,7 @@ class FlightRecorder:
             written = told.st_mtime_ns / 1e9
             if abs(now - written) <= SHOWN_SECONDS:
                 if not place.run:
-                    place = self._of_run(place, written)
+                    place = self._of_run(place, written, told.st_uid)
                 key = told.st_ino, told.st_mtime_ns, told.st_size
                 found.append((place, key, told.st_uid))
                 users.setdefault(place.prefix, []).append(told.st_uid)
@@ -208,10 +208,10 @@ class FlightRecorder:
         ours.sort(key=lambda one: (-one[1][1], one[0].rank))
         return ours[:MAX_DUMPS]
 
-    def _of_run(self, place: Place, written: float) -> Place:
-        """With the run whose rank names the place, unless the file is older than that run."""
-        prefix = str(place.path).removesuffix(str(place.rank))
-        teller = self._tellers.get((prefix, place.rank))
+    def _of_run(self, place: Place, written: float, user: int) -> Place:
+        """With the run of that user whose rank names the place, unless the file is older."""
+        named = place.prefix, place.rank
+        teller = self._tellers.get((*named, user)) or self._tellers.get((*named, None))
         return place if teller is None or written < teller.since else place.of(teller.run)
 
     def _parse(
