@@ -18,6 +18,12 @@ FABRIC_SUMMARY = "fabric_summary"
 """Raw value: 0 not told, 1 healthy, above that something complains (nvmlGpuFabricInfo_v3_t)."""
 RAW = (CLOCK_EVENTS, FABRIC_STATE, FABRIC_STATUS, FABRIC_HEALTH, FABRIC_SUMMARY)
 
+XID_TOTAL = "xid_total"
+"""By XID: how often there was one since who tells it started. No metric: collector.sources.xid
+counts them, where nobody who is nearer to the driver tells of XIDs."""
+XID_WINDOW = "xid_window"
+"""By XID: how often there was one within the last minutes. No metric, likewise."""
+
 PROCESSES = "processes"
 """Not of one machine alone, so never in a capture: by pid, or `pid/GPU instance` of a process on a
 MIG device, 1 for each process that computes on the GPU."""
