@@ -299,7 +299,8 @@ GPU_NVLINK_BYTES = Metric(
 GPU_NVLINK_ERRORS = Metric(
     "lockstep_gpu_nvlink_errors_total", _C, (*_GPU, "link", "kind"),
     "NVLink errors (F38, F45, F52, F59, F160, D409 to D439; F161 to F163, D497 to D499; from"
-    " NVLink 5 on F206 to F215, F219, F221, D1204 to D1214, D1219, D1220); link all = only the sum is told, other = all further links, which have counted nothing"
+    " NVLink 5 on F206 to F215, F219, F221, D1204 to D1214, D1219, D1220); link all"
+    " = only the sum is told, other = all further links, which have counted nothing"
     " yet: a first count is a new series, which the sum over links sees.",
 )  # fmt: skip
 GPU_NVLINK_BER = Metric(
