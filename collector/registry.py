@@ -296,7 +296,10 @@ SOURCES: tuple[SourceSpec, ...] = (
         flight_recorder.collect, seldom=True,
     ),
     SourceSpec(
-        Xids, lambda one: Xids(one.clock, one.gpu_log, one.driver.xid_events, one.gpus.gpus),
+        Xids,
+        lambda one: Xids(
+            one.clock, one.gpu_log, one.driver.xid_events, one.gpus.gpus, one.gpus.source
+        ),
         xid.collect, pace=_EVENT,
     ),
     SourceSpec(Kmsg, lambda one: one.kernel_log, xid.collect_log, seldom=True),

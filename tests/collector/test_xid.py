@@ -324,7 +324,8 @@ MEMORY = {"sequence": 3, "names": [[BUS, "3", UUID]], "xids": [[BUS, "79", "kmsg
           "last": [[BUS, "79", "fatal", 5.5]], "falls": [[BUS, 1, 4.5]],
           "switches": [["0000:c1:00.0", "20034", "fatal", 1]],
           "troubles": [["nic_health", "fatal", "0000:05:00.0", 1, 7.5]],
-          "untwinned": [["kmsg", BUS, 79, 4.5]]}  # fmt: skip
+          "untwinned": [["kmsg", BUS, 79, 4.5]],
+          "dcgm": [[BUS, [[79, 2]], [], [79]]]}  # fmt: skip
 
 
 @pytest.mark.parametrize("tree", [
@@ -334,6 +335,9 @@ MEMORY = {"sequence": 3, "names": [[BUS, "3", UUID]], "xids": [[BUS, "79", "kmsg
     {**MEMORY, "troubles": [["nic_health"]]}, {**MEMORY, "troubles": 7},
     {**MEMORY, "last": [[BUS, "79", float("nan")]]}, {**MEMORY, "falls": [[BUS, 1]]},
     {**MEMORY, "untwinned": [["dmesg", BUS, 79, 4.5]]}, {**MEMORY, "names": [[BUS, 3, UUID]]},
+    {**MEMORY, "dcgm": 7}, {**MEMORY, "dcgm": [[BUS]]}, {**MEMORY, "dcgm": [[BUS, 1, 2, 3]]},
+    {**MEMORY, "dcgm": [[BUS, [["x", 1]], [], []]]}, {**MEMORY, "dcgm": {}},
+    {**MEMORY, "dcgm": [[BUS, [[79, float("inf")]], [], []]]},
 ])  # fmt: skip
 def test_a_memory_that_is_none_is_refused_whole(node, tree):
     node.source.recall(MEMORY)

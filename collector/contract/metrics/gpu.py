@@ -53,8 +53,8 @@ GPU_RECOVERY_ACTION = Metric(
 )  # fmt: skip
 GPU_LAST_XID = Metric(
     "lockstep_gpu_last_xid", _G, _GPU,
-    "The last XID that DCGM told of, 0 = none (D230); where the kernel's log may not be read, a new"
-    " value says that there was one.",
+    "The last XID that DCGM told of, 0 = none (D230); where neither NVML nor the kernel's log is"
+    " heard, a new value counts as an XID.",
     unshown=Unshown.GPU_DETAIL, within=ranges.XID,
 )  # fmt: skip
 GPU_PROCESSES = Metric(
