@@ -52,6 +52,41 @@ max by (node, source) (lockstep_source_available) == 1""",
         dashboard="self",
     ),
     Alert(
+        "SourceNamesUnread",
+        "max by (node, source) (lockstep_source_names_unread) > 0",
+        Severity.INFO, "collector",
+        summary=(
+            "{{ $labels.node }}: source {{ $labels.source }} meets {{ $value }} names that it does"
+            " not know"
+        ),
+        description=(
+            "What these names tell is lost: after an upgrade of a dcgm-exporter or a driver perhaps"
+            " something that alerts and verdicts need. `lockstep capture` and `lockstep doctor"
+            " --raw` name them."
+        ),
+        source=(
+            "DCGM 4.6 and 4.7 renamed dozens of fields; a quarter of an hour is a choice of ours,"
+            " so that a page in the middle of an upgrade is silent."
+        ),
+        wait="15m",
+    ),
+    Alert(
+        "GpuClocksUnknown",
+        """\
+max by (node) (lockstep_gpu_up) == 1
+unless on (node)
+max by (node) (lockstep_gpu_clock_hertz{domain="sm"})""",
+        Severity.WARNING, "collector",
+        summary="{{ $labels.node }} has GPUs, and nobody tells their clocks",
+        description=(
+            "A GPU that slows down is not seen on this node: alerts on clocks are blind, and a slow"
+            " rank's cause is unknown. Mostly a dcgm-exporter whose list of counters lacks the"
+            " clock, or tells it under a name that is not known here."
+        ),
+        source="DCGM_FI_DEV_SM_CLOCK is in every default list of dcgm-exporter (1.x to 4.x).",
+        wait="10m",
+    ),
+    Alert(
         "AnalyzerNotRunning",
         """\
 absent(lockstep_analyzer_last_evaluation_timestamp_seconds)

@@ -36,7 +36,8 @@ XID_FATAL = Case(
     "GpuXidFatal", {**ON_A, "xid": "79"}, f"{WHO}: fatal XID 79",
     {
         "count": (_xid("79"), "0x200"), "last": (_last(), "_x200"),
-        "kmsg": (_xid("79", "kmsg"), "_x200"), "application": (_xid("43"), "0x200"),
+        "kmsg": (_xid("79", "kmsg"), "_x200"), "dcgm": (_xid("79", "dcgm"), "_x200"),
+        "application": (_xid("43"), "0x200"),
         "next pod": (_xid("79", pod="c-2"), "_x200"), "next last": (_last("c-2"), "_x200"),
         "nonfatal": (_xid("145", "kmsg", severity="warning"), "_x200"),
         "nonfatal last": (_of_line("145", "warning"), "_x200"),
@@ -54,6 +55,14 @@ XID_FATAL = Case(
         ),
         "a second teller's first count is a rise though the first teller's 0 stands": (
             {"kmsg": "_x9 1x60", "last": "_x9 120x60"}, "+2m15s -9m",
+        ),
+        "where only dcgm-exporter tells of XIDs its counts are rises": (
+            {"count": "_x200", "dcgm": "0x8 1x20 3x60", "last": "_x9 120x20 430x60"},
+            "-1m45s +2m15s +8m",
+        ),
+        "what stood in DCGM when the collector was installed fires once, and a restart tells it"
+        " of the boot again": (
+            {"count": "_x200", "dcgm": "_x9 1x60", "last": "_x9 -86400x60"}, "-1m45s +2m15s -9m",
         ),
         "an old count after 20 minutes without scrapes is no new event": (
             {"count": "3x20 _x80 3x40", "last": "5x20 _x80 5x40"}, "-26m -30m",

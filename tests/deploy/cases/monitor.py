@@ -1,6 +1,6 @@
 """Alerts about the monitor itself."""
 
-from tests.deploy.cases.shape import Case, page, watch
+from tests.deploy.cases.shape import GPU, Case, page, watch
 
 _BUILD = {"version": "1", "python": "3"}
 
@@ -53,6 +53,47 @@ DROPPED = Case(
     boundary=[({"dropped": "0x10 5x89"}, "-7m45s -10m"),
               ({"dropped": "0x10 5x1 6x88"}, "-7m30s +7m45s")],
     clears=[({"dropped": "0x10 5+5x40 205x60"}, "+10m -18m")],
+)  # fmt: skip
+
+_UNREAD = "lockstep_source_names_unread"
+
+NAMES_UNREAD = Case(
+    "SourceNamesUnread", {"node": "a", "source": "dcgm_exporter"},
+    "a: source dcgm_exporter meets 3 names that it does not know",
+    {
+        "unread": (page(_UNREAD, source="dcgm_exporter"), "0x120"),
+        "next pod": (page(_UNREAD, source="dcgm_exporter", pod="c-2"), "_x120"),
+        "ethtool": (page(_UNREAD, source="ethtool"), "0x120"),
+    },
+    fires=[({"unread": "0x8 3x110"}, "-16m +18m")],
+    silent=[({}, "-25m"), ({"unread": "0x8 3x40 0x70"}, "-25m")],
+    boundary=[({"unread": "1x59 0x60"}, "-14m45s -20m"), ({"unread": "1x120"}, "-14m +16m")],
+    clears=[({"unread": "3x70 0x50"}, "+16m -20m")],
+    more={"a collector that is rolled out does not restart it": (
+        {"unread": "3x40 stale", "next pod": "_x40 3x80"}, "+16m")},
+)  # fmt: skip
+
+_SM = {"gpu": "0", "uuid": "GPU-0", "domain": "sm"}
+
+CLOCKS_UNKNOWN = Case(
+    "GpuClocksUnknown", {"node": "a"}, "a has GPUs, and nobody tells their clocks",
+    {
+        "up": (page("lockstep_gpu_up", **GPU), "1x120"),
+        "clock": (page("lockstep_gpu_clock_hertz", **_SM), "1980000000x120"),
+        "b up": (page("lockstep_gpu_up", "b", **GPU), "1x120"),
+        "b clock": (page("lockstep_gpu_clock_hertz", "b", **_SM), "1980000000x120"),
+        "memory": (page("lockstep_gpu_clock_hertz", **{**_SM, "domain": "mem"}), "1x120"),
+        "device": (page("lockstep_gpu_up", gpu="0", uuid="GPU-0/gi7"), "_x120"),
+    },
+    fires=[({"clock": "1980000000x8 stale"}, "-11m +13m")],
+    silent=[({}, "-25m"), ({"up": "_x120", "clock": "_x120"}, "-25m"),
+            ({"clock": "1980000000x20 stale _x20 1980000000x70"}, "-25m"),
+            ({"up": "0x120", "clock": "_x120"}, "-25m")],
+    boundary=[({"clock": "_x39 0x80"}, "-9m45s -10m"), ({"clock": "_x120"}, "-9m45s +10m")],
+    clears=[({"clock": "_x60 1980000000x60"}, "+14m -16m")],
+    more={"MIG devices whose GPU tells its clock are fine": ({"device": "1x120"}, "-25m"),
+          "MIG devices without any clock are not": (
+              {"up": "_x120", "clock": "_x120", "device": "1x120"}, "+11m")},
 )  # fmt: skip
 
 _EVALUATED = "lockstep_analyzer_last_evaluation_timestamp_seconds"
@@ -144,5 +185,6 @@ WATCHDOG = Case(
 )  # fmt: skip
 
 CASES = (
-    DOWN, STALE, DROPPED, NOT_RUNNING, BLIND, UNDELIVERED, WRITE, BREAKER, STUCK, WATCHDOG,
+    DOWN, STALE, DROPPED, NAMES_UNREAD, CLOCKS_UNKNOWN, NOT_RUNNING, BLIND, UNDELIVERED, WRITE,
+    BREAKER, STUCK, WATCHDOG,
 )  # fmt: skip
