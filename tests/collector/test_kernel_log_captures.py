@@ -312,3 +312,41 @@ def test_broken_logs_of_real_machines_tell_nothing_that_the_whole_ones_do_not():
         before = values(text)
         for _ in range(MUTATIONS // len(paths)):
             assert {} == wrong(before, mutated_log(text, dice)), path.name
+
+
+LOCKUP = "watchdog: BUG: soft lockup - CPU#64 stuck for {}s! [ksoftirqd/64:404]"
+TIMED_OUT = "mlx5_core 0000:17:00.0 eth2: TX timeout detected"
+
+
+@pytest.mark.parametrize(("seconds", "severity"), [
+    (22, "warning"), (26, "warning"), (90, "warning"), (119, "warning"), (120, "fatal"),
+    (3600, "fatal"), (226906, "fatal"), (999999999, "fatal"),
+])  # fmt: skip
+@pytest.mark.parametrize("front", ["watchdog: ", "NMI watchdog: ", "", "watchdog: CPU3: "])
+def test_a_lockup_is_rated_by_how_long_it_has_lasted(front, seconds, severity):
+    line = LOCKUP.format(seconds).replace("watchdog: ", front)
+
+    event = parse(line, 0.0)
+
+    assert isinstance(event, Trouble)
+    assert ("cpu_lockup", severity, "") == (event.kind, event.severity, event.device)
+
+
+@pytest.mark.parametrize("line", [
+    "mlx5_core 0000:17:00.0 eth2: TX timeout on queue: 31, SQ: 0x1f, CQ: 0x5, usecs since last: 9",
+    "mlx5_core 0000:17:00.0 eth2: EQ 0x1a: Cons = 0x3c4b, irqn = 0x6e",
+    "mlx5_core 0000:17:00.0 eth2: Recovered 3 eqes on EQ 0x1a",
+])  # fmt: skip
+def test_the_lines_of_a_time_out_s_queues_are_read_and_count_nothing_more(line):
+    assert (None, "") == (parse(line, 0.0), unread(line, 3))
+
+
+@pytest.mark.parametrize(("line", "device"), [
+    (TIMED_OUT, "0000:17:00.0"),
+    ("NETDEV WATCHDOG: eth2 (mlx5_core): transmit queue 31 timed out", "eth2"),
+    ("bnxt_en 0000:17:00.0 eth2: NETDEV WATCHDOG: CPU: 64: transmit queue 31 timed out 15904 ms",
+     "0000:17:00.0"),
+])  # fmt: skip
+def test_a_nic_that_does_not_send_is_told_in_every_form(line, device):
+    assert Trouble(0.0, "nic_transmit", Severity.WARNING, device, line) == parse(line, 0.0)
+    assert any(mark in line.encode() for mark in MARKS)

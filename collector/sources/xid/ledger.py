@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from collector.contract.xid import PAGED, REPEATED, judged
+from collector.contract.kernel_log import TOGETHER
+from collector.contract.xid import PAGED, REPEATED, Severity, judged
 from collector.kernel_event import Fall, KernelEvent, SwitchError, Trouble
 from collector.sources.xid.twins import WINDOW_SECONDS, Twins
 from collector.xid_event import XidEvent
@@ -140,12 +141,23 @@ class Ledger:
         return first
 
     def _note_trouble(self, event: Trouble, unix: float) -> bool:
-        key = TroubleKey(event.kind, str(event.severity), event.device)
+        key = TroubleKey(event.kind, str(self._rated(event, unix)), event.device)
         if key not in self.troubles and len(self.troubles) >= MAX_TROUBLES:
             key = key._replace(device="")
         times, last = self.troubles.get(key, (0, 0.0))
         self.troubles[key] = times + 1, max(unix, last)
         return times == 0
+
+    def _rated(self, event: Trouble, unix: float) -> Severity:
+        """How bad it is, beside what was told shortly before."""
+        for pair in TOGETHER:
+            others = pair.kinds - {event.kind}
+            if event.kind in pair.kinds and any(
+                key.kind in others and 0 <= unix - last <= pair.seconds
+                for key, (_, last) in self.troubles.items()
+            ):
+                return pair.severity
+        return event.severity
 
     def _note_fall(self, place: str, monotonic: float) -> bool:
         before = self.falls.get(place, Falls(0, -2 * WINDOW_SECONDS))
