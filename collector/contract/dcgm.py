@@ -339,9 +339,14 @@ LINK_FIELDS: dict[str, tuple[Metric, str]] = {
         )),
     )
     for name in names
+} | {
+    PREFIX + name: (one.metric, one.labels[1])
+    for one in DCGM_FIELDS if one.metric in (m.GPU_NVLINK_ERRORS, m.GPU_NVLINK_BER)
+    for name in one.names
 }  # fmt: skip
-"""Fields that have a value a link (1508, 1525 to 1528, 585, 588): metric and `kind`. The link's
-state is 0 inactive, 1 active, 2 asleep (NVML_FI_DEV_NVLINK_GET_STATE); asleep is up."""
+"""Fields that may have a value a link, and 1508, 1525 to 1528, 585 and 588, which always have:
+metric and `kind`. The link's state is 0 inactive, 1 active, 2 asleep
+(NVML_FI_DEV_NVLINK_GET_STATE); asleep is up."""
 
 AMBIGUOUS = PREFIX + "DEV_GPU_UTIL_RATIO"
 """Name of field 203, in percent, in DCGM 4.6, and of 1613, a share, in DCGM 4.7: what the page says

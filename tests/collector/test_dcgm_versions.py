@@ -200,6 +200,7 @@ def test_bit_error_ratios_of_nvlink_5_are_told():
     assert 1.5e-5 == ratios[m.GPU_NVLINK_BER.name, "0", "GPU-0", "all", "symbol"]
 
 
+TEMPERATURE = f"DCGM_FI_DEV_GPU_TEMP{{{labels()}}} 40\n"
 LINK = (
     'nvlink="3",gpu="0",gpu_uuid="GPU-0",pci_bus_id="00000000:18:00.0",device="nvidia0",'
     'model_name="NVIDIA B200",hostname="n1"'
@@ -219,6 +220,16 @@ def test_a_line_of_a_single_link_is_of_its_gpu_and_never_of_the_whole_one():
     assert 1 == linked[m.GPU_NVLINK_UP.name, "0", "GPU-0", "3"]
     assert 0 == linked[m.GPU_NVLINK_UP.name, "0", "GPU-0", "4"]
     assert 61 == linked[m.GPU_TEMPERATURE.name, "0", "GPU-0", "gpu"]
+
+
+@pytest.mark.parametrize("name", NVLINK_5)
+def test_a_counter_that_is_told_link_by_link_keeps_its_links(name):
+    errors = told(f"{TEMPERATURE}{PREFIX}{name}{{{LINK}}} 7\n")
+
+    ((link, value),) = (
+        (key[3], value) for key, value in errors.items() if key[0] == m.GPU_NVLINK_ERRORS.name
+    )
+    assert ("3", 7) == (link, value)
 
 
 def test_errors_that_are_told_as_a_sum_are_not_told_by_link_again():
