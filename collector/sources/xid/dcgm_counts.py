@@ -27,7 +27,7 @@ class Rise(NamedTuple):
 
     Attributes:
         place: On the PCI bus, or the GPU's uuid where that is not told.
-        index: The driver's number of the GPU.
+        gpu: The driver's number of the GPU.
         uuid: Of the GPU, also where a MIG device told.
         xid: NVIDIA's number.
         times: How many, at least.
@@ -35,7 +35,7 @@ class Rise(NamedTuple):
     """
 
     place: str
-    index: str
+    gpu: str
     uuid: str
     xid: int
     times: int
@@ -134,11 +134,11 @@ def _together(devices: Iterable[Gpu], before: _Told) -> _Told:
             told_last = True
             last |= {int(number)} - {0}
     missed: Counter[int] = Counter()
-    for xid in {*before.total, *before.window} - {*total, *window}:
-        missed[xid] = before.missed[xid] + 1
-        if missed[xid] < LAPSE_READINGS:
-            total |= {xid: before.total[xid]} if xid in before.total else {}
-            window |= {xid: before.window[xid]} if xid in before.window else {}
+    for gone in {*before.total, *before.window} - {*total, *window}:
+        missed[gone] = before.missed[gone] + 1
+        if missed[gone] < LAPSE_READINGS:
+            total |= {gone: before.total[gone]} if gone in before.total else {}
+            window |= {gone: before.window[gone]} if gone in before.window else {}
     return _Told(total, window, frozenset(last) if told_last else before.last, missed, before.ahead)
 
 

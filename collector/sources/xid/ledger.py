@@ -1,6 +1,6 @@
 """How often each error was told of: counts by place on the PCI bus, bounded, each event once."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from collector.contract.kernel_log import TOGETHER
 from collector.contract.xid import PAGED, REPEATED, Severity, judged
@@ -19,7 +19,7 @@ ALERTED = frozenset(PAGED).union(*REPEATED.values())
 """XIDs that are always counted under their own number."""
 MAX_TROUBLES = 256
 """Kinds of other lines by device; further devices are counted together."""
-DCGM = "dcgm"
+DCGM: Final = "dcgm"
 """Who tells XIDs as counts; its words are heard only where the driver's own are not."""
 FELL = 79
 """The XID that says the same as a line without an XID."""
