@@ -18,7 +18,6 @@ from lockstep.api.refusal import Refusal
 
 LARGE_BYTES = 1 << 20
 """An answer of so many bytes is one of the few that may wait for slow clients (places.py)."""
-_LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r?\n")
 """Size of a part of a body and what may follow it: RFC 9112, section 7.1."""
 _LINE_BYTES = 256
@@ -47,27 +46,23 @@ class Server(BoundedServer):
 
 class _Handler(BoundedHandler):
     server: Server
-    _whole = True
 
     def handle_expect_100(self) -> bool:
         """Who waits for a word before he sends a body is given it once somebody wants the body."""
         return True
 
     def _answer(self) -> None:
-        try:
-            announced = self._announced()
-        except Refusal as refusal:
-            self._refuse(refusal)
+        chunked = self.announced is None and self._is_chunked()
+        if self.announced is None and not chunked:
+            self._refuse(_malformed("its headers do not say how long its body is"))
             return
-        self._whole = announced == 0
         headers = [
             (name.lower().encode("latin-1"), value.encode("latin-1", "replace"))
             for name, value in self.headers.items()
         ]
         question = asgi.Question(self.command, self.path, headers)
-        answer = asgi.answer(self.server.app, question, lambda: self._body(announced))
-        # Of a body that nobody read, what is left would be read as the next request.
-        if not self._whole or answer.header(b"connection").lower() == "close":
+        answer = asgi.answer(self.server.app, question, lambda: self._body(chunked))
+        if answer.header(b"connection").lower() == "close":
             self.close_connection = True
         self._send(answer)
 
@@ -79,27 +74,15 @@ class _Handler(BoundedHandler):
         reason = f"the request cannot be read: {message or status.phrase}"
         self._refuse(Refusal(status, "refused", reason))
 
-    def _announced(self) -> int | None:
-        """Bytes of the body; None = it comes in parts.
-
-        Raises:
-            Refusal: That is not said, or in two ways: two readers would see two requests.
-        """
-        lengths = self.headers.get_all("Content-Length", [])
+    def _is_chunked(self) -> bool:
+        """Whether the body comes in parts, and the head says nothing else: RFC 9112, section 6."""
         codings = self.headers.get_all("Transfer-Encoding", [])
-        if self.headers.defects or len(lengths) + len(codings) > 1:
-            raise _malformed("its headers are not those of one request")
-        if codings:
-            if codings[0].strip().lower() != "chunked" or self.request_version == "HTTP/1.0":
-                raise _malformed("its Transfer-Encoding is not chunked")
-            return None
-        if not lengths:
-            return 0
-        if not _LENGTH.fullmatch(lengths[0].strip()):
-            raise _malformed("its Content-Length is no number")
-        return int(lengths[0])
+        alone = not self.headers.defects and "Content-Length" not in self.headers
+        return alone and self.request_version != "HTTP/1.0" and (
+            [coding.strip().lower() for coding in codings] == ["chunked"]
+        )  # fmt: skip
 
-    def _body(self, announced: int | None) -> bytes:
+    def _body(self, chunked: bool) -> bytes:
         """The body.
 
         Raises:
@@ -108,8 +91,11 @@ class _Handler(BoundedHandler):
         if self.headers.get("Expect", "").lower() == "100-continue":
             self.send_response_only(HTTPStatus.CONTINUE)
             self.end_headers()
+        if not chunked and not self.announced:
+            return b""  # without a pause in which the connection might be closed for another
+        length = self.announced or 0
         try:
-            body = self._chunked() if announced is None else self.body(announced)
+            body = self._chunked() if chunked else self.body(length)
         except bounded.HeadTooLongError:
             raise too_large() from None
         except TimeoutError:
@@ -118,9 +104,8 @@ class _Handler(BoundedHandler):
                 "too_slow",
                 f"the body was not whole in {bounded.HEAD_SECONDS:g} s",
             ) from None
-        if announced is not None and len(body) < announced:
+        if not chunked and len(body) < length:
             raise Refusal(HTTPStatus.BAD_REQUEST, "cut_off", "the request was cut off")
-        self._whole = announced is not None
         return body
 
     def _chunked(self) -> bytes:

@@ -160,9 +160,6 @@ BODIES = {
 """Headers that announce a body, its length in place of {}, and whether it is sent in parts."""
 
 
-@pytest.mark.parametrize(
-    "server", [kind for kind in KINDS if kind.needs != "os"], indirect=True, ids=str
-)
 @pytest.mark.parametrize("body", BODIES)
 def test_the_body_of_a_get_is_never_served_as_a_second_request(server, body):
     inner = request("/the-second-one", "Connection: close")
