@@ -74,8 +74,11 @@ def answer(app: App, question: Question, body: Callable[[], bytes]) -> Answer:
         else:
             parts.append(message.get("body", b""))
 
+    async def ask() -> None:
+        await app(scope, receive, send)
+
     try:
-        asyncio.run(app(scope, receive, send))
+        asyncio.run(ask())
     except Exception:
         if not status:
             raise  # else the application answered that it failed, and logged why
