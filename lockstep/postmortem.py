@@ -14,6 +14,7 @@ from time import monotonic
 from analyzer.alertmanager.matching import FINDING_ALERT
 from analyzer.alertmanager.webhook import Notification, ReceivedAlert
 from collector.contract import metrics as m
+from collector.contract import threads
 from collector.contract.metrics import Sample
 from lockstep import diagnosis, recurrence, watched_diagnosis
 from lockstep.alert_archives import (
@@ -92,7 +93,7 @@ class PostMortems:
         self._counts: Counter[str] = Counter()
         self._seconds = float("nan")
         self._ending = False
-        self._thread = threading.Thread(target=self._run, name="post-mortems", daemon=True)
+        self._thread = threads.loop("post-mortems", self._run)
 
     def start(self) -> None:
         """Work from now on, and write what an earlier process noted and did not write."""

@@ -16,13 +16,14 @@ import socketserver
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from collector.config import Address
+from collector.contract import threads
 from collector.descriptors import share
 from collector.exporter.places import Connection, Places, Stage, client_of
 from collector.exporter.web_auth import WebAuth
@@ -80,7 +81,8 @@ class BoundedServer(socketserver.TCPServer):
             self.address_family = socket.AF_INET6
         super().__init__((address.host, address.port), handler)
         # It sleeps until a connection comes; `stop` wakes it.
-        self._thread = threading.Thread(target=self.serve_forever, args=(3600.0,), daemon=True)
+        self._stopped = threading.Event()
+        self._thread = threads.loop("http", lambda: self.serve_forever(3600.0), self._stopped)
 
     @property
     def address(self) -> Address:
@@ -97,6 +99,7 @@ class BoundedServer(socketserver.TCPServer):
             self.socket.shutdown(socket.SHUT_RDWR)
         if self._thread.ident is not None:
             self.shutdown()
+            self._stopped.set()  # now: before it has begun to serve, `shutdown` would wait for ever
             self._thread.join()
         self.places.end(DRAIN_SECONDS)
         self.server_close()
@@ -117,7 +120,7 @@ class BoundedServer(socketserver.TCPServer):
         if one is None:
             self.shutdown_request(request)
             return
-        serve = threading.Thread(target=self._serve, args=(one, client_address), daemon=True)
+        serve = threads.task("request", lambda: self._serve(one, client_address))
         try:
             serve.start()
         except RuntimeError:  # this machine gives no thread now
@@ -199,14 +202,20 @@ class BoundedHandler(BaseHTTPRequestHandler):
         While they are waited for, the connection may be closed for another. Once they are all that
         the head announces, the next request may follow.
         """
+        with self.receiving(length):
+            read = self.rfile.read(length)
+            if len(read) == self.announced:
+                self._unread, self.close_connection = False, not self._stays
+        return read
+
+    @contextlib.contextmanager
+    def receiving(self, most: int) -> Iterator[None]:
+        """In this block a body may be read from `rfile`: so many bytes, as `body` reads them."""
         self.server.places.turn(self.place, Stage.SILENT)
-        self._input.expect(HEAD_SECONDS, HEAD_SECONDS, length)
-        read = self.rfile.read(length)
-        if len(read) == self.announced:
-            self._unread, self.close_connection = False, not self._stays
+        self._input.expect(HEAD_SECONDS, HEAD_SECONDS, most)
+        yield
         if not self.server.places.turn(self.place, Stage.WORKING):
             self.close_connection = True
-        return read
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as in the base class
         """What the base class would print."""

@@ -12,6 +12,7 @@ from urllib.parse import quote, urlsplit
 
 from collector.clock import Clock
 from collector.contract import archive as layout
+from collector.contract import threads
 from collector.contract.bounded_http import (
     CHUNK,
     Allowance,
@@ -84,7 +85,7 @@ class Recorder:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._pool = ThreadPoolExecutor(max(1, len(self._targets)), "recorder")
-        self._thread = threading.Thread(target=self._loop, name="recorder", daemon=True)
+        self._thread = threads.loop("recorder", self._loop, self._stop)
 
     def start(self) -> None:
         """Start recording."""

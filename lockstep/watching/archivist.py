@@ -11,6 +11,7 @@ from analyzer.readers.prometheus.connection import SCRAPE_URL, Connection
 from analyzer.run import Fact, Run, Verdict
 from analyzer.watch.finding import WatchFinding, finding_json
 from collector.contract import metrics as m
+from collector.contract import threads
 from collector.contract.archive import SAMPLES_FILE
 from collector.contract.metrics import Sample
 from lockstep import diagnosis, finding_folders
@@ -78,7 +79,7 @@ class Archivist:
         self._recent: dict[tuple[str, str | None], _Recent] = {}
         self._lock = threading.Lock()
         self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="archivist", daemon=True)
+        self._thread = threads.loop("archivist", self._run, self._ending)
 
     def start(self) -> None:
         """Write from now on."""

@@ -470,7 +470,10 @@ def load(folder: Path | None) -> tuple[State, Memory, list[str]]:
     words = [why] if why else []
     path = folder / MEMORY_FILE
     try:
-        return state, from_json(path.read_text("utf-8")), words
+        refused: list[str] = []
+        memory = from_json(path.read_text("utf-8"), refused.append)
+        words += [f"{path} has what cannot be, which is left out: {each}" for each in refused[:9]]
+        return state, memory, words
     except FileNotFoundError:
         words.append(f"{path} is not there yet; no finding is open")
     except (OSError, UnicodeError, MemoryFileError) as error:

@@ -13,6 +13,7 @@ from collector.contract.metrics import (
     monitor,
     nccl,
     network,
+    process,
     reference,
     remediation,
     training,
@@ -26,6 +27,7 @@ from collector.contract.metrics.host import *
 from collector.contract.metrics.monitor import *
 from collector.contract.metrics.nccl import *
 from collector.contract.metrics.network import *
+from collector.contract.metrics.process import *
 from collector.contract.metrics.reference import *
 from collector.contract.metrics.remediation import *
 from collector.contract.metrics.shape import Kind as Kind
@@ -37,10 +39,10 @@ from collector.contract.metrics.shape import label_text as label_text
 from collector.contract.metrics.training import *
 
 EXPORTERS = {
-    "collector": (monitor, host, network, gpu, events, allocation, nccl, training),
-    "analyzer": (analyzer, delivery),
+    "collector": (monitor, process, host, network, gpu, events, allocation, nccl, training),
+    "analyzer": (analyzer, delivery, process),
     "reference runs": (reference,),
-    "remediator": (remediation,),
+    "remediator": (remediation, process),
 }
 """Who exports which subjects."""
 EXPORTED: dict[str, dict[str, Metric]] = {

@@ -239,7 +239,7 @@ def test_a_network_policy_opens_the_page_of_each_part_and_no_other_port():
 
     assert {
         "lockstep-collector": {9410}, "lockstep-watch": {9411},
-        "lockstep-dashboard": set(), "lockstep-nodes": {9412},
+        "lockstep-dashboard": set(), "lockstep-nodes": {9413},
     } == ports  # fmt: skip
 
 

@@ -333,7 +333,7 @@ class SimulatedConnection(Direct):
         return self.cluster.now
 
     def instant(
-        self, query: str, time: float, *, every: bool = False
+        self, query: str, time: float, *, every: bool = False, within: object = None
     ) -> list[tuple[Mapping[str, str], float]]:
         from analyzer.watch import questions as ask
 
@@ -510,7 +510,7 @@ class Days:
             self.alertmanager.tick()
 
     def _deliver(self) -> None:
-        for replica in self._delivery._alertmanagers._replicas:
+        for replica in self._delivery._alertmanagers._services:
             replica.work()
 
     def _process(self) -> tuple[Watch, Delivery]:
@@ -521,7 +521,7 @@ class Days:
         watch = Watch(settings)
         delivery = Delivery(watch, (), None, None)
         clock = lambda: self.cluster.now  # noqa: E731
-        delivery._alertmanagers._replicas = [
+        delivery._alertmanagers._services = [
             Still(access("http://alertmanager", {}, "alertmanager"), clock, clock,
                   self.alertmanager.send)  # type: ignore[arg-type]
         ]  # fmt: skip
