@@ -70,9 +70,23 @@ def write_start(
     Args:
         submitted: When a scheduler was asked for it; None = nobody says, or there was none.
     """
-    told = _submitted(submitted)
-    _write_json(out / contract.RUN_FILE, {**_run(spec, started, None), **told})
+    write_so_far(out, spec, started, Recording(), submitted)
     _write_truth(out, spec, measured={})
+
+
+def write_so_far(
+    out: Path, spec: RunSpec, started: datetime, recording: Recording,
+    submitted: datetime | None = None,
+) -> None:  # fmt: skip
+    """run.json of a run that goes on, with what is known of its steps by now.
+
+    A launcher that is killed writes nothing more: what stands here is what readers have.
+    """
+    run = _run(spec, started, None)
+    if recording.peak_flops is not None:
+        run["measured_peak_flops"] = recording.peak_flops
+    more = {**_steps_known(recording), **_submitted(submitted)}
+    _write_json(out / contract.RUN_FILE, {**run, **more})
 
 
 def write_job(out: Path, spec: RunSpec, written: datetime) -> None:
@@ -103,15 +117,21 @@ def write_end(
     restored = _restored(out, spec)
     told = {"failed_requests": recording.failed_requests, "lost_steps": recording.lost_steps}
     run = {**_run(spec, started, outcome), "measured_peak_flops": recording.peak_flops}
-    if recording.own_time_known is not None:
-        means = {str(rank): each for rank, each in recording.means.items()}
-        run |= {"means": means, "own_time_known": recording.own_time_known}
+    run |= _steps_known(recording)
     if recording.ranks_ended is not None:
         run |= {"ranks_ended": recording.ranks_ended.isoformat()}
     starting = _starting(out, spec)
     more = {**_submitted(submitted), **({"restored": restored} if restored else {}),
             **({"starting": starting} if starting else {})}  # fmt: skip
     _write_json(out / contract.RUN_FILE, {**run, **more, "recording": told})
+
+
+def _steps_known(recording: Recording) -> dict[str, Any]:
+    """By which means steps of somebody else's program are known, and whether own times are."""
+    if recording.own_time_known is None:
+        return {}
+    means = {str(rank): word for rank, word in sorted(recording.means.items())}
+    return {"means": means, "own_time_known": recording.own_time_known}
 
 
 def _submitted(moment: datetime | None) -> dict[str, str]:

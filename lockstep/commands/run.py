@@ -139,8 +139,12 @@ def observed(spec: "RunSpec", archive: Path, form: Format, *, judged: bool) -> i
     output.document({**answer, "results": found}, form, "\n".join([text, *results.lines(found)]))
     if judged:
         conclude(archive, form, ended_early=outcome.ending is Ending.INTERRUPTED)
-    if spec.program and (unseen := external_program.unseen_steps(archive, spec.layout.world)):
-        (output.data if form is Format.TABLE else output.note)(f"{'steps':8}{unseen}")
+    if spec.program:
+        told = external_program.unseen_steps(archive, spec.layout.world)
+        if not told and outcome.ending is Ending.INTERRUPTED:  # in place of a verdict
+            told = external_program.steps_seen(archive)
+        if told:
+            (output.data if form is Format.TABLE else output.note)(f"{'steps':8}{told}")
     return exit_code(spec, outcome, archive)
 
 

@@ -86,6 +86,22 @@ def test_steps_come_from_the_log_where_nothing_else_tells_them(start):
     assert seen[-1].step >= 7
 
 
+def test_how_steps_are_known_is_told_while_they_come_and_outlives_an_interruption(start):
+    programs = start(LOOP.format(steps=600), patience=60.0)
+    told = []
+
+    def interrupt(progress):
+        told.append(dict(programs.means))
+        if len(programs.means) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        programs.wait(interrupt)
+    programs.end()
+
+    assert told[-1] == programs.means == {0: Means.LOG, 1: Means.LOG}
+
+
 def test_a_program_that_shows_no_step_has_no_means(start):
     programs = start("echo hello")
     wait(programs)

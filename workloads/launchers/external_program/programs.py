@@ -56,10 +56,10 @@ class Programs:
 
     Attributes:
         peak_flops: Not known of an external program.
-        means: How each rank's steps came to be known (sdk.holder.Means), once `wait` has returned;
-            ranks of which no step was seen are left out.
-        own_time_known: Whether the own time of any step of any rank is known; the steps say of
-            which.
+        means: How each rank's steps came to be known (sdk.holder.Means), as far as it was seen by
+            now; ranks of which no step was seen are left out.
+        own_time_known: Whether the own time of any step of any rank is known by now; the steps say
+            of which.
     """
 
     peak_flops: float | None = None
@@ -82,11 +82,10 @@ class Programs:
         A program of which no step was seen is not ended for that: perhaps its steps cannot be
         seen. Then only a collective that ranks have waited in for so long is a hang.
         """
-        outcome = self._watched(on_progress)
-        known = {one.rank: by for one in self._ranks if (by := one.holder()) is not None}
-        self.means = {rank: by.means for rank, by in known.items()}
-        self.own_time_known = any(by.waited for by in known.values())
-        return outcome
+        try:
+            return self._watched(on_progress)
+        finally:
+            self._look_at_holders()  # before any ring goes, whatever ended the wait
 
     def end(self) -> None:
         """End every rank that still runs, with all processes that it started."""
@@ -103,6 +102,13 @@ class Programs:
             else:
                 return
 
+    def _look_at_holders(self) -> None:
+        """Note who recorded the steps of each rank, and whether any own time is known."""
+        for rank in self._ranks:
+            if (known := rank.holder()) is not None:
+                self.means[rank.rank] = known.means
+                self.own_time_known = self.own_time_known or known.waited
+
     def _watched(self, on_progress: Callable[[Progress], None]) -> Outcome:
         pulse, look, exits = _Pulse(self._spec.hang_timeout), 0.0, Exits(self._ranks)
         while True:
@@ -117,6 +123,7 @@ class Programs:
             look = monotonic() + POLL_SECONDS
             told = [known for rank in self._ranks if (known := rank.ring_state())]
             if pulse.moved([one.steps for one in told]):
+                self._look_at_holders()
                 on_progress(_progress(told))
             elif pulse.stopped():
                 missing = self._explain()
