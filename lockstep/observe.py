@@ -151,7 +151,8 @@ def _observed(
 
 
 def _telling(
-    ranks: Handle, on_progress: Callable[[Progress], None], write_so_far: Callable[[Recording], None]
+    ranks: Handle, on_progress: Callable[[Progress], None],
+    write_so_far: Callable[[Recording], None],
 ) -> Callable[[Progress], None]:  # fmt: skip
     """`on_progress` that also writes what the launcher has found out, each time that is more."""
     written = Recording()

@@ -10,9 +10,17 @@ from time import monotonic, sleep
 from collector.contract import ring
 from workloads.launchers import Ending, Exit, Outcome, Progress
 from workloads.processes.exits import Exits, first_to_fail
+from workloads.processes.log_end import last_line
 from workloads.processes.rank_process import RankProcess
 from workloads.processes.ring_state import RingState
-from workloads.processes.watching import POLL_SECONDS, crashed, laggards, last_line
+from workloads.processes.watching import (
+    POLL_SECONDS,
+    crashed,
+    exceptions,
+    laggards,
+    raised_alone,
+    stand,
+)
 from workloads.sdk.holder import Holder, holder
 from workloads.spec import RunSpec
 
@@ -133,14 +141,19 @@ class Programs:
 
     def _hang(self, pulse: "_Pulse", missing: Missing | None, ended: tuple[Exit, ...]) -> Outcome:
         late = laggards(self._ranks) if missing is None else missing.ranks
+        raised = exceptions(self._ranks)
         self.end()
         parts = [f"no rank completed a step for {pulse.patience:.0f} s"]
         if missing is not None:
             parts.append(missing.sentence)
         # An exception does not end every program: gloo's threads can hold one that raised.
-        wrote = {one.rank: last_line(one.log) for one in self._ranks if one.rank in late}
-        parts += [f"rank {rank} last wrote: {line}" for rank, line in wrote.items() if line]
-        return Outcome(Ending.HANG, late, "; ".join(parts), ended)
+        if who := raised_alone(raised, len(self._ranks)):
+            late = who
+            parts += stand(raised)
+        else:
+            wrote = {one.rank: last_line(one.log) for one in self._ranks if one.rank in late}
+            parts += [f"rank {rank} last wrote: {line}" for rank, line in wrote.items() if line]
+        return Outcome(Ending.HANG, late, "; ".join(parts), ended, raised)
 
 
 class _Pulse:
