@@ -17,6 +17,7 @@ from typing import Any
 
 from collector.contract import archive as contract
 from collector.contract import bounded_json
+from collector.contract.masking import masked, masked_words
 from workloads.clocksync import wall_minus_monotonic_ns
 from workloads.faults.added import read_added
 from workloads.faults.disturbances import Disturbance
@@ -175,8 +176,9 @@ def _run(spec: RunSpec, started: datetime, outcome: Outcome | None) -> dict[str,
         "labels": {"team": spec.team} if spec.team else {},
         "started": started.isoformat(),
         "ended": None if outcome is None else now().isoformat(),
-        "outcome": None if outcome is None else asdict(outcome),
-        "spec": spec.to_json(),
+        "outcome": None if outcome is None else _without_secrets(outcome),
+        **({"name": spec.name} if spec.name else {}),
+        "spec": {**spec.to_json(), "program": masked_words(spec.program)},
         "command": spec.command(faults=False, taken=find(spec.workload).options),
         "layout": {
             "world": layout.world, "nodes": layout.nodes,
@@ -198,6 +200,13 @@ def _run(spec: RunSpec, started: datetime, outcome: Outcome | None) -> dict[str,
         "simulated": ["gpu telemetry"] if spec.pace else [],
         **find(spec.workload).about(spec),
     }  # fmt: skip
+
+
+def _without_secrets(outcome: Outcome) -> dict[str, Any]:
+    """As JSON types; what ranks wrote last may hold an address with its password."""
+    told = asdict(outcome) | {"reason": masked(outcome.reason)}
+    told["raised"] = [{**one, "error": masked(one["error"])} for one in told["raised"]]
+    return told
 
 
 def _write_truth(out: Path, spec: RunSpec, measured: dict[int, Effect | None]) -> None:

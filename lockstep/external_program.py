@@ -18,7 +18,7 @@ DUMP_SECONDS = 3.0
 OPTIONS = frozenset(
     {
         "words", "program", "step_pattern", "nodes", "ranks_per_node", "out", "hang_timeout",
-        "team", "form", "verdict",
+        "team", "name", "form", "verdict",
     }
 )  # fmt: skip
 """Parameters of `lockstep run` that --exec takes."""
