@@ -21,6 +21,7 @@ from analyzer.culprits.uniform import slower_structures
 from analyzer.culprits.where import heavier_or_slow, heavier_stages, placed
 from analyzer.detectors import DETECTORS
 from analyzer.detectors.change import change
+from analyzer.elastic import of_last_launch
 from analyzer.from_operations import examine_operations, examine_trace, trace_evidence
 from analyzer.model import shared_loading
 from analyzer.model.accepted import accepted
@@ -45,12 +46,18 @@ WHOLE_RUN = ("structure", "change")
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """A run with everything that was concluded about it."""
+    """A run with everything that was concluded about it.
+
+    Attributes:
+        run: As it is judged.
+        whole: As it was read, where that is more: its last launch has fewer ranks.
+    """
 
     run: Run
     grid: Grid
     findings: tuple[Finding, ...]
     verdict: Verdict
+    whole: Run | None = None
 
 
 def diagnose(run: Run | Trace, *, gpu_hour_price: float | None = None) -> Diagnosis:
@@ -60,8 +67,10 @@ def diagnose(run: Run | Trace, *, gpu_hour_price: float | None = None) -> Diagno
         run: The run, or a trace of operations that are all there is of one.
         gpu_hour_price: Money per GPU-hour, for `Verdict.lost_money`.
     """
-    case = through(STAGES, opened(run, gpu_hour_price=gpu_hour_price))
-    return Diagnosis(case.run, case.grid, case.findings, case.verdict)
+    judged = of_last_launch(run) if isinstance(run, Run) else run
+    case = through(STAGES, opened(judged, gpu_hour_price=gpu_hour_price))
+    whole = run if isinstance(run, Run) and judged is not run else None
+    return Diagnosis(case.run, case.grid, case.findings, case.verdict, whole)
 
 
 def through(stages: Sequence[Stage], case: Case) -> Case:

@@ -17,6 +17,7 @@ from typing import Any
 
 from collector.contract import archive as contract
 from collector.contract import bounded_json
+from collector.contract.masking import masked, masked_words
 from workloads.clocksync import wall_minus_monotonic_ns
 from workloads.faults.added import read_added
 from workloads.faults.disturbances import Disturbance
@@ -70,9 +71,23 @@ def write_start(
     Args:
         submitted: When a scheduler was asked for it; None = nobody says, or there was none.
     """
-    told = _submitted(submitted)
-    _write_json(out / contract.RUN_FILE, {**_run(spec, started, None), **told})
+    write_so_far(out, spec, started, Recording(), submitted)
     _write_truth(out, spec, measured={})
+
+
+def write_so_far(
+    out: Path, spec: RunSpec, started: datetime, recording: Recording,
+    submitted: datetime | None = None,
+) -> None:  # fmt: skip
+    """run.json of a run that goes on, with what is known of its steps by now.
+
+    A launcher that is killed writes nothing more: what stands here is what readers have.
+    """
+    run = _run(spec, started, None)
+    if recording.peak_flops is not None:
+        run["measured_peak_flops"] = recording.peak_flops
+    more = {**_steps_known(recording), **_submitted(submitted)}
+    _write_json(out / contract.RUN_FILE, {**run, **more})
 
 
 def write_job(out: Path, spec: RunSpec, written: datetime) -> None:
@@ -103,15 +118,21 @@ def write_end(
     restored = _restored(out, spec)
     told = {"failed_requests": recording.failed_requests, "lost_steps": recording.lost_steps}
     run = {**_run(spec, started, outcome), "measured_peak_flops": recording.peak_flops}
-    if recording.own_time_known is not None:
-        means = {str(rank): each for rank, each in recording.means.items()}
-        run |= {"means": means, "own_time_known": recording.own_time_known}
+    run |= _steps_known(recording)
     if recording.ranks_ended is not None:
         run |= {"ranks_ended": recording.ranks_ended.isoformat()}
     starting = _starting(out, spec)
     more = {**_submitted(submitted), **({"restored": restored} if restored else {}),
             **({"starting": starting} if starting else {})}  # fmt: skip
     _write_json(out / contract.RUN_FILE, {**run, **more, "recording": told})
+
+
+def _steps_known(recording: Recording) -> dict[str, Any]:
+    """By which means steps of somebody else's program are known, and whether own times are."""
+    if recording.own_time_known is None:
+        return {}
+    means = {str(rank): word for rank, word in sorted(recording.means.items())}
+    return {"means": means, "own_time_known": recording.own_time_known}
 
 
 def _submitted(moment: datetime | None) -> dict[str, str]:
@@ -155,8 +176,9 @@ def _run(spec: RunSpec, started: datetime, outcome: Outcome | None) -> dict[str,
         "labels": {"team": spec.team} if spec.team else {},
         "started": started.isoformat(),
         "ended": None if outcome is None else now().isoformat(),
-        "outcome": None if outcome is None else asdict(outcome),
-        "spec": spec.to_json(),
+        "outcome": None if outcome is None else _without_secrets(outcome),
+        **({"name": spec.name} if spec.name else {}),
+        "spec": {**spec.to_json(), "program": masked_words(spec.program)},
         "command": spec.command(faults=False, taken=find(spec.workload).options),
         "layout": {
             "world": layout.world, "nodes": layout.nodes,
@@ -178,6 +200,13 @@ def _run(spec: RunSpec, started: datetime, outcome: Outcome | None) -> dict[str,
         "simulated": ["gpu telemetry"] if spec.pace else [],
         **find(spec.workload).about(spec),
     }  # fmt: skip
+
+
+def _without_secrets(outcome: Outcome) -> dict[str, Any]:
+    """As JSON types; what ranks wrote last may hold an address with its password."""
+    told = asdict(outcome) | {"reason": masked(outcome.reason)}
+    told["raised"] = [{**one, "error": masked(one["error"])} for one in told["raised"]]
+    return told
 
 
 def _write_truth(out: Path, spec: RunSpec, measured: dict[int, Effect | None]) -> None:

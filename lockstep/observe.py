@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -73,7 +73,14 @@ def execute(
         started = archive.now()
         asked = submission.submitted(os.environ)
         _written(out, lambda: archive.write_start(out, spec, started, asked))
-        outcome, recording = _observed(spec, out, workspace, on_progress, interrupts)
+
+        def write_so_far(recording: Recording) -> None:
+            with suppress(OSError):  # a full disk is told at the end, and ends no run
+                archive.write_so_far(out, spec, started, recording, asked)
+
+        outcome, recording = _observed(
+            spec, out, workspace, on_progress, interrupts, write_so_far
+        )  # fmt: skip
         _written(out, lambda: archive.write_end(out, spec, started, outcome, recording, asked))
         if interrupts.came and outcome.ending is not Ending.INTERRUPTED:
             raise KeyboardInterrupt  # too late for this run, and in time for what would follow it
@@ -115,6 +122,7 @@ def _observed(
     workspace: Path,
     on_progress: Callable[[Progress], None],
     interrupts: Interrupts,
+    write_so_far: Callable[[Recording], None],
 ) -> tuple[Outcome, Recording]:
     addresses = collector_addresses(spec)
     with (
@@ -131,7 +139,8 @@ def _observed(
         recorder = _written(out, lambda: collectors.recorder(out, spec.run, addresses))
         recorder.start()
         try:
-            outcome = _waited(ranks, on_progress, interrupts)
+            told = _telling(ranks, on_progress, write_so_far)
+            outcome = _waited(ranks, told, interrupts)
         finally:
             gone = archive.now()
             recording = _told_by(ranks, replace(_stopped(recorder), ranks_ended=gone))
@@ -139,6 +148,24 @@ def _observed(
             if gpus:  # known since the ranks run
                 _written(out, lambda: archive.write_ranks(out, spec, pods, gpus))
     return outcome, recording
+
+
+def _telling(
+    ranks: Handle, on_progress: Callable[[Progress], None],
+    write_so_far: Callable[[Recording], None],
+) -> Callable[[Progress], None]:  # fmt: skip
+    """`on_progress` that also writes what the launcher has found out, each time that is more."""
+    written = Recording()
+
+    def told(progress: Progress) -> None:
+        nonlocal written
+        known = _told_by(ranks, Recording())
+        if known != written:
+            write_so_far(known)
+            written = known
+        on_progress(progress)
+
+    return told
 
 
 def _waited(
@@ -184,7 +211,8 @@ def _network(
 def _told_by(ranks: Handle, recording: Recording) -> Recording:
     """With what the launcher measured or found out."""
     if isinstance(ranks, Programs):
-        return replace(recording, means=ranks.means, own_time_known=ranks.own_time_known)
+        means = dict(ranks.means)
+        return replace(recording, means=means, own_time_known=ranks.own_time_known)
     if isinstance(ranks, Ranks | MpirunRanks):
         return replace(recording, peak_flops=ranks.peak_flops)
     return recording

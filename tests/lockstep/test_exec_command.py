@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
+from analyzer.readers.archive import load
 from collector.contract.words import ExitCode
 
 SHARED_MEMORY = Path("/dev/shm/lockstep")
@@ -135,6 +136,51 @@ def test_ctrl_c_leaves_nothing_but_an_archive_that_can_be_read(
     assert "interrupted" == told["outcome"]["ending"]
     assert eventually(lambda: not commanded("17320"))
     assert not (SHARED_MEMORY / told["run"]).exists()
+
+
+TIMED = """
+import time
+import torch, torch.distributed as dist
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+while True:
+    time.sleep(0.02)
+    optimizer.zero_grad()
+    model(torch.ones(4, 8)).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.distributed
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_program_keeps_its_own_times_and_it_is_said_what_was_seen(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    out = tmp_path / "archive"
+    process = subprocess.Popen(
+        shell(sys.executable, "-c", TIMED, out=out),
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        assert eventually(lambda: any((out / "steps.parquet").glob("part-*.parquet")))
+        process.send_signal(number)
+        said, _ = process.communicate(timeout=240)
+    finally:
+        process.kill()
+    told, run = json.loads((out / "run.json").read_text()), load(out)
+
+    assert {"0": "by torch's optimizer", "1": "by torch's optimizer"} == told["means"]
+    assert told["own_time_known"] is True
+    assert run.windows["own_seconds"].notna().mean() > 0.9
+    assert (None if number is signal.SIGKILL else "interrupted") == (
+        told["outcome"] and told["outcome"]["ending"]
+    )
+    if number is not signal.SIGKILL:
+        assert re.search(r"steps +\d+ to \d+ of 2 ranks are recorded, by torch's optimizer", said)
+        assert "no step was seen" not in said
 
 
 @pytest.mark.parametrize(

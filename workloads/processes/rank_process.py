@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collector.contract import ring
+from workloads.processes.log_end import exception, last_words
 from workloads.processes.ring_state import RingState, read_ring_state
-from workloads.processes.watching import how_it_ended, last_line
+from workloads.processes.watching import how_it_ended
 
 
 @dataclass(slots=True)
@@ -28,9 +29,13 @@ class RankProcess:
         return self.status is not None
 
     def how(self) -> str:
-        """How it ended, in words, with the last line it wrote."""
+        """How it ended, in words, with the exception or the last line that it wrote."""
         assert self.status is not None
-        return how_it_ended(self.status, last_line(self.log))
+        return how_it_ended(self.status, last_words(self.log))
+
+    def raised(self) -> str:
+        """The exception with which its log ends; empty = none."""
+        return exception(self.log)
 
     def ring_state(self) -> RingState | None:
         """What its ring says; None before there is one."""
