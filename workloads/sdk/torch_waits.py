@@ -312,7 +312,11 @@ class _Wait(NamedTuple):
 
 
 def _redispatched(op: Any, elsewhere: Any, _: Any, tensor: torch.Tensor) -> Any:
-    return op.redispatch(elsewhere, tensor)
+    try:
+        return op.redispatch(elsewhere, tensor)
+    except BaseException as error:
+        error.__traceback__ = None  # without us there would be no Python below the dispatcher
+        raise
 
 
 def _op_type(work: Any) -> int:
