@@ -8,7 +8,6 @@ losses and weights must be those of the program without Lockstep, to the last bi
 import random
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +58,7 @@ def _tried(
             answers = _ranks(nursery, folder / str(number), kind, Look(point, error), culprit)
         except AssertionError as ended:
             figures["ended"] += 1
-            print(f"  {kind}: {error.__name__} in {point}: {ended}", file=sys.stderr)
+            sys.stderr.write(f"  {kind}: {error.__name__} in {point}: {ended}\n")
             continue
         changed = _told(answers) != _told(alone)
         lines = answers[culprit]["said"]
@@ -67,14 +66,14 @@ def _tried(
         figures["changed"] += changed
         figures["said_more_than_once"] += len(lines) > MOST_LINES
         if changed or len(lines) > MOST_LINES:
-            print(f"  {kind}: {error.__name__} in {point}: {lines}", file=sys.stderr)
+            sys.stderr.write(f"  {kind}: {error.__name__} in {point}: {lines}\n")
         tried.add(point)
     return tried
 
 
 def _ranks(
     nursery: Nursery, folder: Path, kind: str, look: Look | None, culprit: int | None
-) -> list[Mapping[str, Any]]:
+) -> list[dict[str, Any]]:
     folder.mkdir(parents=True)
     port = free_port()
 
@@ -87,7 +86,7 @@ def _ranks(
     return nursery.ranks(WORLD, work)
 
 
-def _told(answers: list[Mapping[str, Any]]) -> list[Any]:
+def _told(answers: list[dict[str, Any]]) -> list[Any]:
     return [each["told"] for each in answers]
 
 

@@ -26,6 +26,7 @@ from collector.contract import ring
 from collector.contract.words import RankState
 from collector.sources.rank_ring import read_records, scan
 from workloads.heartbeat import Heartbeat
+from workloads.joining.reachable import free_port
 from workloads.ring import RingWriter
 from workloads.sdk import Recorder, guard, warning
 from workloads.sdk.holder import Means, holder, may_take
@@ -426,3 +427,45 @@ def test_a_resumed_run_s_steps_carry_their_true_numbers(environment, tmp_path):
 
     assert [1200, 1201, 1202] == [step.step for step in read(tmp_path)]
     assert 1203 == rank.header.live.steps
+
+
+@pytest.mark.parametrize("name", ["collector", "workloads"])
+def test_a_module_of_the_program_s_own_may_be_called_as_ours(environment, tmp_path, name):
+    (tmp_path / f"{name}.py").write_text("MINE = 1")
+    (tmp_path / "train.py").write_text(
+        f"import {name}, lockstep\n"
+        "recorder = lockstep.recorder()\n"
+        "for item in recorder.steps([1, 2]): print(item)\n"
+        f"import {name}; print({name}.MINE)\n"
+    )
+    told = subprocess.run(
+        [sys.executable, "train.py"], env=os.environ | environment, cwd=tmp_path,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+    assert "1\n2\n1\n" == told.stdout
+    assert 1 == len([line for line in told.stderr.splitlines() if "not recorded" in line])
+
+
+@pytest.mark.slow
+def test_a_restart_by_torchrun_is_recorded_on_all_ranks(environment, tmp_path):
+    (tmp_path / "train.py").write_text(
+        "import os, lockstep\n"
+        "recorder = lockstep.recorder()\n"
+        "for item in recorder.steps(range(3)): pass\n"
+        "if os.environ['TORCHELASTIC_RESTART_COUNT'] == '0': os._exit(7)\n"
+    )
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2",
+              "--max-restarts=1", "--monitor-interval=0.1", "--master-port", str(free_port()),
+              "train.py"]  # fmt: skip
+    told = subprocess.run(
+        launch, env=os.environ | environment, cwd=tmp_path, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    ranks, _ = scan(tmp_path / "rings", Path("/proc"), SystemClock())
+
+    assert "not recorded" not in told.stderr
+    assert [(0, 1, 3), (1, 1, 3)] == sorted(
+        (rank.header.identity.rank, rank.header.identity.attempt, rank.header.live.steps)
+        for rank in ranks
+    )

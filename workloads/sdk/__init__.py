@@ -10,10 +10,10 @@ spent. Whatever goes wrong with the recording is one line on stderr; training go
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from workloads.sdk.guard import Guard
 from workloads.sdk.interface import Recorder
-from workloads.sdk.start import opened
 
 __all__ = ["Recorder", "recorder"]
 
@@ -44,7 +44,14 @@ def recorder(
             checkpoint, how many steps that holds.
         environment: Instead of the process's own.
     """
-    made = Guard()(
-        opened, environment, rank=rank, world=world, dp=dp, tp=tp, pp=pp, first_step=first_step
+    made: Recorder | None = Guard()(
+        _opened, environment, rank=rank, world=world, dp=dp, tp=tp, pp=pp, first_step=first_step
     )
     return Recorder() if made is None else made
+
+
+def _opened(environment: Mapping[str, str] | None, **places: Any) -> Recorder | None:
+    # Imported within the guard: a program may have a module that is called as one of ours.
+    from workloads.sdk.start import opened
+
+    return opened(environment, **places)

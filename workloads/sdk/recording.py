@@ -78,8 +78,8 @@ class RingRecorder(Recorder):
         who = writer.identity
         on_signal = stacks_on_signal(writer.path.parent, who.run, who.rank)
         trips = RoundTrips(writer.round_trip)
-        beats = writer.heartbeat, self._look_at_place, trips, dumps, on_signal
-        self._beats = Heartbeat(*filter(None, beats))
+        beats = writer.heartbeat, self._look_at_place, trips, dumps
+        self._beats = Heartbeat(*beats, *filter(None, [on_signal]))
         self._beats.start()
         guard = Guard()
         atexit.register(guard.alone(self.close))

@@ -45,6 +45,13 @@ def test_losses_are_bit_identical_whatever_of_ours_raises(forked, tmp_path, kind
         assert len(lines) == len(set(lines)) <= 2, (point, lines)
 
 
+def test_an_exception_that_nobody_catches_does_end_the_program(forked, tmp_path):
+    """The control: such a one is seen by these tests."""
+    point = Point("workloads/sdk/guard.py", "Block.__enter__", 1)
+    with pytest.raises(AssertionError, match="ranks without an answer"):
+        in_ranks(forked, tmp_path, "DDP", point=point)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_program_and_torch_call_nothing_of_ours_but_the_guard(forked, tmp_path, kind):
     first, *_ = in_ranks(forked, tmp_path, kind)
