@@ -15,7 +15,10 @@ from types import FrameType
 ROOT = Path(__file__).parents[3]
 OURS = tuple(f"{ROOT / part}/" for part in ("workloads", "collector"))
 PYTHON = f"{Path(os.__file__).parent}/"
-GUARDS = ("workloads/sdk/guard.py", "workloads/sdk/items.py", "workloads/sdk/__init__.py")
+GUARDS = (
+    "workloads/sdk/guard.py", "workloads/sdk/items.py", "workloads/sdk/__init__.py",
+    "workloads/sdk/interface.py",
+)  # fmt: skip
 """Files whose frames may be called by the program, and hold what may not fail."""
 FOR_THE_PROGRAM = {
     "Averaging.__call__": "averages gradients in the reducer's place",

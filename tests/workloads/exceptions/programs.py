@@ -20,7 +20,10 @@ import lockstep
 from tests.workloads.exceptions.injection import Look, Point
 from tests.workloads.waits.programs import WIDTH, a_model
 from tests.workloads.waits.ranks import prepared
+from workloads.exec import automatic
 from workloads.sdk import Recorder
+from workloads.sdk.guard import Guard
+from workloads.starting import FOLDER_VARIABLE
 
 STEPS = 5
 WORLD = 2
@@ -81,14 +84,17 @@ def fitted(model: nn.Module) -> Step:
     return step
 
 
+UNCHANGED = "DDP, unchanged"
+"""Under `lockstep run --exec`: it calls nothing of ours."""
 KINDS: dict[str, Callable[[], tuple[nn.Module, Step]]] = {
+    UNCHANGED: ddp,
     "DDP": ddp, "FSDP2": fsdp2, "tensor parallel": tensor_parallel, "pipeline": pipeline,
 }  # fmt: skip
 
 
 def losses(kind: str) -> Iterator[float]:
     """Of each step; the recorder is used in every way that it has."""
-    recorder = lockstep.recorder(first_step=3)
+    recorder = Recorder() if kind == UNCHANGED else lockstep.recorder(first_step=3)
     recorder.watch_torch()
     # Of a pipeline every rank has the same batches.
     generator = torch.Generator().manual_seed(0 if kind == "pipeline" else dist.get_rank())
@@ -135,6 +141,9 @@ def run(
     with said.open("w") as file, redirect_stderr(file):
         if look is not None:
             look.begin()
+        if watched and kind == UNCHANGED:
+            os.environ[FOLDER_VARIABLE] = str(folder / "starting")
+            Guard()(automatic.start)  # as exec/hook/sitecustomize.py does
         dist.init_process_group("gloo")
         told = [value.hex() for value in losses(kind)]
         dist.barrier()

@@ -5,7 +5,7 @@ from inspect import isfunction
 
 import pytest
 
-from tests.workloads.exceptions.injection import ERRORS, GUARDS, Look, Point
+from tests.workloads.exceptions.injection import ERRORS, Look, Point
 from tests.workloads.exceptions.programs import KINDS, WORLD, points, run
 from workloads.joining.reachable import free_port
 from workloads.sdk import Recorder
@@ -66,4 +66,3 @@ def test_the_programs_use_every_method_of_the_recorder(forked, tmp_path):
     called = {name for _, name, _ in first["calls"]}
 
     assert {f"RingRecorder.{name}" for name in methods} <= called
-    assert {file for file, _, _ in first["calls"]} >= set(GUARDS)
