@@ -469,3 +469,39 @@ def test_a_restart_by_torchrun_is_recorded_on_all_ranks(environment, tmp_path):
         (rank.header.identity.rank, rank.header.identity.attempt, rank.header.live.steps)
         for rank in ranks
     )
+
+
+class PreemptedError(Exception):
+    """Raised by the program's own signal handler."""
+
+
+def at_the_end(recorder, monkeypatch, signalled):
+    monkeypatch.setattr(recorder.recorder, "end_step", signalled)
+    recorder.step_ended()
+
+
+def in_a_number(recorder, monkeypatch, signalled):
+    recorder.step_ended(loss=type("Loss", (), {"__float__": signalled})())
+
+
+def in_a_hook(recorder, monkeypatch, signalled):
+    guard.Guard().around(lambda: None, signalled)()
+
+
+@pytest.mark.parametrize("run", [at_the_end, in_a_number, in_a_hook])
+def test_what_a_signal_handler_raises_within_our_code_reaches_the_program(
+    recorder, monkeypatch, run
+):
+    def handler(number, frame):
+        raise PreemptedError
+
+    def signalled(*_, **named):
+        signal.raise_signal(signal.SIGUSR2)
+
+    before = signal.signal(signal.SIGUSR2, handler)
+    try:
+        with pytest.raises(PreemptedError):
+            run(recorder, monkeypatch, signalled)
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert recorder.active

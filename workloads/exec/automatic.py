@@ -24,6 +24,7 @@ from workloads.sdk.dumps import Dumps
 from workloads.sdk.guard import Guard
 from workloads.sdk.holder import Means
 from workloads.sdk.recording import RingRecorder
+from workloads.sdk.signals import pass_on
 from workloads.sdk.start import UnwritableError, recorded, started
 from workloads.sdk.warning import warn, warn_of
 
@@ -102,6 +103,7 @@ class OptimizerSteps:
                 writer, lambda: RingRecorder(writer, dumps, TORCH_WAITS, TORCH_DATA, yields=True)
             )
         except Exception as error:  # noqa: BLE001 - the program must not end because of us
+            pass_on(error)
             # Somebody else's ring is no fault: the program itself, or the process that trains.
             self._over = trains
             if not isinstance(error, UnwritableError) or not error.taken:
@@ -119,6 +121,7 @@ class OptimizerSteps:
             return False
 
     def _give_up(self, error: Exception) -> None:
+        pass_on(error)
         self._over = True
         self._stop()
         warn_of("this rank is not recorded from here on", error)

@@ -4,6 +4,7 @@ import math
 import operator
 from typing import Any
 
+from workloads.sdk.signals import pass_on
 from workloads.sdk.warning import shown, warn
 
 INT32 = (1 << 31) - 1
@@ -47,7 +48,8 @@ def index(value: Any) -> int | None:
     """The whole number that it is; None where it is none."""
     try:
         return operator.index(value)
-    except Exception:  # noqa: BLE001 - whatever a foreign type raises
+    except Exception as error:  # noqa: BLE001 - whatever a foreign type raises
+        pass_on(error)
         return None
 
 
@@ -55,5 +57,6 @@ def _float(value: Any) -> float | None:
     try:
         # A tensor that needs a gradient warns when it is made a number.
         return float(value.detach() if hasattr(value, "detach") else value)
-    except Exception:  # noqa: BLE001 - whatever a foreign type raises
+    except Exception as error:  # noqa: BLE001 - whatever a foreign type raises
+        pass_on(error)
         return None

@@ -3,7 +3,8 @@
 What torch, the interpreter or the program calls of ours enters here: `guarded` methods, `Block`,
 and functions that `Guard.around` and `Guard.alone` make. No exception of ours leaves it, the
 program's own exceptions carry no frame of ours at their end, and torch.compile traces none of it.
-Only exceptions that are no `Exception` pass: KeyboardInterrupt and SystemExit are the program's.
+What a signal handler of the program raises passes, and exceptions that are no `Exception`, as
+KeyboardInterrupt and SystemExit: they are the program's.
 """
 
 import functools
@@ -15,6 +16,7 @@ from pathlib import Path
 from types import FunctionType, TracebackType
 from typing import Any, ParamSpec, Protocol, Self, TypeVar
 
+from workloads.sdk.signals import pass_on
 from workloads.sdk.warning import warn_of
 
 AnswerT = TypeVar("AnswerT")
@@ -48,6 +50,7 @@ class Guard:
         try:
             return ours(*arguments, **named)
         except Exception as error:  # noqa: BLE001 - the program must not end because of us
+            pass_on(error)
             self.lose(f"this torch cannot be followed ({type(error).__name__})")
             warn_of("a part of a step of this rank is not recorded", error)
             return None
@@ -123,6 +126,7 @@ def _method(ours: Call, instead: Call) -> Call:
             if recorder.active and not compiling():
                 return ours(recorder, *arguments, **named)
         except Exception as error:  # noqa: BLE001 - the program must not end because of us
+            pass_on(error)
             failure = error
         answer = instead(recorder, *arguments, **named)  # raises where the call itself is wrong
         if failure is not None:
@@ -149,6 +153,7 @@ class Block:
             if self._recorder.active:
                 self._inner.__enter__()
         except Exception as error:  # noqa: BLE001 - the program must not end because of us
+            pass_on(error)
             self._recorder.give_up(error)
         return self
 
@@ -162,6 +167,7 @@ class Block:
             if self._recorder.active:
                 self._inner.__exit__(kind, error, trace)
         except Exception as failure:  # noqa: BLE001 - the program must not end because of us
+            pass_on(failure)
             self._recorder.give_up(failure)
 
 

@@ -20,6 +20,7 @@ from workloads.ring import RingWriter
 from workloads.ring_file import Identity
 from workloads.sdk.amounts import INT32, index, whole
 from workloads.sdk.holder import Means, holder, may_take
+from workloads.sdk.signals import pass_on
 from workloads.sdk.warning import shown, warn
 from workloads.starting import FOLDER_VARIABLE
 
@@ -61,6 +62,7 @@ def opened(
         )  # fmt: skip
         recorder = recorded(writer, lambda: RingRecorder(writer))
     except Exception as error:  # noqa: BLE001 - whatever it is, it is said here
+        pass_on(error)
         warn(f"this rank is not recorded: {error}")
         return None
     _tell_of_start(variables, writer.identity.rank)
