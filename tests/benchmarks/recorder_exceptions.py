@@ -1,4 +1,4 @@
-"""200 exceptions in whatever of ours runs in a program, in four kinds of parallel training and one unchanged.
+"""200 exceptions in whatever of ours runs in a program: four kinds of training, and one unchanged.
 
 Each is raised in one of two ranks over gloo, at a call of a function of ours that was seen to run;
 losses and weights must be those of the program without Lockstep, to the last bit.
