@@ -1,6 +1,5 @@
 """Leaves this rank's flight-recorder dump beside its ring whenever somebody asks for it."""
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 from torch._C import _distributed_c10d
 
 from collector.contract.flight_recorder import dump_name, request_name
+from workloads.new_file import write_whole
 
 TRACE = "_dump_fr_trace_json"
 """torch's function, which some versions and builds do not have."""
@@ -46,11 +46,4 @@ class DumpOnRequest:
 
     def _write(self) -> None:
         dump: Callable[[], bytes] = getattr(_distributed_c10d, TRACE)
-        data = dump()
-        hidden = self._dump.with_name(f".{self._dump.name}")
-        # A file of ours: others may write to the folder, and have put a link there.
-        hidden.unlink(missing_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(hidden, flags, 0o644), "wb") as file:
-            file.write(data)
-        hidden.replace(self._dump)
+        write_whole(self._dump, dump())

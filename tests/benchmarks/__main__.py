@@ -54,6 +54,7 @@ BENCHMARKS: dict[str, str] = {
     "probe": "the pairwise probe among 8 nodes with a real bad link or node",
     "pods": "images above their base; the chart on two nodes that run containers, and away again",
     "prometheus_decoding": "CPU of an answer of Prometheus beside json and float",
+    "recorder_exceptions": "200 exceptions within the recorder, in four kinds of training",
     "recording_rules": "recording rules in a real Prometheus, and their reader at 100,000 GPUs",
     "real_hangs": "320 real hangs of gloo programs, and 100 real runs that are well",
     "report_speed": "`lockstep report` on an hour of 64 and of 512 ranks",

@@ -75,7 +75,7 @@ def test_a_torch_that_cannot_says_so_and_goes_on(tmp_path, ask, dump, monkeypatc
 def test_a_folder_that_cannot_be_written_to_does_not_end_the_heartbeat(tmp_path, ask, capsys):
     beat = DumpOnRequest(tmp_path, "gpt-1", 3)
     ask()
-    (tmp_path / f".{dump_name('gpt-1', 3)}").mkdir()
+    (tmp_path / dump_name("gpt-1", 3)).mkdir()
     beat()
 
     assert "no flight-recorder dump" in capsys.readouterr().err

@@ -9,18 +9,11 @@ Standard library only. Without LOCKSTEP_DIR in the environment nothing is record
 spent. Whatever goes wrong with the recording is one line on stderr; training goes on.
 """
 
-import os
-import sys
 from collections.abc import Mapping
-from contextlib import suppress
-from importlib import import_module
+from typing import Any
 
-from workloads.sdk.holder import Means
+from workloads.sdk.guard import Guard
 from workloads.sdk.interface import Recorder
-from workloads.sdk.recording import RingRecorder
-from workloads.sdk.start import DIRECTORY_VARIABLE, UnwritableError, started
-from workloads.sdk.warning import warn
-from workloads.starting import FOLDER_VARIABLE
 
 __all__ = ["Recorder", "recorder"]
 
@@ -32,6 +25,7 @@ def recorder(
     dp: int | None = None,
     tp: int = 0,
     pp: int = 0,
+    first_step: int = 0,
     environment: Mapping[str, str] | None = None,
 ) -> Recorder:
     """The recorder of this process, which is one rank of a run; call it once.
@@ -46,22 +40,18 @@ def recorder(
         dp: This rank's place among the replicas; by default its rank.
         tp: Its place in its tensor-parallel group.
         pp: Its pipeline stage.
+        first_step: Number of the step that is taken first: of a run that goes on from a
+            checkpoint, how many steps that holds.
         environment: Instead of the process's own.
     """
-    variables = os.environ if environment is None else environment
-    if not variables.get(DIRECTORY_VARIABLE):
-        return Recorder()
-    try:
-        writer = started(variables, Means.SDK, rank=rank, world=world, dp=dp, tp=tp, pp=pp)
-    except (UnwritableError, ValueError) as error:
-        warn(f"this rank is not recorded: {error}")
-        return Recorder()
-    _tell_of_start(variables, writer.identity.rank)
-    return RingRecorder(writer)
+    made: Recorder | None = Guard()(
+        _opened, environment, rank=rank, world=world, dp=dp, tp=tp, pp=pp, first_step=first_step
+    )
+    return Recorder() if made is None else made
 
 
-def _tell_of_start(environment: Mapping[str, str], rank: int) -> None:
-    """How the ranks meet and what is compiled, where that is yet to come and torch does it."""
-    if FOLDER_VARIABLE in environment and "torch" in sys.modules:
-        with suppress(Exception):  # who does not tell of its start trains all the same
-            import_module("workloads.sdk.torch_start").follow(environment, rank)
+def _opened(environment: Mapping[str, str] | None, **places: Any) -> Recorder | None:
+    # Imported within the guard: a program may have a module that is called as one of ours.
+    from workloads.sdk.start import opened
+
+    return opened(environment, **places)

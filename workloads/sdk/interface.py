@@ -12,6 +12,8 @@ _NOTHING = nullcontext()
 class Recorder:
     """Does nothing, for programs that run without Lockstep; RingRecorder has the same methods.
 
+    None of its methods raises anything of ours. Within a graph of torch.compile they do nothing.
+
     Attributes:
         active: Whether anything is recorded.
     """
@@ -22,7 +24,7 @@ class Recorder:
         """The items; each is a step, and waiting for the next one is its phase `data`.
 
         A step ends where the loop asks for the next item, or leaves the loop after having done
-        something.
+        something. In all else (length, attributes, class) what is given behaves as the items do.
         """
         return items
 

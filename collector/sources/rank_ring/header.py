@@ -11,8 +11,6 @@ from collector.contract.ring_name import RingName
 from collector.contract.words import OPS, PHASES, RANK_STATES, RankState
 from collector.reading import SourceError
 
-MAX_COUNT = 1 << 53
-"""Beyond this a counter is no exact number on the page (and 10^15 tokens were never trained on)."""
 AHEAD_NS = 1_000_000_000
 """How far a time of a rank may lie ahead of our clock: it goes on while its header is read."""
 LONGEST_TRIP_NS = 120_000_000_000
@@ -243,7 +241,7 @@ def _check_reach(live: Live, latest_ns: int) -> None:
 
     Raises:
         SourceError: One lies beyond the time that this machine is up, beyond its group's arrivals,
-            beyond the steps, or beyond MAX_COUNT.
+            beyond the steps, or beyond ring.MAX_COUNT.
     """
     if max(live.wall_ns, live.own_ns, live.cpu_ns, *live.phase_ns) > latest_ns:
         raise SourceError("content", "a time of the ring is longer than this machine is up")
@@ -255,8 +253,8 @@ def _check_reach(live: Live, latest_ns: int) -> None:
     if live.known_steps > live.steps:
         raise SourceError("content", "the ring knows the own time of more steps than it made")
     counts = [live.steps, live.samples, live.tokens, live.op_cursor, live.step_cursor]
-    if max(*counts, *(one.enqueued for one in live.groups)) > MAX_COUNT:
-        raise SourceError("content", f"a counter of the ring is above {MAX_COUNT}")
+    if max(*counts, *(one.enqueued for one in live.groups)) > ring.MAX_COUNT:
+        raise SourceError("content", f"a counter of the ring is above {ring.MAX_COUNT}")
 
 
 def _open(live: ring.Live, group_names: tuple[str, ...]) -> OpenOperation | None:
