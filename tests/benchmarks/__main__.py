@@ -69,6 +69,7 @@ BENCHMARKS: dict[str, str] = {
     "watch_fleet": "cycles and memory of `lockstep watch` over 500 nodes of 8 GPUs, on one core",
     "watch_life": "72 simulated hours of a cluster: every finding opens, closes and is told once",
     "watch_states": "1,000 states of what watch reads, each with one input taken away",
+    "trace_with_delays": "a slow worker in op traces with delays that no operation shows",
     "weight": "files, lines and statements of the source, and what is generated",
     "whatif": "every published quantity of an op trace; a run of 10,000 GPUs",
     "window_shapes": "ranks slow on and off, and in a climb of ten windows: missed, others named",
