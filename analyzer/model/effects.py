@@ -108,10 +108,21 @@ def _confirmed(found: Sequence[Candidate], grid: Grid, precision: Precision) -> 
     for one in found:
         if (same := _again_in(one, whole)) is not None:
             rise, error = _mean_rise(one, *same)
-            least = OWN_SHARE * _mean_rise(one, one.table, one.place)[0]
+            part = _mean_rise(one, one.table, one.place)[0]
+            least = OWN_SHARE * _of_all(part, _part(one, *same))
             if rise + error >= max(least, precision.node_floor):
                 kept.append(one)
     return kept
+
+
+def _part(one: Candidate, table: Table, place: int) -> float:
+    """What share of all of its usual own time the part is in which a candidate was found."""
+    return _usual_seconds(one, one.table, one.place) / _usual_seconds(one, table, place)
+
+
+def _of_all(grown: Any, share: float) -> Any:
+    """Log growth of all own time by that of a part of it."""
+    return np.log1p(share * np.expm1(grown))
 
 
 def _is_left(one: Candidate, whole: Sequence[Table]) -> bool:
@@ -158,12 +169,11 @@ def _measured(one: Candidate, whole: Sequence[Table], *, by_part: bool) -> Candi
     table, place = same
     columns = one.scope.columns
     part, every = (each.grid.time["own"][:, columns] for each in (one.table, table))
-    share = _usual_seconds(one, one.table, one.place) / _usual_seconds(one, table, place)
+    share = _part(one, table, place)
     if np.array_equal(part, every, equal_nan=True) or not np.isfinite(share):
         return of_all
-    effect, error, *rises = np.log1p(
-        share * np.expm1([one.shift.effect, one.shift.error, *one.rises])
-    ).tolist()
+    grown = np.array([one.shift.effect, one.shift.error, *one.rises])
+    effect, error, *rises = _of_all(grown, share).tolist()
     off = abs((_mean_rise(one, table, place)[0] if by_part else of_all.shift.effect) - effect)
     error = max(error, off / WITHIN)
     if not by_part:
