@@ -15,6 +15,7 @@ from analyzer.wording import HOUR
 REFUTED = {
     Own.DIFFERS: "but its own time did not grow as much: they hold a wait",
     Own.UNKNOWN: "and its own time is not known",
+    Own.NOISY: "but many of its steps are no longer than those of its peers",
     Own.ALONE: "but with so few replicas its step times would have to show it as well",
 }
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from analyzer.model.again import again_and_again, stand_stills
 from analyzer.model.candidate import OWN_SHARE, Candidate, Edges, candidate
 from analyzer.model.precision import WINDOWS, Precision
+from analyzer.model.quick_steps import plainly_longer, with_quick_steps
 from analyzer.model.ramps import ramps
 from analyzer.model.run_queue import is_run_queue, with_steady_computing, without_run_queue
 from analyzer.model.scopes import Table, tables
@@ -46,8 +47,9 @@ def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
     place is not likelier than all others together.
 
     First without the time that ranks wait for a processor, where that is much: it is the
-    scheduler's, and no noise. Then by what loading data and collecting garbage take. Last with it,
-    for those whom that alone makes slow.
+    scheduler's, and no noise. Then by what loading data and collecting garbage take, and, where
+    means of steps are too noisy, by quick steps. Last with it, for those whom that alone makes
+    slow.
 
     Args:
         grid: The run.
@@ -61,6 +63,8 @@ def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
     of_host: list[Candidate] = []
     if steady is not None:
         of_host = _confirmed(_search(steady, precision, accused, groups), grid, precision)
+    if precision.host:
+        of_host += _by_quick_steps(grid if eased is None else eased, precision, accused, groups)
     if eased is not None:
         more = _search(_without(grid, accused), precision, accused, groups)
         found += [one for one in more if _waits_for_processor(grid, one)]
@@ -95,6 +99,32 @@ def _recorded(some: Sequence[Finding], precision: Precision, *, shared: bool) ->
     over = shared and all(one.last is not None and not one.details.get("unended") for one in some)
     least = float(np.exp(precision.transient_floor if over else precision.node_floor))
     return median_of(np.array([one.slowdown for one in some])) >= least
+
+
+def _by_quick_steps(
+    grid: Grid, precision: Precision, accused: set[int], groups: Mapping[int, NDArray[np.int64]]
+) -> list[Candidate]:
+    """Those whose quick steps are slow, where means of steps are too noisy to tell of anybody.
+
+    For as long as what came and went: of a crowded host nobody knows whether a burst is over. Who
+    is left is added to the accused.
+    """
+    rest = _without(grid, accused)
+    quick = with_quick_steps(rest, precision)
+    if quick is None:
+        return []
+    steps = grid.to_step - grid.from_step
+    total, sure = float(steps[~grid.masked].sum()), []
+    for one in _search(quick, precision, set(accused), groups):
+        inside = _inside(grid, one)
+        long = float(steps[inside & ~grid.masked].sum())
+        if precision.long_enough(long, total, ended=True) and plainly_longer(
+            grid, one.scope.columns, one.scope.peers, inside
+        ):
+            sure.append(one)
+    kept = _confirmed(sure, grid, precision)
+    accused.update(column for one in kept for column in one.scope.columns.tolist())
+    return kept
 
 
 def _confirmed(found: Sequence[Candidate], grid: Grid, precision: Precision) -> list[Candidate]:
@@ -253,12 +283,17 @@ def _without(grid: Grid, accused: set[int]) -> Grid:
 
 
 def _waits_for_processor(grid: Grid, one: Candidate) -> bool:
+    return is_run_queue(grid, one.scope.columns, one.scope.peers, _inside(grid, one))
+
+
+def _inside(grid: Grid, one: Candidate) -> NDArray[np.bool_]:
+    """(W,) whether a window is in the span of a candidate."""
     inside = np.zeros(len(grid.start), dtype=bool)
     first, last = one.edges or (
         one.groups.first(one.shift.first), one.groups.stop(one.shift.last)
     )  # fmt: skip
     inside[first:last] = True
-    return is_run_queue(grid, one.scope.columns, one.scope.peers, inside)
+    return inside
 
 
 def _moves_peers(grid: Grid, accused: set[int]) -> bool:

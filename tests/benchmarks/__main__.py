@@ -19,6 +19,7 @@ BENCHMARKS: dict[str, str] = {
     "api_mutations": "1,000 requests to the API that schemathesis makes: none ends in 5xx",
     "bench_baselines": "a regression of 5 %, its version, and one slow GPU, over labelled pairs",
     "bench_runs": "a matrix of real runs: unattended, killed ten times, 60 writers at once",
+    "busy_hosts": "simulated runs on crowded hosts: whose phase takes longer, and nobody else's",
     "chart_install": "the chart on a real API server: install, upgrade, rollback, uninstall",
     "collector": "the collector with 8 GPUs: serving, CPU, memory, throttled seconds",
     "collector_changes": "how soon the page tells of a lost, new or partitioned GPU, and of an XID",
