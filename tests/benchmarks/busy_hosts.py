@@ -1,10 +1,10 @@
 """Runs on crowded hosts: who is named whose phase takes longer, and nobody in those that are well.
 
-Simulated (`tests/analyzer/busy_host.py`, which knows no analyzer), without telemetry. Each figure is
-out of the number in its name; noise is of four kinds in turn, and in a third of the runs the program
-names no phases. `loud` is the noisiest kind, in which a step of 20 ms holds 60 ms of waits: that
-somebody is missed there is told apart, and has no goal. BUSY_HOSTS_RUNS, BUSY_HOSTS_HEALTHY and
-BUSY_HOSTS_SEED in the environment change how many there are of each, and the first seed.
+Simulated (`tests/analyzer/busy_host.py`, which knows no analyzer), without telemetry. Figures are
+counts of runs; noise is of four kinds in turn, and in a third of the runs the program names no
+phases. `loud` is the noisiest kind, in which a step of 20 ms holds 60 ms of waits: who is missed
+there is told apart, and has no goal. BUSY_HOSTS_RUNS, BUSY_HOSTS_HEALTHY and BUSY_HOSTS_SEED in the
+environment change how many there are of each, and the first seed.
 """
 
 import os
