@@ -118,8 +118,10 @@ def _by_quick_steps(
     for one in _search(quick, precision, set(accused), groups):
         inside = _inside(grid, one)
         long = float(steps[inside & ~grid.masked].sum())
-        if precision.long_enough(long, total, ended=True) and plainly_longer(
-            grid, one.scope.columns, one.scope.peers, inside
+        if (
+            one.scope.alike
+            and precision.long_enough(long, total, ended=True)
+            and plainly_longer(grid, one.scope.columns, one.scope.peers, inside)
         ):
             sure.append(one)
     kept = _confirmed(sure, grid, precision)
@@ -139,7 +141,8 @@ def _confirmed(found: Sequence[Candidate], grid: Grid, precision: Precision) -> 
         if (same := _again_in(one, whole)) is not None:
             rise, error = _mean_rise(one, *same)
             part = _mean_rise(one, one.table, one.place)[0]
-            least = OWN_SHARE * _of_all(part, _part(one, *same))
+            share = _part(one, *same)
+            least = OWN_SHARE * (_of_all(part, share) if np.isfinite(share) else part)
             if rise + error >= max(least, precision.node_floor):
                 kept.append(one)
     return kept
