@@ -17,7 +17,7 @@ from tests.analyzer.busy_host import Busy
 RUNS = int(os.environ.get("BUSY_HOSTS_RUNS", "24"))
 HEALTHY = int(os.environ.get("BUSY_HOSTS_HEALTHY", "120"))
 SEED = int(os.environ.get("BUSY_HOSTS_SEED", "7000"))
-NOISE: tuple[Mapping[str, float], ...] = (
+NOISE: tuple[Mapping[str, Any], ...] = (
     {"waits": 15.0, "seconds": 0.03, "wander": 0.3},
     {"waits": 30.0, "seconds": 0.04, "wander": 0.4},
     {"waits": 10.0, "seconds": 0.15, "wander": 0.4},
@@ -60,7 +60,7 @@ def main() -> dict[str, float]:
     return figures | {f"healthy_named_of_{HEALTHY}": float(named_in)}
 
 
-def _run(number: int, noise: Mapping[str, float], **slow: Any) -> Busy:
+def _run(number: int, noise: Mapping[str, Any], **slow: Any) -> Busy:
     phases = number % 3 > 0 or slow.get("phase") in ("checkpoint", "gc")
     world = 4 if number % 2 else 8
     return Busy(seed=SEED + number, world=world, named=phases, **noise, **slow)
