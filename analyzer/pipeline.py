@@ -158,8 +158,9 @@ def costs(case: Case) -> Case:
     """What the culprits, or the whole run's slowdown, cost (docs/method/cost.md)."""
     grid, slow, links = case.grid, case.accused_of("slow"), case.accused_of("link")
     about = links[0] if links else case.first(WHOLE_RUN)
-    blind = about is None and case.seen.why_unknown is not None
+    blind = about is None and not slow and case.seen.why_unknown is not None
     bounds = None if blind else bill(grid, slow, about)
+    bounds = trace_evidence.of_all_ranks(case.seen, bounds, grid)
     simulated = trace_evidence.cost(case.seen, grid, slow) if slow else None
     told = bounds if simulated is None else simulated
     lost = loss(grid, told, slow, about, case.accused_of("hang"))

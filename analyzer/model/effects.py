@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from analyzer.model.again import again_and_again, stand_stills
 from analyzer.model.candidate import OWN_SHARE, Candidate, Edges, candidate
 from analyzer.model.precision import WINDOWS, Precision
+from analyzer.model.quick_steps import plainly_longer, with_quick_steps
 from analyzer.model.ramps import ramps
 from analyzer.model.run_queue import is_run_queue, with_steady_computing, without_run_queue
 from analyzer.model.scopes import Table, tables
@@ -46,8 +47,9 @@ def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
     place is not likelier than all others together.
 
     First without the time that ranks wait for a processor, where that is much: it is the
-    scheduler's, and no noise. Then by what loading data and collecting garbage take. Last with it,
-    for those whom that alone makes slow.
+    scheduler's, and no noise. Then by what loading data and collecting garbage take, and, where
+    means of steps are too noisy, by quick steps. Last with it, for those whom that alone makes
+    slow.
 
     Args:
         grid: The run.
@@ -61,6 +63,8 @@ def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
     of_host: list[Candidate] = []
     if steady is not None:
         of_host = _confirmed(_search(steady, precision, accused, groups), grid, precision)
+    if precision.host:
+        of_host += _by_quick_steps(grid if eased is None else eased, precision, accused, groups)
     if eased is not None:
         more = _search(_without(grid, accused), precision, accused, groups)
         found += [one for one in more if _waits_for_processor(grid, one)]
@@ -97,6 +101,34 @@ def _recorded(some: Sequence[Finding], precision: Precision, *, shared: bool) ->
     return median_of(np.array([one.slowdown for one in some])) >= least
 
 
+def _by_quick_steps(
+    grid: Grid, precision: Precision, accused: set[int], groups: Mapping[int, NDArray[np.int64]]
+) -> list[Candidate]:
+    """Those whose quick steps are slow, where means of steps are too noisy to tell of anybody.
+
+    For as long as what came and went: of a crowded host nobody knows whether a burst is over. Who
+    is left is added to the accused.
+    """
+    rest = _without(grid, accused)
+    quick = with_quick_steps(rest, precision)
+    if quick is None:
+        return []
+    steps = grid.to_step - grid.from_step
+    total, sure = float(steps[~grid.masked].sum()), []
+    for one in _search(quick, precision, set(accused), groups):
+        inside = _inside(grid, one)
+        long = float(steps[inside & ~grid.masked].sum())
+        if (
+            one.scope.alike
+            and precision.long_enough(long, total, ended=True)
+            and plainly_longer(grid, one.scope.columns, one.scope.peers, inside)
+        ):
+            sure.append(one)
+    kept = _confirmed(sure, grid, precision)
+    accused.update(column for one in kept for column in one.scope.columns.tolist())
+    return kept
+
+
 def _confirmed(found: Sequence[Candidate], grid: Grid, precision: Precision) -> list[Candidate]:
     """Those who may be slower in all of own time as well, within its error.
 
@@ -108,10 +140,22 @@ def _confirmed(found: Sequence[Candidate], grid: Grid, precision: Precision) -> 
     for one in found:
         if (same := _again_in(one, whole)) is not None:
             rise, error = _mean_rise(one, *same)
-            least = OWN_SHARE * _mean_rise(one, one.table, one.place)[0]
+            part = _mean_rise(one, one.table, one.place)[0]
+            share = _part(one, *same)
+            least = OWN_SHARE * (_of_all(part, share) if np.isfinite(share) else part)
             if rise + error >= max(least, precision.node_floor):
                 kept.append(one)
     return kept
+
+
+def _part(one: Candidate, table: Table, place: int) -> float:
+    """What share of all of its usual own time the part is in which a candidate was found."""
+    return _usual_seconds(one, one.table, one.place) / _usual_seconds(one, table, place)
+
+
+def _of_all(grown: Any, share: float) -> Any:
+    """Log growth of all own time by that of a part of it."""
+    return np.log1p(share * np.expm1(grown))
 
 
 def _is_left(one: Candidate, whole: Sequence[Table]) -> bool:
@@ -158,12 +202,11 @@ def _measured(one: Candidate, whole: Sequence[Table], *, by_part: bool) -> Candi
     table, place = same
     columns = one.scope.columns
     part, every = (each.grid.time["own"][:, columns] for each in (one.table, table))
-    share = _usual_seconds(one, one.table, one.place) / _usual_seconds(one, table, place)
+    share = _part(one, table, place)
     if np.array_equal(part, every, equal_nan=True) or not np.isfinite(share):
         return of_all
-    effect, error, *rises = np.log1p(
-        share * np.expm1([one.shift.effect, one.shift.error, *one.rises])
-    ).tolist()
+    grown = np.array([one.shift.effect, one.shift.error, *one.rises])
+    effect, error, *rises = _of_all(grown, share).tolist()
     off = abs((_mean_rise(one, table, place)[0] if by_part else of_all.shift.effect) - effect)
     error = max(error, off / WITHIN)
     if not by_part:
@@ -243,12 +286,17 @@ def _without(grid: Grid, accused: set[int]) -> Grid:
 
 
 def _waits_for_processor(grid: Grid, one: Candidate) -> bool:
+    return is_run_queue(grid, one.scope.columns, one.scope.peers, _inside(grid, one))
+
+
+def _inside(grid: Grid, one: Candidate) -> NDArray[np.bool_]:
+    """(W,) whether a window is in the span of a candidate."""
     inside = np.zeros(len(grid.start), dtype=bool)
     first, last = one.edges or (
         one.groups.first(one.shift.first), one.groups.stop(one.shift.last)
     )  # fmt: skip
     inside[first:last] = True
-    return is_run_queue(grid, one.scope.columns, one.scope.peers, inside)
+    return inside
 
 
 def _moves_peers(grid: Grid, accused: set[int]) -> bool:
