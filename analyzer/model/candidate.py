@@ -70,6 +70,14 @@ class Candidate:
         return np.asarray(self.blocks & (np.array(shares) >= 1 / 2))
 
     @property
+    def since_start(self) -> bool:
+        """Whether it never began: it is there all along, or comes again as early as ever."""
+        if self.high is None or not self.by_mean:
+            return bool(self.blocks.all())
+        begin, apart = self.high[0] - self.table.usable[0], np.diff(self.high)
+        return bool(begin <= apart.max(initial=0))
+
+    @property
     def scope(self) -> Scope:
         """Who."""
         return self.table.scopes[self.place]

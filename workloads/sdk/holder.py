@@ -2,22 +2,14 @@
 
 import os
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from time import monotonic
 
 from collector.contract import ring
+from collector.contract.words import Means as Means
 
 FRESH_SECONDS = 3.0
 """A heartbeat (one in half a second) that is older is of a process that is gone or stands still."""
-
-
-class Means(StrEnum):
-    """How the steps of a rank come to be known, the best first; in its ring as the first tag."""
-
-    SDK = "by the program"
-    OPTIMIZER = "by torch's optimizer"
-    LOG = "by the log"
 
 
 @dataclass(frozen=True, slots=True)
