@@ -70,7 +70,7 @@ def _finding(
     usable, info = np.flatnonzero(~grid.masked), grid.ranks[column]
     low, ratio, high = interval_95(over, error)
     mine = median_of(grid.time["own"][usable, column])
-    text = f"rank {info.rank} takes {ratio:.2f}x the own time of the ranks of other roles"
+    text = f"rank {info.rank} takes {ratio:.2f}x the own time of other ranks"
     if clock:
         text = f"rank {info.rank}'s GPU runs at 1/{ratio:.2f} of the clock of its peers"
     details: dict[str, Any] = {

@@ -132,3 +132,13 @@ def test_nobody_is_named_whose_own_interval_holds_1(program, fault):
     assert (slow, "unplaced") == (kept, let_go.kind)
     assert "holds 1.00" in let_go.text
     assert np.isfinite(let_go.slowdown)
+
+
+def test_what_begins_to_come_again_and_again_in_the_middle_is_named(program):
+    run = program()
+    windows = run.windows.copy()
+    mine = (windows["rank"] == 1) & (windows["from_step"] % 4 == 3) & (windows["from_step"] > 100)
+    mine |= (windows["rank"] == 1) & (windows["from_step"] == 20)
+    windows.loc[mine, ["own_seconds", "wall_seconds", "other_seconds"]] += 0.15
+
+    assert [1] == named(dataclasses.replace(run, windows=windows))
