@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from analyzer.model.precision import Precision
 from analyzer.run import FloatGrid, Grid
 from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY, column_medians
-from analyzer.slowness.peer_groups import peer_groups
+from analyzer.slowness.peer_groups import model_name, peer_groups
 from analyzer.slowness.robust_stats import median_of
 from analyzer.slowness.significance import PARTS_AT_MOST, PARTS_ON_AVERAGE, STEPS_AT_LEAST
 from collector.contract.robust import MAD_TO_SIGMA
@@ -161,13 +161,16 @@ def standing(
 
 
 def _others(grid: Grid, column: int) -> NDArray[np.int64]:
-    """The ranks of other roles or places."""
+    """The ranks of other roles at a rank's place; of who is alone at its place those elsewhere.
+
+    All on its model of GPU. What all ranks of a place have in common is its stage's work.
+    """
     mine = grid.ranks[column]
-    return np.array(
-        [
-            other
-            for other, info in enumerate(grid.ranks)
-            if other != column and (info.pp, info.tp, info.role) != (mine.pp, mine.tp, mine.role)
-        ],
-        dtype=np.int64,
-    )
+    there = [
+        (other, info)
+        for other, info in enumerate(grid.ranks)
+        if other != column and model_name(info.model) == model_name(mine.model)
+    ]
+    mates = [each for each in there if (each[1].pp, each[1].tp) == (mine.pp, mine.tp)]
+    others = [other for other, info in mates or there if not mates or info.role != mine.role]
+    return np.array(others, dtype=np.int64)

@@ -142,3 +142,12 @@ def test_what_begins_to_come_again_and_again_in_the_middle_is_named(program):
     windows.loc[mine, ["own_seconds", "wall_seconds", "other_seconds"]] += 0.15
 
     assert [1] == named(dataclasses.replace(run, windows=windows))
+
+
+def test_a_stage_that_is_heavier_on_all_its_replicas_is_no_role_of_one_of_them(program):
+    run = program(work=dict.fromkeys(range(4, 8), 1.6), world=8)
+    ranks = (dataclasses.replace(info, pp=info.rank // 4, dp=info.rank % 4) for info in run.ranks)
+    verdict = diagnose(dataclasses.replace(run, ranks=tuple(ranks))).verdict
+
+    assert ((), ()) == (verdict.culprits, verdict.structure)
+    assert "healthy" == verdict.status
