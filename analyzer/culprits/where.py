@@ -21,6 +21,7 @@ from analyzer.model.accepted import HEAVY
 from analyzer.model.effects import LIKELIER
 from analyzer.model.roles import OF_ROLES, ROLE
 from analyzer.run import Evidence, Finding, Grid
+from analyzer.slowness.significance import STEPS_AT_LEAST
 from analyzer.symptoms import KINDS, measured
 from analyzer.symptoms.host import quota
 from analyzer.wording import NAMED
@@ -65,8 +66,8 @@ def placed(
             mine, weighed = _whole_or_nodes(grid, mine, weighed)
         if heavy:
             ratio = slow_or_well(grid, mine)
-            if _of_role(mine[0]) and not any(_faulty(grid, one) for one in mine):
-                ratio = min(ratio, 0.0)
+            if _of_role(mine[0]):
+                ratio = _of_standing(grid, mine, ratio)
             mine = [_decided(one, ratio) for one in mine]
         for place, one, evidence in zip(places, mine, weighed, strict=True):
             told[place], evidences[place] = one, evidence
@@ -106,6 +107,18 @@ def _best(evidence: Sequence[Evidence]) -> float:
 def _of_role(one: Finding) -> bool:
     """Whether it is about who differs since the start in a foreign program."""
     return ROLE in one.details
+
+
+def _of_standing(grid: Grid, mine: Sequence[Finding], ratio: float) -> float:
+    """The log of R of a place that differs since the start, as far as that can be told.
+
+    Without a fault of the hardware it is not slow; of a run that was not seen from its first steps
+    nobody knows that it is by design.
+    """
+    if not any(_faulty(grid, one) for one in mine):
+        ratio = min(ratio, 0.0)
+    late = len(grid.from_step) > 0 and int(grid.from_step.min()) >= STEPS_AT_LEAST
+    return max(ratio, float(np.log(LIKELIER))) if late else ratio
 
 
 def _faulty(grid: Grid, one: Finding) -> bool:

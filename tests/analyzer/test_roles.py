@@ -151,3 +151,10 @@ def test_a_stage_that_is_heavier_on_all_its_replicas_is_no_role_of_one_of_them(p
 
     assert ((), ()) == (verdict.culprits, verdict.structure)
     assert "healthy" == verdict.status
+
+
+def test_in_a_part_of_a_run_nothing_is_by_design_as_its_start_was_not_seen(program):
+    run = program(work={0: 2.6}, gpus=True)
+    part = dataclasses.replace(run, windows=run.windows[run.windows["from_step"] >= 40])
+
+    assert "unknown" == diagnose(part).verdict.status
