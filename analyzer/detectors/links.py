@@ -112,7 +112,7 @@ def one_host(grid: Grid) -> bool:
         return False
     if grid.meta.get("emulated_nodes") is True:
         return True
-    boots = {}
+    boots: dict[int, str] = {}
     for series, values in grid.last.items():
         name, _, words = series.partition("{")
         if name == NODE_INFO.name:
