@@ -18,15 +18,15 @@ from analyzer.culprits.link import link_culprit
 from analyzer.culprits.rank import culprit
 from analyzer.culprits.together import together
 from analyzer.culprits.uniform import slower_structures
-from analyzer.culprits.where import heavier_or_slow, heavier_stages, placed
+from analyzer.culprits.where import heavier_or_slow, heavier_stages, placed, standing_roles
 from analyzer.detectors import DETECTORS
 from analyzer.detectors.change import change
 from analyzer.elastic import of_last_launch
 from analyzer.from_operations import examine_operations, examine_trace, trace_evidence
 from analyzer.model import shared_loading
-from analyzer.model.accepted import accepted
-from analyzer.model.effects import UNPLACED
+from analyzer.model.accepted import UNPLACED, accepted, surely_slower
 from analyzer.model.precision import STEP_TIMES
+from analyzer.model.roles import with_roles
 from analyzer.operations import Trace
 from analyzer.posterior import posterior
 from analyzer.rejected import rejected
@@ -79,12 +79,12 @@ def through(stages: Sequence[Stage], case: Case) -> Case:
 
 
 def comparable(case: Case) -> Case:
-    """Without stuck sensors and what all ranks write; own times at the same work.
+    """Without stuck sensors and what all ranks write; own times at the same work, by role.
 
-    docs/method/trust.md, docs/method/case.md.
+    docs/method/trust.md, docs/method/case.md, docs/method/peers.md#roles.
     """
     grid = for_same_work(without_common_writes(drop_stuck_sensors(case.grid)))
-    return replace(case, grid=grid)
+    return replace(case, grid=with_roles(grid))
 
 
 def operations(case: Case) -> Case:
@@ -112,7 +112,7 @@ def scopes(case: Case) -> Case:
     """
     grid, seen = case.grid, case.seen
     operations = trace_evidence.findings(seen, grid, case.findings)
-    found = accepted(grid, (*case.findings, *operations))
+    found = surely_slower(accepted(grid, (*case.findings, *operations)))
     return replace(case, findings=shared_loading.without_shared_loading(grid, found))
 
 
@@ -181,7 +181,8 @@ def structures(case: Case) -> Case:
     alike = slower_structures(case.findings, why) if cleared else ()
     by_operations = trace_evidence.structure(case.seen)
     heavier = () if by_operations else heavier_stages(case.findings)
-    told = (*alike, *by_operations, *heavier, *slower_models(case.grid))
+    roles = standing_roles(case.findings)
+    told = (*alike, *by_operations, *heavier, *roles, *slower_models(case.grid))
     return replace(case, verdict=replace(case.verdict, structure=told))
 
 

@@ -315,19 +315,21 @@ def write_ranks(
     spec: RunSpec,
     pods: Sequence[str] = (),
     gpus: Mapping[int, tuple[int | None, str]] = MappingProxyType({}),
+    places: Mapping[int, tuple[int, int, int]] = MappingProxyType({}),
 ) -> None:
     """Who each rank is; whole or not at all.
 
     Args:
         pods: Of Kubernetes, one a node in their order; empty = none.
         gpus: Number on its node and uuid of each rank's real GPU, as far as they are known.
+        places: (dp, pp, tp) as ranks of somebody else's program say; of others by the layout.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     rows = []
     for rank in range(spec.layout.world):
-        dp, pp, tp = spec.layout.coordinates(rank)
+        dp, pp, tp = places.get(rank) or spec.layout.coordinates(rank)
         local_rank = spec.layout.local_rank(rank)
         emulated = (local_rank, spec.gpu_uuid(rank)) if spec.pace else (None, None)
         gpu, uuid = gpus.get(rank, emulated)

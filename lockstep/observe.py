@@ -31,7 +31,7 @@ from workloads.launchers.local.ranks import Ranks
 from workloads.launchers.mpirun.ranks import MpirunRanks
 from workloads.network.emulated import EmulatedNetwork, emulated
 from workloads.processes.ownership import OWNER_FILE, SHARED_MEMORY, owner
-from workloads.spec import RunSpec
+from workloads.spec import PROGRAM, RunSpec
 
 if TYPE_CHECKING:
     from collector.recorder import Recorder
@@ -144,9 +144,11 @@ def _observed(
         finally:
             gone = archive.now()
             recording = _told_by(ranks, replace(_stopped(recorder), ranks_ended=gone))
+            # Known since the ranks run.
             gpus = {} if spec.pace else recorder.gpus
-            if gpus:  # known since the ranks run
-                _written(out, lambda: archive.write_ranks(out, spec, pods, gpus))
+            places = recorder.places if spec.workload == PROGRAM else {}
+            if gpus or places:
+                _written(out, lambda: archive.write_ranks(out, spec, pods, gpus, places))
     return outcome, recording
 
 

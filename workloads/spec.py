@@ -8,13 +8,14 @@ from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 from collector.contract.masking import masked_words
+from collector.contract.words import EXTERNAL_PROGRAM
 from workloads.faults.disturbances import Disturbance
 from workloads.faults.plan import Fault
 from workloads.models.configs import CONFIGS, GptConfig, resized
 
 WORKLOADS: tuple[str, ...] = ("gpt", "resnet", "logreg", "allreduce")
 """Names of the reference runs; one file each in workloads/tasks."""
-PROGRAM = "exec"
+PROGRAM = EXTERNAL_PROGRAM
 """The workload of a run of somebody else's program."""
 NETWORKS: tuple[str, ...] = ("auto", "namespaces")
 LAUNCHERS: tuple[str, ...] = ("local", "mpirun", "kubernetes", "argo")

@@ -59,7 +59,7 @@ class Service:
         self, access: Access, unix: Clock, monotonic: Clock, resolve: Resolve = addresses_of
     ) -> None:
         self.url = access.url
-        self._new = lambda: Replica(access, unix, monotonic)
+        self._new: Callable[[], Replica] = lambda: Replica(access, unix, monotonic)
         self._resolve = resolve
         self._lock = threading.Lock()
         self._replicas = [self._new()]

@@ -41,12 +41,17 @@ def processor(grid: Grid, finding: Finding) -> Symptom | None:
     more of the time, or for most of the excess of each step.
     """
     told = (
-        of_time(grid, finding, QUOTA, "its CPU quota held the rank back"),
+        quota(grid, finding),
         of_time(grid, finding, QUEUE, "it was ready to run and had no processor"),
         _queued(grid, finding),
     )
     found = (one for one in told if one)
     return max(found, key=lambda one: (one.explains, one.seen, one.grave), default=None)
+
+
+def quota(grid: Grid, finding: Finding) -> Symptom | None:
+    """Its CPU quota holds the rank back."""
+    return of_time(grid, finding, QUOTA, "its CPU quota held the rank back")
 
 
 def _queued(grid: Grid, finding: Finding) -> Symptom | None:

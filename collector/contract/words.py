@@ -35,6 +35,18 @@ class StartPart(StrEnum):
 PHASES: tuple[Phase, ...] = tuple(Phase)
 """Phases in ring order; append only."""
 
+EXTERNAL_PROGRAM = "exec"
+"""The workload, as run.json tells it, that is somebody else's program."""
+
+
+class Means(StrEnum):
+    """How steps of somebody else's program come to be known, the best first: a ring's first tag."""
+
+    SDK = "by the program"
+    OPTIMIZER = "by torch's optimizer"
+    LOG = "by the log"
+
+
 GROUPS: tuple[str, ...] = ("world", "dp", "pp", "tp", "ep", "cp")
 """Process groups in ring order; append only."""
 

@@ -15,6 +15,7 @@ from collector.contract.words import ExitCode
 from tests.benchmarks.interrupted import InterruptedEarlyError
 
 BENCHMARKS: dict[str, str] = {
+    "asymmetric_programs": "programs with different work by rank: who is named, who is not",
     "alert_delay": "from an XID, and from a straggler's first slow step, to the webhook",
     "api_mutations": "1,000 requests to the API that schemathesis makes: none ends in 5xx",
     "bench_baselines": "a regression of 5 %, its version, and one slow GPU, over labelled pairs",

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
+from analyzer.readers import archive
 from analyzer.readers.archive import load
 from collector.contract.words import ExitCode
 
@@ -22,6 +23,11 @@ TRAINS = """
 import time
 for step in range(8):
     print(f"step {step} loss {1 / (step + 1):.3f}", flush=True)
+    time.sleep(0.2)
+"""
+STAGED = """
+import os, time, lockstep
+for step in lockstep.recorder(dp=0, pp=int(os.environ["RANK"])).steps(range(8)):
     time.sleep(0.2)
 """
 FAILS = "import os, sys; sys.exit('no such dataset') if os.environ['RANK'] == '1' else print('hi')"
@@ -84,6 +90,16 @@ def test_a_program_with_steps_in_its_log_leaves_an_archive_that_says_so(tmp_path
     assert {(step, rank) for step in range(7) for rank in range(2)} == set(
         zip(table["step"], table["rank"], strict=True)
     )
+
+
+@pytest.mark.distributed
+@pytest.mark.slow
+def test_the_place_of_a_rank_is_what_its_program_says(tmp_path: Path) -> None:
+    out = tmp_path / "archive"
+    run(STAGED, out)
+    ranks = archive.load(out).ranks
+
+    assert [(0, 0, True), (0, 1, True)] == [(one.dp, one.pp, one.external) for one in ranks]
 
 
 @pytest.mark.distributed

@@ -2,25 +2,17 @@
 
 import os
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from time import monotonic_ns
 
 from collector.contract import ring
 from collector.contract.words import LIVING_STATES, RANK_STATES
+from collector.contract.words import Means as Means
 from workloads.new_file import head
 from workloads.process_life import pid_namespace, process_lives
 
 FRESH_SECONDS = 3.0
 """A heartbeat (one in half a second) that is older is of a process that is gone or stands still."""
-
-
-class Means(StrEnum):
-    """How the steps of a rank come to be known, the best first; in its ring as the first tag."""
-
-    SDK = "by the program"
-    OPTIMIZER = "by torch's optimizer"
-    LOG = "by the log"
 
 
 @dataclass(frozen=True, slots=True)
