@@ -3,11 +3,11 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from analyzer.run import Fact
-from analyzer.watch.finding import ByDumps, Kind, Tier, WatchFinding, Who
+from analyzer.watch.finding import ByDumps, Former, Incident, Kind, Tier, WatchFinding, Who
 from analyzer.watch.finding_lifecycle import Course
 from analyzer.watch.hardware import Event, Gpu, Target
 from analyzer.watch.inventory import Inventory, Seen
@@ -15,6 +15,7 @@ from analyzer.watch.progress import Progress
 from analyzer.watch.reporting import Before
 from analyzer.watch.run_life import End, Heard, How, Life, Lost, Place
 from collector.contract import bounded_json
+from collector.contract.words import Cause
 
 FORMAT = "lockstep watch memory 1"
 
@@ -153,7 +154,23 @@ def _finding(tree: Mapping[str, Any]) -> WatchFinding:
     own["facts"] = _facts(own["facts"])
     if (told := own.get("by_dumps")) is not None:
         own["by_dumps"] = ByDumps(str(told["sentence"]), _facts(told["facts"]))
-    return WatchFinding(**own)
+    if (incident := own.get("incident")) is not None:
+        own["incident"] = _incident(incident)
+    own["former"] = tuple(
+        Former(_incident(one["incident"]), float(one["until"])) for one in own.get("former", ())
+    )
+    finding = WatchFinding(**own)
+    if finding.learnt is not None and "incident" not in tree:  # an older file
+        before = replace(finding.alerted, cause=str(Cause.UNKNOWN))
+        finding = replace(finding, former=(Former(before, finding.learnt),))
+    return finding
+
+
+def _incident(tree: Mapping[str, Any]) -> Incident:
+    return Incident(
+        Who(**tree["who"]), str(tree["cause"]), Tier(tree["tier"]), float(tree["opened"]),
+        str(tree["folder"]),
+    )  # fmt: skip
 
 
 def _facts(rows: list[Any]) -> tuple[Fact, ...]:

@@ -176,9 +176,11 @@ def test_an_archive_that_is_written_after_the_end_of_its_finding_has_a_report(
     finding, tmp_path, monkeypatch
 ):
     reported: list[Path] = []
-    monkeypatch.setattr("lockstep.watching.archivist.write_report", reported.append)
-    archivist = Archivist(Settings(access("http://127.0.0.1:9", {}), tmp_path, None))
-    monkeypatch.setattr(archivist, "write", lambda one, _: tmp_path / one.folder)
+    archivist = Archivist(
+        Settings(access("http://127.0.0.1:9", {}), tmp_path, None),
+        report=lambda archive, _: reported.append(archive),
+    )
+    monkeypatch.setattr(archivist, "_read", lambda *_: (None, "it does not answer"))
     archivist.start()
     archivist.opened(replace(finding, closed=2.0), PLAN)
 
