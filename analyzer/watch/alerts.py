@@ -79,7 +79,7 @@ def alert(
             "dashboard_url": f"{addresses.dashboard}/{_page(finding)}",
             "grafana_url": f"{addresses.grafana}/lockstep-run?var-run={_quoted(run)}",
             "report_url": _report(finding, addresses),
-            "archive": finding.folder,
+            "archive": incident.folder,
         },
         starts_at=incident.opened,
         source=_query(finding, addresses),

@@ -11,6 +11,10 @@ from analyzer.wording import duration, hours
 FINDING_SCHEMA_VERSION = 1
 WORTH_SECONDS = 60.0
 """What has lasted for less is new: nothing is said of its length."""
+XID = "xid "
+"""Begins the signature of an error that the driver logged; its number follows."""
+LOST = "lost"
+"""The signature of GPUs that the driver no longer counts."""
 ALERT_SCOPE = "alert"
 """Of what a rule told of, and watch itself did not find."""
 
@@ -193,6 +197,12 @@ class WatchFinding:
     former: tuple[Former, ...] = ()
 
     @property
+    def xid(self) -> int | None:
+        """The number of the error that it is about: one of a moment; None = of something else."""
+        number = self.signature.removeprefix(XID)
+        return int(number) if number != self.signature and number.isdecimal() else None
+
+    @property
     def alerted(self) -> Incident:
         """The alert that tells of it."""
         own = Incident(self.who, self.cause, self.tier, self.opened, self.folder)
@@ -231,7 +241,7 @@ class WatchFinding:
             return f"{self.words}{ended}" + ("" if new else f" It lasts for {length}{so_far}.")
         all_told = f", {cost} in all" if cost else ""
         ending = f": {self.ending}" if self.ending else ""
-        after = "" if self.kind is Kind.EVENT and self.signature else f" after {length}"
+        after = f" after {length}" if self.xid is None else ""
         return f"{self.words} It is over{after}{all_told}{ending}."
 
     @property

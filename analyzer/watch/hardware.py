@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from analyzer.readers.labels import number, page_label
 from analyzer.run import Fact
 from analyzer.watch.detections import clock, who_at
-from analyzer.watch.finding import Detection, Kind, Tier, Who
+from analyzer.watch.finding import LOST, XID, Detection, Kind, Tier, Who
 from analyzer.watch.members import Members
 from collector.contract import metrics as m
 from collector.contract.words import Cause
@@ -99,7 +99,7 @@ def xids(told_now: Mapping[Gpu, Event]) -> Iterator[Detection]:
                 sure=True,
                 facts=(Fact(True, words, m.GPU_XID_LAST.name),),
                 uuid=event.uuid,
-                signature=f"xid {event.xid}",
+                signature=f"{XID}{event.xid}",
             )
 
 
@@ -122,6 +122,7 @@ def lost(answer: Answer, nodes: Mapping[Target, str], now: float) -> Iterator[De
             sure=True,
             facts=(Fact(True, words, f"{m.GPU_EXPECTED.name} - {m.GPU_PRESENT.name}"),),
             settle=SETTLE_SECONDS,
+            signature=LOST,
         )
 
 

@@ -8,7 +8,7 @@ from analyzer.cause_spec import DRAIN
 from analyzer.causes import CAUSE_WORDS
 from analyzer.report.advice import UNSURE, actions_of, argument, command_of
 from analyzer.run import Culprit
-from analyzer.watch.finding import Kind, Tier, WatchFinding
+from analyzer.watch.finding import LOST, Kind, Tier, WatchFinding
 from analyzer.wording import TOLD, certainty, duration, ratio
 from collector.contract.words import Cause
 from collector.contract.xid import Action as XidAction
@@ -32,7 +32,6 @@ SHARED = "See what these places share before any is taken out."
 NOTHING_FIRST = "Nothing to do, unless nobody ended it on purpose."
 GONE = "Take the node out of service now: the run does not reach its next checkpoint."
 OF_XID = "Read the driver's messages."
-XID_SIGNATURE = "xid "
 OUT_OF_SERVICE = frozenset({XidAction.COMPONENT_RESET, XidAction.RESTART_BM, XidAction.RESTART_VM})
 MOST_PLACES = 20
 OF_PROCESS = frozenset({Cause.FREEZE, Cause.CRASH})
@@ -50,7 +49,7 @@ def headline(finding: WatchFinding, others: Sequence[WatchFinding] = ()) -> str:
         return clipped(_is_over(finding), LONGEST)
     if others:
         return clipped(_together(finding, others), LONGEST)
-    since = "at" if _has_ended(finding) or finding.signature else "since"
+    since = "at" if _has_ended(finding) or finding.xid is not None else "since"
     what = f"{_who(finding)} {_how_much(finding)} {since} {_clock(finding.onset)}"
     why = _why(finding)
     do = _do(finding)
@@ -62,7 +61,7 @@ def headline(finding: WatchFinding, others: Sequence[WatchFinding] = ()) -> str:
 
 def _is_over(finding: WatchFinding) -> str:
     """What was wrong, and for how long; there is nothing to do."""
-    length = "" if finding.signature else f" after {duration(finding.lasted)}"
+    length = "" if finding.xid is not None else f" after {duration(finding.lasted)}"
     return f"Over{length}: {_who(finding)}, {_why(finding)}, since {_clock(finding.onset)}."
 
 
@@ -112,7 +111,7 @@ def first_action(finding: WatchFinding, others: Sequence[WatchFinding] = ()) -> 
     if finding.kind is Kind.STOP:
         return _of_stop(finding)
     culprit = _culprit(finding)
-    if finding.kind is Kind.EVENT:
+    if finding.signature:
         return _of_event(finding, culprit)
     without = {finding.who.node} if finding.who.gpu is None else set()
     actions = actions_of(culprit, without)
@@ -120,7 +119,8 @@ def first_action(finding: WatchFinding, others: Sequence[WatchFinding] = ()) -> 
         actions = tuple(one for one in actions if one.purpose in FREE) or UNSURE
     if actions is UNSURE:
         return COMPARE, ""
-    purposes = KNOWN if _placed(finding) and finding.cause != Cause.UNKNOWN else NOT_KNOWN
+    known = _placed(finding) and finding.cause != Cause.UNKNOWN and finding.kind is not Kind.EVENT
+    purposes = KNOWN if known else NOT_KNOWN
     chosen = next(
         (each for purpose in purposes for each in actions if each.purpose == purpose), actions[0]
     )
@@ -137,10 +137,9 @@ def _of_event(finding: WatchFinding, culprit: Culprit) -> tuple[str, str]:
 
     A run on a GPU that is gone reaches no next checkpoint.
     """
-    number = finding.signature.removeprefix(XID_SIGNATURE)
-    if number == finding.signature or not number.isdecimal():
+    if finding.xid is None:
         return GONE, command_of(DRAIN, culprit)
-    described = describe(int(number))
+    described = describe(finding.xid)
     advice = described.advice or OF_XID
     out = described.action in OUT_OF_SERVICE
     return advice, command_of(DRAIN, culprit) if out else ""
@@ -191,8 +190,10 @@ def _how_much(finding: WatchFinding) -> str:
         if _has_ended(finding):
             return "ended"
         return "stands" if finding.scope == "run" else "stopped the run"
-    if finding.kind is Kind.EVENT and finding.signature:
-        return f"logged {finding.signature.upper()}"
+    if finding.xid is not None:
+        return f"logged XID {finding.xid}"
+    if finding.signature == LOST:
+        return "has lost a GPU"
     if finding.slowdown is not None:
         return f"{ratio(finding.slowdown)} slower"
     return "holds the run back" if finding.kind is Kind.SLOW else "deviates"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.watch.finding import Kind, Tier, WatchFinding, Who
+from analyzer.watch.finding import LOST, Kind, Tier, WatchFinding, Who
 from analyzer.watch.headline import LONGEST, clipped, first_action, headline, sureness
 from collector.contract.words import Cause
 from collector.contract.xid import PAGED, describe
@@ -163,7 +163,7 @@ def test_the_first_action_about_an_error_is_that_of_its_catalogue_and_awaits_no_
     number: int,
 ) -> None:
     error = replace(SLOW, kind=Kind.EVENT, cause="xid", slowdown=None, signature=f"xid {number}")
-    lost = replace(error, signature="")
+    lost = replace(error, signature=LOST)
 
     assert describe(number).advice == first_action(error)[0]
     assert "checkpoint" not in headline(error)

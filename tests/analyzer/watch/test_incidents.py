@@ -67,7 +67,7 @@ def test_an_alert_keeps_its_labels_until_the_last_of_its_findings_is_over(sighti
         change = cycles.see(hot(sighting, 2))
     [one] = alerts(change.open)
     assert (1, "node-0") == (len(change.open), one.labels["node"])
-    assert cycles.folders[2] == one.annotations["archive"]
+    assert cycles.folders[0] == one.annotations["archive"]
     for _ in range(30):
         cycles.see()
 

@@ -409,6 +409,10 @@ class Findings:
     last: WatchFinding | None = None
 
 
+def _as(told: Told) -> tuple[str, str]:
+    return told.labels["cause"], told.labels["tier"]
+
+
 class Days:
     """A cluster, watch, and Alertmanager; `live` lets time go on.
 
@@ -713,19 +717,27 @@ class Days:
             by_folder[folder] += each
         for folder, each in by_folder.items():
             causes = {one.labels["cause"] for one in each}
-            firing = Counter(one.labels["cause"] for one in each if one.firing)
-            ends = Counter(one.labels["cause"] for one in each if not one.firing)
+            firing = Counter(_as(one) for one in each if one.firing)
+            ends = Counter(_as(one) for one in each if not one.firing)
             counts["told"] += len(each)
             counts["causes told later"] += len(causes) - 1
             if len(causes) > 2:
                 self.wrong.append(f"{folder} was told with the causes {sorted(causes)}")
             if max(firing.values(), default=0) > 1 or max(ends.values(), default=0) > 1:
                 self.wrong.append(f"{folder} was told twice: {dict(firing)} {dict(ends)}")
-            if folder not in open_now and firing != ends:
+            still = any(self._told_by(one) == folder for one in open_now)
+            if folder not in open_now and not still and firing != ends:
                 self.wrong.append(f"{folder} is over, and people were not told: {firing} {ends}")
         for folder, known in self.findings.items():
-            if folder not in by_folder and known.last is not None:
+            one = known.last
+            if one is None or folder in by_folder or one.alerted.folder in by_folder:
+                continue
+            if not one.quiet:
                 self.wrong.append(f"{folder} was told to nobody")
+
+    def _told_by(self, folder: str) -> str:
+        one = self.findings[folder].last
+        return folder if one is None else one.alerted.folder
 
     def _of_runs(self, counts: Counter[str]) -> None:
         """Each bad end has its finding, of a good one there is none."""
