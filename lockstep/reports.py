@@ -100,19 +100,19 @@ class WriterProcess:
         self._kill()
 
     def end(self) -> None:
-        """Leave nothing behind; from any thread."""
-        self._ended = True
-        self._kill()
+        """Leave no process behind; from any thread. Who writes notices, and closes its pipes."""
+        with self._lock:
+            self._ended, child = True, self._child
+        if child is not None:
+            _end(child)
 
     def _started(self) -> "subprocess.Popen[bytes] | None":
         with self._lock:
             if self._ended:
                 return None
             if self._child is None or self._child.poll() is not None:
-                # -P: a file beside which watch was started must not be taken for a library.
                 self._child = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "lockstep.report_worker", str(os.getpid())],
-                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
+                    _command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
                     start_new_session=True,
                 )  # fmt: skip
             return self._child
@@ -122,14 +122,28 @@ class WriterProcess:
             child, self._child = self._child, None
         if child is None:
             return
-        child.kill()
+        _end(child)
         for pipe in (child.stdin, child.stdout):
             if pipe is not None:
                 pipe.close()
-        try:
-            child.wait(KILL_SECONDS)
-        except subprocess.TimeoutExpired:
-            LOG.error("the process %d that wrote a report does not end", child.pid)
+
+
+def _command() -> list[str]:
+    """What starts the process; a file beside which watch was started is never its library (-P)."""
+    home = str(Path(__file__).parent.parent)
+    program = (
+        f"import sys; sys.path.append({home!r})\n"
+        "from lockstep.report_worker import main; sys.exit(main(sys.argv[1:]))"
+    )
+    return [sys.executable, "-P", "-c", program, str(os.getpid())]
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    child.kill()
+    try:
+        child.wait(KILL_SECONDS)
+    except subprocess.TimeoutExpired:
+        LOG.error("the process %d that wrote a report does not end", child.pid)
 
 
 def _line(child: "subprocess.Popen[bytes]", until: float) -> bytes | None:
@@ -260,6 +274,7 @@ class Reports:
             with self._changed:
                 wanted = self._begun[folder]
             self._write(writer, folder, wanted)
+        writer.idle()
 
     def _next(self, writer: Writer) -> Path | None:
         """The most urgent that is due and not under way, waited for; None = the end."""

@@ -147,6 +147,7 @@ def test_a_process_of_its_own_says_what_is_wrong_and_goes_on(tmp_path) -> None:
     first, second = (writer.write(tmp_path / name) for name in ("no", "none"))
     child = writer._child
     writer.end()
+    writer.idle()
 
     assert "no" in first
     assert "none" in second
