@@ -7,8 +7,10 @@ exporter is upgraded in the middle.
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from collector.contract import metrics as m
+from lockstep.watching.diagnoses import Diagnoses
 from tests.lockstep.watching.cluster_life import (
     FOREVER,
     NODES,
@@ -102,13 +104,15 @@ class Hour(Cluster):
 class HourConnection(SimulatedConnection):
     """Nodes that were taken away are scraped no more: nothing is said of their pages."""
 
-    def _up(self, query: str, time: float):  # type: ignore[no-untyped-def]
-        told = super()._up(query, time)
-        if TRIED.match(query) is None:
+    cluster: Hour
+
+    def _up(self, query: str, time: float) -> list[Any]:
+        told, tried = super()._up(query, time), TRIED.match(query)
+        if tried is None:
             return told
-        seconds = int(TRIED.match(query)["ms"]) / 1000.0  # type: ignore[index]
+        seconds = int(tried["ms"]) / 1000.0
         gone = f"127.0.{REMOVED}."
-        taken = self.cluster.taken_away  # type: ignore[attr-defined]
+        taken = self.cluster.taken_away
         return [
             one for one in told
             if not one[0]["instance"].startswith(gone) or time - seconds < taken
@@ -123,13 +127,14 @@ class LiveHour(Days):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, seed=0, rows=4, chaos=False, oracle=True)
 
-    def _world(self, *_: int) -> Cluster:
+    def _world(self, seed: int, rows: int) -> Cluster:
+        del seed, rows
         return Hour()
 
     def _connection(self) -> SimulatedConnection:
         return HourConnection(self.cluster)
 
-    def _verdict(self, diagnoses, _, seen, wish, *__) -> None:  # type: ignore[no-untyped-def]
+    def _verdict(self, diagnoses: Diagnoses, _: Any, seen: Any, wish: Any, *__: Any) -> None:
         verdict(diagnoses, self, seen, wish)
 
     @property
