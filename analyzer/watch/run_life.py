@@ -134,8 +134,11 @@ class Life:
             finding: An open one.
             went_on: Unix seconds since which it made steps again; 0 = it did not.
         """
-        if finding.kind is not Kind.STOP or finding.opened < max(self.again, went_on):
+        if finding.kind is not Kind.STOP or finding.opened < self.again:
             return False
+        first = () if self.end is None else self.end.first
+        if finding.opened < went_on and finding.who.rank not in (None, *first):
+            return False  # it went on, and another ended it
         return self.lost is None or not self.lost.since <= finding.opened < self.lost.until
 
 
