@@ -8,6 +8,7 @@ import logging
 import os
 import shutil
 import time
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -61,11 +62,8 @@ def _reports(out: Path) -> dict[str, float]:
     queue.start()
     begin = time.monotonic()
     for copy in copies:
-        page = copy is copies[-1]
-        queue.want(
-            copy, Urgency.PAGE if page else Urgency.RECORD,
-            lambda why, copy=copy: written.setdefault(copy, time.monotonic() - begin),
-        )  # fmt: skip
+        urgency = Urgency.PAGE if copy is copies[-1] else Urgency.RECORD
+        queue.want(copy, urgency, partial(_written, written, copy, begin))
     queue.wait(600.0)
     queue.stop()
     missing = sum(not (copy / "report.html").exists() for copy in copies)
@@ -74,3 +72,7 @@ def _reports(out: Path) -> dict[str, float]:
         "last_of_20_reports_seconds": max(written.values()),
         "reports_missing": float(missing),
     }
+
+
+def _written(written: dict[Path, float], folder: Path, begin: float, _: str) -> None:
+    written.setdefault(folder, time.monotonic() - begin)
