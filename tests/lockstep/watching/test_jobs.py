@@ -37,7 +37,7 @@ class FullDisk(Archivist):
         self.tries: list[WatchFinding] = []
         self.wrote = threading.Event()
 
-    def write(self, finding: WatchFinding, plan: Plan) -> Path:
+    def write(self, finding: WatchFinding, plan: Plan, *, again: bool = False) -> Path:
         self.tries.append(finding)
         if len(self.tries) == 1:
             raise OSError(28, "No space left on device")
