@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from analyzer.watch.finding import Tier, WatchFinding, Who
+from analyzer.watch.finding import Former, Tier, WatchFinding, Who
 from analyzer.watch.finding_lifecycle import Course
 from analyzer.watch.hardware import Event, Gpu, Target
 from analyzer.watch.inventory import Inventory
@@ -17,6 +17,7 @@ from analyzer.watch.run_life import End, Life, Lost, Place
 from analyzer.watch.shaped import WHOLE, ShapeError, moment, number, shaped
 from collector.contract import bounded_json
 from collector.contract.metrics.ranges import COUNT, FLAG, NVLINKS, Range
+from collector.contract.words import Cause
 
 T = TypeVar("T")
 
@@ -181,6 +182,9 @@ def _finding(tree: Any) -> WatchFinding:
         part in ("", ".", "..") or "\0" in part for part in parts
     ):
         raise ShapeError("WatchFinding.folder is no folder of a run")
+    if found.learnt is not None and "incident" not in tree:  # an older file
+        before = replace(found.alerted, cause=str(Cause.UNKNOWN))
+        found = replace(found, former=(Former(before, found.learnt),))
     return found
 
 

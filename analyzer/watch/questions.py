@@ -75,6 +75,8 @@ XIDS = (
 """Each error that pages; and for each page that tells of such errors, without `xid`, whether it
 counted any. So an empty answer, or a count without its errors, says that nobody looked."""
 LINKS = f"sum by (job, instance, node, gpu, uuid) ({m.GPU_NVLINK_UP.name})"
+NODES = "group by (node) (kube_node_info)"
+"""The nodes that kube-state-metrics knows."""
 SCRAPING = "count(up == 1)"
 """Whether any page is reached; `up` is Prometheus' own account of each that it scrapes."""
 PORTS = f"max by (job, instance, node, device, port) ({m.IB_STATE.name} == 4)"

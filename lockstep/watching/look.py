@@ -16,6 +16,7 @@ from analyzer.readers.prometheus.decoding import Series
 from analyzer.readers.prometheus.node_labels import places
 from analyzer.watch import questions as ask
 from analyzer.watch.finding import Kind
+from analyzer.watch.finding_lifecycle import READING_SECONDS
 from analyzer.watch.hardware import EVENT_SECONDS
 from analyzer.watch.members import Members, members, namesakes
 from analyzer.watch.panel import (
@@ -56,6 +57,7 @@ class Look:
         up: (R,) 1 = the rank's process is there, 0 = it is gone, NaN = not told.
         told: run -> unix seconds of the newest scrape that tells of it.
         own: (R,) own seconds per step in the last minutes, NaN = not known.
+        own_lately: The same in the last minute.
         step_rate: (R,) steps per second in the last minutes.
         clock: (R,) SM clock of the rank's GPU.
         telling: (R,) how many metrics of questions.OF_DIAGNOSIS are told of the rank.
@@ -79,6 +81,7 @@ class Look:
     up: Floats
     told: Mapping[str, float]
     own: Floats
+    own_lately: Floats
     step_rate: Floats
     clock: Floats
     telling: Floats
@@ -166,6 +169,7 @@ def look(
     )
     waits, pages = by_run(instant(ask.OPEN)), instant(ask.PAGES)
     with connection.within(LESS_SECONDS):
+        lately = optional(lambda: by_rank(ask.own_seconds_query(READING_SECONDS)))
         stopped = optional(lambda: instant(ask.STOPPED))
         telling = optional(lambda: by_rank(ask.TELLING))
         lost, errors = optional(lambda: instant(ask.LOST)), optional(lambda: instant(ask.XIDS))
@@ -195,6 +199,7 @@ def look(
         up=up,
         told=runs,
         own=own_now,
+        own_lately=np.full(len(who), np.nan) if lately is None else lately,
         step_rate=step_rate,
         clock=_last(panel.told[CLOCK]),
         telling=np.zeros(len(who)) if telling is None else np.nan_to_num(telling),

@@ -36,7 +36,7 @@ from lockstep.watching.settings import Settings
 MOST_BYTES = 4 << 20
 STOP_SECONDS = 0.5
 """For a cycle under way; the process ends in a second."""
-WORKERS = ("cycles", "archivist", "post-mortems", "standstills")
+WORKERS = ("cycles", "archivist", "post-mortems", "standstills", "reports")
 """Names of threads that may be under way when the process ends; what they write is whole or not
 there."""
 ONCE_SECONDS = 60.0
@@ -98,7 +98,12 @@ def _serve(asked: Asked, settings: Settings) -> int:
     )
     server = _server(
         asked.listen,
-        [*_routes(watch), *delivery.routes, *pages.routes(asked.out), *beside.routes(asked.out)],
+        [
+            *_routes(watch),
+            *delivery.routes,
+            *pages.routes(asked.out, watch.told_of, watch.reports.trouble),
+            *beside.routes(asked.out),
+        ],
     )
     delivery.addresses = pages.served(where, server.address, asked.out, watch.url)
     ended = threading.Event()

@@ -48,6 +48,7 @@ BENCHMARKS: dict[str, str] = {
     "nccl_inspector": "20,000 lines a second of NCCL Inspector",
     "own_scripts": "scripts of others with a slow rank and healthy: who is named, who is not",
     "node_conditions": "from a decision to conditions and event on a real Kubernetes API; memory",
+    "live_hour": "an hour of churn: each fault told once, nothing else; 20 reports at once",
     "ledger_starting": "parts of starting of a real program with known delays, against the truth",
     "ledger_truth": "buckets of real runs, killed and resumed at known moments, against the truth",
     "op_detection": "slow workers found in op traces, and structure told from them",
