@@ -3,21 +3,33 @@
 from analyzer.alert_rules.shape import Alert, Severity
 
 MONITOR = (
-    # Not `up == 0`: a pod that vanishes from service discovery has no `up`. And not `up` at all: a
-    # series of the page itself needs no certain name of the job. A failed scrape ends it at once.
+    # Not `up == 0`: a pod that vanishes from service discovery has no `up`, and a series of the
+    # page itself needs no certain name of the job. A failed scrape ends it at once. A node that is
+    # gone from the cluster is no page: while Prometheus knows nodes by the targets on them (of
+    # whatever job), or by kube-state-metrics, a node that neither names is gone. Where nothing
+    # tells of any node, none is known to be gone.
     Alert(
         "CollectorDown",
         """\
 max by (node) (lockstep_node_expected) == 1
 unless on (node)
-lockstep_build_info""",
+lockstep_build_info
+unless on (node) (
+  max by (node) (lockstep_node_expected)
+  unless on (node) (up or kube_node_info)
+  and on ()
+  group (up{node!=""} or kube_node_info{node!=""})
+)""",
         Severity.WARNING, "collector",
         summary="{{ $labels.node }}: its collector is not scraped",
         description=(
             "Nothing is known of this node: neither its hardware nor its ranks are watched. If it"
             " answers otherwise, only the collector is gone."
         ),
-        source="Crusoe's \"loss of telemetry\"; five minutes are a choice of ours.",
+        source=(
+            "Crusoe's \"loss of telemetry\"; five minutes are a choice of ours. A node without a"
+            " target and without kube_node_info is gone from the cluster, as after a scale-down."
+        ),
         wait="5m",
     ),
     Alert(

@@ -11,18 +11,34 @@ DOWN = Case(
         "b": (watch("lockstep_node_expected", node="b"), "1x80"),
         "a page": (page("lockstep_build_info", "a", **_BUILD), "1x80"),
         "b page": (page("lockstep_build_info", "b", **_BUILD), "1x80"),
-        "other": ('up{job="node-exporter",instance="a",node="a"}', "1x80"),
+        "a up": ('up{job="lockstep-collector",instance="a",node="a"}', "1x80"),
+        "b up": ('up{job="lockstep-collector",instance="b",node="b"}', "1x80"),
+        "other": ('up{job="node-exporter",instance="a:9100",node="a"}', "1x80"),
+        "kube": ('kube_node_info{job="kube-state-metrics",instance="k",node="a"}', "_x80"),
         "other job": ('lockstep_build_info{job="gpus",instance="a:9410",node="a"}', "_x80"),
         "no node": ('lockstep_build_info{job="gpus",instance="a:9410"}', "_x80"),
     },
-    fires=[({"a page": "1x8 stale"}, "+8m")],
+    fires=[({"a page": "1x8 stale"}, "+8m"),
+           ({"a page": "1x8 stale", "a up": "1x8 0x72", "other": "_x80"}, "+8m")],
     silent=[({}, "-15m"), ({"a": "_x80", "a page": "_x80"}, "-15m"),
+            ({"a page": "1x8 stale", "a up": "1x8 stale", "other": "1x12 stale"}, "-8m -15m"),
             ({"a page": "_x80", "other job": "1x80"}, "-15m")],
     boundary=[({"a page": "1x19 stale _x19 1x30"}, "-9m45s -10m"),
               ({"a page": "1x19 stale _x20 1x30"}, "-9m45s +10m")],
     clears=[({"a page": "1x8 stale _x32 1x30"}, "+9m -11m")],
-    more={"a target without the label node is of no node": (
-        {"a page": "_x80", "no node": "1x80"}, "+8m")},
+    more={
+        "a target without the label node is of no node": (
+            {"a page": "_x80", "no node": "1x80"}, "+8m"),
+        "a pod that vanished from a node that other targets are on is down": (
+            {"a page": "1x8 stale", "a up": "1x8 stale"}, "+8m"),
+        "so it is on a node that only kube-state-metrics tells of": (
+            {"a page": "1x8 stale", "a up": "1x8 stale", "other": "_x80", "kube": "1x80"}, "+8m"),
+        "until the node is gone there too": (
+            {"a page": "1x8 stale", "a up": "1x8 stale", "other": "_x80", "kube": "1x36 stale"},
+            "+8m -10m"),
+        "where no target has a node, none is known to be gone": (
+            {"a page": "1x8 stale", "a up": "_x80", "b up": "_x80", "other": "_x80"}, "+8m"),
+    },
 )  # fmt: skip
 
 _SUCCESS = "lockstep_source_last_success_timestamp_seconds"
