@@ -1,5 +1,6 @@
 """What an alert is made of, and where its texts point to."""
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -80,6 +81,11 @@ class Alert:
     wait: str = ""
     keep: str = ""
     dashboard: str = "node"
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The series of the contract that the expression reads itself."""
+        return frozenset(re.findall(r"(?<![\w:])lockstep_\w+(?![\w:])", self.expression))
 
     @property
     def full_name(self) -> str:
