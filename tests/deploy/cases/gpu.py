@@ -100,7 +100,7 @@ XID_FATAL = Case(
 
 XID_CONTAINED = Case(
     "GpuXidContainedRepeated", {**ON_A, "xid": "94"},
-    f"{WHO}: XID 94 for the second time in a day",
+    f"{WHO}: XID 94 twice or more in a day",
     {
         "count": (_xid("94"), "0x200"), "kmsg": (_xid("94", "kmsg"), "_x200"),
         "other": (_xid("63"), "0x200"), "next pod": (_xid("94", pod="c-2"), "_x200"),
@@ -108,9 +108,15 @@ XID_CONTAINED = Case(
     },
     fires=[({"count": "0x15 1x15 2x15"}, "-1h52m +2h32m")],
     silent=[({"count": "0x15 1x15", "other": "0x15 1x15"}, "-1h52m")],
-    boundary=[({"count": "4x15 5x15"}, "-1h52m"), ({"count": "4x15 6x15"}, "-1h4m +1h8m")],
-    clears=[({"count": "0x15 2x400"}, "+24h -25h12m")],
+    boundary=[({"count": "4x15 5x30"}, "-2h8m"), ({"count": "4x15 5x15 6x15"}, "-2h4m +2h8m")],
+    clears=[({"count": "0x15 1x15 2x400"}, "+24h -25h16m")],
     more={
+        "six lines of one burst are one time": ({"count": "0x15 6x30"}, "-1h4m -1h52m -2h"),
+        "so they are where a scrape lies in between": ({"count": "0x15 3 6x30"}, "-1h8m -1h52m"),
+        "two bursts are two times": ({"count": "0x15 6x15 9x15"}, "-2h4m +2h8m"),
+        "an event in 40 minutes without scrapes is the second time": (
+            {"count": "0x15 1x5 _x10 2x20"}, "-1h24m +2h12m",
+        ),
         "two tellers of one event each are two events": (
             {"count": "0x15 1x15", "kmsg": "_x22 1x15"}, "-1h20m +1h52m",
         ),
@@ -132,16 +138,17 @@ XID_CONTAINED = Case(
 
 XID_APPLICATION = Case(
     "GpuXidAppRepeatedSameGpu", {**ON_A, "xid": "31"},
-    f"{WHO}: XID 31 for the second time in a day",
+    f"{WHO}: XID 31 twice or more in a day",
     {
         "count": (_xid("31"), "0x200"),
         "elsewhere": (page("lockstep_gpu_xid_errors_total", gpu="1", uuid="GPU-1", xid="31",
                            source="nvml", pci_bus_id="0000:2a:00.0"), "0x200"),
     },
     fires=[({"count": "0x15 1x15 2x15"}, "-1h52m +2h32m")],
-    silent=[({"count": "0x15 1x15", "elsewhere": "0x15 1x15"}, "-1h52m")],
-    boundary=[({"count": "4x15 5x15"}, "-1h52m"), ({"count": "4x15 6x15"}, "-1h4m +1h8m")],
-    clears=[({"count": "0x15 2x400"}, "+24h -25h12m")],
+    silent=[({"count": "0x15 1x15", "elsewhere": "0x15 1x15"}, "-1h52m"),
+            ({"count": "0x15 6x30"}, "-1h4m -1h52m")],
+    boundary=[({"count": "4x15 5x30"}, "-2h8m"), ({"count": "4x15 5x15 6x15"}, "-2h4m +2h8m")],
+    clears=[({"count": "0x15 1x15 2x400"}, "+24h -25h16m")],
     interval="4m",
 )  # fmt: skip
 
