@@ -10,8 +10,8 @@ from analyzer.recording_rules.rules import rules as peer_rules
 
 ALERTS_HEAD = (
     "# Alerts of Lockstep: each has a runbook, deploy/runbooks/<alert>.md, and tests,\n"
-    "# tests/deploy/. Load it beside lockstep-peers. A rule whose series no program of this version\n"
-    "# exports is not in it.\n"
+    "# tests/deploy/. Load it beside lockstep-peers. Rules whose series this version does not\n"
+    "# export are left out.\n"
     "#\n"
     "# Every target that is a collector needs the label `node`, its node's name. Where service\n"
     "# discovery gives none, in the job's relabel_configs of Prometheus:\n"

@@ -111,6 +111,7 @@ IB_DOWNED = Case(
     "mlx5_0 port 1 on a: link_downed",
     {
         "downed": (_DOWNED, "0x200"),
+        "state": (page("lockstep_ib_port_state_id", **PORT), "1x200"),
         "received": (
             page("lockstep_ib_port_errors_total", **PORT, kind="port_rcv_errors"), "0x200",
         ),
@@ -123,7 +124,8 @@ IB_DOWNED = Case(
     },
     fires=[({"downed": "0x20 1x60"}, "-5m +5m15s"),
            ({"retries": "0x20 1x60"}, "+5m15s", [{**PORT_ON_A, "kind": "rnr_nak_retry_err"}])],
-    silent=[({"received": "0+1x60"}, "-8m"), ({"downed": "_x20 7x60"}, "-6m -12m")],
+    silent=[({"received": "0+1x60"}, "-8m"), ({"downed": "_x20 7x60"}, "-6m -12m"),
+            ({"downed": "0x20 1x60", "state": "4x19 1x2 4x60"}, "-5m -5m15s -5m30s -6m -9m")],
     boundary=[({"downed": "2x60"}, "-12m"), ({"downed": "2x30 3x60"}, "-7m30s +7m45s")],
     clears=[({"downed": "2x20 3x80"}, "+9m -11m")],
     more={
@@ -151,6 +153,19 @@ IB_DOWNED = Case(
         ),
         "so it is for the other kind of counter": (
             {"retries": "1x40 0x4 1x40"}, "-10m +12m", [{**PORT_ON_A, "kind": "rnr_nak_retry_err"}],
+        ),
+        "a link that went down and stays down is told of after a minute": (
+            {"downed": "0x20 1x60", "state": "4x19 1x60"}, "-5m30s +6m +9m",
+        ),
+        "a link that flaps between two scrapes is up": (
+            {"downed": "0x20 1x60", "state": "4x200"}, "-5m15s -9m",
+        ),
+        "data lost on a link that is up is told at once": (
+            {"retries": "0x20 1x60", "state": "4x200"}, "+5m15s",
+            [{**PORT_ON_A, "kind": "rnr_nak_retry_err"}],
+        ),
+        "where nobody tells the port's state a rise is told at once": (
+            {"downed": "0x20 1x60", "state": "_x200"}, "+5m15s",
         ),
     },
 )  # fmt: skip
@@ -218,11 +233,16 @@ _CYCLE = "4x20 1 1 2 3 "
 
 FLAPPING = Case(
     "IbLinkFlapping", PORT_ON_A,
-    "mlx5_0 port 1 on a: changed between up and down 6 times in 12 hours",
-    {"state": (page("lockstep_ib_port_state_id", **PORT), "4x100")},
+    "mlx5_0 port 1 on a: went down and came back 3 times in 12 hours",
+    {"state": (page("lockstep_ib_port_state_id", **PORT), "4x100"),
+     "downed": (_DOWNED, "0x100")},
     fires=[({"state": _CYCLE * 3 + "4x30"}, "+1h30m")],
-    silent=[({}, "-1h30m"), ({"state": "4x20 _x40 4x40"}, "-1h30m")],
-    boundary=[({"state": _CYCLE * 2 + "4x60"}, "-1h30m"),
+    silent=[({}, "-1h30m"), ({"state": "4x20 _x40 4x40"}, "-1h30m"),
+            ({"state": "4x20 1x3 4x80", "downed": "0x20 1x80"}, "-22m -1h30m"),
+            ({"downed": "7x20 0x20 7x20 0x20 7x20"}, "-1h30m")],
+    boundary=[({"downed": "0x20 1x20 2x60"}, "-1h30m"),
+              ({"downed": "0x20 1x20 2x20 3x60"}, "-1h2m +1h4m"),
+              ({"state": _CYCLE * 2 + "4x60"}, "-1h30m"),
               ({"state": _CYCLE * 3 + "4x30"}, "-1h14m +1h15m")],
     clears=[({"state": _CYCLE * 3 + "4x800"}, "+12h -13h30m")],
     interval="1m",
