@@ -63,4 +63,15 @@ or
             " ours."
         ),
     ),
+    Alert(
+        "GpuSramThresholdExceeded",
+        "max by (node, gpu, uuid) (lockstep_gpu_sram_threshold_exceeded) == 1",
+        Severity.CRITICAL, "rma",
+        summary=GPU + ": more uncorrectable SRAM errors than its threshold allows",
+        description=(
+            "The driver's threshold of uncorrectable SRAM errors is exceeded. SRAM has no spare"
+            " rows: the errors come back after a reset."
+        ),
+        source="The driver's own flag (NVML's SRAM threshold, DCGM 346), which calls for an RMA.",
+    ),
 )  # fmt: skip

@@ -99,6 +99,24 @@ max by (node) (lockstep_gpu_clock_hertz{domain="sm"})""",
         wait="10m",
     ),
     Alert(
+        "ClockNotSynchronized",
+        """\
+max by (node) (lockstep_clock_synchronized) == 0
+and on (node)
+max by (node) (lockstep_clock_max_error_seconds) >= 16""",
+        Severity.WARNING, "platform",
+        summary="{{ $labels.node }}: its clock is not synchronized",
+        description=(
+            "The kernel no longer vouches for the node's clock: its events are ordered wrongly"
+            " among those of other nodes."
+        ),
+        source=(
+            "node_exporter's NodeClockNotSynchronising: unsynchronized for ten minutes at an error"
+            " of 16 s, the kernel's maximum."
+        ),
+        wait="10m",
+    ),
+    Alert(
         "AnalyzerNotRunning",
         """\
 absent(lockstep_analyzer_last_evaluation_timestamp_seconds)
@@ -127,6 +145,25 @@ max(lockstep_analyzer_data_age_seconds) > 120""",
             " two minutes. Findings neither open nor close."
         ),
         source="120 s are eight cycles; a choice of ours.",
+        wait="5m",
+        dashboard="self",
+    ),
+    # Cycles that are in time leave pauses; one that is late begins as the one before it ends.
+    Alert(
+        "AnalyzerSlow",
+        """\
+max(
+  avg_over_time(lockstep_analyzer_cycle_duration_seconds[10m])
+  * rate(lockstep_analyzer_cycles_total[10m])
+) > 0.90""",
+        Severity.WARNING, "platform",
+        summary='lockstep watch is in its cycles {{ printf "%.2f" $value }} of the time',
+        description=(
+            "Its cycles take as long as its interval or longer: findings open and close later than"
+            " they should. Too little CPU, a slow Prometheus, or more ranks than the interval"
+            " allows."
+        ),
+        source="Nine tenths of the time: a choice of ours; a watch that suspects takes half.",
         wait="5m",
         dashboard="self",
     ),

@@ -120,6 +120,58 @@ max by (node, device, port)
         source="NVSentinel port_xmit_discards.",
         wait="5m",
     ),
+    Alert(
+        "IbRateReduced",
+        f"""\
+max by (node, device, port) (lockstep_ib_port_rate_bytes_per_second)
+< on (node, device, port)
+max by (node, device, port) (max_over_time(lockstep_ib_port_rate_bytes_per_second[1d]))
+and on (node, device, port)
+{_ACTIVE} == 1""",
+        Severity.WARNING, "taint_noschedule",
+        summary=_PORT + ': its link is active at {{ printf "%.3g" $value }} B/s, less than before',
+        description=(
+            "The link was trained with less speed or fewer lanes than it had in the last day:"
+            " collectives over it are slower by as much."
+        ),
+        source=(
+            "The port's own rate of the last day; cluster-health-scanner and gpud compare with a"
+            " configured rate. Five minutes are a choice of ours."
+        ),
+        wait="5m",
+    ),
+    Alert(
+        "PfcPauseSustained",
+        """\
+max by (node, device, priority)
+(rate(lockstep_net_pfc_pause_seconds_total{direction="receive"}[2m])) > 0.10""",
+        Severity.WARNING, "fabric",
+        summary=(
+            "{{ $labels.device }} on {{ $labels.node }}, priority {{ $labels.priority }}: told to"
+            ' wait {{ printf "%.2f" $value }} of the time'
+        ),
+        description=(
+            "The switch pauses what this port sends: its way on is congested, or a receiver behind"
+            " it is slow. Many ports at once: the fabric, not the node."
+        ),
+        source="A tenth of the time, as for heat: a choice of ours.",
+        wait="5m",
+    ),
+    Alert(
+        "EthernetLinkDown",
+        """\
+max by (node, device) (lockstep_net_up) == 0
+and on (node, device)
+max by (node, device) (max_over_time(lockstep_net_up[1d])) == 1""",
+        Severity.WARNING, "fabric",
+        summary="{{ $labels.device }} on {{ $labels.node }}: its Ethernet link is down",
+        description=(
+            "The link was up in the last day and is not. Storage, bootstrap of NCCL or RoCE over it"
+            " fails, or goes over what is left of a bond."
+        ),
+        source="Four minutes as for InfiniBand (gpud).",
+        wait="4m",
+    ),
 )  # fmt: skip
 
 FLAPPING = (

@@ -248,7 +248,54 @@ FLAPPING = Case(
     interval="1m",
 )  # fmt: skip
 
+_RATE = "lockstep_ib_port_rate_bytes_per_second"
+
+RATE = Case(
+    "IbRateReduced", PORT_ON_A,
+    "mlx5_0 port 1 on a: its link is active at 2.5e+10 B/s, less than before",
+    {
+        "rate": (page(_RATE, **PORT), "5e10x100"),
+        "state": (page("lockstep_ib_port_state_id", **PORT), "4x100"),
+        "other": (page(_RATE, device="mlx5_1", port="1"), "1.25e10x100"),
+    },
+    fires=[({"rate": "5e10x20 2.5e10x80"}, "-10m +11m")],
+    silent=[({}, "-20m"), ({"rate": "2.5e10x20 5e10x80"}, "-20m"),
+            ({"rate": "5e10x20 1e9x80", "state": "4x20 1x80"}, "-20m")],
+    boundary=[({"rate": "5e10x20 4.9e10x19 5e10x60"}, "-10m -10m15s -12m"),
+              ({"rate": "5e10x20 4.9e10x80"}, "-10m +10m15s")],
+    clears=[({"rate": "5e10x20 2.5e10x40 5e10x40"}, "+12m -16m")],
+)  # fmt: skip
+
+_PAUSED = "lockstep_net_pfc_pause_seconds_total"
+_PRIORITY = {"device": "eth2", "priority": "3"}
+
+PAUSED = Case(
+    "PfcPauseSustained", {"node": "a", **_PRIORITY},
+    "eth2 on a, priority 3: told to wait 0.20 of the time",
+    {
+        "receive": (page(_PAUSED, **_PRIORITY, direction="receive"), "0x100"),
+        "transmit": (page(_PAUSED, **_PRIORITY, direction="transmit"), "0x100"),
+    },
+    fires=[({"receive": "0+3x60"}, "-5m +9m")],
+    silent=[({}, "-12m"), ({"transmit": "0+3x60"}, "-12m"), ({"receive": "900x60"}, "-12m")],
+    boundary=[({"receive": "0+1.5x60"}, "-12m"), ({"receive": "0+1.515x60"}, "+12m")],
+    clears=[({"receive": "0+3x40 120x40"}, "+9m -13m")],
+)  # fmt: skip
+
+ETHERNET = Case(
+    "EthernetLinkDown", {"node": "a", "device": "eth2"}, "eth2 on a: its Ethernet link is down",
+    {
+        "up": (page("lockstep_net_up", device="eth2"), "1x100"),
+        "never": (page("lockstep_net_up", device="eth3"), "0x100"),
+    },
+    fires=[({"up": "1x20 0x80"}, "-9m +11m")],
+    silent=[({}, "-20m"), ({"up": "1x20 _x80"}, "-20m"), ({"up": "1x20 0x2 1x70"}, "-5m30s -20m")],
+    boundary=[({"up": "1x20 0x15 1x60"}, "-9m -9m15s"), ({"up": "1x20 0x80"}, "+9m15s")],
+    clears=[({"up": "1x20 0x40 1x40"}, "+12m -16m")],
+)  # fmt: skip
+
 CASES = (
+    RATE, PAUSED, ETHERNET,
     CRC, REPLAY, NVLINK_DOWN, PCIE_REPLAY, PCIE_DOWN, IB_DOWN, IB_DOWNED, SYMBOL_HOUR,
     SYMBOL_RATE, RECOVERY, DISCARDS, FLAPPING,
 )  # fmt: skip

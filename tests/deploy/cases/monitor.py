@@ -200,7 +200,37 @@ WATCHDOG = Case(
     fires=[({}, "+0s +1m")], silent=[], boundary=[], clears=[],
 )  # fmt: skip
 
+UNSYNCHRONIZED = Case(
+    "ClockNotSynchronized", {"node": "a"}, "a: its clock is not synchronized",
+    {
+        "synchronized": (page("lockstep_clock_synchronized"), "1x120"),
+        "error": (page("lockstep_clock_max_error_seconds"), "16x120"),
+        "b": (page("lockstep_clock_synchronized", "b"), "0x120"),
+        "b error": (page("lockstep_clock_max_error_seconds", "b"), "0.2x120"),
+    },
+    fires=[({"synchronized": "1x8 0x110"}, "-12m +13m")],
+    silent=[({}, "-25m"), ({"synchronized": "0x20 1x100"}, "-5m -25m"),
+            ({"synchronized": "0x120", "error": "0.1x120"}, "-25m")],
+    boundary=[({"synchronized": "0x120", "error": "15.9x120"}, "-25m"),
+              ({"synchronized": "0x120"}, "-9m45s +10m")],
+    clears=[({"synchronized": "0x60 1x60"}, "+14m -16m")],
+)  # fmt: skip
+
+_SECONDS = "lockstep_analyzer_cycle_duration_seconds"
+
+SLOW = Case(
+    "AnalyzerSlow", {}, "lockstep watch is in its cycles 1.00 of the time",
+    {"seconds": (watch(_SECONDS), "3x120"),
+     "cycles": (watch("lockstep_analyzer_cycles_total"), "0+1x120")},
+    fires=[({"seconds": "30x120", "cycles": "0+0.5x120"}, "-5m +16m")],
+    silent=[({}, "-25m"), ({"seconds": "1x120", "cycles": "0+7.5x120"}, "-25m"),
+            ({"seconds": "_x120", "cycles": "_x120"}, "-25m")],
+    boundary=[({"seconds": "13.5x120"}, "-25m"), ({"seconds": "13.6x120"}, "+16m")],
+    clears=[({"seconds": "15x60 3x60"}, "+15m -22m")],
+)  # fmt: skip
+
 CASES = (
+    UNSYNCHRONIZED, SLOW,
     DOWN, STALE, DROPPED, NAMES_UNREAD, CLOCKS_UNKNOWN, NOT_RUNNING, BLIND, UNDELIVERED, WRITE,
     BREAKER, STUCK, WATCHDOG,
 )  # fmt: skip
