@@ -122,8 +122,8 @@ max by (node, gpu, uuid)
         Severity.WARNING, "rack_check",
         summary=GPU + ": the power brake was pulled",
         description=(
-            "An outside signal (power supply or rack) told the GPU to slow down at once. Look"
-            " whether its neighbours in the rack say the same."
+            "An outside signal (power supply or rack) told the GPU to slow down at once; where its"
+            " neighbours in the rack say the same, it is the rack."
         ),
         source="DCGM XID 61 (EDPP power brake, WARN), gpud's power-brake event.",
         wait="1m",

@@ -33,7 +33,7 @@ or
         Severity.CRITICAL, "rma",
         summary=GPU + ": a bad memory row could not be replaced",
         description=(
-            "The spare rows are used up. The next error there stops the job: have the GPU replaced."
+            "The spare rows are used up. The next error there stops the job; no reset mends it."
         ),
         source="DCGM fails ROW_REMAP_FAILURE; gpud HARDWARE_INSPECTION.",
     ),
@@ -55,8 +55,7 @@ or
         Severity.CRITICAL, "rma",
         summary=GPU + ": {{ $value }} memory rows replaced after uncorrectable errors",
         description=(
-            "So many rows were replaced that the memory as a whole is failing: have the GPU"
-            " replaced."
+            "So many rows were replaced that the memory as a whole is failing."
         ),
         source=(
             "DCGM_LIMIT_MAX_ROW_REMAP_UNCORRECTABLE is 512; DCGM warns, critical is a choice of"

@@ -234,7 +234,8 @@ max by (node) (lockstep_node_health_score) > 0.9""",
         Severity.NONE, "",
         summary="Alerts of Lockstep reach you",
         description=(
-            "Route it to a dead man's switch: when it stops, Prometheus or Alertmanager is down."
+            "It fires always: a dead man's switch that no longer hears of it knows that Prometheus"
+            " or Alertmanager is down."
         ),
         source="kube-prometheus' Watchdog.",
         dashboard="self",

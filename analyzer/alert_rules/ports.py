@@ -90,7 +90,7 @@ max by (node, device, port)
         Severity.WARNING, "diag",
         summary=_PORT + ': {{ printf "%.0f" $value }} symbol errors a second',
         description=(
-            "Cable or optics are going bad now: clean or replace them before the link goes down."
+            "Cable or optics are going bad; a link that goes on like this goes down."
         ),
         source="NVSentinel symbol_error.",
         wait="1m",

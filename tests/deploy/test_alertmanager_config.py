@@ -176,6 +176,24 @@ class TestAmtool:
         ]
 
 
+@pytest.mark.parametrize(
+    "template", ["lockstep.text", "lockstep.slack.text", "lockstep.email.html"]
+)
+@pytest.mark.parametrize("status", ["firing", "resolved"])
+def test_an_alert_that_is_over_commands_nothing(tmp_path, template, status):
+    texts = {"summary": "it is slow", "description": "why", "command": "kubectl drain a"}
+    one = {"status": status, "labels": {}, "annotations": texts}
+    data = tmp_path / "data.json"
+    data.write_text(json.dumps({"status": status, "alerts": [one], "groupLabels": {}}))
+    text = amtool(
+        "template", "render", f"--template.glob={WORDS}",
+        f'--template.text={{{{ template "{template}" . }}}}', f"--template.data={data}",
+    )  # fmt: skip
+
+    assert ("Do first" in text, "kubectl drain a" in text) == (status == "firing",) * 2
+    assert "why" in text
+
+
 @pytest.mark.parametrize("template", ["lockstep.title", "lockstep.slack.title"])
 @pytest.mark.parametrize("status", ["firing", "resolved"])
 @pytest.mark.parametrize("alerts", [1, 3])

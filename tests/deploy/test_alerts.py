@@ -113,6 +113,24 @@ def test_an_alert_says_whom_it_is_about_and_where_to_read_on(alert: Alert) -> No
     assert alert.severity in (*Severity, BY_TIER)
 
 
+COMMAND = re.compile(
+    r"(?:^|[.:;,] )(?:then |and )?(?:call|check|clean|cordon|drain|have|look|move|reboot|replace"
+    r"|reset|restart|route|run(?! \{\{)|see|stop|take|wait)\b",
+    re.IGNORECASE,
+)
+"""A clause that commands: its first word is a verb of the runbooks."""
+
+
+@pytest.mark.parametrize("alert", EVERY_ALERT, ids=lambda alert: alert.name)
+def test_texts_of_an_alert_state_what_is_so_and_command_nothing(alert: Alert) -> None:
+    assert [] == COMMAND.findall(alert.summary) + COMMAND.findall(alert.description)
+
+
+@pytest.mark.parametrize("text", ["It is hot. Look at its fans.", "It fails: have it replaced."])
+def test_a_text_that_commands_is_seen(text: str) -> None:
+    assert COMMAND.search(text)
+
+
 @pytest.mark.prometheus
 @pytest.mark.slow
 def test_every_alert_passes_its_tests(tmp_path: Path) -> None:
