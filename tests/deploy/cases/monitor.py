@@ -222,7 +222,7 @@ SLOW = Case(
     "AnalyzerSlow", {}, "lockstep watch is in its cycles 1.00 of the time",
     {"seconds": (watch(_SECONDS), "3x120"),
      "cycles": (watch("lockstep_analyzer_cycles_total"), "0+1x120")},
-    fires=[({"seconds": "30x120", "cycles": "0+0.5x120"}, "-5m +16m")],
+    fires=[({"seconds": "30x120", "cycles": "0+0.5x120"}, "-5m -12m +16m")],
     silent=[({}, "-25m"), ({"seconds": "1x120", "cycles": "0+7.5x120"}, "-25m"),
             ({"seconds": "_x120", "cycles": "_x120"}, "-25m")],
     boundary=[({"seconds": "13.5x120"}, "-25m"), ({"seconds": "13.6x120"}, "+16m")],
