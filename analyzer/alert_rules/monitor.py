@@ -3,21 +3,33 @@
 from analyzer.alert_rules.shape import Alert, Severity
 
 MONITOR = (
-    # Not `up == 0`: a pod that vanishes from service discovery has no `up`. And not `up` at all: a
-    # series of the page itself needs no certain name of the job. A failed scrape ends it at once.
+    # Not `up == 0`: a pod that vanishes from service discovery has no `up`, and a series of the
+    # page itself needs no certain name of the job. A failed scrape ends it at once. A node that is
+    # gone from the cluster is no page: while Prometheus knows nodes by the targets on them (of
+    # whatever job), or by kube-state-metrics, a node that neither names is gone. Where nothing
+    # tells of any node, none is known to be gone.
     Alert(
         "CollectorDown",
         """\
 max by (node) (lockstep_node_expected) == 1
 unless on (node)
-lockstep_build_info""",
+lockstep_build_info
+unless on (node) (
+  max by (node) (lockstep_node_expected)
+  unless on (node) (up or kube_node_info)
+  and on ()
+  group (up{node!=""} or kube_node_info{node!=""})
+)""",
         Severity.WARNING, "collector",
         summary="{{ $labels.node }}: its collector is not scraped",
         description=(
             "Nothing is known of this node: neither its hardware nor its ranks are watched. If it"
             " answers otherwise, only the collector is gone."
         ),
-        source="Crusoe's \"loss of telemetry\"; five minutes are a choice of ours.",
+        source=(
+            "Crusoe's \"loss of telemetry\"; five minutes are a choice of ours. A node without a"
+            " target and without kube_node_info is gone from the cluster, as after a scale-down."
+        ),
         wait="5m",
     ),
     Alert(
@@ -87,6 +99,24 @@ max by (node) (lockstep_gpu_clock_hertz{domain="sm"})""",
         wait="10m",
     ),
     Alert(
+        "ClockNotSynchronized",
+        """\
+max by (node) (lockstep_clock_synchronized) == 0
+and on (node)
+max by (node) (lockstep_clock_max_error_seconds) >= 16""",
+        Severity.WARNING, "platform",
+        summary="{{ $labels.node }}: its clock is not synchronized",
+        description=(
+            "The kernel no longer vouches for the node's clock: its events are ordered wrongly"
+            " among those of other nodes."
+        ),
+        source=(
+            "node_exporter's NodeClockNotSynchronising: unsynchronized for ten minutes at an error"
+            " of 16 s, the kernel's maximum."
+        ),
+        wait="10m",
+    ),
+    Alert(
         "AnalyzerNotRunning",
         """\
 absent(lockstep_analyzer_last_evaluation_timestamp_seconds)
@@ -115,6 +145,25 @@ max(lockstep_analyzer_data_age_seconds) > 120""",
             " two minutes. Findings neither open nor close."
         ),
         source="120 s are eight cycles; a choice of ours.",
+        wait="5m",
+        dashboard="self",
+    ),
+    # Cycles that are in time leave pauses; one that is late begins as the one before it ends.
+    Alert(
+        "AnalyzerSlow",
+        """\
+max(
+  avg_over_time(lockstep_analyzer_cycle_duration_seconds[10m])
+  * rate(lockstep_analyzer_cycles_total[10m])
+) > 0.90""",
+        Severity.WARNING, "platform",
+        summary='lockstep watch is in its cycles {{ printf "%.2f" $value }} of the time',
+        description=(
+            "Its cycles take as long as its interval or longer: findings open and close later than"
+            " they should. Too little CPU, a slow Prometheus, or more ranks than the interval"
+            " allows."
+        ),
+        source="Nine tenths of the time: a choice of ours; a watch that suspects takes half.",
         wait="5m",
         dashboard="self",
     ),
@@ -185,7 +234,8 @@ max by (node) (lockstep_node_health_score) > 0.9""",
         Severity.NONE, "",
         summary="Alerts of Lockstep reach you",
         description=(
-            "Route it to a dead man's switch: when it stops, Prometheus or Alertmanager is down."
+            "It fires always: a dead man's switch that no longer hears of it knows that Prometheus"
+            " or Alertmanager is down."
         ),
         source="kube-prometheus' Watchdog.",
         dashboard="self",

@@ -59,6 +59,12 @@ METRICS = EXPORTED["collector"]
 """Those of the collector's page."""
 EVERY: dict[str, Metric] = {name: one for rows in EXPORTED.values() for name, one in rows.items()}
 """Those of all pages."""
+PENDING: dict[str, str] = {
+    **dict.fromkeys(EXPORTED["reference runs"], "no program of this version makes reference runs"),
+    remediation.NODE_QUARANTINED.name: "no mode of `lockstep nodes` taints nodes yet",
+}
+"""Series that this version does not export, or never as more than 0, and why: rules that need one
+are not rendered."""
 SAMPLES: dict[str, Metric] = {
     one.name: one for metric in METRICS.values() for one in metric.parts or (metric,)
 }
