@@ -27,7 +27,7 @@ _VALUE = re.compile(
     re.IGNORECASE,
 )
 _SCHEME = re.compile(r"\b(?P<scheme>bearer)\s+(?P<value>[^\s'\"&;,)}]+)", re.IGNORECASE)
-_USER = re.compile(r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]{0,20}://)[^\s/@'\"]{1,500}@")
+_USER = re.compile(r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]{0,20}://)[^\s/'\"]{1,500}@")
 _SHAPES = re.compile(
     r"\b(?:hf_|gh[pousr]_|github_pat_|glpat-|xox[abprs]-|sk-|AKIA|ASIA)[A-Za-z0-9_-]{16,500}"
 )
@@ -59,13 +59,24 @@ def masked(text: str) -> str:
 
 
 def masked_words(words: Sequence[str]) -> list[str]:
-    """The words of a command line, likewise; a word behind `--password` is its value."""
+    """The words of a command line, likewise; a word behind `--password` is its value.
+
+    Of `--password=value` all of the word's rest is the value, and of `-u name:password` (curl) what
+    stands behind the colon.
+    """
     found: list[str] = []
     for place, word in enumerate(words):
         before = words[place - 1] if place else ""
-        option = before.startswith("-") and "=" not in before and not word.startswith("-")
-        secret = option and is_secret(before.lstrip("-"))
-        found.append(MASK if secret else masked(word))
+        option = before.startswith("-") and "=" not in before and not word.startswith("--")
+        name, is_set, _ = word.partition("=")
+        if option and is_secret(before.lstrip("-")):
+            found.append(MASK)
+        elif word.startswith("-") and is_set and is_secret(name.lstrip("-")):
+            found.append(f"{name}={MASK}")
+        elif before in ("-u", "--user", "--proxy-user") and ":" in word:
+            found.append(f"{word.partition(':')[0]}:{MASK}")
+        else:
+            found.append(masked(word))
     return found
 
 

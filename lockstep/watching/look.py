@@ -169,7 +169,7 @@ def look(
     )
     waits, pages = by_run(instant(ask.OPEN)), instant(ask.PAGES)
     with connection.within(LESS_SECONDS):
-        lately = optional(lambda: by_rank(ask.own_seconds_query(READING_SECONDS)))
+        lately = optional(lambda: by_rank(ask.own_seconds_query(READING_SECONDS), SECONDS))
         stopped = optional(lambda: instant(ask.STOPPED))
         telling = optional(lambda: by_rank(ask.TELLING))
         lost, errors = optional(lambda: instant(ask.LOST)), optional(lambda: instant(ask.XIDS))

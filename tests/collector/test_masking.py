@@ -37,6 +37,20 @@ def test_a_secret_is_masked_in_a_line_and_in_words(word):
 
 
 @pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["--password=a b c", "--lr"], ["--password=***", "--lr"]),
+        (["--secret-key=a,b;c&d"], ["--secret-key=***"]),
+        (["--password", "-starts", "--lr"], ["--password", "***", "--lr"]),
+        (["curl", "-u", "bob:p:w"], ["curl", "-u", "bob:***"]),
+        (["postgres://u:p@ss@db/x"], ["postgres://***@db/x"]),
+    ],
+)
+def test_all_of_a_value_is_masked_whatever_is_in_it(words, shown):
+    assert shown == masked_words(words)
+
+
+@pytest.mark.parametrize(
     "token", [f"{front}{'a1B2' * 6}" for front in ("hf_", "ghp_", "github_pat_", "glpat-", "sk-")]
 )
 def test_a_token_shows_itself_by_its_form(token):
