@@ -66,19 +66,30 @@ _COMMUNICATES = r".*torch/distributed/distributed_c10d\.py.*"
 """Whatever called it: a checkpoint's barrier waits for others, and for no storage."""
 
 
-_DATA = r"data(_?(load\w*|iter\w*|pipe\w*|feed\w*|stream\w*|read\w*|source\w*|work\w*|sets?))"
-_LOADER = (
-    # A function or a file that is called after loading data, in whichever package.
-    rf".*((?<!meta)(?<!para){_DATA}\b|(?<!meta)data_?load|\bnext_(data|batch|sample)|_next_data"
-    r"|\b_?(get|fetch|read|load|prefetch|build)_(next_)?(batch|sample|example|shard|data)(es|s)?\b"
-    # Files of that name; the iterators of a data package.
-    r"|\w(/|\.)(data|datasets?)/\w*(iter|load|sampl|collat|fetch|stream|reader|token|index|blend)\w*\.py"
-    r"|\b(prefetch\w*|collat\w+|\w*samplers?)\.py|torch/utils/data/|data/_utils"
-    # Loaders that are called otherwise: NVIDIA DALI, WebDataset, Mosaic Streaming, Energon, Grain,
-    # FFCV, Petastorm, LitData, Lhotse, tf.data.
-    r"|nvidia/dali/|webdataset/|wids/|streaming/base/|megatron/energon/|/grain/|ffcv/|petastorm/"
-    r"|litdata/|lhotse/|tensorflow_datasets/|tensorflow/python/data/).*"
+_LOADING = (
+    r"(_next_data|next_(data|batch|sample|example)|_?(get|fetch|read|load|prefetch|build)_(next_)?"
+    r"(batch|sample|example|shard|data)(es|s)?)"
 )
+_ITERATING = (
+    r"(__next__|__iter__|__getitems?__|_?next\w*|_?try_get\w*|_?get_(item|next)\w*|_?fetch\w*"
+    r"|_?read\w*|_?prefetch\w*|_?iter\w*|collate\w*)"
+)
+_DATA_FILE = (
+    r"([^\s()\"]*/)?((data|datasets?)/\w+|\w*(?<!meta)(?<!para)data_?(load|iter|pipe|feed|stream|read"
+    r"|source|set)\w*|\w*(iterator|sampler|collat|prefetch)\w*)\.py"
+)
+_LOADERS = (
+    r"(torch/utils/data/|data/_utils|nvidia/dali/|webdataset/|wids/|streaming/base/|energon/|/grain/"
+    r"|ffcv/|petastorm/|litdata/|lhotse/|tensorflow_datasets/|tensorflow/python/data/)"
+)
+"""torch, NVIDIA DALI, WebDataset, Mosaic Streaming, Megatron Energon, Grain, FFCV, Petastorm,
+LitData, Lhotse, tf.data."""
+_LOADER = (
+    # As py-spy writes a frame, `function (file:line)`, and as faulthandler does.
+    rf"(.*[^\w.])?({_LOADING} \(|{_ITERATING} \({_DATA_FILE}\b"
+    rf"|File \"[^\"]*\", line \d+,? in {_LOADING}\b|File \"{_DATA_FILE}\", line \d+,? in {_ITERATING}\b).*|.*{_LOADERS}.*"
+)
+"""A function that loads data, one that iterates in a file for data, or a package of a loader."""
 _CHECKPOINT = (
     r".*((save|load|write|read|restore|store|finalize)\w*_checkpoint"
     r"|(?<!_)checkpoint(er\b|_(engine|io|saver|loader|writer|reader|manager|storage|save|load))"
@@ -94,17 +105,18 @@ _AGE = re.compile(r"\d{1,9}(\.\d*)?", re.ASCII)
 _XID = r"\b(?P<xid>\d{1,4})\b"
 _GPU_KERNEL = rf".*(NVRM: Xid \([^)]{{0,80}}\): {_XID}|fallen off the bus|GPU (is|has been) lost).*"
 _FILE_SYSTEMS = (
-    r"nfs\w*|lustre\w*|lnet\w*|gpfs|mmfs\w*|ceph|libceph|rbd\d*|beegfs\w*|weka\w*|gluster\w*|fuse"
-    r"|cifs|smb\w*|vast\w*|daos|juicefs"
+    r"(nfs[34d]?|lustre(error)?|lnet(error)?|gpfs|mmfs\w*|(lib)?ceph|rbd|beegfs\w*|weka\w*|glusterfs\w*"
+    r"|cifs|smb3?|daos|juicefs)"
 )
 _UNAVAILABLE = (
-    r"not responding|not answer|timed? ?out|timeout|lost|evict|hung|disconnect|unreachable|stale"
-    r"|refused|reset by peer|abort|fail|error|expired|reconnect"
+    r"(not responding|not responded|not answer|timed? ?out|timeout|lost|evict|hung|disconnect"
+    r"|unreachable|stale|refused|reset by peer|abort|fail|error|expired|reconnect)"
 )
 _STORAGE = (
-    # Forms of the Linux kernel's fs/nfs, fs/ceph, fs/smb, block and nvme, and of Lustre's ptlrpc.
-    rf".*(\b({_FILE_SYSTEMS})\b.{{0,300}}?({_UNAVAILABLE})|connection to \S+ .{{0,80}}was lost"
-    r"|stale file handle|I/O error|blk_update_request|\bnvme\w*.{0,80}(timeout|reset|abort)).*"
+    # Forms of the Linux kernel's fs/nfs, fs/ceph, fs/smb, block and nvme, and of Lustre's ptlrpc:
+    # a line begins with the name of its file system.
+    rf"(.*[\s\]])?{_FILE_SYSTEMS}:.*{_UNAVAILABLE}.*"
+    r"|.*(stale file handle|I/O error|blk_update_request|\bnvme\w*.{0,80}(timeout|reset|abort)).*"
 )
 _STALL = r".*(blocked for more than \d+ seconds|soft lockup|rcu.*stall).*"
 _IN_KERNEL = "its process is inside the kernel and cannot be interrupted (state D)"

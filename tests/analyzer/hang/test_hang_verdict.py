@@ -588,6 +588,8 @@ def test_a_stack_in_any_loader_says_that_the_rank_waits_for_data(loader):
         "forward (torch/nn/parallel/data_parallel.py:9)", "main (/data/alice/train.py:3)",
         "forward (/mnt/data/models/gpt.py:4)", "get (queue.py:170)", "step (optimizer.py:2)",
         "update_metadata (app/metadata.py:1)", "_read_metadata (store/index.py:5)",
+        "forward (/mnt/datasets/proj/model.py:55)", "main (finetune_dataset.py:300)",
+        "train_step (/home/u/data_workspace/train.py:1)", "train_dataset (train.py:9)",
     ],
 )  # fmt: skip
 def test_a_stack_elsewhere_is_no_loader_and_is_listed_as_not_used(frame):
@@ -619,6 +621,23 @@ def test_a_line_about_storage_speaks_for_storage(line):
     verdict = verdict_of(trees, facts=[Fact(3, FactKind.KERNEL, line)])
 
     assert {3: Kind.CHECKPOINT_STORAGE} == ranks_of(verdict)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "mlx5_core 0000:5e:00.0: fuse bit error",
+        "dmi: smbios error",
+        "usb 1-1: reset timeout",
+        "connection to 10.0.0.1 (rank 3) was lost",
+    ],
+)
+def test_a_line_about_another_device_does_not_speak_for_storage(line):
+    trees = {rank: tree([entry()]) for rank in range(3)} | {3: tree(status={0: (0, 0)})}
+    verdict = verdict_of(trees, facts=[Fact(3, FactKind.KERNEL, line)])
+
+    assert {3: Kind.HOST_STOPPED} == ranks_of(verdict)
+    assert 1 == len(document(verdict)["facts_not_used"])
 
 
 def test_facts_about_ranks_that_are_not_named_are_listed_with_the_reason():
