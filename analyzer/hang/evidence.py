@@ -87,7 +87,8 @@ LitData, Lhotse, tf.data."""
 _LOADER = (
     # As py-spy writes a frame, `function (file:line)`, and as faulthandler does.
     rf"(.*[^\w.])?({_LOADING} \(|{_ITERATING} \({_DATA_FILE}\b"
-    rf"|File \"[^\"]*\", line \d+,? in {_LOADING}\b|File \"{_DATA_FILE}\", line \d+,? in {_ITERATING}\b).*|.*{_LOADERS}.*"
+    rf"|File \"[^\"]*\", line \d+,? in {_LOADING}\b"
+    rf"|File \"{_DATA_FILE}\", line \d+,? in {_ITERATING}\b).*|.*{_LOADERS}.*"
 )
 """A function that loads data, one that iterates in a file for data, or a package of a loader."""
 _CHECKPOINT = (
