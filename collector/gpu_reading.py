@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from collector.contract.metrics import Metric
+from collector.contract.metrics import GPU_LAST_XID, Metric
 from collector.reading import Rejected
 
 CLOCK_EVENTS = "clock_events"
@@ -23,6 +23,9 @@ XID_TOTAL = "xid_total"
 counts them, where nobody who is nearer to the driver tells of XIDs."""
 XID_WINDOW = "xid_window"
 """By XID: how often there was one within the last minutes. No metric, likewise."""
+XID_VALUES = frozenset((GPU_LAST_XID.name, XID_TOTAL, XID_WINDOW))
+"""What DCGM tells of XIDs, and of a GPU that fell off the bus too. One that is empty means that
+XIDs would be told and none was."""
 
 PROCESSES = "processes"
 """Not of one machine alone, so never in a capture: by pid, or `pid/GPU instance` of a process on a

@@ -26,8 +26,8 @@ from collector.contract.dcgm import (
 from collector.contract.metrics import ranges
 from collector.dcgm_values import ImplausibleError, blank, checked, values
 from collector.gpu_reading import XID_TOTAL as TOTAL
+from collector.gpu_reading import XID_VALUES, Gpu, GpuReading, Values
 from collector.gpu_reading import XID_WINDOW as WINDOW
-from collector.gpu_reading import Gpu, GpuReading, Values
 from collector.reading import IMPLAUSIBLE, Rejected, SourceError
 
 LIMIT = 8 << 20
@@ -92,8 +92,9 @@ class _Told:
 class DcgmExporter:
     """Source of GpuReading.
 
-    A GPU that was told values of and is told none of any more is not up; after LOST_SECONDS
-    nothing is said of it. One of which only MIG devices are told is not missed.
+    A GPU that was told values of and is told none of any more is not up; LOST_SECONDS after it left
+    the page nothing is said of it. Its XIDs are told as long as they are on the page. One of which
+    only MIG devices are told is not missed.
 
     Args:
         url: The exporter's page, or None: off.
@@ -128,25 +129,33 @@ class DcgmExporter:
         """The page's GPUs, and those that were there before."""
         now = self._clock.monotonic()
         parents = {gpu.info["parent"] for gpu in page.gpus if gpu.is_mig}
+        on_page = {gpu.uuid: gpu for gpu in page.gpus}
         for gpu in page.gpus:
             # dcgm-exporter goes on telling the last XID of a GPU that is gone.
-            lives = gpu.values.keys() - {m.GPU_LAST_XID.name, TOTAL, WINDOW}
+            lives = gpu.values.keys() - XID_VALUES
             if (lives or gpu.uuid in parents) and not gpu.is_mig:
                 self._seen.pop(gpu.uuid, None)
                 self._seen[gpu.uuid] = (gpu, now)
         self._seen = {
             uuid: (gpu, at if uuid not in parents else now)
             for uuid, (gpu, at) in list(self._seen.items())[-MAX_GPUS:]
-            if now - at <= LOST_SECONDS
+            if now - at <= LOST_SECONDS or uuid in on_page
         }
         lost = {
-            uuid: Gpu(gpu.index, uuid, up=False)
+            uuid: _lost(gpu, on_page.get(uuid))
             for uuid, (gpu, at) in self._seen.items()
             if at != now
         }
         there = [gpu for gpu in page.gpus if gpu.uuid not in lost]
         present = {gpu.info["parent"] if gpu.is_mig else gpu.uuid for gpu in there}
         return replace(page, gpus=(*there, *lost.values()), present=len(present))
+
+
+def _lost(gpu: Gpu, rest: Gpu | None) -> Gpu:
+    """A GPU that is not up: its words, and the XIDs that the page still tells of it."""
+    if rest is None:
+        return replace(gpu, up=False, values={})
+    return replace(gpu, up=False, info={**gpu.info, **rest.info}, values=rest.values)
 
 
 def parse(text: str) -> GpuReading:
@@ -278,8 +287,9 @@ def _take(line: str, gpus: dict[tuple[int, str], _Told]) -> str:
 
 
 def _keep_xids(told: _Told, word: str, xid: str, count: float) -> None:
-    """A count of one XID; a window in which none was has no label `xid`."""
+    """A count of one XID; a GPU that has none yet has a line without the label `xid`."""
     if not xid:
+        told.more.setdefault(word, {})  # XIDs would be told
         return
     if not _INDEX.fullmatch(xid) or not ranges.THINGS.holds(count) or count != count:
         raise ImplausibleError(f"XID {xid[:8]!r} cannot have been counted {count:g} times")

@@ -10,7 +10,7 @@ from collector.contract.alerted import XID_ZEROS
 from collector.gpu_inventory import GpuInventory
 from collector.gpu_reading import Gpu
 from collector.kernel_event import KernelEvents
-from collector.sources.dcgm_exporter import parse
+from collector.sources.dcgm_exporter import LOST_SECONDS, DcgmExporter, parse
 from collector.sources.xid import Xids
 from collector.xid_event import XidEvent
 
@@ -32,13 +32,18 @@ def window(xid: int, count: int) -> str:
     return f'DCGM_EXP_XID_ERRORS_COUNT{{{WHO},window_size_in_ms="300000",xid="{xid}"}} {count}\n'
 
 
+ZERO_TOTAL = f"DCGM_EXP_XID_ERRORS_TOTAL{{{WHO}}} 0\n"
+ZERO_WINDOW = f'DCGM_EXP_XID_ERRORS_COUNT{{{WHO},window_size_in_ms="300000"}} 0\n'
+
+
 class FakeExporter:
     """A dcgm-exporter whose page is set."""
 
     name = "dcgm_exporter"
 
-    def __init__(self) -> None:
+    def __init__(self, clock) -> None:
         self.page = TEMPERATURE
+        self._source = DcgmExporter("http://x", clock)
 
     def available(self) -> bool:
         return True
@@ -47,7 +52,7 @@ class FakeExporter:
         return ""
 
     def read(self):
-        return parse(self.page)
+        return self._source.with_lost(parse(self.page))
 
 
 class FakeLog:
@@ -75,7 +80,7 @@ class Node:
     """A collector's source of XIDs beside a dcgm-exporter."""
 
     def __init__(self, clock, *, log: bool = False) -> None:
-        self.clock, self.exporter, self.log = clock, FakeExporter(), FakeLog(log)
+        self.clock, self.exporter, self.log = clock, FakeExporter(clock), FakeLog(log)
         inventory = GpuInventory()
         self.watched = inventory.watching(self.exporter)
         self.source = Xids(clock, self.log, list, inventory.gpus, inventory.source)
@@ -83,7 +88,11 @@ class Node:
     def after(self, *lines: str, seconds: float = 30.0) -> None:
         """A page is read, and XIDs are looked for twice."""
         self.clock.sleep(seconds)
-        self.exporter.page = TEMPERATURE + "".join(lines)
+        self.show(TEMPERATURE, *lines)
+
+    def show(self, *lines: str) -> None:
+        """The page has these lines alone."""
+        self.exporter.page = "".join(lines)
         self.watched.read()
         self.source.read()
 
@@ -177,6 +186,112 @@ def test_an_exporter_that_is_upgraded_tells_nothing_anew_and_then_counts_on(node
     assert {"79": 3} == node.counts()
 
 
+@pytest.mark.parametrize("lines", [
+    [last(79)], [total(79, 1)], [window(79, 1)], [last(79), total(79, 1), window(79, 1)],
+    [last(79).replace(',pci_bus_id="00000000:18:00.0"', "")],
+])  # fmt: skip
+def test_the_xid_of_a_gpu_of_which_nothing_else_is_left_counts(node, clock, lines):
+    node.after(last(0), ZERO_TOTAL, ZERO_WINDOW)
+    for _ in range(3):
+        clock.sleep(1)
+        node.show(*lines)
+
+    assert ({"79": 1}, {"79": clock.unix - 2}) == (node.counts(), node.times())
+    assert [("0", "GPU-a", BUS)] == [
+        one.labels for one in collect(node.source.read()) if one.metric is m.GPU_FALLEN
+    ]
+
+
+def test_a_place_has_the_name_of_the_gpu_that_answers_there(node):
+    node.after(last(0))
+    other = WHO.replace("GPU-a", "GPU-b")
+    node.show(last(79), TEMPERATURE.replace("GPU-a", "GPU-b"), last(0, who=other))
+
+    assert {"GPU-b"} == {
+        one.labels[1] for one in collect(node.source.read()) if one.metric is m.GPU_XID_ERRORS
+    }
+
+
+def test_a_gpu_that_left_the_page_and_returns_tells_nothing_anew(node, clock):
+    node.after(total(79, 2))
+    for _ in range(4):
+        clock.sleep(1)
+        node.show(TEMPERATURE.replace('gpu="0"', 'gpu="1"').replace("GPU-a", "GPU-b"))
+    node.after(total(79, 2))
+
+    assert {"79": 2} == node.counts()
+
+
+def test_counts_that_come_long_after_the_last_xid_are_new_events(node):
+    for xid in (0, 48, 13, 48):
+        node.after(last(xid))
+    assert {"48": 2, "13": 1} == node.counts()
+
+    node.after(last(48), ZERO_TOTAL)
+    node.after(last(48), total(48, 1))
+    node.after(last(48), total(48, 2))
+    assert {"48": 4, "13": 1} == node.counts()
+
+
+def test_a_count_a_page_late_stands_for_a_single_event_of_many_before(node):
+    for xid in (0, 48, 13, 48):
+        node.after(last(xid))
+    node.after(last(48), total(48, 1))
+    node.after(last(48), total(48, 3))
+
+    assert {"48": 4, "13": 1} == node.counts()
+
+
+@pytest.mark.parametrize(("zero", "first"), [
+    (ZERO_TOTAL, total(79, 1)), (ZERO_WINDOW, window(79, 1)),
+    (ZERO_TOTAL + ZERO_WINDOW, total(79, 1) + window(79, 1)),
+])  # fmt: skip
+def test_a_page_of_counts_alone_is_a_listener_and_its_first_xid_is_of_now(node, clock, zero, first):
+    node.after(zero)
+    assert node.source.available()
+    zeros = [one.labels for one in collect(node.source.read()) if one.metric is m.GPU_XID_ERRORS]
+    assert ("0", "GPU-a", BUS, "79", "dcgm", "fatal") in zeros
+
+    node.after(first)
+    assert ({"79": 1}, {"79": clock.unix}) == (node.counts(), node.times())
+    assert [79] == [told.event.xid for told in node.source.recent()]
+
+
+def test_the_first_count_of_a_gpu_that_was_seen_is_of_now(node, clock):
+    node.after()
+    node.after(total(79, 1))
+
+    assert ({"79": 1}, {"79": clock.unix}) == (node.counts(), node.times())
+
+
+def test_a_last_xid_that_was_not_told_before_is_of_the_boot(node, clock):
+    node.after(ZERO_TOTAL)
+    node.after(last(48), ZERO_TOTAL)
+
+    assert {"48": pytest.approx(clock.unix - clock.now)} == node.times()
+
+
+def test_counts_of_a_gpu_that_another_source_told_before_are_of_the_boot(clock):
+    gpus = [(Gpu(0, "GPU-a", info={"pci_bus_id": BUS}),), parse(total(79, 3)).gpus]
+    names = ["nvml", "dcgm_exporter"]
+    source = Xids(clock, None, list, lambda: gpus[0], lambda: names[0])
+    source.read()
+    del gpus[0], names[0]
+
+    assert [0.0] == [
+        unix - clock.wall() + clock.monotonic() for unix in source.read().last.values()
+    ]
+
+
+def test_a_restart_of_the_collector_remembers_a_gpu_without_xids(node, clock):
+    node.after(last(0), ZERO_TOTAL)
+    later = Node(clock)
+    later.source.recall(json.loads(json.dumps(node.source.memory())))
+    later.after(last(79), ZERO_TOTAL)
+
+    assert {"79": clock.unix} == later.times()
+
+
 def test_one_page_without_its_counts_tells_nothing_anew(node):
     node.after(last(0))
     node.after(total(79, 2))
@@ -259,13 +374,14 @@ def test_a_page_that_tells_no_xids_is_no_listener_and_has_no_zeros(node):
 
 
 def test_a_gpu_of_which_only_counts_of_xids_are_left_is_lost(node, clock):
-    from collector.sources.dcgm_exporter import DcgmExporter
-
     source = DcgmExporter("http://x", clock)
     source.with_lost(parse(TEMPERATURE))
     clock.sleep(1)
 
-    assert [False] == [gpu.up for gpu in source.with_lost(parse(last(79) + total(79, 1))).gpus]
+    for _ in range(3):
+        reading = source.with_lost(parse(last(79) + total(79, 1)))
+        assert ([False], 0) == ([gpu.up for gpu in reading.gpus], reading.present)
+        clock.sleep(LOST_SECONDS)
 
 
 @pytest.mark.parametrize("line", [

@@ -205,7 +205,8 @@ class Xids:
         What stood when a GPU was first looked at happened since boot: it is told of that time, so
         that a restart tells nothing anew.
         """
-        rises = list(self._dcgm.rises(self._gpus()))
+        gpus = self._gpus() if self._source().startswith(DCGM) else ()
+        rises = list(self._dcgm.rises(gpus))
         if self._hears_driver():
             self._ledger.forget_counts(DCGM)
             return
@@ -240,7 +241,8 @@ class Xids:
         return self._log is not None and self._log.available()
 
     def _learn_names(self) -> None:
-        for gpu in self._gpus():
+        # A GPU that answers has the name of its place before a lost one that was there.
+        for gpu in sorted(self._gpus(), key=lambda gpu: gpu.up):
             place = pci_bus_id(gpu.info.get("pci_bus_id", ""))
             if place is not None and not gpu.is_mig and gpu.uuid:
                 self._names[place] = Name(str(gpu.index), gpu.uuid)

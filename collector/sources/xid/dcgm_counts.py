@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from collector.contract import metrics as m
-from collector.gpu_reading import XID_TOTAL, XID_WINDOW, Gpu
+from collector.gpu_reading import XID_TOTAL, XID_VALUES, XID_WINDOW, Gpu
 from collector.xid_event import pci_bus_id
 
 LAST = m.GPU_LAST_XID.name
-TELLING = frozenset((LAST, XID_TOTAL, XID_WINDOW))
 LAPSE_READINGS = 2
 """Readings without a count, after which it begins anew: an exporter that was restarted tells a
-count from its first event on, and one page may be short of it."""
+count from its first event on, and one page may be short of it. A count that comes later than that
+after the last XID is of another event."""
 MAX_PLACES = 64
 """GPUs whose counts are remembered."""
 
@@ -31,7 +31,8 @@ class Rise(NamedTuple):
         uuid: Of the GPU, also where a MIG device told.
         xid: NVIDIA's number.
         times: How many, at least.
-        before: They stood when the GPU was first looked at: when they were, nobody knows.
+        before: They stood when the GPU was first looked at, or when it first told its last XID:
+            when they were, nobody knows. A count of a GPU that was seen without it is new.
     """
 
     place: str
@@ -47,14 +48,15 @@ class _Told:
     """What was last told of a GPU: counts by XID, the last XIDs, and readings without a count.
 
     Attributes:
-        ahead: By XID, events that the last XID alone told of and no count yet.
+        last: 0 is none; empty where the last XID was never told.
+        ahead: By XID that the last XID alone told of, the readings since; its count may be late.
     """
 
     total: dict[int, int] = field(default_factory=dict)
     window: dict[int, int] = field(default_factory=dict)
     last: frozenset[int] = frozenset()
     missed: Counter[int] = field(default_factory=Counter)
-    ahead: Counter[int] = field(default_factory=Counter)
+    ahead: dict[int, int] = field(default_factory=dict)
 
 
 class DcgmCounts:
@@ -73,11 +75,13 @@ class DcgmCounts:
             before = self._known.get(place)
             if before is None and len(self._known) >= MAX_PLACES:
                 continue
+            if not any(map(tells, devices)):
+                self._known.setdefault(place, _Told())
+                continue
             now = self._known[place] = _together(devices, before or _Told())
-            one = devices[0]
-            uuid = one.info.get("parent", one.uuid)
-            for xid, times in _new(before or _Told(), now).items():
-                yield Rise(place, str(one.index), uuid, xid, times, before is None)
+            index, uuid = str(devices[0].index), devices[0].info.get("parent", devices[0].uuid)
+            for xid, times, undated in _new(before or _Told(), now):
+                yield Rise(place, index, uuid, xid, times, before is None or undated)
 
     def memory(self) -> list[list[Any]]:
         """What a restart has to know, as JSON values."""
@@ -103,7 +107,7 @@ class DcgmCounts:
 
 def tells(gpu: Gpu) -> bool:
     """Whether XIDs of this GPU would be told here."""
-    return not TELLING.isdisjoint(gpu.values)
+    return not XID_VALUES.isdisjoint(gpu.values)
 
 
 def place_of(gpu: Gpu) -> str:
@@ -112,10 +116,10 @@ def place_of(gpu: Gpu) -> str:
 
 
 def _by_place(gpus: Iterable[Gpu]) -> dict[str, list[Gpu]]:
-    """GPUs of which XIDs are told; a MIG device tells those of its GPU."""
+    """GPUs, also those that are lost; a MIG device tells the XIDs of its GPU."""
     found: dict[str, list[Gpu]] = {}
     for gpu in gpus:
-        if gpu.up and tells(gpu) and place_of(gpu):
+        if place_of(gpu):
             found.setdefault(place_of(gpu), []).append(gpu)
     return found
 
@@ -125,41 +129,41 @@ def _together(devices: Iterable[Gpu], before: _Told) -> _Told:
     total: dict[int, int] = {}
     window: dict[int, int] = {}
     last: set[int] = set()
-    told_last = False
     for gpu in devices:
         for word, counts in ((XID_TOTAL, total), (XID_WINDOW, window)):
             for xid, count in gpu.values.get(word, {}).items():
                 counts[int(xid)] = max(int(count), counts.get(int(xid), 0))
         if (number := gpu.value(LAST)) is not None:
-            told_last = True
-            last |= {int(number)} - {0}
+            last.add(int(number))
     missed: Counter[int] = Counter()
     for gone in {*before.total, *before.window} - {*total, *window}:
         missed[gone] = before.missed[gone] + 1
         if missed[gone] < LAPSE_READINGS:
             total |= {gone: before.total[gone]} if gone in before.total else {}
             window |= {gone: before.window[gone]} if gone in before.window else {}
-    return _Told(total, window, frozenset(last) if told_last else before.last, missed, before.ahead)
+    ahead = {xid: age + 1 for xid, age in before.ahead.items() if age + 1 < LAPSE_READINGS}
+    return _Told(total, window, frozenset(last) or before.last, missed, ahead)
 
 
-def _new(before: _Told, now: _Told) -> Mapping[int, int]:
-    """By XID how many are new; what two of the three tell counts once."""
-    found: dict[int, int] = {}
-    for xid in {*now.total, *now.window, *(now.last - before.last)}:
+def _new(before: _Told, now: _Told) -> Iterator[tuple[int, int, bool]]:
+    """XIDs, how many are new, and whether they may be older than the reading.
+
+    What two of the three tell counts once.
+    """
+    for xid in {*now.total, *now.window, *(now.last - before.last)} - {0}:
         was, counted = before.total.get(xid, 0), now.total.get(xid)
         if counted is not None:
             rise = counted - was if counted >= was else counted
         elif xid in now.window:
             rise = max(now.window[xid] - before.window.get(xid, 0), 0)
         else:
-            now.ahead[xid] += 1
-            found[xid] = 1
+            now.ahead[xid] = 0
+            yield xid, 1, not before.last
             continue
-        twins = min(rise, now.ahead[xid])
-        now.ahead[xid] -= twins
-        if rise > twins:
-            found[xid] = rise - twins
-    return found
+        if rise and now.ahead.pop(xid, None) is not None:
+            rise -= 1
+        if rise:
+            yield xid, rise, False
 
 
 def _counts(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
