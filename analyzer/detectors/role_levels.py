@@ -11,7 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.model.accepted import HEAVY
-from analyzer.model.roles import BEGINNING, BY_ITS_PROGRAM, DOUBT, ROLE, equal_roles_known, standing
+from analyzer.model.roles import (
+    BEGINNING,
+    BY_CLOCK,
+    BY_ITS_PROGRAM,
+    DOUBT,
+    ROLE,
+    equal_roles_known,
+    standing,
+)
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.before_after import SM_CLOCK
 from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY, NOISE_FLOOR, column_medians
@@ -75,6 +83,7 @@ def _finding(
         text = f"rank {info.rank}'s GPU runs at 1/{ratio:.2f} of the clock of its peers"
     details: dict[str, Any] = {
         ROLE: info.role,
+        BY_CLOCK: clock,
         "place_confidence": BY_ITS_PROGRAM,
         "log_chance": 0.0,
         "peers": [grid.ranks[other].rank for other in peers.tolist()],

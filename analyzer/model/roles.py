@@ -30,6 +30,8 @@ DOUBT = f"{OF_ROLES}: it is not known whether it does the same work"
 """Of such a rank, in words."""
 ROLE = "role"
 """Key of `Finding.details` of such a rank; the number of its role."""
+BY_CLOCK = "by_clock"
+"""Key of `Finding.details`: whether its GPU's clock tells how slow it is, and not its own time."""
 BEGINNING = 3
 """One of so many parts of a run, in which roles show: later a rank may have become slow."""
 SURELY = 3.0

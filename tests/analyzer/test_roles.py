@@ -45,6 +45,17 @@ def with_work(run: Run, times: dict[int, float], ends: int | None = None) -> Run
     ))  # fmt: skip
 
 
+def with_gpu(run: Run, rank: int, *, clock: float = 1.0, busy: float | None = 1.0) -> Run:
+    """With a rank's SM clock and utilisation times so much since the start; None: untold."""
+    samples = run.samples
+    mine = samples["node"] == f"node-{rank}"
+    hertz = mine & (samples["metric"] == "lockstep_gpu_clock_hertz")
+    share = mine & (samples["metric"] == "lockstep_gpu_utilization_ratio")
+    value = samples["value"].where(~hertz, samples["value"] * clock)
+    samples = samples.assign(value=value.where(~share, value * (busy or 0.0)))
+    return dataclasses.replace(run, samples=samples if busy is not None else samples[~share])
+
+
 def named(run: Run) -> list[int | None]:
     return [one.rank for one in diagnose(run).verdict.culprits]
 
@@ -91,6 +102,41 @@ def test_a_gpu_that_is_held_back_since_the_start_is_named_by_its_hardware(progra
         verdict = diagnose(program(faults, work, gpus=True)).verdict
 
         assert [(1, kind)] == [(one.rank, one.cause) for one in verdict.culprits]
+
+
+@pytest.mark.parametrize("work", [{0: 1.67}, {}, {0: 0.3}, {0: 1.67, 3: 2.6}])
+def test_a_busy_gpu_with_a_low_clock_since_the_start_is_named_though_nothing_throttles_it(
+    program, work
+):
+    verdict = diagnose(with_gpu(program(work=work, gpus=True), 0, clock=0.6)).verdict
+    (culprit,) = verdict.culprits
+
+    assert ("degraded", 0) == (verdict.status, culprit.rank)
+    assert 1.67 == pytest.approx(culprit.slowdown, rel=0.01)
+    assert "rank 0" not in "".join(str(one["text"]) for one in verdict.structure)
+
+
+@pytest.mark.parametrize(("clock", "busy"), [(0.6, None), (0.95, 1.0)])
+def test_a_low_clock_that_does_not_tell_enough_names_nobody_and_is_not_called_well(
+    program, clock, busy
+):
+    run = with_gpu(program(work={0: 1.67}, gpus=True), 0, clock=clock, busy=busy)
+    verdict = diagnose(run).verdict
+
+    assert ((), "unknown") == (verdict.culprits, verdict.status)
+    assert "nothing says that hardware is slow" not in str(verdict.structure[0]["text"])
+
+
+@pytest.mark.parametrize(("work", "longer"), [({}, False), ({0: 0.3}, False), ({3: 2.6}, True)])
+def test_of_a_low_clock_nobody_says_that_its_rank_took_longer(program, work, longer):
+    run = with_gpu(program(work=work, gpus=True), 0, clock=0.6, busy=0.2)
+    (structure,) = diagnose(run).verdict.structure
+    times, _, clocks = str(structure["text"]).rpartition("the GPU of ")
+
+    assert clocks.startswith("rank 0 (1/1.67) had a lower clock than its peers in all steps seen")
+    assert "rank 0" not in times
+    assert "took longer" not in clocks
+    assert longer == ("rank 3 (2.6" in times)
 
 
 def test_where_all_hardware_is_well_it_is_by_design_and_the_run_healthy(program):
