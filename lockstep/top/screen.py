@@ -359,11 +359,9 @@ def _nodes(look: Look, ranks: Sequence[_Rank]) -> Table:
             ),
         ))  # fmt: skip
     ordered = tuple(line for _, line in sorted(lines, key=lambda pair: pair[0]))
-    answering = sum(not one.why for one in look.nodes)
-    old = sum(map(_stale, look.nodes))
-    late = f", {old} not scraped lately" if old else ""
+    answering = sum(not one.why and not _stale(one) for one in look.nodes)
     return Table(
-        f"Nodes: {answering} of {len(look.nodes)} answer{late}", NODE_COLUMNS, ordered,
+        f"Nodes: {answering} of {len(look.nodes)} answer", NODE_COLUMNS, ordered,
         "No node is told of.",
     )  # fmt: skip
 

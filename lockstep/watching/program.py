@@ -12,6 +12,7 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 
+from analyzer.alert_rules.shape import Addresses
 from analyzer.readers.prometheus import RequestError
 from analyzer.readers.prometheus.access import access
 from analyzer.sequential_test.budget import BudgetError
@@ -70,9 +71,10 @@ def serve(asked: Asked) -> int:
             archive; 69, the address or a folder cannot be used.
     """
     log_warnings()
+    where = addresses(os.environ)
     settings = _settings(asked)
     with _state_of_ours(settings.state):
-        code = _serve(asked, settings)
+        code = _serve(asked, settings, where)
     return _ended(code)
 
 
@@ -90,8 +92,7 @@ def _state_of_ours(folder: Path | None) -> Iterator[None]:
         yield
 
 
-def _serve(asked: Asked, settings: Settings) -> int:
-    where = addresses(os.environ)
+def _serve(asked: Asked, settings: Settings, where: Addresses) -> int:
     watch = Watch(settings)
     delivery = Delivery(
         watch, asked.alertmanagers, asked.out, asked.webhook_token, where, asked.state
