@@ -197,6 +197,27 @@ def test_a_run_stays_its_users_while_its_dead_ranks_are_told_of(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users, which takes root")
+def test_who_has_more_runs_than_are_remembered_makes_nobody_elses_forgotten(
+    machine, rings, user_rank, monkeypatch
+):
+    monkeypatch.setattr("collector.sources.rank_ring.owners.MAX_CLAIMS", 8)
+    user_rank(VICTIM, 0)
+    rings.read()
+    machine.end_process(VICTIM)
+    (machine.rings / f"of-{VICTIM}" / ring.file_name(0)).unlink()
+    for number in range(20):
+        user_rank(STRANGER, 0, run=f"crowd-{number}")
+        beat(machine)
+        assert [0] == of_run(rings.read(), f"crowd-{number}")
+    user_rank(STRANGER, 0)
+    beat(machine)
+    reading = rings.read()
+
+    assert [] == of_run(reading, "gpt-1")
+    assert ["conflict"] == reasons(reading)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users, which takes root")
 def test_a_user_starts_his_run_again_at_once(machine, rings, user_rank, tenant):
     user_rank(VICTIM, 0)
     rings.read()

@@ -2,6 +2,7 @@
 
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -133,12 +134,10 @@ class Claims:
         for rank, owner in living:
             if not _other(held, rank, owner):
                 for claim in _claims(rank, owner):
-                    if holders.get(claim, ("",))[0] != owner:
-                        holders.pop(claim, None)  # to the end
                     holders[claim] = owner, now
                     held[claim] = owner
         while len(holders) > MAX_CLAIMS:
-            del holders[next(iter(holders))]
+            del holders[_least(holders)]
         self._holders = holders
         settled: dict[tuple[str, int], tuple[Rank, str]] = {}
         refused: list[Rejected] = []
@@ -165,6 +164,15 @@ class Claims:
 
     def _holds(self, rank: Rank, owner: str) -> bool:
         return any(self._holders.get(claim, ("",))[0] == owner for claim in _claims(rank, owner))
+
+
+def _least(holders: Mapping[Claim, tuple[str, float]]) -> Claim:
+    """What of whoever has most has been gone for longest: nobody pushes out another's."""
+    crowd = Counter(owner for owner, _ in holders.values()).most_common(1)[0][0]
+    return min(
+        (claim for claim, (owner, _) in holders.items() if owner == crowd),
+        key=lambda claim: holders[claim][1],
+    )
 
 
 def _other(held: Mapping[Claim, str], rank: Rank, owner: str) -> str:
