@@ -442,6 +442,119 @@ def test_who_names_the_prefix_of_anothers_rank_neither_gets_nor_hides_its_dump(
     assert [(RUN, 0)] == [(dump.run, dump.rank) for dump in source.read().dumps]
 
 
+class Tenants:
+    """A node on which users have ranks; what its collector makes of their dumps, look by look."""
+
+    def __init__(self, node: Machine, prefix: str) -> None:
+        node.clock.unix = time.time()
+        self.node = node
+        self.rings: list[RankProcess] = []
+        self.gone: set[RankProcess] = set()
+        self._source = FlightRecorder(
+            prefix, node.rings, node.proc, node.clock,
+            lambda: [one for one in self.rings if one not in self.gone], list, lambda: self.rings,
+        )  # fmt: skip
+
+    def look(self, seconds: float = 10.0) -> tuple[list[tuple[str, int, int]], list[str]]:
+        """Run, rank and time of each dump, and reasons of what was refused, so much later."""
+        self.node.clock.sleep(seconds)
+        self._source.available()
+        reading = self._source.read()
+        dumps = [(dump.run, dump.rank, round(dump.written_at)) for dump in reading.dumps]
+        return dumps, [one.reason for one in reading.rejected]
+
+    def write(self, path: Path, user: int, data: bytes = DUMP) -> int:
+        """A dump of this user, now; returns its Unix time."""
+        now = round(self.node.clock.unix)
+        path.write_bytes(data)
+        os.utime(path, (now, now))
+        os.chown(path, user, user)
+        return now
+
+
+@pytest.fixture
+def tenants(node, tmp_path) -> Tenants:
+    return Tenants(node, str(tmp_path / "nccl_trace_rank_"))
+
+
+@as_root
+def test_a_stranger_who_comes_after_the_last_rank_died_gets_no_dump_and_hides_none(node, tenants):
+    victim = RankProcess(RUN, 0, 7, 0, node.rings)
+    tenants.rings = [victim]
+    tenants.look()
+    own = tenants.write(node.rings / dump_name(RUN, 0), 0)
+    forged = node.rings / "evil" / dump_name(RUN, 0)
+    forged.parent.mkdir()
+    tenants.rings = [RankProcess(RUN, 0, 8, STRANGER, forged.parent)]
+
+    for _ in range(5):
+        tenants.write(forged, STRANGER, ACCUSING)
+        assert ([(RUN, 0, own)], ["foreign"]) == tenants.look(100.0)
+    tenants.look(100.0)
+    later = tenants.write(forged, STRANGER)  # nobody remembers the victim: the name is free
+
+    assert ([(RUN, 0, later)], []) == tenants.look()
+
+
+@as_root
+def test_a_ring_that_its_dead_rank_left_holds_the_name_no_longer_than_its_dumps(node, tenants):
+    victim = RankProcess(RUN, 0, 7, 0, node.rings)
+    tenants.rings = [victim]
+    tenants.look()
+    tenants.gone = {victim}
+    for _ in range(7):
+        tenants.look(100.0)
+    evil = node.rings / "evil"
+    evil.mkdir()
+    tenants.rings = [RankProcess(RUN, 0, 8, STRANGER, evil)]
+    at = tenants.write(evil / dump_name(RUN, 0), STRANGER)
+
+    assert ([(RUN, 0, at)], []) == tenants.look()
+
+
+@as_root
+def test_a_restart_of_the_same_user_in_another_folder_has_its_dumps_and_those_before(node, tenants):
+    tenants.rings = [RankProcess(RUN, rank, 7 + rank, 0, node.rings / "a") for rank in (0, 1)]
+    tenants.look()
+    for name in "ab":
+        (node.rings / name).mkdir()
+    before = tenants.write(node.rings / "a" / dump_name(RUN, 1), 0)
+    tenants.rings = [RankProcess(RUN, rank, 9 + rank, 0, node.rings / "b") for rank in (0, 1)]
+    assert ([(RUN, 1, before)], []) == tenants.look()
+    after = tenants.write(node.rings / "b" / dump_name(RUN, 0), 0)
+
+    assert ([(RUN, 0, after), (RUN, 1, before)], []) == tenants.look()
+
+
+@as_root
+def test_who_has_rings_of_the_same_ranks_does_not_pass_where_no_run_is_known(
+    node, tenants, tmp_path
+):
+    victims = [RankProcess(RUN, rank, 10 + rank, 0, node.rings) for rank in range(4)]
+    evil = [RankProcess("evil", rank, 20 + rank, STRANGER, node.rings / "e") for rank in range(3)]
+    tenants.rings = victims + evil
+    for rank in range(3):
+        tenants.write(tmp_path / f"nccl_trace_rank_{rank}", STRANGER, ACCUSING)
+    third = tenants.write(tmp_path / "nccl_trace_rank_3", 0)  # of which only the victim has a ring
+    assert ([("", 3, third)], ["foreign"] * 3) == tenants.look()
+
+    # No ring has this number, and those that there are are not all of its user.
+    tenants.write(tmp_path / "nccl_trace_rank_9", STRANGER, ACCUSING)
+    assert ([("", 3, third)], ["foreign"]) == tenants.look()
+
+
+@as_root
+def test_a_ring_that_a_stranger_left_long_ago_refuses_no_dump(node, tenants, tmp_path):
+    left = RankProcess("evil", 0, 8, STRANGER, node.rings / "e")
+    tenants.rings, tenants.gone = [left], {left}
+    tenants.look()
+    tenants.look(700.0)
+    tenants.rings.append(RankProcess(RUN, 0, 7, 0, node.rings))
+    at = tenants.write(tmp_path / "nccl_trace_rank_0", 0)
+
+    assert ([("", 0, at)], []) == tenants.look()
+
+
 @as_root
 def test_a_crowd_of_forged_dumps_hides_none(node, tmp_path):
     """More than are read, all newer than the rank's own."""

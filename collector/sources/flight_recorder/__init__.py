@@ -134,7 +134,8 @@ class FlightRecorder:
         unread: set[tuple[str, int]] = set()
         known: dict[Path, tuple[Key, Dump | None]] = {}
         spent, self._waiting = 0, False
-        self._owners.see(self._ringed(), now)
+        living = [(rank.run, rank.rank) for rank in self._living()]
+        self._owners.see(self._ringed(), living, now)
         for place, key, user in self._newest(places, now, rejected):
             before = self._parsed.get(place.path)
             if before is not None and before[0] == key:
@@ -150,7 +151,7 @@ class FlightRecorder:
             else:
                 unread.add((place.run, place.rank))
         self._parsed = known
-        here = [who for rank in self._living() if (who := (rank.run, rank.rank)) not in unread]
+        here = [who for who in living if who not in unread]
         dumps = tuple(fresh[key] for key in sorted(fresh))
         return DumpReading(now, dumps, tuple(_missing(dumps, here, now)), tuple(rejected))
 
