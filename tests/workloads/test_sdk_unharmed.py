@@ -2,6 +2,7 @@
 
 import copy
 import errno
+import functools
 import math
 import os
 import pickle
@@ -502,6 +503,46 @@ def test_what_a_signal_handler_raises_within_our_code_reaches_the_program(
     try:
         with pytest.raises(PreemptedError):
             run(recorder, monkeypatch, signalled)
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert recorder.active
+
+
+def resets_itself(number, frame):
+    signal.signal(number, signal.SIG_DFL)
+    raise PreemptedError
+
+
+def resets_all_arguments(*arguments):
+    resets_itself(*arguments)
+
+
+class Preemption:
+    def resets_a_method(self, number, frame):
+        signal.signal(number, signal.SIG_DFL)
+        raise PreemptedError
+
+    def __call__(self, number, frame=None):
+        self.resets_a_method(number, None)
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        resets_itself, resets_all_arguments, Preemption().resets_a_method, Preemption(),
+        functools.partial(Preemption.resets_a_method, Preemption()),
+        lambda number, _: resets_itself(number, None),
+    ],
+    ids=["function", "arguments", "method", "object", "partial", "lambda"],
+)  # fmt: skip
+@pytest.mark.parametrize("run", [at_the_end, in_a_number, in_a_hook])
+def test_what_a_handler_raises_that_uninstalled_itself_reaches_the_program(
+    recorder, monkeypatch, run, handler
+):
+    before = signal.signal(signal.SIGUSR2, handler)
+    try:
+        with pytest.raises(PreemptedError):
+            run(recorder, monkeypatch, lambda *_, **named: signal.raise_signal(signal.SIGUSR2))
     finally:
         signal.signal(signal.SIGUSR2, before)
     assert recorder.active
