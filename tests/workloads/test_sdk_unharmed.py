@@ -448,6 +448,49 @@ def test_a_module_of_the_program_s_own_may_be_called_as_ours(environment, tmp_pa
     assert 1 == len([line for line in told.stderr.splitlines() if "not recorded" in line])
 
 
+@pytest.mark.parametrize("recorded", [True, False])
+@pytest.mark.parametrize("path", ["{}.py", "{}/__init__.py"])
+@pytest.mark.parametrize("name", ["collector", "workloads", "analyzer", "dashboard"])
+def test_a_module_that_the_program_does_not_import_is_not_executed(
+    environment, tmp_path, name, path, recorded
+):
+    theirs = tmp_path / path.format(name)
+    theirs.parent.mkdir(exist_ok=True)
+    theirs.write_text("import sys; print('executed'); sys.exit(2)")
+    (tmp_path / "train.py").write_text(
+        "import lockstep, sys\n"
+        "recorder = lockstep.recorder()\n"
+        "for item in recorder.steps([1, 2]): print(item)\n"
+        f"try: import {name}\n"
+        "except SystemExit: print('mine')\n"
+    )
+    told = subprocess.run(
+        [sys.executable, "train.py"], env=os.environ | (environment if recorded else {}),
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    refused = recorded and name in ("collector", "workloads")
+
+    assert "1\n2\nexecuted\nmine\n" == told.stdout
+    assert int(refused) == len([line for line in told.stderr.splitlines() if "not rec" in line])
+    assert refused or told.stderr == ""
+
+
+def test_a_module_of_the_program_s_own_that_exits_when_we_import_it_ends_nothing(
+    environment, tmp_path
+):
+    """Called as one of Python's that our packages need, so that no name tells it from theirs."""
+    (tmp_path / "mmap.py").write_text("raise SystemExit(2)")
+    (tmp_path / "train.py").write_text(
+        "import lockstep\nfor item in lockstep.recorder().steps([1, 2]): print(item)\n"
+    )
+    told = subprocess.run(
+        [sys.executable, "train.py"], env=os.environ | environment, cwd=tmp_path,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+    assert "1\n2\n" == told.stdout
+
+
 @pytest.mark.slow
 def test_a_restart_by_torchrun_is_recorded_on_all_ranks(environment, tmp_path):
     (tmp_path / "train.py").write_text(

@@ -6,6 +6,8 @@ from typing import SupportsFloat, TypeVar
 
 ItemT = TypeVar("ItemT")
 
+DIRECTORY_VARIABLE = "LOCKSTEP_DIR"
+"""Names the folder of a node's rings; without it nothing is recorded."""
 _NOTHING = nullcontext()
 
 

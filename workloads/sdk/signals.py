@@ -11,14 +11,14 @@ from types import CodeType, FrameType
 from typing import Any
 
 
-def pass_on(error: Exception) -> None:
+def pass_on(error: BaseException) -> None:
     """Raise it again if a signal handler raised it; called where it was caught.
 
     A handler may have uninstalled itself before it raised, and may have dropped its arguments: it
     is known by either.
 
     Raises:
-        Exception: The error.
+        BaseException: The error.
     """
     trace = error.__traceback__
     frames = []
