@@ -292,6 +292,28 @@ def test_the_recorder_can_be_copied_and_handed_on(recorder, tmp_path):
     assert () == read(tmp_path)
 
 
+def kept_blocks(recorder):
+    return [recorder.phase("forward"), recorder.collective("dp"), recorder.step()]
+
+
+def test_a_block_that_a_model_keeps_can_be_copied_and_handed_on(recorder, tmp_path):
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks = kept_blocks(recorder)
+
+    for copied in (copy.deepcopy(Model()).blocks, map(copy.copy, kept_blocks(recorder))):
+        forward, collective, step = copied
+        with step, forward, collective:
+            pass
+    for block in pickle.loads(pickle.dumps(Model().blocks)):
+        with block:
+            pass
+
+    assert recorder.active
+    assert 2 == len(read(tmp_path))
+
+
 def test_a_forked_child_writes_nothing_into_its_parent_s_ring(recorder, tmp_path):
     with recorder.step(), recorder.phase("forward"):
         pid = os.fork()
