@@ -93,6 +93,42 @@ def test_a_program_with_another_fault_in_each_step_is_not_answered_in_each(recor
     assert len(capsys.readouterr().err.splitlines()) <= warning.MOST_SAID
 
 
+class Dear:
+    """Another value each time, as a tensor is; to show it takes long."""
+
+    shown = 0
+
+    def __repr__(self):
+        type(self).shown += 1
+        return f"Dear({self.shown})"
+
+
+def test_a_fault_that_returns_with_other_values_is_said_once_and_shown_once(
+    recorder, capsys, monkeypatch
+):
+    monkeypatch.setattr(Dear, "shown", 0)
+    wrong = ("samples", "tokens", "flops", "phase", "group", "kind", "bytes")
+    for number in range(100):
+        with recorder.step(), recorder.phase(Dear()):
+            recorder.tell(samples=Dear(), tokens=Dear(), flops=10.0 ** (40 + number))
+            with recorder.collective(Dear(), bytes=Dear()), recorder.collective(kind=Dear()):
+                pass
+    said = capsys.readouterr().err.splitlines()
+
+    assert len(wrong) == len(said)
+    assert len(wrong) - 1 == Dear.shown
+
+
+def test_what_ends_the_recording_is_said_after_however_many_faults(recorder, tmp_path, capsys):
+    for number in range(4 * warning.MOST_SAID):
+        with recorder.step():
+            recorder.log(**{f"name_{number}": object()})
+    shutil.rmtree(tmp_path / "rings")
+    recorder._look_at_place()
+
+    assert "this rank is not recorded any more" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["rank", "world", "dp", "tp", "pp", "first_step"])
 @pytest.mark.parametrize(
     "value", [each for each in ODD if each is not None], ids=range(len(ODD) - 1)

@@ -1,18 +1,35 @@
 """What the recording says when something is wrong with it: one line, once."""
 
 import sys
+from collections.abc import Callable
 
 MOST_SAID = 50
-"""Lines of a process; a program that has another fault in each step says no more."""
+"""Lines of a process about arguments; as many more are kept for what ails the recording itself."""
 _LONGEST = 300
 _said: set[str] = set()
 
 
 def warn(sentence: str) -> None:
     """Write the sentence to stderr unless it was written before; never raises."""
-    if sentence in _said or len(_said) >= MOST_SAID:
+    if sentence in _said or len(_said) >= 2 * MOST_SAID:
         return
     _said.add(sentence)
+    _write(sentence)
+
+
+def warn_about(argument: str, sentence: Callable[[], str]) -> None:
+    """Write what is wrong with an argument that the program gives; never raises, once an argument.
+
+    Args:
+        sentence: Makes it; called only where it is written, for a value may be dear to show.
+    """
+    if argument in _said or len(_said) >= MOST_SAID:
+        return
+    _said.add(argument)
+    _write(sentence())
+
+
+def _write(sentence: str) -> None:
     try:
         print(f"lockstep: {sentence}", file=sys.stderr, flush=True)  # noqa: T201 - no other way
     except Exception:  # noqa: BLE001 - closed, replaced, or full
