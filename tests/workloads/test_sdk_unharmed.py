@@ -268,6 +268,20 @@ def test_a_deleted_folder_is_said_once_and_training_goes_on(recorder, tmp_path, 
     assert recorder.active
 
 
+def test_a_program_may_go_to_another_folder(environment, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = lockstep.recorder(environment=environment | {"LOCKSTEP_DIR": "rings"})
+    (tmp_path / "outputs").mkdir()
+    monkeypatch.chdir(tmp_path / "outputs")
+    made._look_at_place()
+    made.step_ended()
+    made.close()
+
+    assert "" == capsys.readouterr().err
+    assert 1 == len(read(tmp_path))
+    assert [] == os.listdir()
+
+
 def test_what_stands_for_a_loader_behaves_as_the_loader_does(recorder):
     loader = DataLoader(TensorDataset(torch.arange(10.0)), batch_size=3)
     loader.epoch = 0

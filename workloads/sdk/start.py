@@ -104,7 +104,8 @@ def started(
         "tp": whole(tp, "tp", highest),
     }
     step = whole(first_step, "first_step", ring.MAX_STEP)
-    path = Path(environment[DIRECTORY_VARIABLE]) / ring.file_name(who.rank)
+    folder = Path(environment[DIRECTORY_VARIABLE]).absolute()  # the program may go to another one
+    path = folder / ring.file_name(who.rank)
     other = holder(path)
     if other is not None and not may_take(
         other, who.run, who.attempt, os.getpid(), means, trains=trains
