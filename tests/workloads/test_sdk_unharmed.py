@@ -320,6 +320,48 @@ def test_a_loader_without_a_length_has_none_and_a_list_is_one(recorder):
         list(recorder.steps(5))
 
 
+@pytest.mark.parametrize("items", [[1, 2], (1, 2), range(1, 3)], ids=["list", "tuple", "range"])
+def test_plain_items_are_an_iterable_that_claims_no_class_of_c(recorder, tmp_path, items):
+    given = recorder.steps(items)
+
+    assert not isinstance(given, (list, tuple, range))
+    assert (2, 1, True, [2, 1]) == (len(given), given[0], 2 in given, list(reversed(given)))
+    assert items == given
+    if not isinstance(items, range):
+        assert type(items)([0, 1, 2]) == type(items)([0]) + given
+        assert type(items)([1, 2, 3]) == given + type(items)([3])
+    assert () == read(tmp_path)
+    assert [1, 2] == list(given)
+    recorder.step_ended()
+    assert 3 == len(read(tmp_path))
+
+
+def test_a_loader_that_is_a_with_block_is_recorded_within_it(recorder, tmp_path):
+    class Bar(list):
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            self.closed = True
+
+    bar = Bar([1, 2])
+    with recorder.steps(bar) as items:
+        assert [1, 2] == list(items)
+    items += [3]
+    assert [1, 2, 3] == list(items) == bar
+    recorder.step_ended()
+
+    assert bar.closed
+    assert 6 == len(read(tmp_path))
+
+
+def test_without_stderr_nothing_is_said_on_stdout(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    warning.warn("something is wrong")
+
+    assert "" == capsys.readouterr().out
+
+
 def test_a_loader_s_exception_is_the_loader_s(recorder):
     def broken():
         yield 1

@@ -30,6 +30,8 @@ def warn_about(argument: str, sentence: Callable[[], str]) -> None:
 
 
 def _write(sentence: str) -> None:
+    if sys.stderr is None:  # print would take stdout then
+        return
     try:
         print(f"lockstep: {sentence}", file=sys.stderr, flush=True)  # noqa: T201 - no other way
     except Exception:  # noqa: BLE001 - closed, replaced, or full
