@@ -642,11 +642,23 @@ def in_a_number(recorder, monkeypatch, signalled):
     recorder.step_ended(loss=type("Loss", (), {"__float__": signalled})())
 
 
+def in_a_value_that_is_shown(recorder, monkeypatch, signalled):
+    recorder.phase(type("Name", (), {"__repr__": signalled})())
+
+
+def in_a_line_that_is_written(recorder, monkeypatch, signalled):
+    monkeypatch.setattr(sys, "stderr", type("Stream", (), {"write": signalled})())
+    recorder.phase("none")
+
+
+ANYWHERE = [at_the_end, in_a_number, in_a_value_that_is_shown, in_a_line_that_is_written]
+
+
 def in_a_hook(recorder, monkeypatch, signalled):
     guard.Guard().around(lambda: None, signalled)()
 
 
-@pytest.mark.parametrize("run", [at_the_end, in_a_number, in_a_hook])
+@pytest.mark.parametrize("run", [*ANYWHERE, in_a_hook])
 def test_what_a_signal_handler_raises_within_our_code_reaches_the_program(
     recorder, monkeypatch, run
 ):
@@ -692,7 +704,7 @@ class Preemption:
     ],
     ids=["function", "arguments", "method", "object", "partial", "lambda"],
 )  # fmt: skip
-@pytest.mark.parametrize("run", [at_the_end, in_a_number, in_a_hook])
+@pytest.mark.parametrize("run", [*ANYWHERE, in_a_hook])
 def test_what_a_handler_raises_that_uninstalled_itself_reaches_the_program(
     recorder, monkeypatch, run, handler
 ):

@@ -1,7 +1,12 @@
-"""What the recording says when something is wrong with it: one line, once."""
+"""What the recording says when something is wrong with it: one line, once.
+
+Nothing here raises but what a signal handler of the program does.
+"""
 
 import sys
 from collections.abc import Callable
+
+from workloads.sdk.signals import pass_on
 
 MOST_SAID = 50
 """Lines of a process about arguments; as many more are kept for what ails the recording itself."""
@@ -34,7 +39,8 @@ def _write(sentence: str) -> None:
         return
     try:
         print(f"lockstep: {sentence}", file=sys.stderr, flush=True)  # noqa: T201 - no other way
-    except Exception:  # noqa: BLE001 - closed, replaced, or full
+    except Exception as error:  # noqa: BLE001 - closed, replaced, or full
+        pass_on(error)
         return  # the program may have done that on purpose
 
 
@@ -45,7 +51,8 @@ def warn_of(sentence: str, error: BaseException) -> None:
     _said.add(sentence)
     try:
         (reason, *_) = str(error).splitlines() or [""]
-    except Exception:  # noqa: BLE001 - a foreign exception may fail to say what it is
+    except Exception as failure:  # noqa: BLE001 - a foreign exception may fail to say what it is
+        pass_on(failure)
         reason = ""
     name = type(error).__name__
     warn(f"{sentence}: {name}: {reason}"[:_LONGEST] if reason else f"{sentence}: {name}")
@@ -55,6 +62,7 @@ def shown(value: object) -> str:
     """The value in a sentence: short, whatever it is; never raises."""
     try:
         text = repr(value)
-    except Exception:  # noqa: BLE001 - whatever a foreign type raises
+    except Exception as error:  # noqa: BLE001 - whatever a foreign type raises
+        pass_on(error)
         text = f"a {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:57]}..."
