@@ -2,6 +2,7 @@
 
 import copy
 import errno
+import functools
 import math
 import os
 import pickle
@@ -90,6 +91,42 @@ def test_a_program_with_another_fault_in_each_step_is_not_answered_in_each(recor
             recorder.tell(samples=-number)
 
     assert len(capsys.readouterr().err.splitlines()) <= warning.MOST_SAID
+
+
+class Dear:
+    """Another value each time, as a tensor is; to show it takes long."""
+
+    shown = 0
+
+    def __repr__(self):
+        type(self).shown += 1
+        return f"Dear({self.shown})"
+
+
+def test_a_fault_that_returns_with_other_values_is_said_once_and_shown_once(
+    recorder, capsys, monkeypatch
+):
+    monkeypatch.setattr(Dear, "shown", 0)
+    wrong = ("samples", "tokens", "flops", "phase", "group", "kind", "bytes")
+    for number in range(100):
+        with recorder.step(), recorder.phase(Dear()):
+            recorder.tell(samples=Dear(), tokens=Dear(), flops=10.0 ** (40 + number))
+            with recorder.collective(Dear(), bytes=Dear()), recorder.collective(kind=Dear()):
+                pass
+    said = capsys.readouterr().err.splitlines()
+
+    assert len(wrong) == len(said)
+    assert len(wrong) - 1 == Dear.shown
+
+
+def test_what_ends_the_recording_is_said_after_however_many_faults(recorder, tmp_path, capsys):
+    for number in range(4 * warning.MOST_SAID):
+        with recorder.step():
+            recorder.log(**{f"name_{number}": object()})
+    shutil.rmtree(tmp_path / "rings")
+    recorder._look_at_place()
+
+    assert "this rank is not recorded any more" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["rank", "world", "dp", "tp", "pp", "first_step"])
@@ -231,6 +268,20 @@ def test_a_deleted_folder_is_said_once_and_training_goes_on(recorder, tmp_path, 
     assert recorder.active
 
 
+def test_a_program_may_go_to_another_folder(environment, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = lockstep.recorder(environment=environment | {"LOCKSTEP_DIR": "rings"})
+    (tmp_path / "outputs").mkdir()
+    monkeypatch.chdir(tmp_path / "outputs")
+    made._look_at_place()
+    made.step_ended()
+    made.close()
+
+    assert "" == capsys.readouterr().err
+    assert 1 == len(read(tmp_path))
+    assert [] == os.listdir()
+
+
 def test_what_stands_for_a_loader_behaves_as_the_loader_does(recorder):
     loader = DataLoader(TensorDataset(torch.arange(10.0)), batch_size=3)
     loader.epoch = 0
@@ -269,6 +320,48 @@ def test_a_loader_without_a_length_has_none_and_a_list_is_one(recorder):
         list(recorder.steps(5))
 
 
+@pytest.mark.parametrize("items", [[1, 2], (1, 2), range(1, 3)], ids=["list", "tuple", "range"])
+def test_plain_items_are_an_iterable_that_claims_no_class_of_c(recorder, tmp_path, items):
+    given = recorder.steps(items)
+
+    assert not isinstance(given, (list, tuple, range))
+    assert (2, 1, True, [2, 1]) == (len(given), given[0], 2 in given, list(reversed(given)))
+    assert items == given
+    if not isinstance(items, range):
+        assert type(items)([0, 1, 2]) == type(items)([0]) + given
+        assert type(items)([1, 2, 3]) == given + type(items)([3])
+    assert () == read(tmp_path)
+    assert [1, 2] == list(given)
+    recorder.step_ended()
+    assert 3 == len(read(tmp_path))
+
+
+def test_a_loader_that_is_a_with_block_is_recorded_within_it(recorder, tmp_path):
+    class Bar(list):
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            self.closed = True
+
+    bar = Bar([1, 2])
+    with recorder.steps(bar) as items:
+        assert [1, 2] == list(items)
+    items += [3]
+    assert [1, 2, 3] == list(items) == bar
+    recorder.step_ended()
+
+    assert bar.closed
+    assert 6 == len(read(tmp_path))
+
+
+def test_without_stderr_nothing_is_said_on_stdout(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    warning.warn("something is wrong")
+
+    assert "" == capsys.readouterr().out
+
+
 def test_a_loader_s_exception_is_the_loader_s(recorder):
     def broken():
         yield 1
@@ -289,6 +382,28 @@ def test_the_recorder_can_be_copied_and_handed_on(recorder, tmp_path):
     with other.step():
         other.tell(loss=1.0)
     assert () == read(tmp_path)
+
+
+def kept_blocks(recorder):
+    return [recorder.phase("forward"), recorder.collective("dp"), recorder.step()]
+
+
+def test_a_block_that_a_model_keeps_can_be_copied_and_handed_on(recorder, tmp_path):
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks = kept_blocks(recorder)
+
+    for copied in (copy.deepcopy(Model()).blocks, map(copy.copy, kept_blocks(recorder))):
+        forward, collective, step = copied
+        with step, forward, collective:
+            pass
+    for block in pickle.loads(pickle.dumps(Model().blocks)):
+        with block:
+            pass
+
+    assert recorder.active
+    assert 2 == len(read(tmp_path))
 
 
 def test_a_forked_child_writes_nothing_into_its_parent_s_ring(recorder, tmp_path):
@@ -447,6 +562,49 @@ def test_a_module_of_the_program_s_own_may_be_called_as_ours(environment, tmp_pa
     assert 1 == len([line for line in told.stderr.splitlines() if "not recorded" in line])
 
 
+@pytest.mark.parametrize("recorded", [True, False])
+@pytest.mark.parametrize("path", ["{}.py", "{}/__init__.py"])
+@pytest.mark.parametrize("name", ["collector", "workloads", "analyzer", "dashboard"])
+def test_a_module_that_the_program_does_not_import_is_not_executed(
+    environment, tmp_path, name, path, recorded
+):
+    theirs = tmp_path / path.format(name)
+    theirs.parent.mkdir(exist_ok=True)
+    theirs.write_text("import sys; print('executed'); sys.exit(2)")
+    (tmp_path / "train.py").write_text(
+        "import lockstep, sys\n"
+        "recorder = lockstep.recorder()\n"
+        "for item in recorder.steps([1, 2]): print(item)\n"
+        f"try: import {name}\n"
+        "except SystemExit: print('mine')\n"
+    )
+    told = subprocess.run(
+        [sys.executable, "train.py"], env=os.environ | (environment if recorded else {}),
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    refused = recorded and name in ("collector", "workloads")
+
+    assert "1\n2\nexecuted\nmine\n" == told.stdout
+    assert int(refused) == len([line for line in told.stderr.splitlines() if "not rec" in line])
+    assert refused or told.stderr == ""
+
+
+def test_a_module_of_the_program_s_own_that_exits_when_we_import_it_ends_nothing(
+    environment, tmp_path
+):
+    """Called as one of Python's that our packages need, so that no name tells it from theirs."""
+    (tmp_path / "mmap.py").write_text("raise SystemExit(2)")
+    (tmp_path / "train.py").write_text(
+        "import lockstep\nfor item in lockstep.recorder().steps([1, 2]): print(item)\n"
+    )
+    told = subprocess.run(
+        [sys.executable, "train.py"], env=os.environ | environment, cwd=tmp_path,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+    assert "1\n2\n" == told.stdout
+
+
 @pytest.mark.slow
 def test_a_restart_by_torchrun_is_recorded_on_all_ranks(environment, tmp_path):
     (tmp_path / "train.py").write_text(
@@ -484,11 +642,23 @@ def in_a_number(recorder, monkeypatch, signalled):
     recorder.step_ended(loss=type("Loss", (), {"__float__": signalled})())
 
 
+def in_a_value_that_is_shown(recorder, monkeypatch, signalled):
+    recorder.phase(type("Name", (), {"__repr__": signalled})())
+
+
+def in_a_line_that_is_written(recorder, monkeypatch, signalled):
+    monkeypatch.setattr(sys, "stderr", type("Stream", (), {"write": signalled})())
+    recorder.phase("none")
+
+
+ANYWHERE = [at_the_end, in_a_number, in_a_value_that_is_shown, in_a_line_that_is_written]
+
+
 def in_a_hook(recorder, monkeypatch, signalled):
     guard.Guard().around(lambda: None, signalled)()
 
 
-@pytest.mark.parametrize("run", [at_the_end, in_a_number, in_a_hook])
+@pytest.mark.parametrize("run", [*ANYWHERE, in_a_hook])
 def test_what_a_signal_handler_raises_within_our_code_reaches_the_program(
     recorder, monkeypatch, run
 ):
@@ -502,6 +672,46 @@ def test_what_a_signal_handler_raises_within_our_code_reaches_the_program(
     try:
         with pytest.raises(PreemptedError):
             run(recorder, monkeypatch, signalled)
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert recorder.active
+
+
+def resets_itself(number, frame):
+    signal.signal(number, signal.SIG_DFL)
+    raise PreemptedError
+
+
+def resets_all_arguments(*arguments):
+    resets_itself(*arguments)
+
+
+class Preemption:
+    def resets_a_method(self, number, frame):
+        signal.signal(number, signal.SIG_DFL)
+        raise PreemptedError
+
+    def __call__(self, number, frame=None):
+        self.resets_a_method(number, None)
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        resets_itself, resets_all_arguments, Preemption().resets_a_method, Preemption(),
+        functools.partial(Preemption.resets_a_method, Preemption()),
+        lambda number, _: resets_itself(number, None),
+    ],
+    ids=["function", "arguments", "method", "object", "partial", "lambda"],
+)  # fmt: skip
+@pytest.mark.parametrize("run", [*ANYWHERE, in_a_hook])
+def test_what_a_handler_raises_that_uninstalled_itself_reaches_the_program(
+    recorder, monkeypatch, run, handler
+):
+    before = signal.signal(signal.SIGUSR2, handler)
+    try:
+        with pytest.raises(PreemptedError):
+            run(recorder, monkeypatch, lambda *_, **named: signal.raise_signal(signal.SIGUSR2))
     finally:
         signal.signal(signal.SIGUSR2, before)
     assert recorder.active

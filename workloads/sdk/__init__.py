@@ -9,11 +9,18 @@ Standard library only. Without LOCKSTEP_DIR in the environment nothing is record
 spent. Whatever goes wrong with the recording is one line on stderr; training goes on.
 """
 
+import os
 from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from workloads.sdk.guard import Guard
-from workloads.sdk.interface import Recorder
+from workloads.sdk.interface import DIRECTORY_VARIABLE, Recorder
+from workloads.sdk.signals import pass_on
+from workloads.sdk.warning import warn_of
+
+_ROOT = Path(__file__).parents[2]
 
 __all__ = ["Recorder", "recorder"]
 
@@ -51,7 +58,26 @@ def recorder(
 
 
 def _opened(environment: Mapping[str, str] | None, **places: Any) -> Recorder | None:
-    # Imported within the guard: a program may have a module that is called as one of ours.
-    from workloads.sdk.start import opened
+    variables = os.environ if environment is None else environment
+    if not variables.get(DIRECTORY_VARIABLE):
+        return None
+    try:
+        foreign = [package for package in ("workloads", "collector") if not _is_ours(package)]
+        if foreign:
+            raise ImportError(f"the program has a module {foreign[0]}, as Lockstep has")
+        from workloads.sdk.start import opened  # a program without Lockstep pays nothing
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a module of the program's may exit
+        pass_on(error)
+        warn_of("this rank is not recorded", error)
+        return None
+    return opened(variables, **places)
 
-    return opened(environment, **places)
+
+def _is_ours(package: str) -> bool:
+    """Whether an import of it would give what lies beside this package; it is not executed."""
+    try:
+        spec = find_spec(package)
+    except (ImportError, ValueError):  # ValueError: a module without a specification
+        return False
+    origin = None if spec is None else spec.origin
+    return origin is not None and Path(origin).resolve().parent == (_ROOT / package).resolve()

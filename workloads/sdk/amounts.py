@@ -5,7 +5,7 @@ import operator
 from typing import Any
 
 from workloads.sdk.signals import pass_on
-from workloads.sdk.warning import shown, warn
+from workloads.sdk.warning import shown, warn_about
 
 INT32 = (1 << 31) - 1
 """The largest rank, world and restart count that a ring holds."""
@@ -31,7 +31,7 @@ def count(value: Any, what: str, most: int) -> int:
         number = int(real) if real is not None and math.isfinite(real) else -1
     if 0 <= number <= most:
         return number
-    warn(f"{what}={shown(value)} is no number from 0 to {most}; 0 is recorded")
+    warn_about(what, lambda: f"{what}={shown(value)} is no number from 0 to {most}; 0 is recorded")
     return 0
 
 
@@ -39,7 +39,8 @@ def real(value: Any, what: str, instead: float) -> float:
     """A real number, NaN and infinities too; `instead` with a warning where it is none."""
     number = _float(value)
     if number is None:
-        warn(f"{what} is a {type(value).__name__}, which is no number; {instead} is recorded")
+        kind = type(value).__name__
+        warn_about(what, lambda: f"{what} is a {kind}, which is no number; {instead} is recorded")
         return instead
     return number
 

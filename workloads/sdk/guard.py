@@ -11,7 +11,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import FunctionType, TracebackType
 from typing import Any, ParamSpec, Protocol, Self, TypeVar
@@ -141,7 +141,10 @@ def _nothing(*_: object, **named: object) -> None:
 
 
 class Block:
-    """A `with` block of a recorder."""
+    """A `with` block of a recorder, which a program may keep.
+
+    A copy is itself; pickled, it is a block that does nothing.
+    """
 
     __slots__ = ("_inner", "_recorder")
 
@@ -169,6 +172,15 @@ class Block:
         except Exception as failure:  # noqa: BLE001 - the program must not end because of us
             pass_on(failure)
             self._recorder.give_up(failure)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[type[AbstractContextManager[object]], tuple[()]]:
+        return nullcontext, ()
 
 
 def compiling() -> bool:

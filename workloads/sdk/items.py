@@ -36,7 +36,8 @@ class Steps:
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        return type(self._lockstep_items)
+        kind = type(self._lockstep_items)
+        return type(self) if kind in _PLAIN else kind
 
     def __iter__(self) -> Any:
         items = self._lockstep_items
@@ -88,11 +89,13 @@ def _left(self: Any) -> None:
 
 def _forwarded(name: str) -> Callable[..., Any]:
     def method(self: Any, *arguments: Any, **named: Any) -> Any:
+        items = self._lockstep_items
         try:
-            return getattr(self._lockstep_items, name)(*arguments, **named)
+            answer = getattr(items, name)(*arguments, **named)
         except BaseException as error:
             hide(error)
             raise
+        return self if answer is items else answer  # as `__enter__` and `+=` do
 
     return method
 
@@ -104,7 +107,8 @@ def steps(recorder: Loop, items: Iterable[Any]) -> Any:
     """The items, each a step of the recorder; in all else what is given behaves as `items` does.
 
     It has the attributes, the special methods (`len`, `in`, `[]`) and, for `isinstance`, the class
-    of the items. Pickled, it is the items.
+    of the items. What stands for a plain list, tuple or range claims no such class: C code reads
+    those past all methods. Pickled, it is the items.
     """
     kind = type(items)
     made = _classes.get(kind)
@@ -128,9 +132,16 @@ def _special(kind: type) -> dict[str, Any]:
         methods["__hash__"] = None
     if issubclass(kind, Iterator):
         methods |= {"__next__": _next, "__del__": _left}
+    if kind in _PLAIN and "__add__" in names:
+        methods["__radd__"] = _added_to
     return methods
 
 
+def _added_to(self: Any, other: Any) -> Any:
+    return other + self._lockstep_items
+
+
+_PLAIN = (list, tuple, range)
 _OWN = frozenset(vars(Steps)) | {
     "__del__", "__getattribute__", "__getstate__", "__init_subclass__", "__new__", "__reduce__",
     "__setstate__", "__subclasshook__", "__class_getitem__", "__dict__",

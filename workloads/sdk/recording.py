@@ -23,7 +23,7 @@ from workloads.sdk.guard import Block, Guard, guarded
 from workloads.sdk.interface import ItemT, Recorder
 from workloads.sdk.items import steps
 from workloads.sdk.waiting import Waiting, place_of
-from workloads.sdk.warning import shown, warn, warn_of
+from workloads.sdk.warning import shown, warn, warn_about, warn_of
 from workloads.stack_signal import stacks_on_signal
 from workloads.starting import first_step_ended
 from workloads.warmup import WARMUP_STEPS
@@ -128,7 +128,8 @@ class RingRecorder(Recorder):
         """See Recorder."""
         block = self._phases.get(name) if isinstance(name, str) else None
         if block is None:
-            warn(f"there is no phase {shown(name)}; its time counts as other: {', '.join(PHASES)}")
+            warn_about("phase", lambda: f"there is no phase {shown(name)}; its time counts as"
+                       f" other: {', '.join(PHASES)}")  # fmt: skip
             return _NOTHING
         if name in STEP_TAGS:
             self.recorder.tag_step(name)
@@ -267,5 +268,8 @@ def _work(value: Any) -> float:
     flops = real(value, "flops", 0.0)
     if 0.0 <= flops <= MOST_FLOPS:
         return flops
-    warn(f"flops={shown(value)} is no number from 0 to {MOST_FLOPS:g}; 0 is recorded")
+    warn_about(
+        "flops",
+        lambda: f"flops={shown(value)} is no number from 0 to {MOST_FLOPS:g}; 0 is recorded",
+    )
     return 0.0

@@ -20,14 +20,13 @@ from workloads.ring import RingWriter
 from workloads.ring_file import Identity
 from workloads.sdk.amounts import INT32, index, whole
 from workloads.sdk.holder import Means, holder, may_take
+from workloads.sdk.interface import DIRECTORY_VARIABLE
 from workloads.sdk.signals import pass_on
 from workloads.sdk.warning import shown, warn
 from workloads.starting import FOLDER_VARIABLE
 
 if TYPE_CHECKING:
     from workloads.sdk.recording import RingRecorder
-
-DIRECTORY_VARIABLE = "LOCKSTEP_DIR"
 
 
 class UnwritableError(Exception):
@@ -43,21 +42,18 @@ class UnwritableError(Exception):
 
 
 def opened(
-    environment: Mapping[str, str] | None, *, rank: int | None, world: int | None, dp: int | None,
+    environment: Mapping[str, str], *, rank: int | None, world: int | None, dp: int | None,
     tp: int, pp: int, first_step: int,
 ) -> "RingRecorder | None":  # fmt: skip
     """The recorder of a program that says its steps itself; None = it is not recorded.
 
     Where it should be and cannot, that is said.
     """
-    variables = os.environ if environment is None else environment
-    if not variables.get(DIRECTORY_VARIABLE):
-        return None
-    from workloads.sdk.recording import RingRecorder  # a program without Lockstep pays nothing
+    from workloads.sdk.recording import RingRecorder  # not in programs that only tell their log
 
     try:
         writer = started(
-            variables, Means.SDK, rank=rank, world=world, dp=dp, tp=tp, pp=pp,
+            environment, Means.SDK, rank=rank, world=world, dp=dp, tp=tp, pp=pp,
             first_step=first_step,
         )  # fmt: skip
         recorder = recorded(writer, lambda: RingRecorder(writer))
@@ -65,7 +61,7 @@ def opened(
         pass_on(error)
         warn(f"this rank is not recorded: {error}")
         return None
-    _tell_of_start(variables, writer.identity.rank)
+    _tell_of_start(environment, writer.identity.rank)
     return recorder
 
 
@@ -108,7 +104,8 @@ def started(
         "tp": whole(tp, "tp", highest),
     }
     step = whole(first_step, "first_step", ring.MAX_STEP)
-    path = Path(environment[DIRECTORY_VARIABLE]) / ring.file_name(who.rank)
+    folder = Path(environment[DIRECTORY_VARIABLE]).absolute()  # the program may go to another one
+    path = folder / ring.file_name(who.rank)
     other = holder(path)
     if other is not None and not may_take(
         other, who.run, who.attempt, os.getpid(), means, trains=trains

@@ -10,7 +10,7 @@ from collector.contract.ring import NO_TAG
 from workloads.recording import StepRecorder
 from workloads.ring import GROUP_INDEX, OP_INDEX
 from workloads.sdk.amounts import count
-from workloads.sdk.warning import shown, warn
+from workloads.sdk.warning import shown, warn_about
 
 NAMES: dict[tuple[str, str], str] = {
     ("dp", "all-reduce"): "dp-all-reduce",
@@ -37,10 +37,14 @@ class Place:
 def place_of(group: str, kind: str) -> Place | None:
     """None where the ring has no name for it; a group that does not exist is warned of."""
     if not isinstance(group, str) or group not in GROUP_INDEX:
-        warn(f"there is no group {shown(group)}; only the waiting counts: {', '.join(GROUP_INDEX)}")
+        warn_about("group", lambda: f"there is no group {shown(group)}; only the waiting counts:"
+                   f" {', '.join(GROUP_INDEX)}")  # fmt: skip
         return None
     if not isinstance(kind, str):
-        warn(f"there is no kind {shown(kind)} of collective; only the waiting counts")
+        warn_about(
+            "kind",
+            lambda: f"there is no kind {shown(kind)} of collective; only the waiting counts",
+        )
         return None
     name = NAMES.get((group, kind))
     return None if name is None else Place(OP_INDEX[name], GROUP_INDEX[group])
