@@ -41,6 +41,7 @@ class Ended:
             no launcher says it, ranks that were ended from outside do.
         reason: In the launcher's words; empty = none.
         first: (R,) whose end was the first failure, or who holds the others up.
+        done: (R,) the launcher saw a clean end, and names others: it began nothing.
         struck: Whether signals from outside, or faults of their own, ended `first`.
         codes: rank -> exit code, -N = by signal N, of those that ended by themselves.
         raised: rank -> the exception of its own with which its log ends, type and message. One that
@@ -50,6 +51,7 @@ class Ended:
     word: str | None
     reason: str
     first: NDArray[np.bool_]
+    done: NDArray[np.bool_]
     struck: bool
     codes: Mapping[int, int]
     raised: Mapping[int, str]
@@ -70,10 +72,13 @@ def ended(grid: Grid) -> Ended:
     word = None if tree.get("ending") is None else str(tree["ending"])
     if word is None and _from_outside_alone(grid):
         word = INTERRUPTED
+    first = np.array([info.rank in named for info in grid.ranks], dtype=bool)
+    clean = np.array([codes.get(info.rank) == 0 for info in grid.ranks], dtype=bool)
     return Ended(
         word,
         str(tree.get("reason") or ""),
-        np.array([info.rank in named for info in grid.ranks], dtype=bool),
+        first,
+        clean & ~first & first.any(),
         struck,
         codes,
         raised,

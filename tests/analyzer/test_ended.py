@@ -409,6 +409,34 @@ def test_ranks_that_are_gone_do_not_stand_still(ended):
     assert unexplained(grid) is None
 
 
+@pytest.mark.parametrize("state", ["", "running", "failed"])
+@pytest.mark.parametrize("per_node", [1, 2])
+@pytest.mark.parametrize("early", [0, 2])
+def test_ranks_that_finished_before_another_one_failed_began_nothing(
+    synthetic, per_node, early, state
+):
+    run = synthetic(ranks_per_node=per_node, outcome=None).run()
+    samples, end = run.samples, run.samples["time"].max()
+    for rank in range(4):
+        since = end - (3.0 if rank <= early else 2.0 if rank < 3 else 1.0)
+        late = (samples["rank"] == rank) & (samples["time"] >= since)
+        up = samples["metric"] == UP
+        samples = samples[~late | ~_of_the_living(samples) | up]
+        gone = (samples["rank"] == rank) & (samples["time"] >= since) & (samples["metric"] == UP)
+        samples = samples.assign(value=samples["value"].mask(gone, 0.0))
+        word = "finished" if rank < 3 else state
+        said = samples[gone].assign(metric=STATE, value=1.0, labels=f'state="{word}"')
+        samples = pd.concat([samples, said[[bool(word)] * len(said)]])
+    exits = [{"rank": rank, "code": 3 * (rank == 3), "seconds": 0.3 * rank} for rank in range(4)]
+    outcome = {"ending": "crash", "ranks": [3], "reason": "exited with code 3", "exits": exits}
+    seen = dataclasses.replace(run, samples=samples, meta={**run.meta, "outcome": outcome})
+    verdict = diagnose(seen).verdict
+
+    assert [(3, "crash")] == [(one.rank, one.cause) for one in verdict.culprits]
+    assert "exited with code 0" not in verdict.sentence
+    assert "exited with code 3" in verdict.sentence
+
+
 RAISED = "ValueError: label 9: out of range"
 LOST = "RuntimeError: Connection closed by peer"
 
