@@ -45,7 +45,8 @@ class Ended:
         struck: Whether signals from outside, or faults of their own, ended `first`.
         codes: rank -> exit code, -N = by signal N, of those that ended by themselves.
         raised: rank -> the exception of its own with which its log ends, type and message. One that
-            says that another process was gone is none of its own.
+            says that another process was gone is none of its own, and one in the log of a rank that
+            ended well, or by a signal from outside, did not end it.
     """
 
     word: str | None
@@ -66,7 +67,7 @@ def ended(grid: Grid) -> Ended:
     raised = {
         int(one["rank"]): str(one["error"])
         for one in tree.get("raised") or ()
-        if not one.get("of_lost_peer")
+        if not one.get("of_lost_peer") and _by_itself(codes.get(int(one["rank"]), 1))
     }
     struck = bool(named) and all(_from_outside(codes.get(rank, 0)) for rank in named)
     word = None if tree.get("ending") is None else str(tree["ending"])
@@ -187,11 +188,13 @@ def failed_alike(grid: Grid, how: Ended) -> str | None:
     """That the program failed in the same way on most ranks, in words; None where it did not.
 
     The same exception, or the same exit code without one: it is the program's, and of no place.
+    Of a crash only ranks that have ended count: what others logged did not end them.
     """
     if how.word not in ("crash", "hang"):
         return None
     ranks = [info.rank for info in grid.ranks]
-    ways = [f"raised {how.raised[rank]}" for rank in ranks if rank in how.raised]
+    failed = [rank for rank in ranks if how.word == "hang" or how.codes.get(rank)]
+    ways = [f"raised {how.raised[rank]}" for rank in failed if rank in how.raised]
     ways += [
         f"exited with code {how.codes[rank]}"
         for column, rank in enumerate(ranks)
@@ -211,6 +214,11 @@ def _from_outside_alone(grid: Grid) -> bool:
     if first.any():
         return bool(outside[first].all())
     return bool(outside.any() and not last_said(grid, (*SILENT, RankState.FAILED)).any())
+
+
+def _by_itself(code: int) -> bool:
+    """Whether an exception may have ended a rank: no clean end, and no signal from outside."""
+    return code != 0 and not _from_outside(code)
 
 
 def _from_outside(code: int) -> bool:

@@ -504,6 +504,19 @@ def test_what_every_rank_does_is_the_program_s_and_names_nobody(ended, error):
     assert f"every rank {way}: the program itself failed" in verdict.sentence
 
 
+@pytest.mark.parametrize("ranks", [[2], [2, 1, 3]])
+def test_an_exception_that_ranks_survived_hides_nobody_whom_a_signal_ended(ended, ranks):
+    outcome = {"ending": "crash", "ranks": ranks, "reason": "killed by SIGKILL",
+               "exits": [{"rank": 2, "code": -9, "seconds": 0.0}],
+               "raised": [{"rank": rank, "error": "ImportError: no apex", "of_lost_peer": False}
+                          for rank in (1, 2, 3)]}  # fmt: skip
+    verdict = diagnose(ended(("failed", "failed", "running", "failed"), outcome)).verdict
+
+    assert 2 in [one.rank for one in verdict.culprits]
+    assert "the program itself failed" not in verdict.sentence
+    assert "it was ended by SIGKILL" in verdict.sentence
+
+
 @pytest.mark.parametrize("raised", [[{"rank": "1", "error": "x"}], [{"rank": 1}], {"rank": 1}, [7]])
 def test_exceptions_that_no_launcher_writes_are_refused(synthetic, tmp_path, raised):
     folder = synthetic(steps=20, telemetry=False).write(tmp_path / "a")

@@ -1,13 +1,17 @@
 """How a log ends: the exception that ended a program, by what Python, torch and C++ write."""
 
+import signal
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from workloads.launchers import Exit, Raised
 from workloads.processes.log_end import as_exception, exception, last_words, of_a_lost_peer
+from workloads.processes.rank_process import RankProcess
+from workloads.processes.ring_state import RingState
 from workloads.processes.watching import _first_to_fail
 
 PEER = "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:29572"
@@ -125,3 +129,56 @@ def test_who_raised_its_own_exception_goes_before_those_that_lost_a_peer(ends, r
     told = [Raised(rank, error, error == PEER) for rank, error in raised.items()]
 
     assert first == _first_to_fail(exits, told)
+
+
+HANDLED = 'Traceback (most recent call last):\n  File "a.py", line 1\nImportError: no apex\n'
+
+
+@pytest.fixture
+def rank(tmp_path, monkeypatch):
+    """A rank whose ring says `steps[0]`; a second passes between two looks at it."""
+    steps, clock = [0], count()
+    monkeypatch.setattr("workloads.processes.rank_process.monotonic", lambda: next(clock))
+    monkeypatch.setattr(
+        "workloads.processes.rank_process.read_ring_state",
+        lambda path: RingState(steps[0], 1.0, 0, waits=False, heartbeat_age=0.1),
+    )
+    return RankProcess(0, 1, tmp_path, tmp_path / "rank-0.log"), steps
+
+
+@pytest.mark.parametrize("status", [None, 3 << 8, signal.SIGKILL])
+def test_an_exception_after_which_a_rank_completed_a_step_is_not_how_it_ended(rank, status):
+    one, steps = rank
+    one.log.write_text(HANDLED)
+    for steps[0] in (0, 0, 1):
+        one.ring_state()
+    one.status = status
+
+    assert one.raised() == ""
+    assert status is None or "ImportError" not in one.how()
+
+    with one.log.open("a") as log:
+        log.write(HANDLED.replace("ImportError: no apex", OWN))
+    steps[0] = 2  # completed just before, and seen only now
+    one.ring_state()
+
+    assert one.raised() == ("" if status == signal.SIGKILL else OWN)
+
+
+@pytest.mark.parametrize("status", [0, signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
+def test_a_rank_that_a_signal_or_its_end_ended_raised_nothing(rank, status):
+    one, _ = rank
+    one.log.write_text(HANDLED)
+    one.status = int(status)
+
+    assert one.raised() == ""
+
+
+@pytest.mark.parametrize("status", [None, 1 << 8, signal.SIGABRT])
+def test_a_rank_that_raised_before_its_first_step_is_told_by_it(rank, status):
+    one, _ = rank
+    one.log.write_text(HANDLED)
+    one.ring_state()
+    one.status = status
+
+    assert one.raised() == "ImportError: no apex"

@@ -8,6 +8,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Protocol
 
+from collector.contract.words import OWN_SIGNALS
 from workloads.launchers import Ending, Exit, Outcome, Progress, Raised
 from workloads.processes.exits import Ended, Exits, first_to_fail
 from workloads.processes.log_end import of_a_lost_peer
@@ -35,7 +36,7 @@ class WatchedRank(Ended, Protocol):
         ...
 
     def raised(self) -> str:
-        """The exception with which its log ends; empty = none."""
+        """The exception that ended it or its work; empty = none, or a signal ended it."""
         ...
 
 
@@ -186,6 +187,15 @@ def laggards(ranks: Sequence[WatchedRank]) -> tuple[int, ...]:
         if 0 < len(found) < len(told):
             return found
     return ()
+
+
+def by_itself(status: int | None) -> bool:
+    """Whether an exception may have ended a process, or its work: no clean end, and no signal.
+
+    A signal that a program sends itself is its own end, as std::terminate's.
+    """
+    code = 1 if status is None else os.waitstatus_to_exitcode(status)
+    return code > 0 or -code in OWN_SIGNALS
 
 
 def how_it_ended(status: int, last: str) -> str:
