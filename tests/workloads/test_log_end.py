@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from workloads.launchers import Exit, Raised
 from workloads.processes.log_end import as_exception, exception, last_words, of_a_lost_peer
 from workloads.processes.rank_process import RankProcess
 from workloads.processes.ring_state import RingState
-from workloads.processes.watching import _first_to_fail
+from workloads.processes.watching import _first_to_fail, exceptions
 
 PEER = "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:29572"
 
@@ -100,6 +101,18 @@ def test_a_log_without_an_exception_tells_none(tmp_path, text):
         (PEER, True),
         (NCCL, True),
         ("RuntimeError: Timed out waiting 1800000ms for recv operation to complete", True),
+        ("torch.distributed.DistBackendError: NCCL communicator was aborted on rank 1.", True),
+        ("torch.distributed.DistNetworkError: The client socket has timed out after 60s", True),
+        ("RuntimeError: Connection reset by peer", True),
+        ("RuntimeError: Broken pipe", True),
+        ("c10::DistStoreError: wait timeout after 300000ms", True),
+        ("horovod.common.exceptions.HorovodInternalError: failed", True),
+        ("ConnectionResetError: [Errno 104] Connection reset by peer", False),
+        ("BrokenPipeError: [Errno 32] Broken pipe", False),
+        ("ConnectionRefusedError: [Errno 111] Connection refused", False),
+        ("botocore.exceptions.ConnectionClosedError: Connection was closed before", False),
+        ("urllib3.exceptions.ProtocolError: ('Connection broken: reset', 9)", False),
+        ("requests.exceptions.ReadTimeout: Read timed out after 60 s", False),
         ("ValueError: label 9 is out of range", False),
         ("torch.OutOfMemoryError: CUDA out of memory", False),
         ("FileNotFoundError: [Errno 2] No such file or directory: '/data/x'", False),
@@ -182,3 +195,33 @@ def test_a_rank_that_raised_before_its_first_step_is_told_by_it(rank, status):
     one.status = status
 
     assert one.raised() == "ImportError: no apex"
+
+
+RESET = "ConnectionResetError: [Errno 104] Connection reset by peer"
+
+
+@dataclass
+class Wrote:
+    rank: int
+    text: str
+
+    def raised(self) -> str:
+        return self.text
+
+
+@pytest.mark.parametrize(
+    ("ends", "wrote", "first"),
+    [
+        ([(0, 1, 0.0), (2, 1, 0.1), (1, 1, 0.2)], [PEER, PEER, RESET], (2,)),  # of its data
+        ([(2, 1, 0.0), (0, 1, 0.2)], [PEER, "", RESET], (2,)),
+        ([(1, 1, 0.0), (2, 1, 0.2)], ["", OWN, RESET], (1,)),
+        ([(1, -9, 0.0), (2, 1, 0.2)], ["", "", RESET], (1,)),
+        ([(2, 1, 0.0), (1, 1, 3.0)], ["", OWN, RESET], (2,)),
+        ([(0, 1, 0.0), (1, 1, 0.1)], [PEER, PEER, RESET], (2,)),  # it stands
+    ],
+)
+def test_a_lost_connection_is_a_peer_s_where_another_rank_had_failed_before(ends, wrote, first):
+    exits = [Exit(*one) for one in ends]
+    raised = exceptions([Wrote(rank, text) for rank, text in enumerate(wrote)], exits)
+
+    assert first == _first_to_fail(exits, raised)

@@ -33,6 +33,18 @@ _PEER_LOST = re.compile(
     re.IGNORECASE,
 )
 """What gloo, NCCL, TCPStore, MPI and horovod write where another process is gone."""
+_OF_COLLECTIVES = re.compile(
+    r"^(?:RuntimeError|Dist\w+Error|(?:torch|c10|c10d|gloo|std|mpi4py|horovod)(?:\.|::)[\w.:]+"
+    r"|MPI\.\w+|HorovodInternalError)(?:: |$)"
+    r"|gloo|nccl|TCPStore|c10d|ProcessGroup",
+    re.IGNORECASE,
+)
+"""Types that these raise, or their names in a message. A connection of anything else, as one to a
+store of data, may be lost without any other rank."""
+_CONNECTION = re.compile(
+    r"^(?:ConnectionResetError|BrokenPipeError|ConnectionAbortedError)(?:: |$)"
+)
+"""Of a socket, whoever is at its other end."""
 
 
 def last_line(log: Path, begin: int = 0) -> str:
@@ -83,7 +95,12 @@ def as_exception(line: str) -> str:
 
 def of_a_lost_peer(raised: str) -> bool:
     """Whether an exception says that another process was gone: it follows from that one's end."""
-    return _PEER_LOST.search(raised) is not None
+    return _PEER_LOST.search(raised) is not None and _OF_COLLECTIVES.search(raised) is not None
+
+
+def of_a_connection(raised: str) -> bool:
+    """Whether an exception says that a connection was lost, and not whose: perhaps a peer's."""
+    return _CONNECTION.search(raised) is not None
 
 
 def _raised(lines: list[str], start: int, front: str) -> tuple[int, str]:
