@@ -20,7 +20,7 @@ from analyzer.slowness.stopped import (
 )
 from analyzer.wording import listed
 from collector.contract import metrics
-from collector.contract.words import OWN_SIGNALS, RankState
+from collector.contract.words import OWN_SIGNALS, RankState, without_numbers
 
 FINISHED, INTERRUPTED = "finished", "interrupted"
 NOTICED = (RankState.PEER_LOST, RankState.FAILED)
@@ -187,14 +187,21 @@ def failed_itself(culprit: Culprit) -> bool:
 def failed_alike(grid: Grid, how: Ended) -> str | None:
     """That the program failed in the same way on most ranks, in words; None where it did not.
 
-    The same exception, or the same exit code without one: it is the program's, and of no place.
+    The same exception but for numbers, or the same exit code without one: it is the program's, and
+    of no place.
     Of a crash only ranks that have ended count: what others logged did not end them.
     """
     if how.word not in ("crash", "hang"):
         return None
     ranks = [info.rank for info in grid.ranks]
     failed = [rank for rank in ranks if how.word == "hang" or how.codes.get(rank)]
-    ways = [f"raised {how.raised[rank]}" for rank in failed if rank in how.raised]
+    texts = {without_numbers(how.raised[rank]): how.raised[rank]
+             for rank in reversed(failed) if rank in how.raised}  # fmt: skip
+    ways = [
+        f"raised {texts[without_numbers(how.raised[rank])]}"
+        for rank in failed
+        if rank in how.raised
+    ]
     ways += [
         f"exited with code {how.codes[rank]}"
         for column, rank in enumerate(ranks)

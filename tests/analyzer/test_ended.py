@@ -504,6 +504,27 @@ def test_what_every_rank_does_is_the_program_s_and_names_nobody(ended, error):
     assert f"every rank {way}: the program itself failed" in verdict.sentence
 
 
+@pytest.mark.parametrize(
+    ("error", "sizes", "alike"),
+    [
+        ("torch.OutOfMemoryError: CUDA out of memory. GPU {0} has {1} free. Process {0}1 has 9 GiB",
+         ["1.56 GiB", "512.00 MiB", "980.5 KiB", "3 bytes"], True),
+        ("RuntimeError: CUDA error at 0x7f{0}a{0}: illegal access", ["", "", "", ""], True),
+        ("KeyError: '{1}'", ["lr", "wd", "beta", "eps"], False),
+        ("{1}Error: GPU {0}", ["Key", "Value", "Index", "Type"], False),
+    ],
+)  # fmt: skip
+def test_exceptions_that_differ_in_numbers_alone_are_the_same(ended, error, sizes, alike):
+    outcome = _raised(0, 1, 2, 3)
+    for each, size in zip(outcome["raised"], sizes, strict=True):
+        each["error"] = error.format(each["rank"], size)
+    verdict = diagnose(ended(outcome=outcome)).verdict
+
+    told = f"every rank raised {outcome['raised'][0]['error']}: the program itself failed"
+    assert alike is (told in verdict.sentence)
+    assert not alike or verdict.culprits == ()
+
+
 @pytest.mark.parametrize("ranks", [[2], [2, 1, 3]])
 def test_an_exception_that_ranks_survived_hides_nobody_whom_a_signal_ended(ended, ranks):
     outcome = {"ending": "crash", "ranks": ranks, "reason": "killed by SIGKILL",

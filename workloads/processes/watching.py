@@ -8,7 +8,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Protocol
 
-from collector.contract.words import OWN_SIGNALS
+from collector.contract.words import OWN_SIGNALS, without_numbers
 from workloads.launchers import Ending, Exit, Outcome, Progress, Raised
 from workloads.processes.exits import Ended, Exits, first_to_fail
 from workloads.processes.log_end import of_a_connection, of_a_lost_peer
@@ -136,10 +136,10 @@ def _first_to_fail(exits: Sequence[Exit], raised: Sequence[Raised]) -> tuple[int
     """As `first_to_fail`, by what ranks wrote: an exception of a lost peer follows from another.
 
     Where only such ranks have ended, a rank that raised another exception holds on to its process.
-    All that raised the same exception as the first failed alike.
+    All that raised the same exception as the first, but for numbers, failed alike.
     """
     follow = {one.rank for one in raised if one.of_lost_peer}
-    own = {one.rank: one.error for one in raised if one.rank not in follow}
+    own = {one.rank: without_numbers(one.error) for one in raised if one.rank not in follow}
     first = first_to_fail(exits, follow)
     gone = {one.rank for one in exits}
     if follow.issuperset(first):
