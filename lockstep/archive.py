@@ -36,6 +36,9 @@ PROOFS = "faults"
 LOGS = "logs"
 """Folder of the logs of ranks, collectors and links."""
 
+Place = tuple[int, int, int]
+"""(dp, pp, tp) of a rank."""
+
 
 @dataclass(frozen=True, slots=True)
 class Recording:
@@ -47,6 +50,7 @@ class Recording:
         means: By which means the steps of each rank of somebody else's program became known.
         own_time_known: Whether own time of any step is known; steps tell of which. None = our own.
         ranks_ended: When no rank was there any more; None = not seen.
+        places: (dp, pp, tp) as ranks of somebody else's program say; others stand by the layout.
     """
 
     failed_requests: int = 0
@@ -56,6 +60,7 @@ class Recording:
     means: Mapping[int, str] = field(default_factory=dict)
     own_time_known: bool | None = None
     ranks_ended: datetime | None = None
+    places: Mapping[int, Place] = field(default_factory=dict)
 
 
 def now() -> datetime:
@@ -79,11 +84,11 @@ def write_so_far(
     out: Path, spec: RunSpec, started: datetime, recording: Recording,
     submitted: datetime | None = None,
 ) -> None:  # fmt: skip
-    """run.json of a run that goes on, with what is known of its steps by now.
+    """run.json of a run that goes on, with what is known of its steps and its layout by now.
 
     A launcher that is killed writes nothing more: what stands here is what readers have.
     """
-    run = _run(spec, started, None)
+    run = _run(spec, started, None, recording.places)
     if recording.peak_flops is not None:
         run["measured_peak_flops"] = recording.peak_flops
     more = {**_steps_known(recording), **_submitted(submitted)}
@@ -117,7 +122,10 @@ def write_end(
     shutil.rmtree(out / PROOFS, ignore_errors=True)
     restored = _restored(out, spec)
     told = {"failed_requests": recording.failed_requests, "lost_steps": recording.lost_steps}
-    run = {**_run(spec, started, outcome), "measured_peak_flops": recording.peak_flops}
+    run = {
+        **_run(spec, started, outcome, recording.places),
+        "measured_peak_flops": recording.peak_flops,
+    }
     run |= _steps_known(recording)
     if recording.ranks_ended is not None:
         run |= {"ranks_ended": recording.ranks_ended.isoformat()}
@@ -166,9 +174,15 @@ def _starting(out: Path, spec: RunSpec) -> dict[str, Any]:
     return found
 
 
-def _run(spec: RunSpec, started: datetime, outcome: Outcome | None) -> dict[str, Any]:
+def _run(
+    spec: RunSpec, started: datetime, outcome: Outcome | None,
+    places: Mapping[int, Place] = MappingProxyType({}),
+) -> dict[str, Any]:  # fmt: skip
     _, clock_error = wall_minus_monotonic_ns()
     layout = spec.layout
+    # As ranks.parquet has it.
+    grid = [_place(spec, places, rank) for rank in range(layout.world)]
+    dp, pp, tp = (1 + max(along) for along in zip(*grid, strict=True))
     return {
         "schema_version": contract.SCHEMA_VERSION,
         "run": spec.run,
@@ -183,7 +197,7 @@ def _run(spec: RunSpec, started: datetime, outcome: Outcome | None) -> dict[str,
         "layout": {
             "world": layout.world, "nodes": layout.nodes,
             "ranks_per_node": layout.ranks_per_node,
-            "dp": layout.dp, "pp": layout.pp, "tp": layout.tp,
+            "dp": dp, "pp": pp, "tp": tp,
         },
         "seed": spec.seed,
         "versions": {
@@ -315,21 +329,21 @@ def write_ranks(
     spec: RunSpec,
     pods: Sequence[str] = (),
     gpus: Mapping[int, tuple[int | None, str]] = MappingProxyType({}),
-    places: Mapping[int, tuple[int, int, int]] = MappingProxyType({}),
+    places: Mapping[int, Place] = MappingProxyType({}),
 ) -> None:
     """Who each rank is; whole or not at all.
 
     Args:
         pods: Of Kubernetes, one a node in their order; empty = none.
         gpus: Number on its node and uuid of each rank's real GPU, as far as they are known.
-        places: (dp, pp, tp) as ranks of somebody else's program say; of others by the layout.
+        places: As `Recording.places`.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     rows = []
     for rank in range(spec.layout.world):
-        dp, pp, tp = places.get(rank) or spec.layout.coordinates(rank)
+        dp, pp, tp = _place(spec, places, rank)
         local_rank = spec.layout.local_rank(rank)
         emulated = (local_rank, spec.gpu_uuid(rank)) if spec.pace else (None, None)
         gpu, uuid = gpus.get(rank, emulated)
@@ -343,6 +357,10 @@ def write_ranks(
     temporary = out / f"{contract.RANKS_FILE}.new"
     pq.write_table(pa.Table.from_pylist(rows, schema), temporary)
     temporary.replace(out / contract.RANKS_FILE)
+
+
+def _place(spec: RunSpec, places: Mapping[int, Place], rank: int) -> Place:
+    return places.get(rank) or spec.layout.coordinates(rank)
 
 
 def _version(distribution: str) -> str | None:

@@ -137,23 +137,34 @@ def _observed(
         pods = pods_of(spec)
         _written(out, lambda: archive.write_ranks(out, spec, pods))
         recorder = _written(out, lambda: collectors.recorder(out, spec.run, addresses))
+
+        def known(recording: Recording) -> Recording:
+            places = dict(recorder.places) if spec.workload == PROGRAM else {}
+            return replace(_told_by(ranks, recording), places=places)
+
+        def write_ranks(recording: Recording) -> None:
+            """Who they are is known since the ranks run."""
+            gpus = {} if spec.pace else recorder.gpus
+            if gpus or recording.places:
+                archive.write_ranks(out, spec, pods, gpus, recording.places)
+
+        def write(recording: Recording) -> None:
+            with suppress(OSError):  # as in `execute`
+                write_ranks(recording)
+            write_so_far(recording)
+
         recorder.start()
         try:
-            told = _telling(ranks, on_progress, write_so_far)
-            outcome = _waited(ranks, told, interrupts)
+            outcome = _waited(ranks, _telling(known, on_progress, write), interrupts)
         finally:
             gone = archive.now()
-            recording = _told_by(ranks, replace(_stopped(recorder), ranks_ended=gone))
-            # Known since the ranks run.
-            gpus = {} if spec.pace else recorder.gpus
-            places = recorder.places if spec.workload == PROGRAM else {}
-            if gpus or places:
-                _written(out, lambda: archive.write_ranks(out, spec, pods, gpus, places))
+            recording = known(replace(_stopped(recorder), ranks_ended=gone))
+            _written(out, lambda: write_ranks(recording))
     return outcome, recording
 
 
 def _telling(
-    ranks: Handle, on_progress: Callable[[Progress], None],
+    known: Callable[[Recording], Recording], on_progress: Callable[[Progress], None],
     write_so_far: Callable[[Recording], None],
 ) -> Callable[[Progress], None]:  # fmt: skip
     """`on_progress` that also writes what the launcher has found out, each time that is more."""
@@ -161,10 +172,10 @@ def _telling(
 
     def told(progress: Progress) -> None:
         nonlocal written
-        known = _told_by(ranks, Recording())
-        if known != written:
-            write_so_far(known)
-            written = known
+        now = known(Recording())
+        if now != written:
+            write_so_far(now)
+            written = now
         on_progress(progress)
 
     return told

@@ -20,7 +20,7 @@ from analyzer.slowness.stopped import (
 )
 from analyzer.wording import listed
 from collector.contract import metrics
-from collector.contract.words import OWN_SIGNALS, RankState
+from collector.contract.words import OWN_SIGNALS, RankState, without_numbers
 
 FINISHED, INTERRUPTED = "finished", "interrupted"
 NOTICED = (RankState.PEER_LOST, RankState.FAILED)
@@ -41,15 +41,18 @@ class Ended:
             no launcher says it, ranks that were ended from outside do.
         reason: In the launcher's words; empty = none.
         first: (R,) whose end was the first failure, or who holds the others up.
+        done: (R,) the launcher saw a clean end, and names others: it began nothing.
         struck: Whether signals from outside, or faults of their own, ended `first`.
         codes: rank -> exit code, -N = by signal N, of those that ended by themselves.
         raised: rank -> the exception of its own with which its log ends, type and message. One that
-            says that another process was gone is none of its own.
+            says that another process was gone is none of its own, and one in the log of a rank that
+            ended well, or by a signal from outside, did not end it.
     """
 
     word: str | None
     reason: str
     first: NDArray[np.bool_]
+    done: NDArray[np.bool_]
     struck: bool
     codes: Mapping[int, int]
     raised: Mapping[int, str]
@@ -64,16 +67,19 @@ def ended(grid: Grid) -> Ended:
     raised = {
         int(one["rank"]): str(one["error"])
         for one in tree.get("raised") or ()
-        if not one.get("of_lost_peer")
+        if not one.get("of_lost_peer") and _by_itself(codes.get(int(one["rank"]), 1))
     }
     struck = bool(named) and all(_from_outside(codes.get(rank, 0)) for rank in named)
     word = None if tree.get("ending") is None else str(tree["ending"])
     if word is None and _from_outside_alone(grid):
         word = INTERRUPTED
+    first = np.array([info.rank in named for info in grid.ranks], dtype=bool)
+    clean = np.array([codes.get(info.rank) == 0 for info in grid.ranks], dtype=bool)
     return Ended(
         word,
         str(tree.get("reason") or ""),
-        np.array([info.rank in named for info in grid.ranks], dtype=bool),
+        first,
+        clean & ~first & first.any(),
         struck,
         codes,
         raised,
@@ -181,12 +187,21 @@ def failed_itself(culprit: Culprit) -> bool:
 def failed_alike(grid: Grid, how: Ended) -> str | None:
     """That the program failed in the same way on most ranks, in words; None where it did not.
 
-    The same exception, or the same exit code without one: it is the program's, and of no place.
+    The same exception but for numbers, or the same exit code without one: it is the program's, and
+    of no place.
+    Of a crash only ranks that have ended count: what others logged did not end them.
     """
     if how.word not in ("crash", "hang"):
         return None
     ranks = [info.rank for info in grid.ranks]
-    ways = [f"raised {how.raised[rank]}" for rank in ranks if rank in how.raised]
+    failed = [rank for rank in ranks if how.word == "hang" or how.codes.get(rank)]
+    texts = {without_numbers(how.raised[rank]): how.raised[rank]
+             for rank in reversed(failed) if rank in how.raised}  # fmt: skip
+    ways = [
+        f"raised {texts[without_numbers(how.raised[rank])]}"
+        for rank in failed
+        if rank in how.raised
+    ]
     ways += [
         f"exited with code {how.codes[rank]}"
         for column, rank in enumerate(ranks)
@@ -206,6 +221,11 @@ def _from_outside_alone(grid: Grid) -> bool:
     if first.any():
         return bool(outside[first].all())
     return bool(outside.any() and not last_said(grid, (*SILENT, RankState.FAILED)).any())
+
+
+def _by_itself(code: int) -> bool:
+    """Whether an exception may have ended a rank: no clean end, and no signal from outside."""
+    return code != 0 and not _from_outside(code)
 
 
 def _from_outside(code: int) -> bool:

@@ -1,5 +1,6 @@
 """The closed vocabularies: phases, groups, operations, fault kinds, exit states."""
 
+import re
 import signal
 from enum import StrEnum
 
@@ -180,6 +181,15 @@ XMIT_WAIT = "port_xmit_wait"
 """The register behind `lockstep_ib_port_xmit_wait_total`."""
 
 RANK_STATES: tuple[RankState, ...] = tuple(RankState)
+
+
+_NUMBER = re.compile(r"\b0x[0-9a-f]+|\d[\d.,]*(?:\s*(?:[KMGT]i?B|bytes)\b)?", re.IGNORECASE)
+"""With the unit of a size: it differs between ranks as the number does."""
+
+
+def without_numbers(error: str) -> str:
+    """An exception as other ranks raise it too: GPUs, sizes, addresses and pids left out."""
+    return _NUMBER.sub("#", error)
 
 
 OWN_SIGNALS = (signal.SIGABRT, signal.SIGPIPE)

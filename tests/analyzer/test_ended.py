@@ -409,6 +409,34 @@ def test_ranks_that_are_gone_do_not_stand_still(ended):
     assert unexplained(grid) is None
 
 
+@pytest.mark.parametrize("state", ["", "running", "failed"])
+@pytest.mark.parametrize("per_node", [1, 2])
+@pytest.mark.parametrize("early", [0, 2])
+def test_ranks_that_finished_before_another_one_failed_began_nothing(
+    synthetic, per_node, early, state
+):
+    run = synthetic(ranks_per_node=per_node, outcome=None).run()
+    samples, end = run.samples, run.samples["time"].max()
+    for rank in range(4):
+        since = end - (3.0 if rank <= early else 2.0 if rank < 3 else 1.0)
+        late = (samples["rank"] == rank) & (samples["time"] >= since)
+        up = samples["metric"] == UP
+        samples = samples[~late | ~_of_the_living(samples) | up]
+        gone = (samples["rank"] == rank) & (samples["time"] >= since) & (samples["metric"] == UP)
+        samples = samples.assign(value=samples["value"].mask(gone, 0.0))
+        word = "finished" if rank < 3 else state
+        said = samples[gone].assign(metric=STATE, value=1.0, labels=f'state="{word}"')
+        samples = pd.concat([samples, said[[bool(word)] * len(said)]])
+    exits = [{"rank": rank, "code": 3 * (rank == 3), "seconds": 0.3 * rank} for rank in range(4)]
+    outcome = {"ending": "crash", "ranks": [3], "reason": "exited with code 3", "exits": exits}
+    seen = dataclasses.replace(run, samples=samples, meta={**run.meta, "outcome": outcome})
+    verdict = diagnose(seen).verdict
+
+    assert [(3, "crash")] == [(one.rank, one.cause) for one in verdict.culprits]
+    assert "exited with code 0" not in verdict.sentence
+    assert "exited with code 3" in verdict.sentence
+
+
 RAISED = "ValueError: label 9: out of range"
 LOST = "RuntimeError: Connection closed by peer"
 
@@ -474,6 +502,40 @@ def test_what_every_rank_does_is_the_program_s_and_names_nobody(ended, error):
     assert ((), "unknown") == (verdict.culprits, verdict.status)
     way = f"raised {error}" if error else "exited with code 3"
     assert f"every rank {way}: the program itself failed" in verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("error", "sizes", "alike"),
+    [
+        ("torch.OutOfMemoryError: CUDA out of memory. GPU {0} has {1} free. Process {0}1 has 9 GiB",
+         ["1.56 GiB", "512.00 MiB", "980.5 KiB", "3 bytes"], True),
+        ("RuntimeError: CUDA error at 0x7f{0}a{0}: illegal access", ["", "", "", ""], True),
+        ("KeyError: '{1}'", ["lr", "wd", "beta", "eps"], False),
+        ("{1}Error: GPU {0}", ["Key", "Value", "Index", "Type"], False),
+    ],
+)  # fmt: skip
+def test_exceptions_that_differ_in_numbers_alone_are_the_same(ended, error, sizes, alike):
+    outcome = _raised(0, 1, 2, 3)
+    for each, size in zip(outcome["raised"], sizes, strict=True):
+        each["error"] = error.format(each["rank"], size)
+    verdict = diagnose(ended(outcome=outcome)).verdict
+
+    told = f"every rank raised {outcome['raised'][0]['error']}: the program itself failed"
+    assert alike is (told in verdict.sentence)
+    assert not alike or verdict.culprits == ()
+
+
+@pytest.mark.parametrize("ranks", [[2], [2, 1, 3]])
+def test_an_exception_that_ranks_survived_hides_nobody_whom_a_signal_ended(ended, ranks):
+    outcome = {"ending": "crash", "ranks": ranks, "reason": "killed by SIGKILL",
+               "exits": [{"rank": 2, "code": -9, "seconds": 0.0}],
+               "raised": [{"rank": rank, "error": "ImportError: no apex", "of_lost_peer": False}
+                          for rank in (1, 2, 3)]}  # fmt: skip
+    verdict = diagnose(ended(("failed", "failed", "running", "failed"), outcome)).verdict
+
+    assert 2 in [one.rank for one in verdict.culprits]
+    assert "the program itself failed" not in verdict.sentence
+    assert "it was ended by SIGKILL" in verdict.sentence
 
 
 @pytest.mark.parametrize("raised", [[{"rank": "1", "error": "x"}], [{"rank": 1}], {"rank": 1}, [7]])

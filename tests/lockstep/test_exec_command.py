@@ -98,8 +98,31 @@ def test_the_place_of_a_rank_is_what_its_program_says(tmp_path: Path) -> None:
     out = tmp_path / "archive"
     run(STAGED, out)
     ranks = archive.load(out).ranks
+    layout = json.loads((out / "run.json").read_text())["layout"]
 
     assert [(0, 0, True), (0, 1, True)] == [(one.dp, one.pp, one.external) for one in ranks]
+    assert (1, 2, 1) == (layout["dp"], layout["pp"], layout["tp"])
+
+
+@pytest.mark.distributed
+@pytest.mark.slow
+def test_the_layout_of_a_program_is_known_though_its_launcher_is_killed(tmp_path: Path) -> None:
+    out = tmp_path / "archive"
+    command = shell(sys.executable, "-c", STAGED.replace("range(8)", "range(800)"), out=out)
+    launcher = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def known() -> bool:
+        told = out / "run.json"
+        return told.exists() and 2 == json.loads(told.read_text())["layout"]["pp"]
+
+    try:
+        assert eventually(known)
+    finally:
+        launcher.kill()
+        launcher.wait()
+    ranks = ds.dataset(out / "ranks.parquet").to_table().to_pandas()
+
+    assert [(0, 0), (0, 1)] == [*zip(ranks["dp"], ranks["pp"], strict=True)]
 
 
 @pytest.mark.distributed

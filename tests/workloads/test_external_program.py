@@ -140,6 +140,17 @@ def test_a_rank_that_raised_and_does_not_end_is_named_in_a_hang(start):
     assert "rank 1 raised KeyError: 'lr', and its process has not ended" in outcome.reason
 
 
+def test_an_exception_that_every_rank_handled_as_it_started_hides_nobody(start):
+    handled = (
+        "printf 'Traceback (most recent call last):\\nImportError: no apex\\n' >&2; sleep 0.6; "
+    )
+    ends = "[ $RANK = 1 ] && kill -KILL $$; exec sleep 60"
+    outcome, _ = wait(start(handled + LOOP.format(steps=4) + ends))
+
+    assert (Ending.CRASH, (1,), ()) == (outcome.ending, outcome.ranks, outcome.raised)
+    assert "killed by SIGKILL" == outcome.reason
+
+
 def test_a_rank_that_a_signal_killed_is_named_with_the_signal(start):
     outcome, _ = wait(start("[ $RANK = 0 ] && kill -SEGV $$; exec sleep 60"))
 

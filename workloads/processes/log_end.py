@@ -33,11 +33,23 @@ _PEER_LOST = re.compile(
     re.IGNORECASE,
 )
 """What gloo, NCCL, TCPStore, MPI and horovod write where another process is gone."""
+_OF_COLLECTIVES = re.compile(
+    r"^(?:RuntimeError|Dist\w+Error|(?:torch|c10|c10d|gloo|std|mpi4py|horovod)(?:\.|::)[\w.:]+"
+    r"|MPI\.\w+|HorovodInternalError)(?:: |$)"
+    r"|gloo|nccl|TCPStore|c10d|ProcessGroup",
+    re.IGNORECASE,
+)
+"""Types that these raise, or their names in a message. A connection of anything else, as one to a
+store of data, may be lost without any other rank."""
+_CONNECTION = re.compile(
+    r"^(?:ConnectionResetError|BrokenPipeError|ConnectionAbortedError)(?:: |$)"
+)
+"""Of a socket, whoever is at its other end."""
 
 
-def last_line(log: Path) -> str:
-    """The last line of a rank's log, cut; empty where there is none."""
-    lines = _tail(log).strip().splitlines()
+def last_line(log: Path, begin: int = 0) -> str:
+    """The last line of a rank's log from byte `begin` on, cut; empty where there is none."""
+    lines = _tail(log, begin).strip().splitlines()
     return lines[-1][:SHOWN_CHARACTERS] if lines else ""
 
 
@@ -46,13 +58,15 @@ def last_words(log: Path) -> str:
     return exception(log) or last_line(log)
 
 
-def exception(log: Path) -> str:
+def exception(log: Path, begin: int = 0) -> str:
     """Type and first line of the message of the exception with which a log ends; empty = none.
+
+    What stands before byte `begin` is not looked at: the program went on after it.
 
     Of a chain of exceptions it is the last. But where the first tells of a lost peer all others
     follow from it, and where only later ones do, the program met them as it ended.
     """
-    lines = _tail(log).splitlines()
+    lines = _tail(log, begin).splitlines()
     chain: list[str] = []
     after = len(lines)
     for start in range(len(lines) - 1, -1, -1):
@@ -68,7 +82,7 @@ def exception(log: Path) -> str:
         chain.insert(0, raised)
         after = start
     if not chain:  # a SyntaxError of the program itself has no traceback
-        return as_exception(last_line(log))
+        return as_exception(last_line(log, begin))
     if of_a_lost_peer(chain[0]):
         return chain[0]
     return [one for one in chain if not of_a_lost_peer(one)][-1]
@@ -81,7 +95,12 @@ def as_exception(line: str) -> str:
 
 def of_a_lost_peer(raised: str) -> bool:
     """Whether an exception says that another process was gone: it follows from that one's end."""
-    return _PEER_LOST.search(raised) is not None
+    return _PEER_LOST.search(raised) is not None and _OF_COLLECTIVES.search(raised) is not None
+
+
+def of_a_connection(raised: str) -> bool:
+    """Whether an exception says that a connection was lost, and not whose: perhaps a peer's."""
+    return _CONNECTION.search(raised) is not None
 
 
 def _raised(lines: list[str], start: int, front: str) -> tuple[int, str]:
@@ -106,11 +125,11 @@ def _cpp(kind: str, after: list[str]) -> str:
     return (kind if told is None else f"{kind}: {told['message']}")[:SHOWN_CHARACTERS]
 
 
-def _tail(log: Path) -> str:
+def _tail(log: Path, begin: int) -> str:
     try:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - TAIL_BYTES))
+            file.seek(max(begin, size - TAIL_BYTES))
             return file.read(TAIL_BYTES).decode(errors="replace")
     except OSError:
         return ""

@@ -8,9 +8,10 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Protocol
 
+from collector.contract.words import OWN_SIGNALS, without_numbers
 from workloads.launchers import Ending, Exit, Outcome, Progress, Raised
 from workloads.processes.exits import Ended, Exits, first_to_fail
-from workloads.processes.log_end import of_a_lost_peer
+from workloads.processes.log_end import of_a_connection, of_a_lost_peer
 from workloads.processes.ring_state import RingState
 from workloads.resume import about
 from workloads.spec import RunSpec
@@ -35,7 +36,7 @@ class WatchedRank(Ended, Protocol):
         ...
 
     def raised(self) -> str:
-        """The exception with which its log ends; empty = none."""
+        """The exception that ended it or its work; empty = none, or a signal ended it."""
         ...
 
 
@@ -77,7 +78,7 @@ def watch(
         elif any(_evaluates(one, patience) for one in ranks):
             moved = monotonic()
         elif monotonic() - moved > patience:
-            late, raised = laggards(ranks), exceptions(ranks)
+            late, raised = laggards(ranks), exceptions(ranks, ended)
             end()
             late = raised_alone(raised, len(ranks)) or late
             reason = "; ".join([f"no rank completed a step for {patience:g} s", *stand(raised)])
@@ -91,7 +92,7 @@ def crashed(ranks: Sequence[WatchedRank], exits: Exits, end: Callable[[], None])
     while monotonic() < until:
         sleep(POLL_SECONDS / 5)
         ended = exits.look()
-    raised = exceptions(ranks)
+    raised = exceptions(ranks, ended)
     first = left_early(ranks, ended) or _first_to_fail(ended, raised)
     end()
     by_rank = {one.rank: one for one in ranks}
@@ -100,11 +101,20 @@ def crashed(ranks: Sequence[WatchedRank], exits: Exits, end: Callable[[], None])
     return Outcome(Ending.CRASH, first, how, ended, raised)
 
 
-def exceptions(ranks: Sequence[WatchedRank]) -> tuple[Raised, ...]:
-    """The exceptions with which logs of ranks end, of those that ended and of those that stand."""
-    return tuple(
-        Raised(one.rank, text, of_a_lost_peer(text)) for one in ranks if (text := one.raised())
-    )
+def exceptions(ranks: Sequence[WatchedRank], exits: Sequence[Exit]) -> tuple[Raised, ...]:
+    """The exceptions with which logs of ranks end, of those that ended and of those that stand.
+
+    Whose connection was lost, such an exception does not always say. It was a peer's where another
+    rank had failed before, of itself.
+    """
+    texts = {one.rank: text for one in ranks if (text := one.raised())}
+    follow = {rank for rank, text in texts.items() if of_a_lost_peer(text)}
+    lost = {rank for rank, text in texts.items() if of_a_connection(text)} - follow
+    failed = [one for one in exits if one.code and one.rank not in follow | lost]
+    begin = min((one.seconds for one in failed), default=math.inf)
+    before = {one.rank for one in exits if one.seconds <= begin}
+    follow |= lost - before if failed else set()
+    return tuple(Raised(rank, text, rank in follow) for rank, text in texts.items())
 
 
 def raised_alone(raised: Sequence[Raised], world: int) -> tuple[int, ...]:
@@ -126,10 +136,10 @@ def _first_to_fail(exits: Sequence[Exit], raised: Sequence[Raised]) -> tuple[int
     """As `first_to_fail`, by what ranks wrote: an exception of a lost peer follows from another.
 
     Where only such ranks have ended, a rank that raised another exception holds on to its process.
-    All that raised the same exception as the first failed alike.
+    All that raised the same exception as the first, but for numbers, failed alike.
     """
     follow = {one.rank for one in raised if one.of_lost_peer}
-    own = {one.rank: one.error for one in raised if one.rank not in follow}
+    own = {one.rank: without_numbers(one.error) for one in raised if one.rank not in follow}
     first = first_to_fail(exits, follow)
     gone = {one.rank for one in exits}
     if follow.issuperset(first):
@@ -186,6 +196,15 @@ def laggards(ranks: Sequence[WatchedRank]) -> tuple[int, ...]:
         if 0 < len(found) < len(told):
             return found
     return ()
+
+
+def by_itself(status: int | None) -> bool:
+    """Whether an exception may have ended a process, or its work: no clean end, and no signal.
+
+    A signal that a program sends itself is its own end, as std::terminate's.
+    """
+    code = 1 if status is None else os.waitstatus_to_exitcode(status)
+    return code > 0 or -code in OWN_SIGNALS
 
 
 def how_it_ended(status: int, last: str) -> str:

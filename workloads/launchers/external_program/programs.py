@@ -141,7 +141,7 @@ class Programs:
 
     def _hang(self, pulse: "_Pulse", missing: Missing | None, ended: tuple[Exit, ...]) -> Outcome:
         late = laggards(self._ranks) if missing is None else missing.ranks
-        raised = exceptions(self._ranks)
+        raised = exceptions(self._ranks, ended)
         self.end()
         parts = [f"no rank completed a step for {pulse.patience:.0f} s"]
         if missing is not None:

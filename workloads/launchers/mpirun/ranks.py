@@ -13,7 +13,7 @@ from workloads.launchers import Ending, LaunchError, Outcome, Progress
 from workloads.processes.log_end import SHOWN_CHARACTERS, as_exception
 from workloads.processes.rank_report import Report, parsed
 from workloads.processes.ring_state import RingState
-from workloads.processes.watching import POLL_SECONDS, how_it_ended, watch
+from workloads.processes.watching import POLL_SECONDS, by_itself, how_it_ended, watch
 from workloads.spec import RunSpec
 
 STARTUP_SECONDS = 300.0
@@ -58,8 +58,10 @@ class RemoteRank:
         return how_it_ended(self.report.status, self.report.last)
 
     def raised(self) -> str:
-        """The exception with which its log ends; empty = none."""
-        return "" if self.report is None else as_exception(self.report.last)
+        """The exception that ended it; empty = none."""
+        if self.report is None or not by_itself(self.report.status):
+            return ""
+        return as_exception(self.report.last)
 
 
 @dataclass(slots=True)
