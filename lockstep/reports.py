@@ -228,7 +228,8 @@ class Reports:
         Args:
             folder: Of the archive.
             urgency: Who waits for it.
-            done: Is told what came of it, from another thread; it returns soon.
+            done: Is told once what came of it, after the last try or the one that succeeded, from
+                another thread; it returns soon.
         """
         with self._changed:
             order = int(urgency), monotonic()
@@ -301,6 +302,7 @@ class Reports:
             self._over(folder, wanted, why, monotonic() - begin)
 
     def _over(self, folder: Path, wanted: _Wanted, why: str, seconds: float) -> None:
+        listeners: list[Done] = []
         with self._changed:
             self._begun.pop(folder, None)
             if self._ended and why:
@@ -309,14 +311,19 @@ class Reports:
             if why:
                 self._failed[folder] = why
                 wanted.tries += 1
-                if wanted.tries < TRIES and folder not in self._wanted:
+                if (again := self._wanted.get(folder)) is not None:
+                    again.done = [*wanted.done, *again.done]
+                elif wanted.tries < TRIES:
                     wanted.due = monotonic() + self._pause * wanted.tries
                     self._wanted[folder] = wanted
+                else:
+                    listeners = wanted.done
             else:
+                listeners = wanted.done
                 self._seconds = seconds
                 self._failed.pop(folder, None)
             self._changed.notify_all()
         if why:
             LOG.error("the report of %s was not written: %s", folder, why)
-        for done in wanted.done:
+        for done in listeners:
             done(why)

@@ -78,7 +78,7 @@ def alert(
             "runbook_url": addresses.runbook(FINDING_ALERT),
             "dashboard_url": f"{addresses.dashboard}/{_page(finding)}",
             "grafana_url": f"{addresses.grafana}/lockstep-run?var-run={_quoted(run)}",
-            "report_url": _report(finding, addresses),
+            "report_url": _report(finding.folder, addresses),
             "archive": incident.folder,
         },
         starts_at=incident.opened,
@@ -97,8 +97,9 @@ def superseded(
 ) -> list[tuple[Alert, float]]:
     """The last words of alerts in whose place another fires, and since when (unix seconds).
 
-    Cause and tier are labels, so what becomes known, or a page, is another alert. Receivers that
-    are told by run hear of both in one message (docs/method/alerting.md).
+    Place, cause and tier are labels, so what becomes known, a page, or what goes on at another
+    place only, is another alert. Receivers that are told by run hear of both in one message
+    (docs/method/alerting.md).
     """
     found = []
     for one in findings:
@@ -107,12 +108,16 @@ def superseded(
             if before.labels == now.labels:
                 continue
             words = f"It goes on, and its cause is known: {now.cause}."
+            if before.who != now.who:
+                there = now.who.words
+                words = f"It is over here, and goes on at {there}: another alert tells of it."
             if before.tier is not now.tier:
                 words = "It goes on, and costs time now: another alert tells of it."
             words = clipped(words, LONGEST)
             told = {
                 **alert(one, addresses).annotations, "summary": words, "description": words,
                 "sentence": words, "action": "", "command": "", "places": "",
+                "report_url": _report(before.folder, addresses), "archive": before.folder,
             }  # fmt: skip
             last = Alert(_labels(before), told, before.opened, is_replaced=True)
             found.append((last, former.until))
@@ -165,11 +170,11 @@ def _description(finding: WatchFinding, others: Sequence[WatchFinding]) -> str:
     return "\n".join(words).rstrip()
 
 
-def _report(finding: WatchFinding, addresses: Addresses) -> str:
+def _report(folder: str, addresses: Addresses) -> str:
     """Where the post-mortem is served; empty where none is."""
-    if not addresses.reports or not finding.folder:
+    if not addresses.reports or not folder:
         return ""
-    return f"{addresses.reports}/{quote(finding.folder, errors='replace')}/report.html"
+    return f"{addresses.reports}/{quote(folder, errors='replace')}/report.html"
 
 
 def _query(finding: WatchFinding, addresses: Addresses) -> str:

@@ -1,13 +1,14 @@
 """Storms: findings of one run with one signature, in the same minutes, are told by one alert.
 
 Each finding stays one of its own on pages and metrics. An alert is its labels: those of the finding
-that an incident began with stand for as long as one of the incident's findings is open.
+that an incident began with stand for as long as that finding is open. Then the oldest that is left
+is told by labels of its own: labels never name a place where all is well.
 """
 
 from collections.abc import Hashable
 from dataclasses import replace
 
-from analyzer.watch.finding import Change, Former, Incident, Kind, WatchFinding
+from analyzer.watch.finding import Change, Former, Incident, Kind, Tier, WatchFinding
 from analyzer.watch.finding_lifecycle import GPU_SLOW, Course
 from collector.contract.words import Cause
 
@@ -43,6 +44,10 @@ def _assigned(findings: tuple[WatchFinding, ...], now: float) -> dict[str, Watch
         for one in findings if one.incident is not None and one.incident.folder == one.folder
         and one.incident.tier is one.tier
     }  # fmt: skip
+    left: dict[tuple[str, Tier], list[WatchFinding]] = {}
+    for one in findings:
+        if one.incident is not None and one.incident.tier is one.tier:
+            left.setdefault((one.incident.folder, one.tier), []).append(one)
     found: dict[str, WatchFinding] = {}
     groups: dict[Hashable, Incident] = {}
     new: list[WatchFinding] = []
@@ -50,14 +55,16 @@ def _assigned(findings: tuple[WatchFinding, ...], now: float) -> dict[str, Watch
         if one.incident is None or one.incident.tier is not one.tier:
             new.append(one)
             continue
-        incident = heads.get((one.incident.folder, one.tier), one.incident)
+        told_by = one.incident.folder, one.tier
+        if told_by not in heads:  # its first finding is over, or became a page
+            heads[told_by] = _own(min(left[told_by], key=_begun))
+        incident = heads[told_by]
         found[one.folder] = _told_by(one, incident, now)
         known = groups.setdefault(_group(one), incident)
         if incident.opened > known.opened:  # the newest takes what comes
             groups[_group(one)] = incident
     for one in new:
-        begun = one.opened if one.paged is None else one.paged
-        incident = Incident(one.who, one.cause, one.tier, begun, one.folder)
+        begun, incident = _begun(one), _own(one)
         known = groups.get(_group(one), incident)
         # What an older process opened keeps its own.
         if one.quiet or begun < now or now - known.opened > JOIN_SECONDS:
@@ -66,6 +73,15 @@ def _assigned(findings: tuple[WatchFinding, ...], now: float) -> dict[str, Watch
             groups[_group(one)] = known
         found[one.folder] = _told_by(one, known, now)
     return found
+
+
+def _begun(finding: WatchFinding) -> float:
+    """Unix seconds at which it began to be of its tier."""
+    return finding.opened if finding.paged is None else finding.paged
+
+
+def _own(finding: WatchFinding) -> Incident:
+    return Incident(finding.who, finding.cause, finding.tier, _begun(finding), finding.folder)
 
 
 def _told_by(finding: WatchFinding, incident: Incident, now: float) -> WatchFinding:

@@ -33,8 +33,8 @@ def detection(run: str, life: Life, end: End, facts: tuple[Fact, ...] = ()) -> D
         who, scope = Who(run, nodes.pop(), None, None, None), "node"
     noticed = any(state not in (*SILENT, "") for state in end.states or ())
     known = end.how is How.DIED and (bool(end.first) or noticed)
-    # A scheduler that ends a job, and one that takes its nodes away, do it on purpose.
-    together = end.how is How.DIED and not known
+    # Who deletes the pods takes them off service discovery: that is on purpose. Ranks that are
+    # killed together without a word are not known to be: memory may have run out.
     taken_away = end.how is How.VANISHED and not end.states and end.heard is Heard.UNTOLD
     certain = SURE if end.by_scrapes else LIKELY
     return Detection(
@@ -50,7 +50,7 @@ def detection(run: str, life: Life, end: End, facts: tuple[Fact, ...] = ()) -> D
         facts=(*facts, *_facts(end)),
         attempt=life.attempt,
         place_confidence=certain if end.first and scope != "run" else None,
-        quiet=together or taken_away,
+        quiet=taken_away,
     )
 
 
@@ -66,10 +66,11 @@ def _sentence(run: str, life: Life, end: End) -> str:
     count = len(life.ranks)
     head = f"Run {run} ended without a clean close {end.clock}"
     if not end.first:
+        gone = "its only rank went" if count == 1 else f"all {count} ranks went together"
         why = (
             "an error was met, and which rank met it first cannot be told"
             if any(state not in (*SILENT, "") for state in end.states or ())
-            else f"all {count} ranks went together without a word, as when a scheduler ends a job"
+            else f"{gone} without a word, as by SIGKILL; whether on purpose is not known"
         )
         return f"{head}: {why}."
     nodes = sorted({life.ranks[rank].node for rank in end.first if rank in life.ranks})

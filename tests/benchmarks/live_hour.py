@@ -19,10 +19,11 @@ REPORTS = 20
 MENDS = {"thermal": (1200.0, 300.0), "freeze": (2160.0, 60.0)}
 """Cause -> second of the hour at which it was mended, and for how long it lasted."""
 GOALS = {
-    "faults_missed": 0.0, "faults_told_twice": 0.0, "false_pages": 0.0, "warnings": 0.0,
+    "faults_missed": 0.0, "faults_told_twice": 0.0, "false_pages": 0.0, "warnings": 1.0,
     "broken_invariants": 0.0, "page_report_seconds": 60.0, "last_of_20_reports_seconds": 60.0,
     **{f"{cause}_over_told_after_seconds": 180.0 for cause in MENDS},
 }  # fmt: skip
+"""The warning is of the job that is killed without a word."""
 
 
 def main() -> dict[str, float]:

@@ -69,21 +69,63 @@ def test_what_is_wanted_while_it_is_written_is_written_again_and_not_twice_at_on
     assert (["one"], ["one", "one"]) == (before, writing.folders)
 
 
-def test_what_failed_is_said_and_tried_again_a_few_times(caplog) -> None:
+def test_what_failed_is_tried_again_a_few_times_and_said_once(caplog) -> None:
     writing = Writing()
     writing.why = "No space left on device"
     writing.let.set()
-    told = threading.Semaphore(0)
+    told: list[str] = []
     queue = Reports(lambda: writing, processes=1, pause=0.0)
     queue.start()
-    queue.want(Path("one"), Urgency.PAGE, lambda _: told.release())
+    queue.want(Path("one"), Urgency.PAGE, told.append)
 
-    assert all(told.acquire(timeout=SECONDS) for _ in range(reports.TRIES))
-    assert queue.wait(SECONDS)
-    assert "No space left on device" == queue.trouble(Path("one"))
+    until = time.monotonic() + SECONDS
+    while queue.waiting and time.monotonic() < until:
+        time.sleep(0.01)
     queue.stop()
+    assert ["No space left on device"] == told
+    assert "No space left on device" == queue.trouble(Path("one"))
     assert reports.TRIES == len(writing.folders) == queue.counts["failed"]
     assert "the report of one was not written: No space left on device" in caplog.text
+
+
+def test_a_try_that_failed_before_one_that_succeeds_is_told_to_nobody() -> None:
+    class Later(Writing):
+        def write(self, folder: Path) -> str:
+            super().write(folder)
+            return "" if len(self.folders) > 1 else "it is too early"
+
+    writing = Later()
+    writing.let.set()
+    told: list[str] = []
+    queue = Reports(lambda: writing, processes=1, pause=0.0)
+    queue.start()
+    queue.want(Path("one"), Urgency.PAGE, told.append)
+
+    until = time.monotonic() + SECONDS
+    while queue.waiting and time.monotonic() < until:
+        time.sleep(0.01)
+    queue.stop()
+    assert [""] == told
+    assert ({"written": 1, "failed": 1}, "") == (queue.counts, queue.trouble(Path("one")))
+
+
+def test_who_wanted_a_report_that_failed_hears_of_the_one_that_is_wanted_meanwhile() -> None:
+    writing = Writing()
+    writing.why = "No space left on device"
+    told: list[str] = []
+    queue = Reports(lambda: writing, processes=1, pause=0.0)
+    queue.start()
+    queue.want(Path("one"), Urgency.PAGE, told.append)
+    until = time.monotonic() + SECONDS
+    while not writing.folders and time.monotonic() < until:
+        time.sleep(0.01)
+    queue.want(Path("one"), Urgency.LATER, told.append)
+    writing.let.set()
+    while queue.waiting and time.monotonic() < until:
+        time.sleep(0.01)
+    queue.stop()
+
+    assert 2 * [writing.why] == told
 
 
 def is_gone(process: int) -> bool:

@@ -60,21 +60,54 @@ def test_ten_bad_gpus_of_a_run_are_one_alert_that_lists_them(sighting):
     )  # fmt: skip
 
 
-def test_an_alert_keeps_its_labels_until_the_last_of_its_findings_is_over(sighting):
+def test_an_alert_keeps_its_labels_while_the_finding_that_it_began_with_is_open(sighting):
     cycles = Cycles()
     cycles.see(*(hot(sighting, rank) for rank in range(3)))
-    for _ in range(30):  # the first two are over
-        change = cycles.see(hot(sighting, 2))
+    for _ in range(30):  # the last two are over
+        change = cycles.see(hot(sighting, 0))
     [one] = alerts(change.open)
+
     assert (1, "node-0") == (len(change.open), one.labels["node"])
-    assert cycles.folders[0] == one.annotations["archive"]
+    assert {"node-0"} == {node for _, _, node, _ in cycles.told}
+
+
+def test_when_the_first_is_over_the_labels_are_of_the_place_that_the_command_is_for(sighting):
+    cycles = Cycles()
+    seen = [hot(sighting, rank, Tier.PAGE) for rank in range(3)]
+    cycles.see(seen[0])
+    cycles.see(*seen[:2])
+    cycles.see(*seen)
+    for _ in range(40):
+        change = cycles.see(*seen[1:])
+    [joint] = alerts(change.open)
+    for _ in range(30):
+        change = cycles.see(seen[2])
+    [one] = alerts(change.open)
     for _ in range(30):
         cycles.see()
 
-    assert {"node-0"} == {node for _, _, node, _ in cycles.told}
-    fires = [fires for _, fires, _, _ in cycles.told]
-    assert fires == sorted(fires, reverse=True)
-    assert 1 == fires.count(False)
+    assert ("node-1", cycles.folders[1]) == (joint.labels["node"], joint.annotations["archive"])
+    assert ("node-2", "2", cycles.folders[2]) == (
+        one.labels["node"], one.labels["rank"], one.annotations["archive"],
+    )  # fmt: skip
+    assert "node-2" in one.annotations["command"]
+    assert {"node-0", "node-1", "node-2"} == {node for node, _ in cycles.firing}
+    ends = [node for _, fires, node, _ in cycles.told if not fires]
+    assert ["node-0", "node-1", "node-2"] == ends
+
+
+def test_the_alert_of_a_place_that_recovered_says_where_it_goes_on_and_commands_nothing(sighting):
+    cycles = Cycles()
+    seen = [hot(sighting, rank, Tier.PAGE) for rank in range(2)]
+    cycles.see(*seen)
+    for _ in range(40):
+        change = cycles.see(seen[1])
+    [(old, _)] = superseded(change.still)
+
+    assert ("node-0", cycles.folders[0]) == (old.labels["node"], old.annotations["archive"])
+    words = "It is over here, and goes on at rank 1: another alert tells of it."
+    assert words == old.annotations["summary"]
+    assert ("", True) == (old.annotations["command"], old.is_replaced)
 
 
 def test_what_begins_later_or_is_another_thing_is_another_alert(sighting):

@@ -83,13 +83,21 @@ def test_a_run_that_somebody_ends_accuses_nobody_and_pages_nobody(states, seen, 
     assert how is How.STOPPED or detection("gpt", LIFE, end).tier is Tier.PAGE
 
 
-def test_what_a_scheduler_ends_or_takes_away_is_recorded_and_told_to_nobody():
-    together = end_of(*(RUNNING,) * 4, seen=TOGETHER)
-    crash = end_of(RUNNING, FAILED, FAILED, FAILED, seen=TOGETHER)
+def test_only_what_service_discovery_dropped_is_recorded_and_told_to_nobody():
     lost = [End(1000.0, How.VANISHED, heard=one) for one in Heard]
 
-    assert (True, False) == tuple(detection("gpt", LIFE, end).quiet for end in (together, crash))
     assert [Heard.UNTOLD] == [end.heard for end in lost if detection("gpt", LIFE, end).quiet]
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_ranks_that_are_killed_together_on_nodes_that_answer_are_told_to_somebody(count):
+    life = replace(LIFE, ranks={rank: RANKS[rank] for rank in range(count)})
+    end = end_of(*(RUNNING,) * count, seen={rank: TOGETHER[rank] for rank in range(count)},
+                 life=life)  # fmt: skip
+    told = detection("gpt", life, end)
+
+    assert (How.DIED, False) == (end.how, told.quiet)
+    assert "without a word, as by SIGKILL; whether on purpose is not known" in told.sentence
 
 
 def test_a_stop_that_was_over_does_not_tell_of_the_end_that_came_after_it():
@@ -172,7 +180,7 @@ def test_a_run_that_went_on_without_a_page_lost_a_collector_and_no_node(stepped,
     [
         ((FAILED, RUNNING, FAILED, LOST), Tier.PAGE, 1, "rank 1 on node-0 went without a word"),
         ((FAILED,) * 4, Tier.PAGE, None, "which rank met it first cannot be told"),
-        ((RUNNING,) * 4, Tier.RECORD, None, "as when a scheduler ends a job"),
+        ((RUNNING,) * 4, Tier.RECORD, None, "whether on purpose is not known"),
     ],
 )
 def test_an_end_wakes_somebody_only_where_something_went_wrong(states, tier, who, words):

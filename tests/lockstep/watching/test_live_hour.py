@@ -25,8 +25,15 @@ def hour(tmp_path_factory) -> LiveHour:
 
 def test_each_fault_is_told_once_and_nothing_else_is(hour: LiveHour) -> None:
     assert EXPECTED == hour.faults
-    assert [] == hour.warnings
     assert [] == hour.wrong
+
+
+def test_of_a_job_that_is_killed_without_a_word_a_warning_tells_and_nobody_is_called(
+    hour: LiveHour,
+) -> None:
+    [warning] = hour.warnings
+
+    assert warning.startswith("Run preempted ended at ")
 
 
 def test_what_is_over_is_told_within_minutes_and_with_its_length(hour: LiveHour) -> None:
