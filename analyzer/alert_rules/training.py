@@ -14,7 +14,7 @@ TRAINING = (
     Alert(
         "Finding",
         """\
-max by (run, node, rank, gpu, link, cause, tier) (
+max by (run, node, rank, gpu, link, cause, tier, xid) (
   lockstep_finding_active == 1
   unless on (job, instance)
   max by (job, instance) (lockstep_analyzer_alerts_undelivered) == 0

@@ -80,6 +80,7 @@ class Incident:
         cause, tier: Likewise, as they are now.
         opened: Unix seconds at which it began.
         folder: Of that finding.
+        xid: Number of the error that all of its findings are about; "" = of something else.
     """
 
     who: Who
@@ -87,6 +88,7 @@ class Incident:
     tier: Tier
     opened: float
     folder: str
+    xid: str = ""
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -99,6 +101,7 @@ class Incident:
             "link": self.who.link or "",
             "cause": self.cause,
             "tier": self.tier,
+            "xid": self.xid,
         }
 
 
@@ -203,10 +206,15 @@ class WatchFinding:
         return int(number) if number != self.signature and number.isdecimal() else None
 
     @property
+    def alone(self) -> Incident:
+        """An incident that begins with it, of its tier."""
+        begun = self.opened if self.paged is None else self.paged
+        return Incident(self.who, self.cause, self.tier, begun, self.folder, xid=_text(self.xid))
+
+    @property
     def alerted(self) -> Incident:
         """The alert that tells of it."""
-        own = Incident(self.who, self.cause, self.tier, self.opened, self.folder)
-        return own if self.incident is None else self.incident
+        return self.alone if self.incident is None else self.incident
 
     @property
     def words(self) -> str:
@@ -247,7 +255,7 @@ class WatchFinding:
     @property
     def labels(self) -> Mapping[str, str]:
         """Of `lockstep_finding_active` but `kind`; empty = does not apply."""
-        return Incident(self.who, self.cause, self.tier, self.opened, self.folder).labels
+        return self.alone.labels
 
 
 @dataclass(frozen=True, slots=True)

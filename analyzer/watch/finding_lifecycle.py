@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from hashlib import blake2s
 
 from analyzer.watch.closable import AGAIN, WENT_ON, Closable
-from analyzer.watch.finding import Change, Detection, Kind, Tier, WatchFinding, Who
+from analyzer.watch.finding import XID, Change, Detection, Kind, Tier, WatchFinding, Who
 from analyzer.wording import TOLD
 from collector.contract.words import Cause
 
@@ -82,6 +82,7 @@ def advance(
     still: list[WatchFinding] = []
     closed: list[WatchFinding] = []
     paged: set[str] = set()
+    followed: set[tuple[Who, Tier]] = set()
     for key, finding in course.open.items():
         looked = judged.looked(finding.who, finding.kind)
         last = min(finding.seen, now)  # the clock may have been put back
@@ -97,6 +98,11 @@ def advance(
             still.append(_held(finding, judged, now))
             continue
         finding = replace(finding, ending="")  # its run is told of again
+        if key in seen and _is_another(finding, seen[key]):
+            words = f"another error followed, {seen[key].signature.replace(XID, 'XID ')}"
+            closed.append(replace(_over(finding, now, now), ending=words))
+            followed.add(key)
+            continue
         if key in seen and seen[key].kind is Kind.STOP and finding.kind in GPU_SLOW:
             closed.append(replace(_over(finding, now, now), ending=STANDS))
             continue
@@ -115,7 +121,7 @@ def advance(
         else:
             still.append(replace(finding, seen=last))
     open_now = [(one.who, one.tier) for one in still]
-    just_closed = {(one.who, one.tier) for one in closed}
+    just_closed = {(one.who, one.tier) for one in closed} - followed
     for key, sighting in seen.items():
         if key in just_closed:
             continue  # its alert would be the same: people hear of the end first
@@ -154,6 +160,12 @@ def advance(
 def _over(finding: WatchFinding, ended: float, now: float) -> WatchFinding:
     """It is over since a moment, and that is known now."""
     return replace(finding, closed=now, ended=min(now, max(ended, finding.onset)))
+
+
+def _is_another(finding: WatchFinding, sighting: Detection) -> bool:
+    """Whether what is seen there is an error of another number than what a finding tells."""
+    both = finding.kind is Kind.EVENT and sighting.kind is Kind.EVENT
+    return both and "" != finding.signature != sighting.signature != ""
 
 
 def _recovered(finding: WatchFinding, reading: float | None) -> bool:

@@ -57,17 +57,17 @@ def _assigned(findings: tuple[WatchFinding, ...], now: float) -> dict[str, Watch
             continue
         told_by = one.incident.folder, one.tier
         if told_by not in heads:  # its first finding is over, or became a page
-            heads[told_by] = _own(min(left[told_by], key=_begun))
+            heads[told_by] = min((each.alone for each in left[told_by]), key=_opened)
         incident = heads[told_by]
         found[one.folder] = _told_by(one, incident, now)
         known = groups.setdefault(_group(one), incident)
         if incident.opened > known.opened:  # the newest takes what comes
             groups[_group(one)] = incident
     for one in new:
-        begun, incident = _begun(one), _own(one)
+        incident = one.alone
         known = groups.get(_group(one), incident)
         # What an older process opened keeps its own.
-        if one.quiet or begun < now or now - known.opened > JOIN_SECONDS:
+        if one.quiet or incident.opened < now or now - known.opened > JOIN_SECONDS:
             known = incident
         if not one.quiet:
             groups[_group(one)] = known
@@ -75,13 +75,8 @@ def _assigned(findings: tuple[WatchFinding, ...], now: float) -> dict[str, Watch
     return found
 
 
-def _begun(finding: WatchFinding) -> float:
-    """Unix seconds at which it began to be of its tier."""
-    return finding.opened if finding.paged is None else finding.paged
-
-
-def _own(finding: WatchFinding) -> Incident:
-    return Incident(finding.who, finding.cause, finding.tier, _begun(finding), finding.folder)
+def _opened(incident: Incident) -> float:
+    return incident.opened
 
 
 def _told_by(finding: WatchFinding, incident: Incident, now: float) -> WatchFinding:

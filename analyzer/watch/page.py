@@ -109,7 +109,8 @@ def of_findings(findings: Sequence[WatchFinding], nodes: Iterable[str]) -> Itera
     for finding in findings:
         if finding.quiet:
             continue
-        yield m.FINDING_ACTIVE(1, *finding.labels.values(), finding.kind)
+        labels = {**finding.labels, "kind": finding.kind}
+        yield m.FINDING_ACTIVE(1, *(labels[name] for name in m.FINDING_ACTIVE.labels))
         node = finding.who.node
         if node is not None:
             weight = 1.0 if finding.tier is Tier.PAGE else 0.5

@@ -122,6 +122,34 @@ def test_what_begins_later_or_is_another_thing_is_another_alert(sighting):
     assert {"node-0", "node-1", "node-2", "node-3"} == {node for node, _ in cycles.firing}
 
 
+def test_a_second_error_of_a_gpu_is_told_by_an_alert_of_its_own_with_its_own_words(sighting):
+    def error(number, onset):
+        return dataclasses.replace(
+            sighting(1, onset=onset, cause="xid"), kind=Kind.EVENT, slowdown=None,
+            signature=f"xid {number}", sentence=f"The driver logged XID {number}.",
+        )  # fmt: skip
+
+    cycles = Cycles()
+    first = error(48, 1010.0)
+    for _ in range(10):
+        change = cycles.see(first)
+    [before] = alerts(change.open)
+    change = cycles.see(error(79, 1160.0))
+    [after] = alerts(change.open)
+    [over] = change.closed
+
+    assert ("48", "79") == (before.labels["xid"], after.labels["xid"])
+    assert before.key != after.key
+    assert 2 == len(set(cycles.folders))
+    assert "logged XID 79 at 00:19:20 UTC" in after.annotations["summary"]
+    assert after.annotations["sentence"].startswith("The driver logged XID 79.")
+    assert "The driver logged XID 48. It is over: another error followed, XID 79." == over.summary
+    for _ in range(5):
+        cycles.see(error(79, 1160.0))
+    assert [False] == [fires for _, fires, _, _ in cycles.told if not fires]
+    assert 2 == len(cycles.folders)
+
+
 def test_a_crash_that_follows_a_stop_is_no_part_of_it(sighting):
     stop = dataclasses.replace(sighting(1), kind=Kind.STOP, cause="freeze", slowdown=None)
     crash = dataclasses.replace(sighting(2), kind=Kind.STOP, cause="crash", slowdown=None)
