@@ -2,7 +2,6 @@
 
 import math
 import os
-import re
 from dataclasses import dataclass
 
 from collector.clock import Clock
@@ -18,8 +17,6 @@ LONGEST_TRIP_NS = 120_000_000_000
 REREADS = 20
 REREAD_SECONDS = 0.001
 """A writer is inside the guarded part for microseconds, unless the scheduler took its core away."""
-_TAG = re.compile(rf"[A-Za-z0-9._ -]{{1,{ring.TAG_NAME_BYTES - 1}}}", re.ASCII)
-"""A tag is never a part of a path; that of how steps are known has blanks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +165,8 @@ def _decode(page: bytes, clock: Clock, *, consistent: bool) -> Header:
     used = [name for name in group_names if name]
     if len(set(used)) != len(used):
         raise SourceError("content", f"the group names repeat: {', '.join(used)}")
-    tags = tuple(map(_tag, header.tags))
+    # A tag is words for people, and never a part of a path.
+    tags = tuple(_text(raw, "tag") for raw in header.tags)
     live = _live(header, group_names) if consistent else None
     if live is not None:
         _check_reach(live, round(clock.monotonic() * 1e9) + AHEAD_NS)
@@ -277,13 +275,6 @@ def _ring_name(raw: bytes, what: str) -> RingName:
         return RingName(text)
     except ValueError as error:
         raise SourceError("content", f"the {what} of the ring: {error}") from error
-
-
-def _tag(raw: bytes) -> str:
-    text = _text(raw, "tag")
-    if text and not _TAG.fullmatch(text):
-        raise SourceError("content", f"a tag of the ring is {text!r}")
-    return text
 
 
 def _text(raw: bytes, what: str) -> str:
