@@ -6,7 +6,7 @@ from typing import Any
 
 from analyzer.hang import standing
 from analyzer.hang.calls import Why
-from analyzer.hang.evidence import Kind, meaning, shown, statements, unknown_kinds
+from analyzer.hang.evidence import Kind, has_rule, meaning, shown, statements, unknown_kinds
 from analyzer.hang.origins import Origin
 from analyzer.hang.shapes import Fact, Operation
 from analyzer.hang.verdict import HangVerdict, Status
@@ -139,8 +139,13 @@ def _unused(verdict: HangVerdict) -> list[tuple[Fact, str]]:
     """Facts that say nothing about a culprit, each with the reason; those of no rule first."""
     seconds = {one.rank: one.seconds for one in verdict.origins}
     facts = statements(verdict.merged.dumps.facts)
-    unread = [fact for fact in facts if meaning(fact, facts, seconds.get(fact.rank)) is None]
-    beside = [fact for fact in facts if fact not in unread and fact.rank not in seconds]
+    unread: list[Fact] = []
+    beside: list[Fact] = []
+    for fact in facts:
+        if fact.rank not in seconds:
+            (beside if has_rule(fact) else unread).append(fact)
+        elif meaning(fact, facts, seconds[fact.rank]) is None:
+            unread.append(fact)
     return [
         *((fact, "it matches no rule") for fact in unread),
         *((fact, "its rank is not named") for fact in beside),

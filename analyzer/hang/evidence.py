@@ -200,16 +200,26 @@ class Says:
 
 def statements(facts: Sequence[Fact]) -> list[Fact]:
     """Facts, with the frames of a stack that come one by one as one stack, innermost first."""
-    joined: list[Fact] = []
+    joined: list[list[Fact]] = []
     before: Fact | None = None
     for fact in facts:
         frame = fact.kind is FactKind.STACK and "\n" not in fact.value
         if frame and before is not None and before.rank == fact.rank:
-            joined[-1] = Fact(fact.rank, fact.kind, f"{joined[-1].value}\n{fact.value}")
+            joined[-1].append(fact)
         else:
-            joined.append(fact)
+            joined.append([fact])
         before = fact if frame else None
-    return joined
+    return [
+        some[0]
+        if len(some) == 1
+        else Fact(some[0].rank, some[0].kind, "\n".join(one.value for one in some))
+        for some in joined
+    ]
+
+
+def has_rule(fact: Fact) -> bool:
+    """Whether a row reads such a value, whatever it would say of this rank."""
+    return any(row.fact is fact.kind and row.value.fullmatch(fact.value) for row in MEANINGS)
 
 
 def meaning(fact: Fact, facts: Sequence[Fact], waited: float | None = None) -> Meaning | None:

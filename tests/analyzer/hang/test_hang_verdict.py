@@ -649,6 +649,14 @@ def test_facts_about_ranks_that_are_not_named_are_listed_with_the_reason():
     ] == document(verdict_of(trees, facts=facts))["facts_not_used"]
 
 
+def test_a_hundred_thousand_facts_are_listed_in_a_moment():
+    trees = {rank: tree([entry()]) for rank in range(3)} | {3: tree(status={0: (0, 0)})}
+    facts = [Fact(1, FactKind.PROCESS_STATE, "S") for _ in range(50_000)]
+    facts += [Fact(2, FactKind.STACK, f"call_{each} (a.py:1)") for each in range(50_000)]
+
+    assert 64 == len(document(verdict_of(trees, facts=facts))["facts_not_used"])
+
+
 def test_a_published_hang_of_the_device_names_both_ranks_and_nobody_else():
     ((_, dumps),) = read_folder(wild("flight_recorder/gpu_error_1st"))
 
