@@ -18,14 +18,15 @@ from analyzer.culprits.link import link_culprit
 from analyzer.culprits.rank import culprit
 from analyzer.culprits.together import together
 from analyzer.culprits.uniform import slower_structures
-from analyzer.culprits.where import heavier_or_slow, heavier_stages, placed
+from analyzer.culprits.where import heavier_or_slow, heavier_stages, placed, standing_roles
 from analyzer.detectors import DETECTORS
 from analyzer.detectors.change import change
+from analyzer.elastic import of_last_launch
 from analyzer.from_operations import examine_operations, examine_trace, trace_evidence
 from analyzer.model import shared_loading
-from analyzer.model.accepted import accepted
-from analyzer.model.effects import UNPLACED
+from analyzer.model.accepted import UNPLACED, accepted, surely_slower
 from analyzer.model.precision import STEP_TIMES
+from analyzer.model.roles import with_roles
 from analyzer.operations import Trace
 from analyzer.posterior import posterior
 from analyzer.rejected import rejected
@@ -45,12 +46,18 @@ WHOLE_RUN = ("structure", "change")
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """A run with everything that was concluded about it."""
+    """A run with everything that was concluded about it.
+
+    Attributes:
+        run: As it is judged.
+        whole: As it was read, where that is more: its last launch has fewer ranks.
+    """
 
     run: Run
     grid: Grid
     findings: tuple[Finding, ...]
     verdict: Verdict
+    whole: Run | None = None
 
 
 def diagnose(run: Run | Trace, *, gpu_hour_price: float | None = None) -> Diagnosis:
@@ -60,8 +67,10 @@ def diagnose(run: Run | Trace, *, gpu_hour_price: float | None = None) -> Diagno
         run: The run, or a trace of operations that are all there is of one.
         gpu_hour_price: Money per GPU-hour, for `Verdict.lost_money`.
     """
-    case = through(STAGES, opened(run, gpu_hour_price=gpu_hour_price))
-    return Diagnosis(case.run, case.grid, case.findings, case.verdict)
+    judged = of_last_launch(run) if isinstance(run, Run) else run
+    case = through(STAGES, opened(judged, gpu_hour_price=gpu_hour_price))
+    whole = run if isinstance(run, Run) and judged is not run else None
+    return Diagnosis(case.run, case.grid, case.findings, case.verdict, whole)
 
 
 def through(stages: Sequence[Stage], case: Case) -> Case:
@@ -70,12 +79,12 @@ def through(stages: Sequence[Stage], case: Case) -> Case:
 
 
 def comparable(case: Case) -> Case:
-    """Without stuck sensors and what all ranks write; own times at the same work.
+    """Without stuck sensors and what all ranks write; own times at the same work, by role.
 
-    docs/method/trust.md, docs/method/case.md.
+    docs/method/trust.md, docs/method/case.md, docs/method/peers.md#roles.
     """
     grid = for_same_work(without_common_writes(drop_stuck_sensors(case.grid)))
-    return replace(case, grid=grid)
+    return replace(case, grid=with_roles(grid))
 
 
 def operations(case: Case) -> Case:
@@ -103,7 +112,7 @@ def scopes(case: Case) -> Case:
     """
     grid, seen = case.grid, case.seen
     operations = trace_evidence.findings(seen, grid, case.findings)
-    found = accepted(grid, (*case.findings, *operations))
+    found = surely_slower(accepted(grid, (*case.findings, *operations)))
     return replace(case, findings=shared_loading.without_shared_loading(grid, found))
 
 
@@ -149,8 +158,9 @@ def costs(case: Case) -> Case:
     """What the culprits, or the whole run's slowdown, cost (docs/method/cost.md)."""
     grid, slow, links = case.grid, case.accused_of("slow"), case.accused_of("link")
     about = links[0] if links else case.first(WHOLE_RUN)
-    blind = about is None and case.seen.why_unknown is not None
+    blind = about is None and not slow and case.seen.why_unknown is not None
     bounds = None if blind else bill(grid, slow, about)
+    bounds = trace_evidence.of_all_ranks(case.seen, bounds, grid)
     simulated = trace_evidence.cost(case.seen, grid, slow) if slow else None
     told = bounds if simulated is None else simulated
     lost = loss(grid, told, slow, about, case.accused_of("hang"))
@@ -171,7 +181,8 @@ def structures(case: Case) -> Case:
     alike = slower_structures(case.findings, why) if cleared else ()
     by_operations = trace_evidence.structure(case.seen)
     heavier = () if by_operations else heavier_stages(case.findings)
-    told = (*alike, *by_operations, *heavier, *slower_models(case.grid))
+    roles = standing_roles(case.findings)
+    told = (*alike, *by_operations, *heavier, *roles, *slower_models(case.grid))
     return replace(case, verdict=replace(case.verdict, structure=told))
 
 

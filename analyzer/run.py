@@ -36,7 +36,14 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class RankInfo:
-    """Who a rank is; ids that do not apply are None. `model`: of its GPU; "" = nobody told."""
+    """Who a rank is; ids that do not apply are None.
+
+    Attributes:
+        model: Of its GPU; "" = nobody told.
+        external: Whether its program is somebody else's: its place may be assumed, and what it does
+            at that place is not known.
+        role: Of those at one place, who does the same work as whom (analyzer.model.roles).
+    """
 
     rank: int
     node: str
@@ -47,6 +54,8 @@ class RankInfo:
     pp: int
     tp: int
     model: str = ""
+    external: bool = False
+    role: int = 0
 
 
 @dataclass(frozen=True, slots=True)

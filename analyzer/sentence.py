@@ -11,6 +11,7 @@ from analyzer.model.minimum_detectable_effect import smallest_noticed
 from analyzer.model.precision import WINDOWS, Precision
 from analyzer.run import NO_NODES_FAULT, Culprit, Grid, Verdict
 from analyzer.slowness.before_after import has_gpu
+from analyzer.slowness.ended import seen_to_end
 from analyzer.slowness.processor import OFF_QUERY, off_processor
 from analyzer.slowness.significance import STEPS_AT_LEAST
 from analyzer.wording import TOLD, certainty, hours, ratio
@@ -103,6 +104,8 @@ def _accusation(verdict: Verdict, grid: Grid, culprit: Culprit) -> str:
         they = "its ranks are" if culprit.scope == "node" else "it is"
         what = "waiting for a GPU or asleep" if has_gpu(grid, culprit.rank) else "asleep or waiting"
         why = f"{they} off the processor, {what}, and it is not known for what"
+    if culprit.scope == "rank" and (went := seen_to_end(culprit)):
+        why = went
     confidence = _confidence(culprit)
     if culprit.slowdown is None:
         hang = verdict.hang or {}
@@ -112,7 +115,9 @@ def _accusation(verdict: Verdict, grid: Grid, culprit: Culprit) -> str:
         if doubted or culprit.rank not in hang.get("missing_ranks", ()):
             stopped = "may have stopped" if doubted else "stopped"
             # Who waits for whom, in the words of the finding; how the rank stands is told already.
-            chain = culprit.evidence[0].text.rpartition(": ")[0] or culprit.evidence[0].text
+            text = culprit.evidence[0].text
+            chain = text.removesuffix(f": {why}")
+            chain = chain if chain != text else text.rpartition(": ")[0] or text
             chain = f"{chain[0].upper()}{chain[1:]}"
             return f"{who} {stopped} the run{began}: {why}. {chain}. {confidence}"
         others = "the other ranks wait for it"

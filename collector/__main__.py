@@ -15,6 +15,7 @@ from collector.check import examined
 from collector.clock import SystemClock
 from collector.collectors.monitor import collect_build
 from collector.config import Config, ConfigError, ConfigFileError, load
+from collector.contract import threads
 from collector.contract.visible import VisibleFormatter, visible_line
 from collector.contract.words import ExitCode
 from collector.descriptors import raise_limit
@@ -56,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sampler = Sampler(feeds(config, clock), clock, config.ttl, build)
         if options.check:
             return _check(sampler)
-        exporter = Exporter(config, sampler, clock)
+        exporter = Exporter(config, sampler, clock, threads.samples)
         if options.once:
             return _once(sampler, exporter)
         state = None

@@ -19,6 +19,13 @@ WRAPS: Mapping[str, float] = {
 """Metrics known to begin at 0 again after so many (nvmlDeviceGetPcieReplayCounter counts in an
 unsigned int). Softnet's wraps are undone where they are read, processor by processor. Others
 saturate in place of wrapping: they stand at their highest value, and are told so."""
+STEPS: Mapping[str, float] = {
+    m.GPU_ENERGY.name: 1.0,
+    m.GPU_CLOCK_EVENT_SECONDS.name: 1e-3,
+}
+"""What a source may round a counter to, by metric: DCGM 4.7 tells energy in whole joules where
+older ones tell millijoules, and throttled times as seconds with six decimals in place of
+nanoseconds. An upgraded exporter tells a little less than before, and begins nothing anew."""
 ON_THE_BOARD: Mapping[str, str] = {
     m.GPU_ECC_ERRORS.name: "aggregate",
     m.GPU_ECC_LOCATION_ERRORS.name: "aggregate",
@@ -40,7 +47,8 @@ class Falls(StrEnum):
     """Noise of the kernel's arithmetic: the higher value stands until it is passed again, or has
     been missed HELD_READINGS times. Less than half of it is no noise, and told as it is."""
     CARRY = "carry"
-    """A reset, as of a GPU or its driver, or a wrap: what was counted before is added."""
+    """A reset, as of a GPU or its driver, or a wrap: what was counted before is added. One by less
+    than a step of STEPS is the rounding of another source: the higher value stands."""
 
 
 class Counter(NamedTuple):
@@ -122,6 +130,8 @@ class Counters:
 
     def _fallen(self, key: Key, raw: float, before: Counter) -> Counter:
         if self.falls is Falls.CARRY:
+            if before.raw - raw < STEPS.get(key[0], 0.0):
+                return before
             return Counter(raw, before.offset + _lost(key[0], raw, before.raw))
         # iowait may fall by a tick (proc(5)); what begins anew begins at almost nothing.
         if raw < before.raw / 2:

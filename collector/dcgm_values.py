@@ -26,7 +26,11 @@ BLANK = 0x7FFFFFF0
 BLANK_64 = 0x7FFFFFFFFFFFFFF0
 BLANK_DOUBLE = 140737488355328.0
 
-_OF_FIELD = {one.id: one for one in DCGM_FIELDS}
+_OF_FIELD = {
+    number: (one, per)
+    for one in DCGM_FIELDS
+    for number, per in ((one.id, one.per), *((also.id, also.per) for also in one.also))
+}
 _RAW = {
     CLOCK_EVENTS_FIELD[0]: CLOCK_EVENTS,
     FABRIC_HEALTH_FIELD[0]: FABRIC_HEALTH,
@@ -72,12 +76,10 @@ def checked(field: int, value: float) -> float | None:
         return None
     if field in _RAW and not 0 <= value < 1 << 64:
         raise ImplausibleError("no bits of a register")
-    one = _OF_FIELD.get(field)
-    if one is not None and not one.metric.within.holds(value / one.per):
+    one, per = _OF_FIELD.get(field, (None, 1))
+    if one is not None and not one.metric.within.holds(value / per):
         low, high, reason = one.metric.within
-        raise ImplausibleError(
-            f"{one.legacy} is beyond {low * one.per:g} to {high * one.per:g} ({reason})"
-        )
+        raise ImplausibleError(f"{one.legacy} is beyond {low * per:g} to {high * per:g} ({reason})")
     return value
 
 
@@ -89,11 +91,10 @@ def values(told: Mapping[int, float]) -> Values:
     """
     said = Telling()
     for one in DCGM_FIELDS:
-        number = told.get(one.id)
-        if number is None and one.also is not None:
-            number = told.get(one.also)
-        if number is not None:
-            said.tell(one.metric, number / one.per, "/".join(one.labels))
+        for number, per in ((one.id, one.per), *((also.id, also.per) for also in one.also)):
+            if number in told:
+                said.tell(one.metric, told[number] / per, "/".join(one.labels))
+                break
     for field, word in _RAW.items():
         bits = told.get(field)
         said.tell(word, None if bits is None else int(bits))

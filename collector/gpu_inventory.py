@@ -19,6 +19,10 @@ class GpuInventory:
         """GPUs of the best source that has some; empty when none answers."""
         return next((gpus for gpus in self._told.values() if gpus), ())
 
+    def source(self) -> str:
+        """Who told of them; empty when none answers."""
+        return next((name for name, gpus in self._told.items() if gpus), "")
+
 
 class NotedGpuSource:
     """A source of GPUs whose last reading is noted under its name."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from collector.contract.metrics import Metric
+from collector.contract.metrics import GPU_LAST_XID, Metric
 from collector.reading import Rejected
 
 CLOCK_EVENTS = "clock_events"
@@ -17,6 +17,15 @@ FABRIC_HEALTH = "fabric_health"
 FABRIC_SUMMARY = "fabric_summary"
 """Raw value: 0 not told, 1 healthy, above that something complains (nvmlGpuFabricInfo_v3_t)."""
 RAW = (CLOCK_EVENTS, FABRIC_STATE, FABRIC_STATUS, FABRIC_HEALTH, FABRIC_SUMMARY)
+
+XID_TOTAL = "xid_total"
+"""By XID: how often there was one since who tells it started. No metric: collector.sources.xid
+counts them, where nobody who is nearer to the driver tells of XIDs."""
+XID_WINDOW = "xid_window"
+"""By XID: how often there was one within the last minutes. No metric, likewise."""
+XID_VALUES = frozenset((GPU_LAST_XID.name, XID_TOTAL, XID_WINDOW))
+"""What DCGM tells of XIDs, and of a GPU that fell off the bus too. One that is empty means that
+XIDs would be told and none was."""
 
 PROCESSES = "processes"
 """Not of one machine alone, so never in a capture: by pid, or `pid/GPU instance` of a process on a

@@ -1,6 +1,7 @@
 """How a source says that it, or one of the things it reads, gave nothing usable."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 IMPLAUSIBLE = "implausible"
@@ -43,8 +44,12 @@ class RankProcess(NamedTuple):
     Attributes:
         pid: In our process table, for who looks at processes; as the rank knows itself, which in a
             container is another one, for who reads what NCCL says of it.
+        user: Whose its ring is, by the kernel's word; None = nobody looked.
+        folder: Where its ring is; None = nobody looked.
     """
 
     run: str
     rank: int
     pid: int
+    user: int | None = None
+    folder: Path | None = None

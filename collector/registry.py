@@ -62,7 +62,7 @@ from collector.sources.own_process import OwnProcessStat
 from collector.sources.pod_resources import PodResources
 from collector.sources.procfs import Procfs
 from collector.sources.rank_ring import Rank, RankRings, Rings
-from collector.sources.rank_ring.living import LivingRanks
+from collector.sources.rank_ring.living import FRESH_SECONDS, LivingRanks
 from collector.sources.replay import Replay
 from collector.sources.schedstat import Schedstat
 from collector.sources.simulated import SimulatedGpus
@@ -122,9 +122,20 @@ class Node:
         """The ranks that live, each with the pid that it has in its own container."""
         return [RankProcess(*rank.key, rank.header.identity.pid) for rank in self._living()]
 
+    def rank_owners(self) -> list[RankProcess]:
+        """The ranks that have a ring, living or gone, and whose it is."""
+        return [
+            RankProcess(*one.key, one.header.identity.pid, one.user, one.path.parent)
+            for one in self.rings.scan(FRESH_SECONDS).ranks
+        ]
+
     def rank_processes(self) -> list[RankProcess]:
         """As our process table has them: a pid of a container's is another process here."""
-        return [RankProcess(*rank.key, rank.pid) for rank in self._living() if rank.pid is not None]
+        return [
+            RankProcess(*rank.key, rank.pid, rank.user)
+            for rank in self._living()
+            if rank.pid is not None
+        ]
 
     def stepped_ranks(self) -> frozenset[tuple[str, int]]:
         """(run, rank) of those that have made a step since they started."""
@@ -280,12 +291,15 @@ SOURCES: tuple[SourceSpec, ...] = (
         FlightRecorder,
         lambda one: FlightRecorder(
             one.config.flight_recorder, one.folder, one.proc, one.clock, one.living_ranks,
-            one.rank_processes,
+            one.rank_processes, one.rank_owners,
         ),
         flight_recorder.collect, seldom=True,
     ),
     SourceSpec(
-        Xids, lambda one: Xids(one.clock, one.gpu_log, one.driver.xid_events, one.gpus.gpus),
+        Xids,
+        lambda one: Xids(
+            one.clock, one.gpu_log, one.driver.xid_events, one.gpus.gpus, one.gpus.source
+        ),
         xid.collect, pace=_EVENT,
     ),
     SourceSpec(Kmsg, lambda one: one.kernel_log, xid.collect_log, seldom=True),

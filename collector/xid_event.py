@@ -29,7 +29,7 @@ class XidEvent:
     monotonic: float
     pci_bus_id: str
     xid: int
-    origin: Literal["nvml", "kmsg"]
+    origin: Literal["nvml", "kmsg", "dcgm"]
     text: str = ""
     pid: int | None = None
     process: str = ""

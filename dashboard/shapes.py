@@ -14,7 +14,7 @@ from analyzer.run import Span as Span
 Floats = NDArray[np.float64]
 
 
-KEPT_BUCKETS = ("useful step", "communication")
+KEPT_BUCKETS = ("computing", "communication")
 """Titles of the buckets that goodput counts (analyzer.ledger.buckets)."""
 
 
@@ -50,6 +50,7 @@ class RunRow:
         report: Whether a report lies there.
         tags: That people gave it.
         provenance: What of it was emulated or simulated, in words; shown wherever the run is.
+        command: That started it, secrets masked; empty = not known.
     """
 
     run: str
@@ -69,6 +70,7 @@ class RunRow:
     provenance: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     baseline: float | None = None
+    command: str = ""
 
 
 @dataclass(frozen=True, slots=True)

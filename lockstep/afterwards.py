@@ -1,6 +1,7 @@
 """What a finished run says last: the verdict in a sentence, and the command that tells more."""
 
 import shlex
+from contextlib import suppress
 from pathlib import Path
 
 from lockstep.output import CommandError
@@ -14,13 +15,18 @@ def next_command(archive: Path) -> str:
 def verdict_sentence(archive: Path) -> str:
     """The verdict of a run, or why there is none; never raises, for the run went as it went.
 
+    The archive keeps it (verdict.json), where one can be made and written.
+
     Returns:
         One sentence; empty where the analyzer is not installed, as in the image of ranks.
     """
     from lockstep import diagnosis
 
     try:
-        return diagnosis.diagnose_archive(archive).verdict.sentence
+        verdict = diagnosis.diagnose_archive(archive).verdict
+        with suppress(OSError):  # of a disk that is full its sentence is said all the same
+            diagnosis.write_verdict(verdict, archive)
+        return verdict.sentence
     except CommandError as failure:
         return f"none: {failure.sentence}"
     except ModuleNotFoundError:

@@ -82,10 +82,9 @@ def has_report(folder: Path) -> bool:
 
 
 def archives_without_report(out: Path) -> list[Path]:
-    """Archives with alerts and without a report, the newest first."""
-    wanted = [folder for folder in finding_folders.newest(out) if not has_report(folder)]
-    told = (folder for folder in wanted if (finding_folders.read(folder) or {}).get("alerts"))
-    return list(islice(told, MOST_OWED))
+    """Archives of findings without a report, the newest first."""
+    wanted = (folder for folder in finding_folders.newest(out) if not has_report(folder))
+    return list(islice((one for one in wanted if finding_folders.read(one) is not None), MOST_OWED))
 
 
 def _fresh(alert: ReceivedAlert, run: str, received: float, watched: WatchAccess) -> Path:

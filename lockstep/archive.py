@@ -17,6 +17,7 @@ from typing import Any
 
 from collector.contract import archive as contract
 from collector.contract import bounded_json
+from collector.contract.masking import masked, masked_words
 from workloads.clocksync import wall_minus_monotonic_ns
 from workloads.faults.added import read_added
 from workloads.faults.disturbances import Disturbance
@@ -35,6 +36,9 @@ PROOFS = "faults"
 LOGS = "logs"
 """Folder of the logs of ranks, collectors and links."""
 
+Place = tuple[int, int, int]
+"""(dp, pp, tp) of a rank."""
+
 
 @dataclass(frozen=True, slots=True)
 class Recording:
@@ -46,6 +50,7 @@ class Recording:
         means: By which means the steps of each rank of somebody else's program became known.
         own_time_known: Whether own time of any step is known; steps tell of which. None = our own.
         ranks_ended: When no rank was there any more; None = not seen.
+        places: (dp, pp, tp) as ranks of somebody else's program say; others stand by the layout.
     """
 
     failed_requests: int = 0
@@ -55,6 +60,7 @@ class Recording:
     means: Mapping[int, str] = field(default_factory=dict)
     own_time_known: bool | None = None
     ranks_ended: datetime | None = None
+    places: Mapping[int, Place] = field(default_factory=dict)
 
 
 def now() -> datetime:
@@ -70,9 +76,23 @@ def write_start(
     Args:
         submitted: When a scheduler was asked for it; None = nobody says, or there was none.
     """
-    told = _submitted(submitted)
-    _write_json(out / contract.RUN_FILE, {**_run(spec, started, None), **told})
+    write_so_far(out, spec, started, Recording(), submitted)
     _write_truth(out, spec, measured={})
+
+
+def write_so_far(
+    out: Path, spec: RunSpec, started: datetime, recording: Recording,
+    submitted: datetime | None = None,
+) -> None:  # fmt: skip
+    """run.json of a run that goes on, with what is known of its steps and its layout by now.
+
+    A launcher that is killed writes nothing more: what stands here is what readers have.
+    """
+    run = _run(spec, started, None, recording.places)
+    if recording.peak_flops is not None:
+        run["measured_peak_flops"] = recording.peak_flops
+    more = {**_steps_known(recording), **_submitted(submitted)}
+    _write_json(out / contract.RUN_FILE, {**run, **more})
 
 
 def write_job(out: Path, spec: RunSpec, written: datetime) -> None:
@@ -102,16 +122,25 @@ def write_end(
     shutil.rmtree(out / PROOFS, ignore_errors=True)
     restored = _restored(out, spec)
     told = {"failed_requests": recording.failed_requests, "lost_steps": recording.lost_steps}
-    run = {**_run(spec, started, outcome), "measured_peak_flops": recording.peak_flops}
-    if recording.own_time_known is not None:
-        means = {str(rank): each for rank, each in recording.means.items()}
-        run |= {"means": means, "own_time_known": recording.own_time_known}
+    run = {
+        **_run(spec, started, outcome, recording.places),
+        "measured_peak_flops": recording.peak_flops,
+    }
+    run |= _steps_known(recording)
     if recording.ranks_ended is not None:
         run |= {"ranks_ended": recording.ranks_ended.isoformat()}
     starting = _starting(out, spec)
     more = {**_submitted(submitted), **({"restored": restored} if restored else {}),
             **({"starting": starting} if starting else {})}  # fmt: skip
     _write_json(out / contract.RUN_FILE, {**run, **more, "recording": told})
+
+
+def _steps_known(recording: Recording) -> dict[str, Any]:
+    """By which means steps of somebody else's program are known, and whether own times are."""
+    if recording.own_time_known is None:
+        return {}
+    means = {str(rank): word for rank, word in sorted(recording.means.items())}
+    return {"means": means, "own_time_known": recording.own_time_known}
 
 
 def _submitted(moment: datetime | None) -> dict[str, str]:
@@ -145,9 +174,15 @@ def _starting(out: Path, spec: RunSpec) -> dict[str, Any]:
     return found
 
 
-def _run(spec: RunSpec, started: datetime, outcome: Outcome | None) -> dict[str, Any]:
+def _run(
+    spec: RunSpec, started: datetime, outcome: Outcome | None,
+    places: Mapping[int, Place] = MappingProxyType({}),
+) -> dict[str, Any]:  # fmt: skip
     _, clock_error = wall_minus_monotonic_ns()
     layout = spec.layout
+    # As ranks.parquet has it.
+    grid = [_place(spec, places, rank) for rank in range(layout.world)]
+    dp, pp, tp = (1 + max(along) for along in zip(*grid, strict=True))
     return {
         "schema_version": contract.SCHEMA_VERSION,
         "run": spec.run,
@@ -155,13 +190,14 @@ def _run(spec: RunSpec, started: datetime, outcome: Outcome | None) -> dict[str,
         "labels": {"team": spec.team} if spec.team else {},
         "started": started.isoformat(),
         "ended": None if outcome is None else now().isoformat(),
-        "outcome": None if outcome is None else asdict(outcome),
-        "spec": spec.to_json(),
+        "outcome": None if outcome is None else _without_secrets(outcome),
+        **({"name": spec.name} if spec.name else {}),
+        "spec": {**spec.to_json(), "program": masked_words(spec.program)},
         "command": spec.command(faults=False, taken=find(spec.workload).options),
         "layout": {
             "world": layout.world, "nodes": layout.nodes,
             "ranks_per_node": layout.ranks_per_node,
-            "dp": layout.dp, "pp": layout.pp, "tp": layout.tp,
+            "dp": dp, "pp": pp, "tp": tp,
         },
         "seed": spec.seed,
         "versions": {
@@ -178,6 +214,13 @@ def _run(spec: RunSpec, started: datetime, outcome: Outcome | None) -> dict[str,
         "simulated": ["gpu telemetry"] if spec.pace else [],
         **find(spec.workload).about(spec),
     }  # fmt: skip
+
+
+def _without_secrets(outcome: Outcome) -> dict[str, Any]:
+    """As JSON types; what ranks wrote last may hold an address with its password."""
+    told = asdict(outcome) | {"reason": masked(outcome.reason)}
+    told["raised"] = [{**one, "error": masked(one["error"])} for one in told["raised"]]
+    return told
 
 
 def _write_truth(out: Path, spec: RunSpec, measured: dict[int, Effect | None]) -> None:
@@ -286,19 +329,21 @@ def write_ranks(
     spec: RunSpec,
     pods: Sequence[str] = (),
     gpus: Mapping[int, tuple[int | None, str]] = MappingProxyType({}),
+    places: Mapping[int, Place] = MappingProxyType({}),
 ) -> None:
     """Who each rank is; whole or not at all.
 
     Args:
         pods: Of Kubernetes, one a node in their order; empty = none.
         gpus: Number on its node and uuid of each rank's real GPU, as far as they are known.
+        places: As `Recording.places`.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     rows = []
     for rank in range(spec.layout.world):
-        dp, pp, tp = spec.layout.coordinates(rank)
+        dp, pp, tp = _place(spec, places, rank)
         local_rank = spec.layout.local_rank(rank)
         emulated = (local_rank, spec.gpu_uuid(rank)) if spec.pace else (None, None)
         gpu, uuid = gpus.get(rank, emulated)
@@ -312,6 +357,10 @@ def write_ranks(
     temporary = out / f"{contract.RANKS_FILE}.new"
     pq.write_table(pa.Table.from_pylist(rows, schema), temporary)
     temporary.replace(out / contract.RANKS_FILE)
+
+
+def _place(spec: RunSpec, places: Mapping[int, Place], rank: int) -> Place:
+    return places.get(rank) or spec.layout.coordinates(rank)
 
 
 def _version(distribution: str) -> str | None:

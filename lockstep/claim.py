@@ -42,12 +42,16 @@ def claim_new_folder(out: Path) -> Iterator[None]:
 
 
 @contextmanager
-def claim_folder(out: Path, file: str = FILE) -> Iterator[None]:
+def claim_folder(
+    out: Path, file: str = FILE, option: str = "--out", *, locks: bool = False
+) -> Iterator[None]:
     """Take a folder, whatever is in it: nobody else does until the block ends.
 
     Args:
         out: The folder; it is made where it is not there.
         file: Name of the lock in it: who writes something else there need not wait.
+        option: Which names the folder, for the refusal.
+        locks: Whether only a lock refuses: where the file system has none, nobody is refused.
 
     Raises:
         CommandError: 64, somebody else has it; 69, it cannot be written.
@@ -55,15 +59,18 @@ def claim_folder(out: Path, file: str = FILE) -> Iterator[None]:
     try:
         handle = _taken(out / file)
     except BlockingIOError as error:
+        if locks and error.filename:
+            yield
+            return
         remedy = "wait for it or choose another"
         if error.filename:
             remedy += f", or remove {error.filename} if that is gone"
         fail(
             ExitCode.USAGE,
-            f"--out {out} is being written by {error.strerror}; {remedy}",
+            f"{option} {out} is being written by {error.strerror}; {remedy}",
         )
     except (FileExistsError, NotADirectoryError):
-        fail(ExitCode.USAGE, f"--out {out} is not an empty folder; choose another")
+        fail(ExitCode.USAGE, f"{option} {out} is not an empty folder; choose another")
     except OSError as error:
         fail(ExitCode.UNREACHABLE, f"cannot write {error.filename or out}: {error.strerror}")
     try:

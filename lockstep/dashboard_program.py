@@ -11,12 +11,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from http.client import HTTPException
 from importlib.util import find_spec
 from pathlib import Path
 
 from collector.config.values import Address, is_loopback
-from collector.contract import bounded_http
+from collector.contract import bounded_http, threads
 from collector.contract.visible import visible_line
 from collector.contract.words import ExitCode
 from lockstep import dashboard_asked as words
@@ -64,7 +65,7 @@ def serve(asked: Asked) -> int:
     ended = threading.Event()
     with _signals(ended) as came:
         child = _start(where, asked.login, environment)
-        threading.Thread(target=_wait, args=(child, ended), daemon=True).start()
+        threads.task("server", partial(_wait, child, ended)).start()
         try:
             if _answers(where, child, ended):
                 _tell(where, source, asked.announce)

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,10 @@ from collector.clock import Clock
 from collector.config import ConfigError, load
 from collector.contract import stacks
 from collector.contract.flight_recorder import EVIDENCE_FILE
-from collector.files import read_bytes
 from collector.rank_dumps import Answers, Heard, facts, heard
 from collector.rank_dumps.facts import SOURCES
 from collector.registry import feeds
 from collector.sampler import Sampler
-from collector.sources.flight_recorder import MAX_BYTES
 
 _DUMP = re.compile(r"dump_\d+", re.ASCII)
 
@@ -53,7 +52,6 @@ def save(answers: Answers, told: Heard, folder: Path, proc: Path, clock: Clock) 
 
     Raises:
         OSError: It cannot be written.
-        SourceError: A dump cannot be read any more.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.iterdir():
@@ -62,9 +60,9 @@ def save(answers: Answers, told: Heard, folder: Path, proc: Path, clock: Clock) 
     written = {}
     for one in answers.ranks:
         number = one.rank.key[1]
-        if one.dump is not None and one.path is not None:
+        if one.dump is not None:
             copy = folder / f"dump_{number}"
-            copy.write_bytes(read_bytes(one.path, MAX_BYTES))
+            copy.write_bytes(zlib.decompress(one.packed))
             os.utime(copy, (one.dump.written_at,) * 2)
             written[str(number)] = one.dump.written_at
     rows = facts([one.rank for one in answers.ranks], told, proc, clock)

@@ -18,7 +18,7 @@ DUMP_SECONDS = 3.0
 OPTIONS = frozenset(
     {
         "words", "program", "step_pattern", "nodes", "ranks_per_node", "out", "hang_timeout",
-        "team", "form", "verdict",
+        "team", "name", "form", "verdict",
     }
 )  # fmt: skip
 """Parameters of `lockstep run` that --exec takes."""
@@ -103,6 +103,36 @@ def missing_ranks(workspace: Path, run: str) -> Callable[[], Missing | None]:
         )
 
     return ask
+
+
+def steps_seen(out: Path) -> str:
+    """What was seen of a program until it was ended; empty where that is nothing.
+
+    Args:
+        out: The archive.
+    """
+    from collector.contract.archive import STEPS_FILE
+
+    run = bounded_json.read(out / RUN_FILE)
+    means = run.get("means")
+    if not means:
+        return ""
+    try:
+        import pyarrow.compute as pc
+        import pyarrow.dataset as ds
+
+        table = ds.dataset(out / STEPS_FILE, format="parquet").to_table(["step", "rank"])
+    except (ImportError, OSError, ValueError):
+        return ""
+    if not table.num_rows:
+        return ""
+    first, last = pc.min_max(table["step"]).as_py().values()
+    ranks = len(pc.unique(table["rank"]))
+    known = "known" if run.get("own_time_known") else "not known"
+    return (
+        f"{first} to {last} of {ranks} rank{'s' * (ranks > 1)} are recorded,"
+        f" {' and '.join(sorted(set(means.values())))}; what each rank took itself is {known}"
+    )
 
 
 def unseen_steps(out: Path, world: int) -> str:

@@ -73,6 +73,29 @@ def update(folder: Path, change: Callable[[Mapping[str, Any]], Mapping[str, Any]
         return after is not None
 
 
+def replace(folder: Path, new: Path) -> None:
+    """Put an archive in the place of another; alerts, and files that it lacks, are kept.
+
+    Args:
+        folder: Of the archive that was.
+        new: Of the one that takes its name, beside it; what was has this name then.
+
+    Raises:
+        OSError: The folders cannot be written.
+    """
+    with _CHANGING:
+        before, after = read(folder), read(new)
+        if before is not None and after is not None:
+            write(new, {**after, "alerts": before["alerts"]})
+        for entry in folder.iterdir():
+            if not (new / entry.name).exists():
+                entry.rename(new / entry.name)
+        old = new.with_name(f"{new.name}.old")
+        folder.rename(old)
+        new.rename(folder)
+        old.rename(new)
+
+
 def write(folder: Path, finding: Mapping[str, Any]) -> None:
     """Write finding.json.
 

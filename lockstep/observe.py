@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -31,7 +31,7 @@ from workloads.launchers.local.ranks import Ranks
 from workloads.launchers.mpirun.ranks import MpirunRanks
 from workloads.network.emulated import EmulatedNetwork, emulated
 from workloads.processes.ownership import OWNER_FILE, SHARED_MEMORY, owner
-from workloads.spec import RunSpec
+from workloads.spec import PROGRAM, RunSpec
 
 if TYPE_CHECKING:
     from collector.recorder import Recorder
@@ -73,7 +73,14 @@ def execute(
         started = archive.now()
         asked = submission.submitted(os.environ)
         _written(out, lambda: archive.write_start(out, spec, started, asked))
-        outcome, recording = _observed(spec, out, workspace, on_progress, interrupts)
+
+        def write_so_far(recording: Recording) -> None:
+            with suppress(OSError):  # a full disk is told at the end, and ends no run
+                archive.write_so_far(out, spec, started, recording, asked)
+
+        outcome, recording = _observed(
+            spec, out, workspace, on_progress, interrupts, write_so_far
+        )  # fmt: skip
         _written(out, lambda: archive.write_end(out, spec, started, outcome, recording, asked))
         if interrupts.came and outcome.ending is not Ending.INTERRUPTED:
             raise KeyboardInterrupt  # too late for this run, and in time for what would follow it
@@ -115,6 +122,7 @@ def _observed(
     workspace: Path,
     on_progress: Callable[[Progress], None],
     interrupts: Interrupts,
+    write_so_far: Callable[[Recording], None],
 ) -> tuple[Outcome, Recording]:
     addresses = collector_addresses(spec)
     with (
@@ -129,16 +137,48 @@ def _observed(
         pods = pods_of(spec)
         _written(out, lambda: archive.write_ranks(out, spec, pods))
         recorder = _written(out, lambda: collectors.recorder(out, spec.run, addresses))
+
+        def known(recording: Recording) -> Recording:
+            places = dict(recorder.places) if spec.workload == PROGRAM else {}
+            return replace(_told_by(ranks, recording), places=places)
+
+        def write_ranks(recording: Recording) -> None:
+            """Who they are is known since the ranks run."""
+            gpus = {} if spec.pace else recorder.gpus
+            if gpus or recording.places:
+                archive.write_ranks(out, spec, pods, gpus, recording.places)
+
+        def write(recording: Recording) -> None:
+            with suppress(OSError):  # as in `execute`
+                write_ranks(recording)
+            write_so_far(recording)
+
         recorder.start()
         try:
-            outcome = _waited(ranks, on_progress, interrupts)
+            outcome = _waited(ranks, _telling(known, on_progress, write), interrupts)
         finally:
             gone = archive.now()
-            recording = _told_by(ranks, replace(_stopped(recorder), ranks_ended=gone))
-            gpus = {} if spec.pace else recorder.gpus
-            if gpus:  # known since the ranks run
-                _written(out, lambda: archive.write_ranks(out, spec, pods, gpus))
+            recording = known(replace(_stopped(recorder), ranks_ended=gone))
+            _written(out, lambda: write_ranks(recording))
     return outcome, recording
+
+
+def _telling(
+    known: Callable[[Recording], Recording], on_progress: Callable[[Progress], None],
+    write_so_far: Callable[[Recording], None],
+) -> Callable[[Progress], None]:  # fmt: skip
+    """`on_progress` that also writes what the launcher has found out, each time that is more."""
+    written = Recording()
+
+    def told(progress: Progress) -> None:
+        nonlocal written
+        now = known(Recording())
+        if now != written:
+            write_so_far(now)
+            written = now
+        on_progress(progress)
+
+    return told
 
 
 def _waited(
@@ -184,7 +224,8 @@ def _network(
 def _told_by(ranks: Handle, recording: Recording) -> Recording:
     """With what the launcher measured or found out."""
     if isinstance(ranks, Programs):
-        return replace(recording, means=ranks.means, own_time_known=ranks.own_time_known)
+        means = dict(ranks.means)
+        return replace(recording, means=means, own_time_known=ranks.own_time_known)
     if isinstance(ranks, Ranks | MpirunRanks):
         return replace(recording, peak_flops=ranks.peak_flops)
     return recording

@@ -1,6 +1,7 @@
 """From the words of the command line to a RunSpec, or a sentence about what is wrong."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -44,6 +45,9 @@ from workloads.tasks import TASKS, find
 from workloads.warmup import FIRST_FAULTY_STEP
 
 MIN_STEPS = 10
+RUN_ID_CHARACTERS = 63
+CLUSTER_ID_CHARACTERS = 51
+"""As `lockstep.cluster_options` has it."""
 TOO_MANY = f"{{}} ranks are too many for one machine; at most {MAX_LOCAL_RANKS}"
 DEFAULTS = Training()
 RECORDED = ("gpt", "resnet")
@@ -191,6 +195,26 @@ def planned_program(
 def run_id(workload: str, token: str) -> str:
     """`<workload>-<UTC yyyymmddThhmmss>-<4 hex>`."""
     return f"{workload}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{token}"
+
+
+def named(spec: RunSpec, name: str) -> RunSpec:
+    """The spec of a run that has a name: its id begins with it in place of the workload.
+
+    Characters that a run id does not have become dashes, and a long name is cut. A launcher on a
+    cluster names its objects by the id: there are small letters, digits and dashes only.
+
+    Raises:
+        CommandError: 64, nothing of the name can stand in a run id.
+    """
+    on_cluster = spec.launcher in CLUSTER_LAUNCHERS
+    name = name.lower() if on_cluster else name
+    other = r"[^a-z0-9-]+" if on_cluster else r"[^A-Za-z0-9._-]+"
+    suffix = spec.run.removeprefix(spec.workload)
+    most = (CLUSTER_ID_CHARACTERS if on_cluster else RUN_ID_CHARACTERS) - len(suffix)
+    kept = re.sub(other, "-", name)[: 4 * most].strip("._-")[:most].strip("._-")
+    if not kept:
+        fail(ExitCode.USAGE, f"--name {name!r} has no letter and no digit; give one that has")
+    return replace(spec, run=f"{kept}{suffix}", name=kept)
 
 
 def with_training_settings(workload: str, given: Mapping[str, Any]) -> Training:

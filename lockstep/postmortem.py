@@ -1,21 +1,22 @@
-"""The post-mortems of alerts: a thread of its own writes them, one at a time.
+"""The post-mortems of alerts: a thread of its own finds their archives and has reports written.
 
 Neither who tells of an alert nor the cycle that watches waits for it.
 """
 
 import logging
 import threading
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
+from analyzer.alert_rules.shape import Severity
 from analyzer.alertmanager.matching import FINDING_ALERT
 from analyzer.alertmanager.webhook import Notification, ReceivedAlert
 from collector.contract import metrics as m
+from collector.contract import threads
 from collector.contract.metrics import Sample
-from lockstep import diagnosis, recurrence, watched_diagnosis
 from lockstep.alert_archives import (
     EarlyError,
     UnmatchedError,
@@ -25,6 +26,7 @@ from lockstep.alert_archives import (
     noted_in,
 )
 from lockstep.output import CommandError
+from lockstep.reports import Reports, Urgency
 
 LOG = logging.getLogger(__name__)
 
@@ -39,8 +41,6 @@ LOOK_SECONDS = 0.5
 STOP_SECONDS = 0.5
 MOST_NAMES = 10
 """In a sentence."""
-_WRITING = threading.Lock()
-"""Reports are written by who is told of alerts, and by who closes findings."""
 RESULTS = ("written", "failed", "unmatched")
 
 
@@ -51,55 +51,33 @@ class _Job:
     patience: float
 
 
-def write_report(archive: Path) -> None:
-    """Diagnose an archive; write its verdict, and its report in every format.
-
-    When the alert of a finding arrives, and again when the finding closes: one after the other, so
-    that what is written last has read last what finding.json says.
-
-    Raises:
-        CommandError: It is no archive.
-        OSError: The files cannot be written.
-    """
-    with _WRITING:
-        found = watched_diagnosis.diagnose_watched(archive)
-        diagnosed = recurrence.with_recurrence(found, archive)
-        diagnosis.write_verdict(diagnosed.verdict, archive)
-        diagnosis.write_reports(diagnosed, archive, diagnosis.FORMATS)
-
-
 class PostMortems:
     """Takes alerts, and writes the post-mortems of the archives that they belong to.
 
     Args:
         watching: The watching part.
         unix: Unix seconds.
-        report: Writes the report of an archive.
+        reports: Who writes them.
     """
 
-    def __init__(
-        self, watching: WatchAccess, unix: Callable[[], float],
-        report: Callable[[Path], None] = write_report,
-    ) -> None:  # fmt: skip
+    def __init__(self, watching: WatchAccess, unix: Callable[[], float], reports: Reports) -> None:
         self._watching = watching
         self._unix = unix
-        self._report = report
+        self._reports = reports
         self._change = threading.Condition()
         self._jobs: list[_Job] = []
-        self._owed: deque[Path] = deque()
         self._fresh = False
         self._known: OrderedDict[tuple[object, ...], None] = OrderedDict()
         self._counts: Counter[str] = Counter()
-        self._seconds = float("nan")
         self._ending = False
-        self._thread = threading.Thread(target=self._run, name="post-mortems", daemon=True)
+        self._thread = threads.loop("post-mortems", self._run)
 
     def start(self) -> None:
         """Work from now on, and write what an earlier process noted and did not write."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Take up nothing more; a report under way is left, as each file is whole or not there.
+        """Take up nothing more.
 
         The next process writes what is noted in a finding.json. What is not, is said here: an
         Alertmanager tells of it again only after its `repeat_interval`.
@@ -142,33 +120,31 @@ class PostMortems:
         with self._change:
             for result in RESULTS:
                 yield m.POST_MORTEMS(self._counts[result], result)
-            yield m.POST_MORTEMS_WAITING(len(self._jobs))
-            yield m.POST_MORTEM_DURATION(self._seconds)
+            yield m.POST_MORTEMS_WAITING(len(self._jobs) + self._reports.waiting)
+        yield m.POST_MORTEM_DURATION(self._reports.seconds)
 
     def work(self) -> None:
-        """Do what can be done now: note all alerts, then write each archive's report once."""
+        """Do what can be done now: note all alerts, then have each archive's report written."""
         with self._change:
             jobs, self._fresh = list(self._jobs), False
         folders: dict[Path, list[_Job]] = {}
         early = {id(job) for job in jobs if not self._noted(job, folders)}
         for folder, told in folders.items():
-            self._write(folder, told)
+            self._want(folder, told)
         done = {id(job) for job in jobs} - early
         with self._change:
             self._jobs = [job for job in self._jobs if id(job) not in done]
 
     def _run(self) -> None:
-        self._owed.extend(archives_without_report(self._watching.out))
+        for folder in archives_without_report(self._watching.out):
+            self._reports.want(folder, Urgency.LATER)
         while True:
             with self._change:
-                if not self._fresh and not self._ending and not self._owed:
+                if not self._fresh and not self._ending:
                     self._change.wait(LOOK_SECONDS if self._jobs else None)
                 if self._ending:
                     return
             self.work()
-            # After what is told now: people wait for that.
-            if self._owed and not has_report(folder := self._owed.popleft()):
-                self._write(folder)
 
     def _noted(self, job: _Job, folders: dict[Path, list[_Job]]) -> bool:
         """Whether the alert is settled; the archives to be told of are put into `folders`."""
@@ -189,16 +165,15 @@ class PostMortems:
                 folders.setdefault(folder, []).append(job)
         return True
 
-    def _write(self, folder: Path, told: Sequence[_Job] = ()) -> None:
-        begin = monotonic()
-        try:
-            self._report(folder)
-        except Exception as error:  # noqa: BLE001 - as above
-            LOG.error("the post-mortem %s was not written: %s", folder, _sentence(error))
-            self._count("failed", told)
-        else:
-            self._seconds = monotonic() - begin
-            self._count("written")
+    def _want(self, folder: Path, told: Sequence[_Job]) -> None:
+        """Have a report written; alerts of one that failed are taken again when told again."""
+        grave = any(job.alert.labels.get("severity") == Severity.CRITICAL for job in told)
+        urgency = Urgency.PAGE if grave else Urgency.RECORD
+
+        def done(why: str) -> None:
+            self._count("failed" if why else "written", told if why else ())
+
+        self._reports.want(folder, Urgency.LATER if has_report(folder) else urgency, done)
 
     def _count(self, result: str, nothing: Sequence[_Job] = ()) -> None:
         """Count; alerts that came to nothing are tried again when they are told again."""

@@ -10,9 +10,8 @@ from analyzer.recording_rules.rules import rules as peer_rules
 
 ALERTS_HEAD = (
     "# Alerts of Lockstep: each has a runbook, deploy/runbooks/<alert>.md, and tests,\n"
-    "# tests/deploy/. Load it beside lockstep-peers. The series of reference runs and of the\n"
-    "# remediator are not exported yet: LockstepReferenceRunFailed, LockstepReferenceBusbwLow,\n"
-    "# LockstepRemediationBreakerTripped and LockstepQuarantineStuck stay silent until they are.\n"
+    "# tests/deploy/. Load it beside lockstep-peers. Rules whose series this version does not\n"
+    "# export are left out.\n"
     "#\n"
     "# Every target that is a collector needs the label `node`, its node's name. Where service\n"
     "# discovery gives none, in the job's relabel_configs of Prometheus:\n"

@@ -259,6 +259,13 @@ class LaunchOptions:
             show_default=False,
         ),
     ] = None
+    name: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Of the run: its id begins with it. Letters, digits and ._-; others become -.",
+        ),
+    ] = None
     run_id: Annotated[
         str | None, typer.Option(hidden=True, help="Of a launcher that chose it.")
     ] = None

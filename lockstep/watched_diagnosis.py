@@ -29,6 +29,18 @@ def diagnose_watched(
     return replace(diagnosed, verdict=history.with_history(whole, finding))
 
 
+def undiagnosed(archive: Path, why: str) -> "Verdict":
+    """The verdict about an archive that cannot be diagnosed: unknown, and why."""
+    from analyzer.run import Verdict
+    from lockstep import finding_folders
+
+    finding = finding_folders.read(archive) or {}
+    run = finding.get("run")
+    words = f"This archive cannot be diagnosed: {why.rstrip('.')}."
+    name = run if isinstance(run, str) else ""
+    return with_history(Verdict(name, "unknown", words, None, None, None, coverage=0.0), archive)
+
+
 def with_history(verdict: "Verdict", archive: Path) -> "Verdict":
     """The verdict about an archive with the history of its finding; as it is without a finding."""
     from analyzer.watch import history

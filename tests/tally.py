@@ -1,7 +1,7 @@
 """Sums what runs of pytest found, in its own words: `python -m tests.tally A.xml B.xml`.
 
-`--few` prints nothing: its exit code is 0 where so few failed that it may be chance. `--again
-C.xml` is the second try of those: who passes it is named, and is counted as passed.
+`--few` prints nothing: its exit code is 0 where so few failed that it may be chance. Each `--again
+C.xml` is a second try of some of those: who passes it is named, and is counted as passed.
 """
 
 import argparse
@@ -82,7 +82,7 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("results", nargs="+", type=Path)
     parser.add_argument("--few", action="store_true")
-    parser.add_argument("--again", type=Path)
+    parser.add_argument("--again", type=Path, action="append", default=[])
     asked = parser.parse_args(words)
     total, told = Tally(), []
     for path in asked.results:
@@ -91,24 +91,26 @@ def main(words: Sequence[str]) -> int:
         except (OSError, ValueError) as error:
             told.append(f"{path}: {error}\n")
     if asked.few:
+        total = sum((_second(path)[0] for path in asked.again), total)
         return 0 if not told and 1 <= total.failed <= FEW else 1
     sys.stdout.writelines(told)
-    if asked.again is not None:
-        total += _again(asked.again)
+    for path in asked.again:
+        change, lines = _second(path)
+        total += change
+        sys.stdout.writelines(lines)
     sys.stdout.write(f"{total}\n")
     return 1 if told or total.failed else 0
 
 
-def _again(path: Path) -> Tally:
-    """What a second try changes, told name by name; nothing where it left no results."""
+def _second(path: Path) -> tuple[Tally, list[str]]:
+    """What a second try changes, and a line for each test; nothing where it left no results."""
     try:
         text = path.read_text("utf-8")
         names, seconds = passed(text), tally(text).seconds
     except (OSError, ValueError) as error:
-        sys.stdout.write(f"{path}: {error}\n")
-        return Tally()
-    sys.stdout.writelines(f"failed by chance, passed alone: {name}\n" for name in names)
-    return Tally(len(names), -len(names), 0, seconds)
+        return Tally(), [f"{path}: {error}\n"]
+    lines = [f"failed by chance, passed alone: {name}\n" for name in names]
+    return Tally(len(names), -len(names), 0, seconds), lines
 
 
 if __name__ == "__main__":

@@ -27,10 +27,10 @@ from workloads.joining.host_name import host_name
 from workloads.joining.job_file import Job, JobError, read
 from workloads.joining.meeting import Meeting, check
 from workloads.joining.rendezvous import MPI_STARTERS, Member, RendezvousError, identify
+from workloads.process_life import process_began_ns
 from workloads.processes.death import die_with_parent
 from workloads.processes.keeper import KEPT_SECONDS, Keeper
 from workloads.processes.rank_report import Report
-from workloads.starting import process_began_ns
 
 _BEGUN_NS = process_began_ns()
 """Of this process, which forks the one that trains."""

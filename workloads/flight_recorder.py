@@ -7,6 +7,7 @@ from pathlib import Path
 from torch._C import _distributed_c10d
 
 from collector.contract.flight_recorder import dump_name, request_name
+from workloads.new_file import write_whole
 
 TRACE = "_dump_fr_trace_json"
 """torch's function, which some versions and builds do not have."""
@@ -45,6 +46,4 @@ class DumpOnRequest:
 
     def _write(self) -> None:
         dump: Callable[[], bytes] = getattr(_distributed_c10d, TRACE)
-        hidden = self._dump.with_name(f".{self._dump.name}")
-        hidden.write_bytes(dump())
-        hidden.replace(self._dump)
+        write_whole(self._dump, dump())

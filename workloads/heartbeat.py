@@ -3,14 +3,16 @@
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 HEARTBEAT_SECONDS = 0.5
+LONGEST_STOP_SECONDS = 5.0
 
 
 class Heartbeat:
     """Calls its beats from a helper thread for as long as the process runs.
 
-    One that cannot write does not stop the others: its error is in the rank's log, once.
+    One that fails does not stop the others, nor itself: its error is in the rank's log, once.
     """
 
     def __init__(self, *beats: Callable[[], None], period: float = HEARTBEAT_SECONDS) -> None:
@@ -24,17 +26,22 @@ class Heartbeat:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop; returns when the thread has ended, so that the ring may be closed."""
+        """Stop; returns when the thread has ended, so that the ring may be closed.
+
+        A beat that stands still is not waited for longer than LONGEST_STOP_SECONDS.
+        """
         self._stop.set()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join(LONGEST_STOP_SECONDS)
 
     def _run(self) -> None:
-        told: set[str] = set()
+        told: set[type] = set()
         while not self._stop.wait(self._period):
             for beat in self._beats:
                 try:
                     beat()
-                except OSError as error:
-                    if str(error) not in told:
-                        print(f"heartbeat: {error}", file=sys.stderr)  # noqa: T201 - the rank's log
-                        told.add(str(error))
+                except Exception as error:  # noqa: BLE001 - the heart beats on
+                    if type(error) not in told:
+                        told.add(type(error))
+                        with suppress(Exception):  # who has closed stderr does not want to hear it
+                            print(f"heartbeat: {str(error) or repr(error)}", file=sys.stderr)  # noqa: T201

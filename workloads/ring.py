@@ -1,7 +1,9 @@
 """The writer of a rank's ring file (layout: collector/contract/ring.py): one writer, no locks."""
 
 import math
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic_ns
 
@@ -17,6 +19,10 @@ GROUP_INDEX = {group: index for index, group in enumerate(GROUPS)}
 _LOCAL = ring.LOCAL_GROUP
 _OP_MASK = ring.OP_CAPACITY - 1
 _STEP_MASK = ring.STEP_CAPACITY - 1
+_WORD = (1 << 32) - 1
+"""What an operation record holds of a sequence, which passes it after months."""
+_COUNTED = slice(4, 6)
+"""Samples and tokens among COUNTERS."""
 
 # Indices of 8-byte words: a word is written in one store, and in a tenth of a struct's time.
 _HEARTBEAT = ring.HEARTBEAT_OFFSET // 8
@@ -53,8 +59,17 @@ class RingWriter:
         self, path: Path, identity: Identity, first_step: int = 0,
         now: Callable[[], int] = monotonic_ns,
     ) -> None:  # fmt: skip
-        hidden = path.with_suffix(".new")
-        self._map = create(hidden, identity)
+        self._map, hidden, self.inode = create(path, identity)
+        try:
+            self._begin(path, identity, first_step, now)
+            hidden.rename(path)  # a reader never sees half an identity
+        except BaseException:
+            hidden.unlink(missing_ok=True)
+            raise
+
+    def _begin(
+        self, path: Path, identity: Identity, first_step: int, now: Callable[[], int]
+    ) -> None:
         self._words = memoryview(self._map).cast("q")
         self._doubles = memoryview(self._map).cast("d")
         self.path = path
@@ -75,7 +90,23 @@ class RingWriter:
         self.phase(0)
         self._words[_STEP] = first_step
         ring.COUNTERS.pack_into(self._map, ring.COUNTERS_OFFSET, *self._totals)
-        hidden.rename(path)  # a reader never sees half an identity
+
+    def inode_in_place(self) -> int | None:
+        """Of the file where this one was put; None where there is none any more.
+
+        Raises:
+            OSError: Nobody may look.
+        """
+        try:
+            return os.lstat(self.path).st_ino
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def discard(self) -> None:
+        """Take the ring away, if it is still in its place: nothing was recorded."""
+        with suppress(OSError):
+            if self.inode_in_place() == self.inode:
+                self.path.unlink()
 
     def state(self, state: RankState) -> None:
         """Say how the rank is."""
@@ -161,7 +192,8 @@ class RingWriter:
         ring.OP_RECORD.pack_into(
             self._map,
             ring.OPS_OFFSET + (number & _OP_MASK) * ring.OP_RECORD.size,
-            op, group, flags, self._step, sequence, tag, 0, size, arrival_ns, now, number + 1,
+            op, group, flags, self._step, sequence & _WORD, tag, 0, size, arrival_ns, now,
+            number + 1,
         )  # fmt: skip
         guard = self._guard
         words[_GUARD] = guard + 1
@@ -217,7 +249,8 @@ class RingWriter:
         ring.OP_RECORD.pack_into(
             self._map,
             ring.OPS_OFFSET + (number & _OP_MASK) * ring.OP_RECORD.size,
-            op, group, flags, self._step, sequence, tag, 0, size, arrival_ns, ended, number + 1,
+            op, group, flags, self._step, sequence & _WORD, tag, 0, size, arrival_ns, ended,
+            number + 1,
         )  # fmt: skip
         guard = self._guard
         words[_GUARD] = guard + 1
@@ -272,6 +305,7 @@ class RingWriter:
         totals = self._totals
         for index, value in enumerate((1, wall_ns, own_ns or 0, cpu_ns, samples, tokens, flops)):
             totals[index] += value
+        totals[_COUNTED] = [min(each, ring.MAX_COUNT) for each in totals[_COUNTED]]
         totals[7] = loss
         for index, value in enumerate(phase_ns, start=8):
             totals[index] += value

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from collector.contract import ring
 from collector.contract.words import GROUPS
+from workloads.new_file import opened_new
+from workloads.process_life import pid_namespace
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +38,31 @@ class Identity:
     clock_error_ns: int = 0
 
 
-def create(path: Path, who: Identity) -> mmap.mmap:
+def create(path: Path, who: Identity) -> tuple[mmap.mmap, Path, int]:
     """A file of the contract's size that holds the identity and the names of the groups.
 
+    Returns:
+        Its bytes, where it is until somebody puts it in its place, and its inode.
+
     Raises:
-        OSError: There is no room for it, or the path is a symbolic link.
+        OSError: There is no room for it.
+        struct.error: The identity holds a number that the ring does not.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-    descriptor = os.open(path, flags, 0o644)
+    descriptor, hidden = opened_new(path, os.O_RDWR)
     try:
-        # Not ftruncate: a full shared memory must say so here, not by SIGBUS in a store.
-        os.posix_fallocate(descriptor, 0, ring.FILE_BYTES)
-        page = mmap.mmap(descriptor, ring.FILE_BYTES)
+        return _filled(descriptor, who), hidden, os.fstat(descriptor).st_ino
+    except BaseException:
+        hidden.unlink(missing_ok=True)
+        raise
     finally:
         os.close(descriptor)
+
+
+def _filled(descriptor: int, who: Identity) -> mmap.mmap:
+    # Not ftruncate: a full shared memory must say so here, not by SIGBUS in a store.
+    os.posix_fallocate(descriptor, 0, ring.FILE_BYTES)
+    page = mmap.mmap(descriptor, ring.FILE_BYTES)
     for index, name in enumerate(GROUPS):
         offset = ring.GROUP_NAMES_OFFSET + index * ring.GROUP_NAME_BYTES
         page[offset : offset + ring.GROUP_NAME_BYTES] = padded(name, ring.GROUP_NAME_BYTES)
@@ -62,6 +74,7 @@ def create(path: Path, who: Identity) -> mmap.mmap:
         who.start_wall_ns, who.wall_minus_monotonic_ns, who.clock_offset_ns, who.clock_error_ns,
         ring.OP_CAPACITY, ring.STEP_CAPACITY, ring.OP_RECORD.size, ring.STEP_RECORD.size,
     )  # fmt: skip
+    ring.PID_NAMESPACE.pack_into(page, ring.PID_NAMESPACE_OFFSET, pid_namespace())
     return page
 
 

@@ -7,13 +7,15 @@ from difflib import get_close_matches
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
+from collector.contract.masking import masked_words
+from collector.contract.words import EXTERNAL_PROGRAM
 from workloads.faults.disturbances import Disturbance
 from workloads.faults.plan import Fault
 from workloads.models.configs import CONFIGS, GptConfig, resized
 
 WORKLOADS: tuple[str, ...] = ("gpt", "resnet", "logreg", "allreduce")
 """Names of the reference runs; one file each in workloads/tasks."""
-PROGRAM = "exec"
+PROGRAM = EXTERNAL_PROGRAM
 """The workload of a run of somebody else's program."""
 NETWORKS: tuple[str, ...] = ("auto", "namespaces")
 LAUNCHERS: tuple[str, ...] = ("local", "mpirun", "kubernetes", "argo")
@@ -178,6 +180,7 @@ class RunSpec:
         hang_timeout: Seconds without a completed step on any rank after which the run is ended.
         record: In which formats of others its collectives are written, too (workloads.formats).
         team: Who pays for it; empty = nobody says.
+        name: That its user gave it, as it stands in the run id; empty = none.
     """
 
     run: str
@@ -201,6 +204,7 @@ class RunSpec:
     hang_timeout: float = 10.0
     record: tuple[str, ...] = ()
     team: str = ""
+    name: str = ""
 
     def node(self, rank: int) -> str:
         """Name of a rank's node: a host's, or of an emulated node."""
@@ -228,7 +232,7 @@ class RunSpec:
         return f"SIM-{uuid5(NAMESPACE_URL, f'{self.run}/{node}/{gpu}')}"
 
     def command(self, *, faults: bool, taken: Container[str]) -> str:
-        """The command line that repeats this run, with or without its faults.
+        """The command line that repeats this run, with or without its faults; secrets are masked.
 
         Args:
             faults: Whether what is injected is told, too.
@@ -242,10 +246,11 @@ class RunSpec:
                 else (f" --step-pattern {shlex.quote(self.step_pattern)}")
             )
             team = f" --team {shlex.quote(self.team)}" if self.team else ""
+            name = f" --name {self.name}" if self.name else ""
             return (
                 f"lockstep run --exec --nodes {layout.nodes} --ranks-per-node"
-                f" {layout.ranks_per_node}{pattern}{team} --hang-timeout {self.hang_timeout:g}"
-                f" -- {shlex.join(self.program)}"
+                f" {layout.ranks_per_node}{pattern}{team}{name} --hang-timeout"
+                f" {self.hang_timeout:g} -- {shlex.join(masked_words(self.program))}"
             )
         injected = self.faults if faults else ()
         disturbed = self.disturbances if faults else ()
@@ -262,6 +267,7 @@ class RunSpec:
             *(() if self.network == "auto" else (f"--network {self.network}",)),
             *(f"--record {one}" for one in self.record),
             *((f"--team {shlex.quote(self.team)}",) if self.team else ()),
+            *((f"--name {self.name}",) if self.name else ()),
             f"--device-noise {self.device_noise:g}" if self.pace else "--pace off",
             *(
                 ()

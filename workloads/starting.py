@@ -5,15 +5,15 @@ them; a step costs nothing. Standard library only: programs of others tell by it
 """
 
 import json
-import os
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic_ns
 
 from collector.contract.words import StartPart
 from workloads.clocksync import wall_minus_monotonic_ns
+from workloads.new_file import write_whole
+from workloads.process_life import process_began_ns
 
 STARTING = "starting"
 """Folder of an archive where each rank tells of its start, until run.json has it."""
@@ -91,9 +91,7 @@ class Starting:
         }  # fmt: skip
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            whole = self._path.with_suffix(f".{os.getpid()}")
-            whole.write_text(json.dumps(told))
-            whole.replace(self._path)
+            write_whole(self._path, json.dumps(told).encode())
 
     def _end(self, what: StartPart, end_ns: int) -> None:
         spans = self._spans.get(what)
@@ -106,24 +104,6 @@ def first_step_ended() -> None:
     follower = getattr(sys.modules.get("torch"), FOLLOWER, None)
     if follower is not None:
         follower.stepped()
-
-
-def process_began_ns() -> int | None:
-    """When this process was started, on the monotonic clock; None where /proc does not tell.
-
-    `starttime` of proc_pid_stat(5) counts clock ticks since boot, suspended time included.
-    """
-    boot_clock = getattr(time, "CLOCK_BOOTTIME", None)
-    if boot_clock is None:
-        return None  # not Linux
-    try:
-        after_name = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-        ticks = int(after_name[19])
-    except (OSError, ValueError, IndexError):
-        return None
-    since_boot = ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-    age = time.clock_gettime_ns(boot_clock) - since_boot
-    return monotonic_ns() - age if age >= 0 else None
 
 
 def _seconds(moment_ns: int, offset_ns: int) -> float:

@@ -3,6 +3,8 @@
 from analyzer.alert_rules.shape import GPU, Alert, Severity
 from collector.contract.metrics.gpu import RECOVERY_ACTIONS
 
+_SXID = 'lockstep_nvswitch_sxid_errors_total{severity="fatal"}'
+
 STATE = (
     Alert(
         "GpuLost",
@@ -41,6 +43,43 @@ max by (node, gpu, uuid) (lockstep_gpu_up) == 0""",
             " 5 in R595); a minute is a choice of ours."
         ),
         wait="1m",
+    ),
+    # Count of this boot, without a 0 before the first: born while its node was scraped, it is new.
+    Alert(
+        "NvswitchSxidFatal",
+        f"""\
+max by (node, nvswitch, sxid) (increase({_SXID}[5m])) > 0
+or
+(
+  max by (node, nvswitch, sxid) ({_SXID})
+  unless on (node, nvswitch, sxid)
+  max by (node, nvswitch, sxid) (last_over_time({_SXID}[1d] offset 5m))
+  and on (node)
+  max by (node) (last_over_time(lockstep_build_info[1d] offset 5m))
+)""",
+        Severity.CRITICAL, "quarantine",
+        summary="NVSwitch {{ $labels.nvswitch }} on {{ $labels.node }}: fatal SXID"
+        " {{ $labels.sxid }}",
+        description=(
+            "The switch's driver logged an error that it calls fatal. NVLink traffic of the GPUs"
+            " behind the switch fails or hangs until switch and GPUs are reset."
+        ),
+        source="The driver's own word: NVIDIA's Fabric Manager guide tells fatal SXIDs apart.",
+    ),
+    Alert(
+        "GpuFabricUnhealthy",
+        "max by (node, gpu, uuid) (lockstep_gpu_fabric_healthy) == 0",
+        Severity.CRITICAL, "quarantine",
+        summary=GPU + ": its NVLink fabric is not healthy",
+        description=(
+            "The GPU has not completed its registration with the Fabric Manager, or the fabric's"
+            " health has a complaint: NVLink is slower, or jobs that use it do not start."
+        ),
+        source=(
+            "NVML's fabric state and health mask (nvmlGpuFabricInfoV_t; DCGM 170, 174, 175); five"
+            " minutes are a choice of ours, so that a node that boots is silent."
+        ),
+        wait="5m",
     ),
     Alert(
         "GpuThermalViolation",
@@ -83,8 +122,8 @@ max by (node, gpu, uuid)
         Severity.WARNING, "rack_check",
         summary=GPU + ": the power brake was pulled",
         description=(
-            "An outside signal (power supply or rack) told the GPU to slow down at once. Look"
-            " whether its neighbours in the rack say the same."
+            "An outside signal (power supply or rack) told the GPU to slow down at once; where its"
+            " neighbours in the rack say the same, it is the rack."
         ),
         source="DCGM XID 61 (EDPP power brake, WARN), gpud's power-brake event.",
         wait="1m",

@@ -33,7 +33,7 @@ or
         Severity.CRITICAL, "rma",
         summary=GPU + ": a bad memory row could not be replaced",
         description=(
-            "The spare rows are used up. The next error there stops the job: have the GPU replaced."
+            "The spare rows are used up. The next error there stops the job; no reset mends it."
         ),
         source="DCGM fails ROW_REMAP_FAILURE; gpud HARDWARE_INSPECTION.",
     ),
@@ -55,12 +55,22 @@ or
         Severity.CRITICAL, "rma",
         summary=GPU + ": {{ $value }} memory rows replaced after uncorrectable errors",
         description=(
-            "So many rows were replaced that the memory as a whole is failing: have the GPU"
-            " replaced."
+            "So many rows were replaced that the memory as a whole is failing."
         ),
         source=(
             "DCGM_LIMIT_MAX_ROW_REMAP_UNCORRECTABLE is 512; DCGM warns, critical is a choice of"
             " ours."
         ),
+    ),
+    Alert(
+        "GpuSramThresholdExceeded",
+        "max by (node, gpu, uuid) (lockstep_gpu_sram_threshold_exceeded) == 1",
+        Severity.CRITICAL, "rma",
+        summary=GPU + ": more uncorrectable SRAM errors than its threshold allows",
+        description=(
+            "The driver's threshold of uncorrectable SRAM errors is exceeded. SRAM has no spare"
+            " rows: the errors come back after a reset."
+        ),
+        source="The driver's own flag (NVML's SRAM threshold, DCGM 346), which calls for an RMA.",
     ),
 )  # fmt: skip

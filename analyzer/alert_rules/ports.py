@@ -47,23 +47,30 @@ or
     # The second and fourth part see what was counted while nobody scraped. A first sight of an old
     # count is no event: these registers count from the last reset of the port. The last part sees
     # one that has reached its maximum and is told as that from now on; earlier collectors told the
-    # maximum itself as a count, which is no count of before.
+    # maximum itself as a count, which is no count of before. A link that went down and is up
+    # again is a flap that is over: IbLinkFlapping tells of those that come back.
     Alert(
         "IbLinkDownedCounter",
-        "\nor\n".join(
+        "(\n"
+        + "\nor\n".join(
             f"max by (node, device, port, kind) (increase({series}[5m])) > 0\nor\n"
             f"max by (node, device, port, kind) ({series})\n"
             "> on (node, device, port, kind)\n"
             f"max by (node, device, port, kind) (last_over_time({series}[1h] offset 5m))"
             for series in _FATAL
         )
-        + f"\nor\n{_FULL}",
+        + f"\nor\n{_FULL}\n)\n"
+        "unless on (node, device, port, kind)\n"
+        f'label_replace(max_over_time({_ACTIVE}[1m]) == 1, "kind", "link_downed", "", "")',
         Severity.CRITICAL, "quarantine",
         summary=_PORT + ": {{ $labels.kind }}",
         description=(
-            "The link was lost or lost data for good: operations in flight failed or will time out."
+            "The link is lost, or lost data for good: operations in flight failed or will time out."
         ),
-        source="NVSentinel's fatal delta counters for NICs.",
+        source=(
+            "NVSentinel's fatal delta counters for NICs; link_downed only while the port has not"
+            " been active for a minute, a choice of ours: one flap that is over stops no run."
+        ),
     ),
     Alert(
         "IbSymbolErrorsFatal",
@@ -83,7 +90,7 @@ max by (node, device, port)
         Severity.WARNING, "diag",
         summary=_PORT + ': {{ printf "%.0f" $value }} symbol errors a second',
         description=(
-            "Cable or optics are going bad now: clean or replace them before the link goes down."
+            "Cable or optics are going bad; a link that goes on like this goes down."
         ),
         source="NVSentinel symbol_error.",
         wait="1m",
@@ -113,17 +120,78 @@ max by (node, device, port)
         source="NVSentinel port_xmit_discards.",
         wait="5m",
     ),
+    Alert(
+        "IbRateReduced",
+        f"""\
+max by (node, device, port) (lockstep_ib_port_rate_bytes_per_second)
+< on (node, device, port)
+max by (node, device, port) (max_over_time(lockstep_ib_port_rate_bytes_per_second[1d]))
+and on (node, device, port)
+{_ACTIVE} == 1""",
+        Severity.WARNING, "taint_noschedule",
+        summary=_PORT + ': its link is active at {{ printf "%.3g" $value }} B/s, less than before',
+        description=(
+            "The link was trained with less speed or fewer lanes than it had in the last day:"
+            " collectives over it are slower by as much."
+        ),
+        source=(
+            "The port's own rate of the last day; cluster-health-scanner and gpud compare with a"
+            " configured rate. Five minutes are a choice of ours."
+        ),
+        wait="5m",
+    ),
+    Alert(
+        "PfcPauseSustained",
+        """\
+max by (node, device, priority)
+(rate(lockstep_net_pfc_pause_seconds_total{direction="receive"}[2m])) > 0.10""",
+        Severity.WARNING, "fabric",
+        summary=(
+            "{{ $labels.device }} on {{ $labels.node }}, priority {{ $labels.priority }}: told to"
+            ' wait {{ printf "%.2f" $value }} of the time'
+        ),
+        description=(
+            "The switch pauses what this port sends: its way on is congested, or a receiver behind"
+            " it is slow. Many ports at once: the fabric, not the node."
+        ),
+        source="A tenth of the time, as for heat: a choice of ours.",
+        wait="5m",
+    ),
+    Alert(
+        "EthernetLinkDown",
+        """\
+max by (node, device) (lockstep_net_up) == 0
+and on (node, device)
+max by (node, device) (max_over_time(lockstep_net_up[1d])) == 1""",
+        Severity.WARNING, "fabric",
+        summary="{{ $labels.device }} on {{ $labels.node }}: its Ethernet link is down",
+        description=(
+            "The link was up in the last day and is not. Storage, bootstrap of NCCL or RoCE over it"
+            " fails, or goes over what is left of a bond."
+        ),
+        source="Four minutes as for InfiniBand (gpud).",
+        wait="4m",
+    ),
 )  # fmt: skip
 
 FLAPPING = (
     Alert(
         "IbLinkFlapping",
-        f"changes({_ACTIVE}[12h]) >= 6",
-        Severity.WARNING, "taint_noschedule",
-        summary=_PORT + ": changed between up and down {{ $value }} times in 12 hours",
+        f"""\
+floor(changes({_ACTIVE}[12h]) / 2) >= 3
+or
+max by (node, device, port) (
+  changes(lockstep_ib_port_errors_total{{kind="link_downed"}}[12h])
+  - resets(lockstep_ib_port_errors_total{{kind="link_downed"}}[12h])
+) >= 3""",
+        Severity.CRITICAL, "taint_noschedule",
+        summary=_PORT + ": went down and came back {{ $value }} times in 12 hours",
         description=(
             "The link comes and goes: cable, optics or switch port. Each time runs over it stall."
         ),
-        source="gpud: 3 flaps in 12 hours; a flap is two changes.",
+        source=(
+            "gpud: 3 flaps in 12 hours; a flap is two changes of the state, or a rise of"
+            " link_downed where no scrape saw the port down."
+        ),
     ),
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """What an alert is made of, and where its texts point to."""
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -63,7 +64,8 @@ class Alert:
         severity: A Severity, or BY_TIER.
         action: What a machine may do about it, or who is to look; empty = nothing.
         summary: One line, with node and GPU where there are such; a template.
-        description: What it means and what to do first; a template.
+        description: What is so and what it means, true also once the alert is over; what to do is
+            in the runbook. A template.
         source: Where the threshold comes from.
         wait: How long the expression must hold (`for`).
         keep: How long it goes on after the expression held last (`keep_firing_for`).
@@ -80,6 +82,11 @@ class Alert:
     wait: str = ""
     keep: str = ""
     dashboard: str = "node"
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The series of the contract that the expression reads itself."""
+        return frozenset(re.findall(r"(?<![\w:])lockstep_\w+(?![\w:])", self.expression))
 
     @property
     def full_name(self) -> str:

@@ -14,7 +14,7 @@ TRAINING = (
     Alert(
         "Finding",
         """\
-max by (run, node, rank, gpu, link, cause, tier) (
+max by (run, node, rank, gpu, link, cause, tier, xid) (
   lockstep_finding_active == 1
   unless on (job, instance)
   max by (job, instance) (lockstep_analyzer_alerts_undelivered) == 0
@@ -103,6 +103,48 @@ max by (run) (lockstep_rank_up) == 1""",
             " other."
         ),
         wait="30s",
+        dashboard="run",
+    ),
+    Alert(
+        "CommunicatorStuck",
+        "max by (run, group) (lockstep_nccl_communicator_stuck) == 1",
+        Severity.CRITICAL, "page_run_owner",
+        summary="Run {{ $labels.run }}: communicator {{ $labels.group }} makes no progress",
+        description=(
+            "Ranks of the communicator have launched different numbers of collectives, and none has"
+            " launched one for 20 s: some wait for others that do not come."
+        ),
+        source=(
+            "NCCL RAS' count of launched collectives, equal in three polls; a minute more is a"
+            " choice of ours."
+        ),
+        wait="1m",
+        dashboard="run",
+    ),
+    # A loss that is no number is not told (it would be the same as none): so what went on to step
+    # and told a loss before has lost it. A page that leaves the series out for its cap is no sign.
+    Alert(
+        "LossNotFinite",
+        """\
+max by (run) (abs(lockstep_train_loss)) == Inf
+or
+(
+  max by (run) (last_over_time(lockstep_train_loss[1h]))
+  unless on (run)
+  max by (run) (last_over_time(lockstep_train_loss[10m]))
+  and on (run)
+  max by (run) (increase(lockstep_train_steps_total[10m])) > 0
+  unless on ()
+  max(increase(lockstep_series_dropped_total{family="lockstep_train_loss"}[1h])) > 0
+)""",
+        Severity.WARNING, "page_run_owner",
+        summary="Run {{ $labels.run }}: its loss is not a finite number, or no longer told",
+        description=(
+            "Steps go on, and no rank has told a finite loss for ten minutes though it did before:"
+            " the loss is NaN or infinite, and the steps train nothing."
+        ),
+        source="Ten minutes are a choice of ours: mixed precision skips single steps.",
+        wait="1m",
         dashboard="run",
     ),
     Alert(

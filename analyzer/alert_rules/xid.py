@@ -43,46 +43,55 @@ or
     ),
 )  # fmt: skip
 
+_COUNT = "node_gpu_uuid_xid:lockstep_gpu_xid_errors:sum"
+_ROSE = "node_gpu_uuid_xid:lockstep_gpu_xid_errors:rose"
+_TWICE = "twice or more in a day"
+
+
+def _times(numbers: tuple[int, ...]) -> str:
+    """At least two times in a day: the second time begins with the third change of the state."""
+    return f"changes({_ROSE}{_any(numbers)}[24h]) >= 3"
+
+
 DAY = (
     # One series a GPU and XID whatever replicas, pods and tellers there are: so two tellers of one
     # event, or two replicas, are not two events, and a roll-out between two events hides none. Not
     # by severity: no line of these rates them otherwise, and older collectors do not tell it.
     Recording(
-        "node_gpu_uuid_xid:lockstep_gpu_xid_errors:sum",
+        _COUNT,
         "sum by (node, gpu, uuid, xid) (max by (node, gpu, uuid, xid, source)"
         f" (lockstep_gpu_xid_errors_total{_any(_CONTAINED + _APPLICATION)}))",
     ),
-    # `for`: of two or three samples `increase` extrapolates one event to two.
+    # One fault of a program logs an XID once for each unit that it hit, up to dozens of lines in a
+    # second, and a burst may lie across two scrapes. So times are counted, not lines: the state is
+    # 1 while the count is above that of five minutes ago.
+    Recording(_ROSE, f"{_COUNT} > bool last_over_time({_COUNT}[1d] offset 5m)"),
     Alert(
         "GpuXidContainedRepeated",
-        "increase(node_gpu_uuid_xid:lockstep_gpu_xid_errors:sum"
-        f"{_any(_CONTAINED)}[24h]) >= 2",
+        _times(_CONTAINED),
         Severity.WARNING, "drain_when_idle",
-        summary=f"{GPU}: XID {{{{ $labels.xid }}}} for the second time in a day",
+        summary=f"{GPU}: XID {{{{ $labels.xid }}}} {_TWICE}",
         description=(
             "A memory error was contained, again. Work goes on, but the memory of this GPU is"
-            " failing: take it out when its job is done."
+            " failing. Lines within five minutes are one time."
         ),
         source=(
             "DCGM warns on each 63 and 94 (NVIDIA's catalogue ignores 63), gpud never reboots for"
             " 94; two a day is a choice of ours."
         ),
-        wait="1m",
     ),
     Alert(
         "GpuXidAppRepeatedSameGpu",
-        "increase(node_gpu_uuid_xid:lockstep_gpu_xid_errors:sum"
-        f"{_any(_APPLICATION)}[24h]) >= 2",
+        _times(_APPLICATION),
         Severity.INFO, "diag",
-        summary=f"{GPU}: XID {{{{ $labels.xid }}}} for the second time in a day",
+        summary=f"{GPU}: XID {{{{ $labels.xid }}}} {_TWICE}",
         description=(
             "Mostly a fault of the program, but twice on one GPU while others have none points at"
-            " the GPU: run diagnostics when it is idle."
+            " the GPU. Lines within five minutes are one time."
         ),
         source=(
             "NVSentinel RepeatedXID31OnSameGPU and RepeatedXID13OnSameGPU: on different GPUs it is"
             " software."
         ),
-        wait="1m",
     ),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from analyzer.alertmanager.alert import Alert, Key
 from analyzer.alertmanager.outbox import MAX_ALERTS
 from analyzer.alertmanager.posting import Result
-from analyzer.alertmanager.replica import Replica
+from analyzer.alertmanager.service import Service
 from analyzer.readers.prometheus.access import access
 from collector.contract import metrics as m
 from collector.contract.metrics import Sample
@@ -35,21 +35,21 @@ class Alertmanagers:
 
     def __init__(self, urls: Sequence[str], unix: Callable[[], float]) -> None:
         every = [access(url, service="alertmanager") for url in urls]
-        self._replicas = [Replica(one, unix, time.monotonic) for one in every]
+        self._services = [Service(one, unix, time.monotonic) for one in every]
         self._beyond: frozenset[Key] = frozenset()
         self._left_out = 0
 
     def start(self) -> None:
         """Send from now on."""
-        for replica in self._replicas:
-            replica.start()
+        for service in self._services:
+            service.start()
 
     def stop(self) -> None:
         """Send no more: alerts of open findings lapse after an hour, if nobody sends them."""
-        for replica in self._replicas:
-            replica.end()
+        for service in self._services:
+            service.end()
         deadline = time.monotonic() + STOP_SECONDS
-        for replica in self._replicas:
+        for replica in (each for service in self._services for each in service.replicas):
             replica.join(max(0.0, deadline - time.monotonic()))
 
     def want(self, alerts: Sequence[Alert], over: Sequence[Alert] = ()) -> None:
@@ -67,18 +67,18 @@ class Alertmanagers:
                 len(alerts), MAX_ALERTS,
             )  # fmt: skip
         self._beyond = beyond
-        for replica in self._replicas:
-            replica.want(alerts[:MAX_ALERTS], over)
+        for service in self._services:
+            service.want(alerts[:MAX_ALERTS], over)
 
     def taken(self) -> dict[str, frozenset[str]]:
         """Which alerts, or ends of alerts, each took: its address -> `Alert.mark` of each."""
-        return {replica.url: replica.marks() for replica in self._replicas}
+        return {service.url: service.marks() for service in self._services}
 
     def remember(self, taken: Mapping[str, Collection[str]]) -> None:
         """What `taken` of an earlier process was; of others than its own nothing is known."""
-        for replica in self._replicas:
-            if replica.url in taken:
-                replica.remember(taken[replica.url])
+        for service in self._services:
+            if service.url in taken:
+                service.remember(taken[service.url])
 
     def ended(self, alerts: Sequence[tuple[Alert, float]], *, late: bool = True) -> None:
         """Tell what ended before this process began, and when: the last may not have.
@@ -87,16 +87,16 @@ class Alertmanagers:
             alerts: And the unix seconds of their end.
             late: Whether people are to hear of what an Alertmanager did not take.
         """
-        for replica in self._replicas:
-            replica.ended(alerts, late=late)
+        for service in self._services:
+            service.ended(alerts, late=late)
 
     def samples(self) -> Iterator[Sample]:
         """What the page says about delivery."""
-        for replica in self._replicas:
-            url, counts = replica.url, replica.counts
+        for service in self._services:
+            url, counts = service.url, service.counts
             yield m.ALERTS_DELIVERED(counts["delivered"], url)
             for reason in (Result.UNREACHABLE, Result.TIMEOUT, Result.STATUS):
                 yield m.ALERT_POSTS_FAILED(counts[reason], url, reason)
             yield m.ALERTS_REJECTED(counts["rejected"], url)
             yield m.ALERTS_DROPPED(counts["dropped"] + self._left_out, url)
-            yield m.ALERTS_UNDELIVERED(replica.undelivered(), url)
+            yield m.ALERTS_UNDELIVERED(service.undelivered(), url)

@@ -8,11 +8,13 @@ from enum import StrEnum
 from typing import Any
 
 import requests
+from urllib3.exceptions import HTTPError
 
 from analyzer.readers.prometheus.access import Access
 from analyzer.readers.prometheus.connection import authentication
 from collector.contract import bounded_json
 from collector.contract.bounded_http import Allowance, ExceededError, TooLateError, allowed
+from collector.contract.metrics.ranges import CLOCK
 
 PATH = "/api/v2/alerts"
 CONNECT_SECONDS = 2.0
@@ -42,7 +44,8 @@ class Answer:
 
     Attributes:
         why: In words, where it was not taken.
-        date: When the server answered, by its own clock: unix seconds; None = it does not say.
+        date: When the server answered, by its own clock: unix seconds; None = it does not say, or
+            says what no clock can show.
     """
 
     result: Result
@@ -75,7 +78,7 @@ def post(session: requests.Session, access: Access, alerts: Sequence[dict[str, A
         return Answer(Result.STATUS, f"its answer has more than {MAX_BYTES >> 20} MiB")
     except requests.Timeout:
         return Answer(Result.TIMEOUT, "it did not answer in time")
-    except requests.RequestException as error:
+    except (requests.RequestException, HTTPError, OSError, ValueError) as error:
         return Answer(Result.UNREACHABLE, _cause(error))
     said = f"it answers {status}" + (f": {reason}" if reason else "")
     if status in WRONG:
@@ -89,9 +92,10 @@ def post(session: requests.Session, access: Access, alerts: Sequence[dict[str, A
 
 def _date(header: str | None) -> float | None:
     try:
-        return parsedate_to_datetime(header or "").timestamp()
-    except ValueError:
+        date = parsedate_to_datetime(header or "").timestamp()
+    except (ValueError, OverflowError, TypeError, OSError):
         return None
+    return date if CLOCK.holds(date) else None
 
 
 def reason_of(start: bytes) -> str:
@@ -107,7 +111,7 @@ def reason_of(start: bytes) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in words)[:SHOWN_REASON]
 
 
-def _cause(error: requests.RequestException) -> str:
+def _cause(error: Exception) -> str:
     if isinstance(error, requests.exceptions.SSLError):
         return "its certificate is not trusted here; REQUESTS_CA_BUNDLE=FILE names the authority"
     if isinstance(error, requests.ConnectionError):

@@ -13,6 +13,7 @@ from analyzer.alertmanager.outbox import Outbox, Owed
 from analyzer.alertmanager.posting import Answer, Result, post
 from analyzer.readers.bounded_session import session
 from analyzer.readers.prometheus.access import Access
+from collector.contract import threads
 
 LOG = logging.getLogger(__name__)
 
@@ -34,11 +35,14 @@ class Replica:
 
     Attributes:
         url: Its address, without credentials.
+        address: Where it is connected to, of several that the name in `url` leads to; None =
+            wherever that leads.
         counts: Alerts `delivered`, `rejected` and `dropped`; failed requests by words of Result.
     """
 
     def __init__(self, access: Access, unix: Clock, monotonic: Clock, send: Send = post) -> None:
         self.url = access.url
+        self.address: str | None = None
         self.counts: Counter[str] = Counter()
         self._access = access
         self._unix = unix
@@ -46,12 +50,12 @@ class Replica:
         self._send = send
         self._outbox = Outbox()
         self._change = threading.Condition()
-        self._ending = False
+        self._ending = threading.Event()
         self._skew = 0.0
         self._trouble = ""
         self._wrong: dict[Key, str] = {}
         self._session = session()
-        self._thread = threading.Thread(target=self._run, name="alertmanager", daemon=True)
+        self._thread = threads.loop("alertmanager", self._run, self._ending)
 
     def start(self) -> None:
         """Send from now on."""
@@ -60,8 +64,14 @@ class Replica:
     def end(self) -> None:
         """Send no more; what fires then lapses at the other side. Returns at once."""
         with self._change:
-            self._ending = True
+            self._ending.set()
             self._change.notify()
+
+    def move(self, address: str | None) -> None:
+        """From now on it is at this address of its name's."""
+        with self._change:
+            self.address, self._skew = address, 0.0
+            self._session = session(address=address)
 
     def join(self, seconds: float) -> None:
         """Wait for a request under way, at most so long; it may end with the process."""
@@ -111,14 +121,14 @@ class Replica:
             self._deliver(due)
 
     def _run(self) -> None:
-        with self._session:
-            while True:
-                with self._change:
-                    while not self._ending and not self._outbox.due(self._monotonic()):
-                        self._change.wait(self._outbox.seconds(self._monotonic()))
-                    if self._ending:
-                        return
-                self.work()
+        while True:
+            with self._change:
+                while not self._ending.is_set() and not self._outbox.due(self._monotonic()):
+                    self._change.wait(self._outbox.seconds(self._monotonic()))
+                if self._ending.is_set():
+                    self._session.close()
+                    return
+            self.work()
 
     def _deliver(self, due: Sequence[Owed]) -> None:
         answer = self._post(due)

@@ -99,7 +99,7 @@ def _wakes(grid: Grid, finding: Finding, slow: Sequence[Finding], seen: Look) ->
     Operations that cannot tell which of two workers is normal wake nobody; windows that can, do.
     """
     suspect = seen.of(grid, finding)
-    if suspect is None or not seen.simulated:
+    if suspect is None or suspect.worker.fix is None or not seen.simulated:
         return _pages(grid, finding, slow)
     if finding.detector == DETECTOR or suspect.worker.wakes:
         return suspect.worker.wakes

@@ -5,7 +5,9 @@ and what is shown there decide together; it is named if it is likelier than not,
 
 `P / (1 - P) = odds by its times * R`, `R = P(what is shown | slow) / P(what is shown | well)`
 
-whatever the cause of the slowness (`Weights.log_ratio`).
+whatever the cause of the slowness (`Weights.log_ratio`). So it is with a rank of a foreign program
+that differs since the start. Its load may differ, and with it heat, power and the wait for a
+processor: R is at most 1 there unless hardware deviates as more work does not make it (`FAULTY`).
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -14,16 +16,30 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import expit, logit
 
-from analyzer.cause_weights import slow_or_well, weigh_causes
+from analyzer.cause_spec import AGAINST
+from analyzer.cause_weights import PRIOR, slow_or_well, weigh_causes
 from analyzer.model.accepted import HEAVY
 from analyzer.model.effects import LIKELIER
+from analyzer.model.roles import BY_CLOCK, OF_ROLES, ROLE
 from analyzer.run import Evidence, Finding, Grid
-from analyzer.symptoms import KINDS
+from analyzer.slowness.significance import STEPS_AT_LEAST
+from analyzer.symptoms import KINDS, Symptom, measured
+from analyzer.symptoms.host import quota
+from analyzer.wording import NAMED
 
 MOST = 2.0
 """Times the others' work that a stage is given by design at the most: chosen, as whoever lays out a
 pipeline would move layers to the others long before."""
-DESIGN = "stage-imbalance"
+DESIGN, ROLES = "stage-imbalance", "role-imbalance"
+FAULTY = (
+    "thermal throttling", "lower clock", "memory errors", "XID", "PCIe trouble", "NVLink trouble",
+)  # fmt: skip
+"""Symptoms of hardware that is slow, whatever its work is."""
+NOT_BY_CLOCK = ("idle GPU", "power throttling", "power at its cap", "contradiction")
+"""Symptoms with which a lower clock may come from the work, or from numbers that are wrong."""
+SLOW_CLOCK = -PRIOR[AGAINST]["strong"]
+"""Log of R where a busy GPU's clock is below its peers' by more than parts differ: as physics
+expects. The fitted weight is of any difference that can be measured, as healthy GPUs have too."""
 
 
 def node_of(finding: Finding) -> str | None:
@@ -56,6 +72,8 @@ def placed(
             mine, weighed = _whole_or_nodes(grid, mine, weighed)
         if heavy:
             ratio = slow_or_well(grid, mine)
+            if _of_role(mine[0]):
+                ratio = _of_standing(grid, mine, ratio)
             mine = [_decided(one, ratio) for one in mine]
         for place, one, evidence in zip(places, mine, weighed, strict=True):
             told[place], evidences[place] = one, evidence
@@ -92,6 +110,59 @@ def _best(evidence: Sequence[Evidence]) -> float:
     return max((0.0, *(one.log_odds for one in evidence)))
 
 
+def _of_role(one: Finding) -> bool:
+    """Whether it is about who differs since the start in a foreign program."""
+    return ROLE in one.details
+
+
+def _of_standing(grid: Grid, mine: Sequence[Finding], ratio: float) -> float:
+    """The log of R of a place that differs since the start, as far as that can be told.
+
+    Without a fault of the hardware it is not slow, with one it is not cleared by what else is
+    well, and a busy GPU with a lower clock is slow. Of a run that was not seen from its first
+    steps nobody knows that it is by design.
+    """
+    told = [measured(grid, one) for one in mine]
+    pairs = list(zip(mine, told, strict=True))
+    if not any(_faulty(grid, *pair) for pair in pairs):
+        ratio = min(ratio, 0.0)
+    if any(_slow_clock(*pair) for pair in pairs):
+        ratio = max(ratio, SLOW_CLOCK)
+    late = len(grid.from_step) > 0 and int(grid.from_step.min()) >= STEPS_AT_LEAST
+    doubtful = late or any(_doubtful(grid, *pair) for pair in pairs)
+    return max(ratio, float(np.log(LIKELIER))) if doubtful else ratio
+
+
+def _faulty(grid: Grid, one: Finding, told: Mapping[str, Symptom]) -> bool:
+    """Whether hardware deviates beyond any doubt; of a GPU with less to do a clock says nothing."""
+    held = quota(grid, one)
+    shown = [told[name] for name in FAULTY if name in told] + ([held] if held else [])
+    if _seen(told, "idle GPU"):
+        shown = [symptom for symptom in shown if symptom is not told.get("lower clock")]
+    return any(symptom.explains and symptom.grave for symptom in shown)
+
+
+def _slow_clock(one: Finding, told: Mapping[str, Symptom]) -> bool:
+    """Whether its GPU is known to be as busy as its peers, and to have a lower clock than parts do.
+
+    Nobody can say so where its utilisation is not told.
+    """
+    clock = told.get("lower clock")
+    if not one.details.get(BY_CLOCK) or clock is None or "idle GPU" not in told:
+        return False
+    return clock.explains and clock.grave and not any(_seen(told, name) for name in NOT_BY_CLOCK)
+
+
+def _doubtful(grid: Grid, one: Finding, told: Mapping[str, Symptom]) -> bool:
+    """Whether something says that hardware is slow, whatever else says that it is well."""
+    lower = bool(one.details.get(BY_CLOCK)) and not _seen(told, "idle GPU")
+    return lower or _faulty(grid, one, told)
+
+
+def _seen(told: Mapping[str, Symptom], name: str) -> bool:
+    return name in told and told[name].seen
+
+
 def _decided(one: Finding, ratio: float) -> Finding:
     place = float(expit(logit(float(one.details["place_confidence"])) + ratio))
     return replace(
@@ -103,12 +174,40 @@ def _decided(one: Finding, ratio: float) -> Finding:
 
 def heavier_stages(findings: Sequence[Finding]) -> tuple[Mapping[str, object], ...]:
     """Structures of docs/reference/verdict.md: a heavier stage of a node that surely is well."""
-    firsts = {one.details["node"]: one for one in findings if one.kind == HEAVY}
+    firsts = {
+        one.details["node"]: one for one in findings if one.kind == HEAVY and not _of_role(one)
+    }
     return tuple(
         {"kind": DESIGN, "share": None, "text": f"{one.text}; nothing says that the node is slow"}
         for one in firsts.values()
         if _by_design(one)
     )
+
+
+def standing_roles(findings: Sequence[Finding]) -> tuple[Mapping[str, object], ...]:
+    """One structure of all ranks that differ since the start and of whom nobody is accused."""
+    mine = {one.rank: one for one in findings if one.kind == HEAVY and _of_role(one)}
+    if not mine:
+        return ()
+    ordered = sorted(mine.values(), key=lambda one: -one.slowdown)
+    longer = [one for one in ordered if not one.details.get(BY_CLOCK)]
+    lower = [one for one in ordered if one.details.get(BY_CLOCK)]
+    parts = []
+    if longer:
+        parts.append(f"{_listed(longer, '')} took longer than other ranks")
+    if lower:
+        parts.append(f"the GPU of {_listed(lower, '1/')} had a lower clock than its peers")
+    well = all(map(_by_design, ordered))
+    why = "; nothing says that hardware is slow" if well else ""
+    text = f"{', and '.join(parts)} in all steps seen: {OF_ROLES}{why}"
+    return ({"kind": ROLES, "share": None, "text": text},)
+
+
+def _listed(ordered: Sequence[Finding], over: str) -> str:
+    """The first of the ranks, each with its ratio, and how many more there are."""
+    names = [f"rank {one.rank} ({over}{one.slowdown:.2f}{'' if over else 'x'})" for one in ordered]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
 
 
 def heavier_or_slow(findings: Sequence[Finding]) -> Finding | None:
@@ -118,4 +217,5 @@ def heavier_or_slow(findings: Sequence[Finding]) -> Finding | None:
 
 def _by_design(one: Finding) -> bool:
     """Whether a slow node would likelier than not have shown it, so that its stage is heavier."""
-    return bool(one.details["log_ratio"] < np.log(LIKELIER) and one.slowdown <= MOST)
+    usual = _of_role(one) or one.slowdown <= MOST
+    return bool(one.details["log_ratio"] < np.log(LIKELIER) and usual)

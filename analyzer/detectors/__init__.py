@@ -7,6 +7,7 @@ from analyzer.detectors.change import change
 from analyzer.detectors.checkpoints import checkpoints
 from analyzer.detectors.hang import Hang
 from analyzer.detectors.links import links
+from analyzer.detectors.role_levels import role_levels
 from analyzer.detectors.stage_levels import stage_levels
 from analyzer.detectors.tensor_groups import tensor_groups
 from analyzer.model.effects import effects
@@ -34,6 +35,7 @@ DETECTORS: tuple[DetectorSpec, ...] = (
     DetectorSpec("links", links),
     DetectorSpec("hang", Hang().detect),
     DetectorSpec("stage_levels", stage_levels),
+    DetectorSpec("role_levels", role_levels),
 )
 """Every detector, in the order in which they look: of findings of kind `slow` about the same
 windows of a rank the first stays, so that it is accused once."""

@@ -7,7 +7,14 @@ import numpy as np
 
 from analyzer.run import Finding, Grid
 from analyzer.slowness.began import Began, began, since
-from analyzer.slowness.ended import FINISHED, INTERRUPTED, Ended, ended, how_it_went
+from analyzer.slowness.ended import (
+    FINISHED,
+    INTERRUPTED,
+    Ended,
+    ended,
+    failed_alike,
+    how_it_went,
+)
 from analyzer.slowness.stalls import Stall, standings, told
 from analyzer.slowness.stopped import dead, out_of_sight, silent, stall_after
 from analyzer.wording import TOLD
@@ -21,13 +28,16 @@ class Hang:
     """
 
     def detect(self, grid: Grid) -> Sequence[Finding]:
-        """One finding of kind `hang` a rank that began it; its `state` is dead, frozen or stuck.
+        """One finding of kind `hang` a rank that began it.
+
+        Its `state` is dead, frozen, stuck, or raised: that exception ended its work, and its
+        process is there. `details["went"]` says how it ended by itself, where that was seen.
 
         `details["certainty"]` is the posterior of its place; `details["node"]` is there where all
         ranks of a node stopped alike, or it cannot be told which of them did.
         """
         how = ended(grid)
-        if how.word == FINISHED:
+        if how.word == FINISHED or failed_alike(grid, how) is not None:
             return ()
         seen, by_user = grid, how.word == INTERRUPTED
         grid = replace(grid, down_since=None) if by_user else grid
@@ -48,7 +58,10 @@ def _finding(
     grid: Grid, how: Ended, stall: Stall | None, who: Began, column: int
 ) -> Finding:  # fmt: skip
     rank, unseen = grid.ranks[column].rank, bool(silent(grid)[column])
-    state, certainty = who.states[column], float(who.certainty[column])
+    went, certainty = how_it_went(how, rank), float(who.certainty[column])
+    # What the launcher saw of its end outranks what scrapes saw before.
+    gone = rank in how.codes
+    state = "dead" if gone else "raised" if rank in how.raised else who.states[column]
     nobody = np.zeros(len(grid.ranks), dtype=bool)
     behind, inside_it = (nobody, nobody) if stall is None else (stall.missing, stall.waiting)
     missing, waiting, began = (
@@ -57,7 +70,8 @@ def _finding(
     )
     words = {
         "frozen": "its process is there but its heartbeat stopped",
-        "dead": how_it_went(how, rank) or "its process is gone",
+        "dead": went or "its process is gone",
+        "raised": went,
         "stuck": (
             "its node is not scraped any more, so how its process stands is not known"
             if unseen
@@ -89,6 +103,7 @@ def _finding(
             "missing_ranks": missing,
             "waiting_ranks": waiting,
             "state": state,
+            "went": went,
             "stalled_seconds": None if stall is None else stall.seconds,
             "certainty": certainty,
             **({} if who.node is None else {"node": who.node}),

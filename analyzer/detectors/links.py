@@ -13,6 +13,7 @@ from analyzer.model.accepted import log_chance
 from analyzer.model.precision import WINDOWS
 from analyzer.model.ramps import LEVEL_SHARE, fitted
 from analyzer.model.spans import last_blocks, newest_spans
+from analyzer.readers.labels import parsed
 from analyzer.readers.places import places_of
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.shared_part import DRAINED, NODE, Part, parts_of_nodes
@@ -50,6 +51,7 @@ from analyzer.symptoms.network import (
 from analyzer.symptoms.series import tolerance
 from analyzer.symptoms.shared_link import listed, nodes_of, suspects
 from analyzer.wording import ENDS, milliseconds
+from collector.contract.metrics import NODE_INFO
 
 TIMES = 3.0
 """Three of four transfers take this many times the usual one, and half the floor. With a link fault
@@ -91,11 +93,44 @@ def links(grid: Grid) -> Sequence[Finding]:
         *_ramp(grid, groups, transfer, usual),
     )
     found = [each for one in told if (each := _judged(grid, one, transfer, usual)) is not None]
+    if one_host(grid):
+        found = [_of_one_host(one) for one in found]
     # Who tells whose it is explains more than who only tells that it is the network; and what
     # transfers tell by themselves more than what they tell at a time that a counter knows.
     return sorted(
         found, key=lambda each: (each.kind != "link", each.score < each.details["critical_score"])
     )[:1]
+
+
+def one_host(grid: Grid) -> bool:
+    """Whether all nodes are one host, so that no link is between them.
+
+    As run.json says of emulated nodes without an emulated network, or as they tell the same boot:
+    of an emulated network each node has a boot of its own in no page, and run.json says so.
+    """
+    if grid.meta.get("emulated_network") is True:
+        return False
+    if grid.meta.get("emulated_nodes") is True:
+        return True
+    boots: dict[int, str] = {}
+    for series, values in grid.last.items():
+        name, _, words = series.partition("{")
+        if name == NODE_INFO.name:
+            boot = parsed(words).get("boot_id", "")
+            boots |= dict.fromkeys(np.flatnonzero(np.isfinite(values)).tolist(), boot)
+    return (
+        len(boots) == len(grid.ranks) and "" not in boots.values() and len({*boots.values()}) == 1
+    )
+
+
+def _of_one_host(one: Finding) -> Finding:
+    """The finding without a link: what exchanges of one host wait for are its processors."""
+    text = (
+        f"exchanges take {milliseconds(one.details['transfer_seconds'])} a step,"
+        f" {milliseconds(one.details['transfer_seconds_before'])} in the other steps; all nodes of"
+        " the run are one host, without a link between them: its processors or memory are short"
+    )
+    return replace(one, kind="network", text=text)
 
 
 class _Longer(NamedTuple):
@@ -307,7 +342,7 @@ def _finding(grid: Grid, one: _Longer, moved: Sequence[Movement], named: Sequenc
     slowdown = wall / max(wall - some * (now - then), NOTHING)
     margin = WITHIN * shift.error / max(shift.effect, NOTHING) * (slowdown - 1.0)
     step = int(grid.from_step[first])
-    how, usually = "a step", "before"
+    how, usually = "a step", "before" if one.outside.min(initial=first) < first else "afterwards"
     if some < 1.0:
         how, usually = f"in {some:.0%} of the steps", "else"
     text = (

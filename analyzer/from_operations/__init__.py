@@ -53,14 +53,9 @@ class Look:
     def suspected(self) -> bool:
         """Whether operations that are all there is show a worker that is slow by itself.
 
-        Charged or not: then not all became slower alike.
+        Then not all became slower alike.
         """
-        told = self.observed
-        return (
-            self.alone
-            and told is not None
-            and bool(told.slow or (told.charge is None and told.rejected))
-        )
+        return self.alone and self.observed is not None and bool(self.observed.slow)
 
     @property
     def folded(self) -> bool:

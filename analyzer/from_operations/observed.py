@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from analyzer.from_operations.words import evidence, let_go, not_charged
+from analyzer.from_operations.words import evidence, given_back, let_go
 from analyzer.model.candidate import CERTAIN
 from analyzer.operations import Trace
 from analyzer.run import Fact, Rejected
@@ -51,19 +51,19 @@ class SlowWorker:
         from_step: The first slow step.
         to_step: The step after the last; None = to the end.
         place_confidence: Probability that it is this worker.
-        wakes: Whether the run gains enough by mending it to wake somebody, and it is slower than
-            healthy parts are.
-        fix: What mending it gives back, as in `Verdict.what_if`.
         facts: For and against; the first says that it is slow.
+        fix: What mending it gives back, as in `Verdict.what_if`; None without a simulation.
+        wakes: Whether the run gains enough by that to wake somebody, and it is slower than healthy
+            parts are.
     """
 
     suspect: Suspect
     from_step: int
     to_step: int | None
     place_confidence: float
-    wakes: bool
-    fix: Mapping[str, Any]
     facts: tuple[Fact, ...]
+    fix: Mapping[str, Any] | None = None
+    wakes: bool = False
 
     @property
     def slowdown(self) -> float:
@@ -79,7 +79,7 @@ class Observed:
         trace: The operations.
         what_if: As of analyzer.whatif, without fixes of anybody who is named; `why` where the run
             cannot be simulated.
-        slow: Who is slow, if the simulation explains the run; the clearest first.
+        slow: Who is slow, the clearest first. Durations show it, whatever the simulation explains.
         charge: What these cost; None without a simulation.
         structures: What costs time by design.
         rejected: Who is not slow, or not known to be, and why.
@@ -105,17 +105,15 @@ def observe(trace: Trace) -> Observed:
     missing = () if late is None else late.missing
     missing += tuple(words for dp, words in REPLICAS.items() if dp == trace.layout.dp)
     suspects, flags = judgement.suspects, judgement.flags()
+    slow = tuple(_slow_worker(trace, one, late, cancelled=judgement.cancelled) for one in suspects)
     if isinstance(whatif, Unexplained):
+        charge = None
         told = structures(Facts(trace, None, trace.duration, found, flags))
-        near = not_charged(trace, judgement)
-        return Observed(trace, document(whatif), (), None, told, near, missing)
-    charge = cost_of_suspects(trace, whatif.work.own, whatif.trust.simulated, suspects)
-    mended = mended_own_times(trace, whatif.work.own, suspects)
-    told = structures(Facts(trace, build(trace), mended, found, flags))
-    slow = tuple(
-        _slow_worker(trace, one, late, charge, number, cancelled=judgement.cancelled)
-        for number, one in enumerate(suspects)
-    )
+    else:
+        charge = cost_of_suspects(trace, whatif.work.own, whatif.trust.simulated, suspects)
+        mended = mended_own_times(trace, whatif.work.own, suspects)
+        told = structures(Facts(trace, build(trace), mended, found, flags))
+        slow = tuple(_charged(one, charge, number) for number, one in enumerate(slow))
     others = let_go(trace, found, judgement, late, told)
     return Observed(trace, document(whatif), slow, charge, told, others, missing)
 
@@ -142,24 +140,31 @@ def _too_little(trace: Trace, found: Cells | None) -> str | None:
 
 
 def _slow_worker(
-    trace: Trace, one: Suspect, late: Lateness | None, charge: Charge, number: int, *,
-    cancelled: bool,
-) -> SlowWorker:  # fmt: skip
+    trace: Trace, one: Suspect, late: Lateness | None, *, cancelled: bool
+) -> SlowWorker:
     agrees = late is not None and late.last(during=one.by_step > 0) == one.dp
-    gain, interval = charge.gains[number], charge.intervals[number]
-    # Healthy parts differ as much, and nobody knows that this one ever was faster.
-    natural = one.first == 0 and one.last is None and one.excess < PARTS_ON_AVERAGE
     return SlowWorker(
         suspect=one,
         from_step=int(trace.steps[one.first]),
         to_step=None if one.last is None else int(trace.steps[one.last]),
         place_confidence=min(one.place_confidence, CERTAIN if agrees else UNCONFIRMED),
-        wakes=charge.effects[number] >= WAKES and not natural,
+        facts=evidence(trace, one, late, cancelled=cancelled),
+    )
+
+
+def _charged(worker: SlowWorker, charge: Charge, number: int) -> SlowWorker:
+    """A slow worker with what the simulation says that it costs."""
+    one, gain, interval = worker.suspect, charge.gains[number], charge.intervals[number]
+    # Healthy parts differ as much, and nobody knows that this one ever was faster.
+    natural = one.first == 0 and one.last is None and one.excess < PARTS_ON_AVERAGE
+    return replace(
+        worker,
+        facts=(*worker.facts, given_back(gain, interval)),
         fix={
             "gain": gain,
             "interval": None if interval is None else list(interval),
             "by": "simulation",
             "over": "all steps seen",
         },
-        facts=evidence(trace, one, late, gain, interval, cancelled=cancelled),
+        wakes=charge.effects[number] >= WAKES and not natural,
     )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from analyzer.from_operations.observed import Observed, SlowWorker
 from analyzer.model.precision import WINDOWS
+from analyzer.model.quick_steps import plainly_longer
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.peer_groups import MAJORITY
 from analyzer.slowness.robust_stats import NOTHING, interval_95, median_of, shows
@@ -25,6 +26,9 @@ Indices = NDArray[np.int64]
 class Own(StrEnum):
     """What own time says of a suspect; `alone`: it grew, but there is no majority of peers.
 
+    `noisy`: it grew, but many steps are no longer than those of peers, and no simulation says that
+    the run waits for it.
+
     Of one or two replicas a worker's own past decides, and windows judge that more strictly: on
     busy processors two workers drift apart (measured: 3 of 12 healthy unpaced runs).
     """
@@ -32,6 +36,7 @@ class Own(StrEnum):
     AGREES = "agrees"
     DIFFERS = "differs"
     ALONE = "alone"
+    NOISY = "noisy"
     UNKNOWN = "unknown"
 
 
@@ -102,6 +107,10 @@ def _compared(
         many = len({info.dp for info in grid.ranks}) >= MAJORITY
         grew = shows(excess[best], one.suspect.excess)
         told = (Own.AGREES if many else Own.ALONE) if grew else Own.DIFFERS
+        if told is Own.AGREES and one.fix is None:
+            span = np.isin(np.arange(len(own)), inside)
+            plain = plainly_longer(grid, np.array([column]), peers, span)
+            told = Own.AGREES if plain else Own.NOISY
     finding = _finding(grid, one, column, peers, inside, outside)
     return Placed(one, grid.ranks[column].rank, columns, finding, told)
 

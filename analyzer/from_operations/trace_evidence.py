@@ -1,7 +1,7 @@
 """What a look at the operations adds to the findings and the verdict of the windows."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from analyzer.wording import HOUR
 REFUTED = {
     Own.DIFFERS: "but its own time did not grow as much: they hold a wait",
     Own.UNKNOWN: "and its own time is not known",
+    Own.NOISY: "but many of its steps are no longer than those of its peers",
     Own.ALONE: "but with so few replicas its step times would have to show it as well",
 }
 
@@ -54,6 +55,15 @@ def cost(seen: Look, grid: Grid, slow: Sequence[Finding]) -> Cost | None:
     return Cost(middle, (least, most), lost)
 
 
+def of_all_ranks(seen: Look, bounds: Cost | None, grid: Grid) -> Cost | None:
+    """A cost by windows of all ranks of the layout: a trace has a window a worker, not a rank."""
+    told = seen.observed
+    if bounds is None or told is None or not seen.alone:
+        return bounds
+    ranks = told.trace.layout.world / len(grid.ranks)
+    return replace(bounds, lost_gpu_hours=bounds.lost_gpu_hours * ranks)
+
+
 def what_if(
     seen: Look, grid: Grid, slow: Sequence[Finding], bounds: Mapping[str, Any]
 ) -> Mapping[str, Any]:
@@ -70,15 +80,15 @@ def what_if(
     if seen.observed is None:
         return bounds
     told, fixes = seen.observed.what_if, list(bounds.get("fixes", ()))
-    if not seen.simulated:
-        return {**bounds, "why": told["why"]}
     for place, fix in enumerate(fixes):
         here = [one for one in slow if _node(grid, one) == fix["remove"]]
         alone = seen.of(grid, here[0]) if len(here) == 1 else None
         if alone is not None:
             who = f"rank {alone.rank}" if seen.alone else fix["remove"]
-            fixes[place] = {"remove": who, **alone.worker.fix}
-    return {**told, "fixes": fixes}
+            fixes[place] = {**fix, **(alone.worker.fix or {}), "remove": who}
+    if not seen.simulated:
+        told = {**bounds, "why": told["why"]}
+    return {**told, "fixes": fixes} if fixes or seen.simulated else told
 
 
 def structure(seen: Look) -> tuple[Mapping[str, object], ...]:

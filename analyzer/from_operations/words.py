@@ -10,7 +10,7 @@ from analyzer.slowness import temporal_shape
 from analyzer.slowness.robust_stats import interval_95
 from analyzer.structure.facts import LONGER, Structure
 from analyzer.trace_outliers import Cells, Judgement, Lateness, Suspect
-from analyzer.wording import NAMED, milliseconds
+from analyzer.wording import milliseconds
 
 OWN_QUERY = "duration of forward-compute and backward-compute by dp_rank, stage, mb_id"
 LATE_QUERY = "start_ts of grads-reduce-scatter (or optimizer-clip-main-grad) by dp_rank"
@@ -21,9 +21,8 @@ STAGE = "stage-imbalance"
 
 
 def evidence(
-    trace: Trace, one: Suspect, late: Lateness | None, gain: float,
-    interval: tuple[float, float] | None, *, cancelled: bool,
-) -> tuple[Fact, ...]:  # fmt: skip
+    trace: Trace, one: Suspect, late: Lateness | None, *, cancelled: bool
+) -> tuple[Fact, ...]:
     """What speaks for a suspect, and against it."""
     low, ratio, high = interval_95(one.excess, one.error)
     told, least, most = _times(ratio, low, high)
@@ -43,15 +42,14 @@ def evidence(
     ]
     if late is not None:
         facts.append(_waiting(one, late))
-    between = "" if interval is None else f" ({interval[0]:.1%} to {interval[1]:.1%})"
-    facts.append(
-        Fact(
-            True,
-            f"with it at the pace of its peers the steps would be {gain:.1%} shorter{between}",
-            FIX_QUERY,
-        )
-    )
     return tuple(facts)
+
+
+def given_back(gain: float, interval: tuple[float, float] | None) -> Fact:
+    """What the simulation says that mending a slow worker gives back, as a share of the step."""
+    between = "" if interval is None else f" ({interval[0]:.1%} to {interval[1]:.1%})"
+    words = f"with it at the pace of its peers the steps would be {gain:.1%} shorter{between}"
+    return Fact(True, words, FIX_QUERY)
 
 
 def _when(trace: Trace, one: Suspect) -> str:
@@ -101,18 +99,6 @@ def let_go(
         for _, one in zip(range(EACH), fresh, strict=False):
             result[one.rank] = one
     return tuple(result.values())
-
-
-def not_charged(trace: Trace, judgement: Judgement) -> tuple[Rejected, ...]:
-    """The suspects of a trace that the simulation does not explain."""
-    return tuple(
-        Rejected(
-            trace.worker(one.dp, one.stage),
-            f"its own time is {np.exp(one.excess):.2f}x what it should be, but the simulation does"
-            " not explain the steps, so that nobody knows what it costs",
-        )
-        for one in judgement.suspects[:NAMED]
-    )
 
 
 def _victims(trace: Trace, judgement: Judgement, late: Lateness | None) -> Iterator[Rejected]:

@@ -80,7 +80,7 @@ def attempt_of(diagnosis: Diagnosis, name: str | None = None) -> Attempt:
     or a sample tells of. Of a finding's archive `started` is where its reading began, which is no
     launch.
     """
-    run, grid = diagnosis.run, diagnosis.grid
+    run, grid = diagnosis.whole or diagnosis.run, diagnosis.grid
     span = run.meta.get("source") == FROM_PROMETHEUS
     begin = None if span else _moment(run.meta, "started")
     end = _moment(run.meta, "ranks_ended")

@@ -44,7 +44,7 @@ class Row:
 
 
 BUCKETS: tuple[Row, ...] = (
-    Row(Bucket.USEFUL, "useful step",
+    Row(Bucket.USEFUL, "computing",
         "own time of steps that were done for the first time; the whole step where nobody timed"
         " its collectives", "steps: own_seconds", productive=True, running=True),
     Row(Bucket.COMMUNICATION, "communication",

@@ -40,7 +40,8 @@ class Ledger:
 
     Attributes:
         run: The run id of its first attempt.
-        attempts: By their begin.
+        attempts: Archives, by their begin.
+        launches: How often it was started: what was started again inside one archive is one more.
         ranks: The ranks of its attempts, sorted.
         seconds: (R, len(BUCKETS)) of each rank in each bucket.
         wall_seconds: From the first launch to the last end.
@@ -64,6 +65,7 @@ class Ledger:
 
     run: str
     attempts: tuple[Attempt, ...]
+    launches: int
     ranks: tuple[int, ...]
     seconds: FloatGrid
     wall_seconds: float
@@ -188,6 +190,7 @@ def ledger(attempts: Sequence[Attempt]) -> Ledger:
     return Ledger(
         run=attempts[0].run.name,
         attempts=tuple(attempts),
+        launches=sum(len(_launches(one)) for one in attempts),
         ranks=ranks,
         seconds=seconds,
         wall_seconds=max(one.end for one in attempts) - attempts[0].begin,
@@ -286,10 +289,29 @@ def _unmeasured(attempt: Attempt, told: Spent) -> list[str]:
     return [f"{said} ({what})"]
 
 
+def _counted_from_zero(attempt: Attempt) -> list[str]:
+    """That a launch that was started again in place counts its steps from the run's first one."""
+    first, *again = _launches(attempt)
+    if not again or not len(first):
+        return []
+    began = int(first["from_step"].min())
+    if began < int(first["to_step"].max()) and any(
+        int(rows["from_step"].min()) <= began for rows in again
+    ):
+        words = (
+            f"{attempt.name} was started again and counts from step {began} once more, so all of"
+            " that is replayed; if it went on from a checkpoint, recorder(first_step=) says from"
+            " which step"
+        )
+        return [words]
+    return []
+
+
 def _missing(attempts: Sequence[Attempt]) -> tuple[str, ...]:
     told: list[str] = []
     names = {one.name for one in attempts}
     for one in attempts:
+        told += _counted_from_zero(one)
         before = resumed_from(one)
         told += [
             f"{left} was left out: {one.name} is of the same run and time, and is longer"
@@ -313,7 +335,7 @@ def _missing(attempts: Sequence[Attempt]) -> tuple[str, ...]:
         windows = one.run.windows
         if len(windows) and not np.isfinite(windows["own_seconds"].to_numpy(dtype=float)).any():
             told.append(
-                f"of {one.name} nobody timed the collectives: communication is in useful steps"
+                f"of {one.name} nobody timed the collectives: communication is counted as computing"
             )
         if one.launched == one.begin and _can_queue(one) and not one.span:
             told.append(f"nobody recorded when {one.name} was submitted: its queueing is not in it")

@@ -14,6 +14,7 @@ from analyzer.ledger.attempt import FINISHED, INTERRUPTED, Attempt
 from analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
 from analyzer.ledger.energy import Course, courses
 from analyzer.ledger.starting import PARTS, Marks, marks, pod_times
+from analyzer.readers.labels import UP
 from analyzer.run import FloatGrid
 from collector.contract import metrics
 from collector.contract.words import StartPart
@@ -278,7 +279,7 @@ def _is_first(attempt: Attempt, row: "pd.Series[float]") -> bool:
 
 def _between(
     row: _Row, rows: pd.DataFrame, start: FloatGrid, end: FloatGrid,
-    processes: dict[int, tuple[float, float]], inside: tuple[FloatGrid, FloatGrid] | None,
+    processes: dict[int, "_Restart"], inside: tuple[FloatGrid, FloatGrid] | None,
 ) -> None:  # fmt: skip
     """Between windows: another attempt, what follows a warm-up step, collectives, or unknown."""
     gaps = start[1:] - end[:-1]
@@ -299,14 +300,14 @@ def _between(
     held[:, INDEX[Bucket.UNKNOWN]] = gaps * plain - together
     row.put_windows(held[~restarted], end[:-1][~restarted], start[1:][~restarted])
     for place in np.flatnonzero(restarted):
-        gone, up = processes.get(int(number[place + 1]), (np.nan, np.nan))
-        edges = np.clip([gone, up], end[place], start[place + 1])
+        again = processes.get(int(number[place + 1]), _UNSEEN)
+        edges = np.clip([again.gone, again.up], end[place], start[place + 1])
         if not np.isfinite(edges).all():
             row.put(Bucket.UNKNOWN, end[place], start[place + 1])
             continue
         gone, up = edges[0], max(edges)
         row.put(Bucket.STALL, end[place], gone)
-        row.put(Bucket.WAITING, gone, up)
+        row.put(Bucket.WAITING if again.elsewhere else Bucket.STARTING, gone, up)
         row.put(Bucket.STARTING, up, start[place + 1])
 
 
@@ -328,8 +329,29 @@ def _silent(row: _Row, attempt: Attempt, windows: pd.DataFrame) -> None:
     row.put(bucket, attempt.launched, attempt.end)
 
 
-def _processes(attempt: Attempt) -> dict[int, dict[int, tuple[float, float]]]:
-    """Rank -> attempt -> when the process before it was seen gone, and its own first seen.
+@dataclass(frozen=True, slots=True)
+class _Restart:
+    """How a rank was started again.
+
+    Attributes:
+        gone: Unix seconds at which the process before was seen gone.
+        up: At which its own was first seen.
+        elsewhere: Whether the run waited for a node meanwhile: for one that had no rank before, or
+            one that did not answer. Else the launcher, as torchrun, started it again in place.
+    """
+
+    gone: float
+    up: float
+    elsewhere: bool
+
+
+_UNSEEN = _Restart(np.nan, np.nan, elsewhere=True)
+DARK = 0.5
+"""Share of the scrapes of a node that failed, from which on it did not answer."""
+
+
+def _processes(attempt: Attempt) -> dict[int, dict[int, _Restart]]:
+    """Rank -> attempt -> how the process before it went, and its own came.
 
     Labels count from the run's first launch and windows may count from the first that was seen, so
     they are matched by their order; where there are not as many of both, nobody can tell.
@@ -341,11 +363,19 @@ def _processes(attempt: Attempt) -> dict[int, dict[int, tuple[float, float]]]:
     infos = samples[(metric == metrics.RANK_INFO.name) & samples["rank"].notna()]
     downs = samples[(metric == metrics.RANK_UP.name) & (samples["value"] == 0.0)]
     told = infos["labels"].astype(str).str.extract(r'attempt="(\d+)"')[0].astype(float)
-    found: dict[int, dict[int, tuple[float, float]]] = {}
+    nodes_of: dict[float, set[str]] = {}
+    if "node" in infos:
+        nodes_of = {
+            float(str(number)): set(rows["node"].dropna().astype(str))
+            for number, rows in infos.assign(number=told)
+            .dropna(subset=["number"])
+            .groupby("number")
+        }
+    found: dict[int, dict[int, _Restart]] = {}
     for rank, mine in infos.assign(number=told).dropna(subset=["number"]).groupby("rank"):
         firsts = mine.groupby("number")["time"].min()
         gone = downs.loc[downs["rank"] == rank, "time"].to_numpy(dtype=float)
-        own: dict[int, tuple[float, float]] = {}
+        own: dict[int, _Restart] = {}
         windows = attempt.run.windows
         numbers = np.unique(windows.loc[windows["rank"] == rank, "attempt"].to_numpy())
         if len(numbers) != len(firsts):
@@ -355,9 +385,23 @@ def _processes(attempt: Attempt) -> dict[int, dict[int, tuple[float, float]]]:
         ):
             inside = gone[(gone >= firsts[earlier]) & (gone <= firsts[later])]
             seen = float(inside.min()) if inside.size else float("nan")
-            own[int(number)] = (seen, float(firsts[later]))
+            up = float(firsts[later])
+            nodes = nodes_of.get(earlier, set()), nodes_of.get(later, set())
+            own[int(number)] = _Restart(seen, up, _elsewhere(samples, *nodes, seen, up))
         found[int(float(str(rank)))] = own
     return found
+
+
+def _elsewhere(
+    samples: pd.DataFrame, before: set[str], after: set[str], gone: float, up: float
+) -> bool:
+    """Whether a launch waited for a node; so, too, where nobody tells of nodes."""
+    if not before or not after or after - before:
+        return True
+    told = samples[(samples["metric"] == UP) & samples["time"].between(gone, up)]
+    told = told[told["node"].astype(str).isin(after)]
+    failed = (told["value"] == 0.0).groupby(told["node"].astype(str)).mean()
+    return bool((failed > DARK).any())
 
 
 def _collectives(attempt: Attempt) -> dict[int, tuple[FloatGrid, FloatGrid]]:

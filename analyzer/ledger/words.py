@@ -127,6 +127,7 @@ def _run(told: Ledger, price: float | None) -> dict[str, Any]:
             }
             for one in told.attempts
         ],
+        "launches": told.launches,
         "ranks": len(told.ranks),
         "wall_seconds": told.wall_seconds,
         "rank_seconds": told.rank_seconds,

@@ -6,16 +6,22 @@ A node that may only hold a heavier stage explains nothing that another one does
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
+import numpy as np
 from scipy.special import log_ndtr
 
 from analyzer.run import Finding, Grid
 from analyzer.slowness.changepoint import FALSE_ALARM
+from analyzer.slowness.robust_stats import median_of
 
 HEAVY = "heavy"
 """Kind of findings whose place times leave open, as `details["place_confidence"]` says: a node is
 slow, or the stage heavy that it alone holds."""
+UNPLACED = "unplaced"
+"""Kind of findings whose place is not likelier than all others: somebody is slow, and nobody can
+say who."""
 
 
 def accepted(grid: Grid, findings: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -39,6 +45,30 @@ def accepted(grid: Grid, findings: Sequence[Finding]) -> tuple[Finding, ...]:
         else:
             kept.append(one)
     return tuple(one for place, one in enumerate(findings) if place not in explained)
+
+
+def surely_slower(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The findings; those of a slow place whose own interval holds 1 accuse nobody.
+
+    Of a node, leaf or rack the interval is the middle of its ranks', as it is of a culprit.
+    """
+    lows: dict[Hashable, list[float]] = {}
+    for one in findings:
+        if one.kind == "slow":
+            lows.setdefault(_place(one), []).append(one.interval[0])
+    none = {place for place, low in lows.items() if round(median_of(np.array(low)), 2) <= 1.0}
+    why = "but that interval holds 1.00: it may be as fast as ever"
+    return tuple(
+        replace(one, kind=UNPLACED, text=f"{one.text}; {why}")
+        if one.kind == "slow" and _place(one) in none
+        else one
+        for one in findings
+    )
+
+
+def _place(one: Finding) -> Hashable:
+    where = one.details.get("part") or one.details.get("node")
+    return (one.rank, one.first) if where is None else where
 
 
 def log_chance(finding: Finding, ranks: int) -> float:

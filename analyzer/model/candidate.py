@@ -70,6 +70,15 @@ class Candidate:
         return np.asarray(self.blocks & (np.array(shares) >= 1 / 2))
 
     @property
+    def since_start(self) -> bool:
+        """Whether it never began: it is there all along, or comes again as early as ever."""
+        if self.high is None or self.edges is None or not self.by_mean:
+            return bool(self.blocks.all())
+        first, last = self.edges
+        turns = self.high[(self.high >= first) & (self.high < (np.inf if last is None else last))]
+        return bool(first - self.table.usable[0] <= np.diff(turns).max(initial=0))
+
+    @property
     def scope(self) -> Scope:
         """Who."""
         return self.table.scopes[self.place]

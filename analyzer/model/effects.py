@@ -14,10 +14,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from analyzer.model.accepted import HEAVY, UNPLACED
 from analyzer.model.again import again_and_again, stand_stills
 from analyzer.model.candidate import OWN_SHARE, Candidate, Edges, candidate
 from analyzer.model.precision import WINDOWS, Precision
+from analyzer.model.quick_steps import plainly_longer, with_quick_steps
 from analyzer.model.ramps import ramps
+from analyzer.model.roles import (
+    BY_ITS_PROGRAM,
+    DOUBT,
+    ROLE,
+    crept,
+    equal_roles_known,
+    for_roles,
+    roles_differ,
+)
 from analyzer.model.run_queue import is_run_queue, with_steady_computing, without_run_queue
 from analyzer.model.scopes import Table, tables
 from analyzer.model.spans import always, spans, spans_to_the_end
@@ -26,15 +37,13 @@ from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.changepoint import Blocks, autocorrelation_factor
 from analyzer.slowness.peer_groups import MAJORITY, peer_groups
 from analyzer.slowness.robust_stats import WITHIN, interval_95, mean_of, median_of
-from analyzer.slowness.significance import slow_finding, span_edges
+from analyzer.slowness.significance import STEPS_AT_LEAST, slow_finding, span_edges
 from analyzer.wording import NAMED
 
 SHAPES = (ramps, spans, always, spans_to_the_end, again_and_again, stand_stills)
 """Of two shapes of one scope the earlier explains more of its windows."""
 LIKELIER = 0.5
 """Confidence in a place from which it is likelier than all others, and nobody, together."""
-UNPLACED = "unplaced"
-"""Kind of a finding below it: somebody is slow, and nobody can say who."""
 ALL_AT_ONCE = 16
 """Ranks of a peer group for each slow one, from which it does not move the middle of the others."""
 
@@ -43,17 +52,19 @@ def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
     """One finding of kind `slow` for each rank that is slow, those of a node, leaf or rack name it.
 
     Of a stage it is one of kind `structure`; of kind `unplaced`, which accuses nobody, where the
-    place is not likelier than all others together.
+    place is not likelier than all others together; and of kind `heavy` where it never began, and
+    who does the same work is not known (analyzer.model.roles).
 
     First without the time that ranks wait for a processor, where that is much: it is the
-    scheduler's, and no noise. Then by what loading data and collecting garbage take. Last with it,
-    for those whom that alone makes slow.
+    scheduler's, and no noise. Then by what loading data and collecting garbage take, and, where
+    means of steps are too noisy, by quick steps. Last with it, for those whom that alone makes
+    slow.
 
     Args:
         grid: The run.
         precision: What its own time can tell.
     """
-    accused: set[int] = set()
+    precision, accused = for_roles(grid, precision), set[int]()
     eased = without_run_queue(grid)
     groups = {c: columns for columns in peer_groups(grid).values() for c in columns.tolist()}
     found = _search(grid if eased is None else eased, precision, accused, groups)
@@ -61,6 +72,8 @@ def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
     of_host: list[Candidate] = []
     if steady is not None:
         of_host = _confirmed(_search(steady, precision, accused, groups), grid, precision)
+    if precision.host:
+        of_host += _by_quick_steps(grid if eased is None else eased, precision, accused, groups)
     if eased is not None:
         more = _search(_without(grid, accused), precision, accused, groups)
         found += [one for one in more if _waits_for_processor(grid, one)]
@@ -97,6 +110,34 @@ def _recorded(some: Sequence[Finding], precision: Precision, *, shared: bool) ->
     return median_of(np.array([one.slowdown for one in some])) >= least
 
 
+def _by_quick_steps(
+    grid: Grid, precision: Precision, accused: set[int], groups: Mapping[int, NDArray[np.int64]]
+) -> list[Candidate]:
+    """Those whose quick steps are slow, where means of steps are too noisy to tell of anybody.
+
+    For as long as what came and went: of a crowded host nobody knows whether a burst is over. Who
+    is left is added to the accused.
+    """
+    rest = _without(grid, accused)
+    quick = with_quick_steps(rest, precision)
+    if quick is None:
+        return []
+    steps = grid.to_step - grid.from_step
+    total, sure = float(steps[~grid.masked].sum()), []
+    for one in _search(quick, precision, set(accused), groups):
+        inside = _inside(grid, one)
+        long = float(steps[inside & ~grid.masked].sum())
+        if (
+            one.scope.alike
+            and precision.long_enough(long, total, ended=True)
+            and plainly_longer(grid, one.scope.columns, one.scope.peers, inside)
+        ):
+            sure.append(one)
+    kept = _confirmed(sure, grid, precision)
+    accused.update(column for one in kept for column in one.scope.columns.tolist())
+    return kept
+
+
 def _confirmed(found: Sequence[Candidate], grid: Grid, precision: Precision) -> list[Candidate]:
     """Those who may be slower in all of own time as well, within its error.
 
@@ -108,10 +149,22 @@ def _confirmed(found: Sequence[Candidate], grid: Grid, precision: Precision) -> 
     for one in found:
         if (same := _again_in(one, whole)) is not None:
             rise, error = _mean_rise(one, *same)
-            least = OWN_SHARE * _mean_rise(one, one.table, one.place)[0]
+            part = _mean_rise(one, one.table, one.place)[0]
+            share = _part(one, *same)
+            least = OWN_SHARE * (_of_all(part, share) if np.isfinite(share) else part)
             if rise + error >= max(least, precision.node_floor):
                 kept.append(one)
     return kept
+
+
+def _part(one: Candidate, table: Table, place: int) -> float:
+    """What share of all of its usual own time the part is in which a candidate was found."""
+    return _usual_seconds(one, one.table, one.place) / _usual_seconds(one, table, place)
+
+
+def _of_all(grown: Any, share: float) -> Any:
+    """Log growth of all own time by that of a part of it."""
+    return np.log1p(share * np.expm1(grown))
 
 
 def _is_left(one: Candidate, whole: Sequence[Table]) -> bool:
@@ -158,12 +211,11 @@ def _measured(one: Candidate, whole: Sequence[Table], *, by_part: bool) -> Candi
     table, place = same
     columns = one.scope.columns
     part, every = (each.grid.time["own"][:, columns] for each in (one.table, table))
-    share = _usual_seconds(one, one.table, one.place) / _usual_seconds(one, table, place)
+    share = _part(one, table, place)
     if np.array_equal(part, every, equal_nan=True) or not np.isfinite(share):
         return of_all
-    effect, error, *rises = np.log1p(
-        share * np.expm1([one.shift.effect, one.shift.error, *one.rises])
-    ).tolist()
+    grown = np.array([one.shift.effect, one.shift.error, *one.rises])
+    effect, error, *rises = _of_all(grown, share).tolist()
     off = abs((_mean_rise(one, table, place)[0] if by_part else of_all.shift.effect) - effect)
     error = max(error, off / WITHIN)
     if not by_part:
@@ -243,12 +295,17 @@ def _without(grid: Grid, accused: set[int]) -> Grid:
 
 
 def _waits_for_processor(grid: Grid, one: Candidate) -> bool:
+    return is_run_queue(grid, one.scope.columns, one.scope.peers, _inside(grid, one))
+
+
+def _inside(grid: Grid, one: Candidate) -> NDArray[np.bool_]:
+    """(W,) whether a window is in the span of a candidate."""
     inside = np.zeros(len(grid.start), dtype=bool)
     first, last = one.edges or (
         one.groups.first(one.shift.first), one.groups.stop(one.shift.last)
     )  # fmt: skip
     inside[first:last] = True
-    return is_run_queue(grid, one.scope.columns, one.scope.peers, inside)
+    return inside
 
 
 def _moves_peers(grid: Grid, accused: set[int]) -> bool:
@@ -349,12 +406,16 @@ def _findings(sure: Candidate, one: Candidate, accused: Collection[int]) -> Iter
     inside = np.isin(table.usable, np.concatenate(one.groups.members))
     edges, place_confidence = sure.edges, sure.place_confidence(accused)
     kind = "slow" if scope.stage is not None or place_confidence >= LIKELIER else UNPLACED
+    if kind == "slow" and sure.since_start and not equal_roles_known(table.grid):
+        kind, place_confidence = HEAVY, BY_ITS_PROGRAM
     if edges is None:
         told = sure.table.rest[np.isin(sure.table.usable, np.concatenate(sure.groups.members))]
         edges = span_edges(sure.groups, sure.shift, told[:, sure.place])
     if scope.stage is not None:
         yield _of_stage(one, edges)
         return
+    creeps = kind == "slow" and roles_differ(table.grid) and _crept(one, edges[0])
+    kind = UNPLACED if creeps else kind
     alone = _alone_from(table.usable[inside], table.rest[inside, one.place], one.groups)
     for place, column in enumerate(scope.columns.tolist()):
         shift = replace(one.shift, column=column)
@@ -373,10 +434,23 @@ def _findings(sure: Candidate, one: Candidate, accused: Collection[int]) -> Iter
             more["part"] = scope.part
         text = finding.text if scope.alike and scope.majority else _by_its_past(finding)
         if kind == UNPLACED:
-            text = (
-                f"{text}; but that it is this one is less likely than not: others changed as much"
-            )
+            why = "that it is this one is less likely than not: others changed as much"
+            if creeps:
+                why = "it came little by little, and work differs by rank here: the work may have"
+            text = f"{text}; but {why}"
+        if kind == HEAVY:
+            text, more[ROLE] = f"{text}; {DOUBT}", table.grid.ranks[column].role
         yield replace(finding, kind=kind, text=text, details={**finding.details, **more})
+
+
+def _crept(one: Candidate, first: int) -> bool:
+    """Whether it became slower little by little, of what lasts."""
+    table, onset = one.table, int(np.searchsorted(one.table.usable, first))
+    if one.by_mean or onset == 0:
+        return False
+    steps = float(np.mean((table.grid.to_step - table.grid.from_step)[table.usable]))
+    width = max(round(2 * STEPS_AT_LEAST / steps), MAJORITY)
+    return crept(table.rest[:, one.place], onset, one.shift.effect, width=width)
 
 
 def _alone_from(windows: NDArray[np.int64], rest: FloatGrid, groups: Blocks) -> int | None:

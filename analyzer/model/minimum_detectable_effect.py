@@ -4,6 +4,7 @@ import numpy as np
 
 from analyzer.model.precision import WINDOWS, Precision
 from analyzer.model.reference import references, residuals
+from analyzer.model.roles import for_roles
 from analyzer.run import Grid
 from analyzer.slowness.changepoint import (
     MEDIAN_EFFICIENCY,
@@ -28,6 +29,7 @@ def smallest_noticed(grid: Grid, precision: Precision = WINDOWS) -> float | None
         grid: The run's windows.
         precision: What these can tell.
     """
+    precision = for_roles(grid, precision)
     groups = blocks(grid, least=precision.block_steps)
     own = np.log(block_means(grid.time["own"], groups))
     noise = spread(residuals(own, references(grid, of_nodes=False)), 0)

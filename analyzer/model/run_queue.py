@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from analyzer.readers.garbage import GARBAGE
 from analyzer.run import FloatGrid, Grid
 from analyzer.slowness.changepoint import block_means, blocks, column_medians
+from analyzer.slowness.peer_groups import peer_groups
 from analyzer.slowness.processor import run_queue_seconds
 from analyzer.slowness.robust_stats import mean_of, median_of
 from analyzer.slowness.significance import FLOOR, WAKES_BY_BOUND
@@ -54,10 +55,15 @@ def with_steady_computing(grid: Grid) -> Grid | None:
     The noise of computing, most of all where ranks share processors, hides what loading data and
     collecting garbage take: of these nothing is a wait for others. None where nobody's take so much
     more than everybody's, in any block of steps, that it would be recorded of a node.
+
+    What is usual is the same for all who do the same work: how their computing differs is not
+    looked at here, and would have no noise.
     """
     own = np.where(grid.masked[:, None], np.nan, grid.time["own"])
     host = np.minimum(np.nansum([grid.time[name] for name in (Phase.DATA, GARBAGE)], axis=0), own)
     usual = column_medians(own - host)
+    for columns in peer_groups(grid).values():
+        usual[columns] = median_of(usual[columns])
     told, groups = np.isfinite(host), blocks(grid)
     if not groups.members or not told.any():
         return None

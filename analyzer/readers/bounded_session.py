@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
-from urllib3.util import Retry
+from urllib3.util import Retry, parse_url
 
 from collector.contract.bounded_http import CHUNK, BoundedMixin, EncodingError, unpacked
 
@@ -39,7 +40,26 @@ class BoundedAdapter(HTTPAdapter):
     """Every answer is whole when it is given out; asked inside `bounded_http.allowed` only.
 
     Besides what requests raises: an ExceededError of `bounded_http`.
+
+    Args:
+        address: Where to connect to, in place of where the name in a URL leads; None = there.
+        named: As of requests'.
     """
+
+    def __init__(self, address: str | None = None, **named: Any) -> None:
+        self._address = address
+        super().__init__(**named)
+
+    def build_connection_pool_key_attributes(
+        self, request: requests.PreparedRequest, verify: bool | str, cert: Any = None
+    ) -> tuple[Any, Any]:
+        """As requests', to the address; the certificate is to be that of the name."""
+        host, named = super().build_connection_pool_key_attributes(request, verify, cert)
+        if self._address is not None:
+            if host["scheme"] == "https":
+                named = {**named, "server_hostname": host["host"], "assert_hostname": host["host"]}
+            host = {**host, "host": self._address}
+        return host, named
 
     def init_poolmanager(self, *words: Any, **named: Any) -> None:
         """As requests', with bounded connections."""
@@ -54,6 +74,8 @@ class BoundedAdapter(HTTPAdapter):
 
     def send(self, request: requests.PreparedRequest, **named: Any) -> requests.Response:  # type: ignore[override]
         """Ask, and read: all of a 200, the beginning of anything else."""
+        if self._address is not None:
+            request.headers.setdefault("Host", urlsplit(request.url or "").netloc)
         response = super().send(request, **{**named, "stream": True})
         try:
             parts = unpacked(_parts(response.raw), response.headers.get("Content-Encoding", ""))
@@ -69,11 +91,28 @@ class BoundedAdapter(HTTPAdapter):
         return response
 
 
-def session(retry: Retry | int = 0, headers: Mapping[str, str] | None = None) -> requests.Session:
+class _Session(requests.Session):
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        """Where to; None = nowhere, also where that is no address: the answer stands as it is.
+
+        requests looks at it even where redirects are not followed, and raises what it meets.
+        """
+        try:
+            target: str | None = super().get_redirect_target(resp)
+            if target is not None:
+                parse_url(urljoin(resp.url, target))
+        except ValueError:
+            return None
+        return target
+
+
+def session(
+    retry: Retry | int = 0, headers: Mapping[str, str] | None = None, address: str | None = None
+) -> requests.Session:
     """A session that has BoundedAdapters only, and asks for no packing but gzip."""
-    made = requests.Session()
+    made = _Session()
     for scheme in ("http://", "https://"):
-        made.mount(scheme, BoundedAdapter(max_retries=retry))
+        made.mount(scheme, BoundedAdapter(address, max_retries=retry))
     made.headers["Accept-Encoding"] = "gzip"
     made.headers.update(headers or {})
     return made

@@ -11,7 +11,9 @@ Labels = Mapping[str, str]
 class RankLabels(NamedTuple):
     """One series; of what a page does not tell, a rank is a replica of its own: dp = rank.
 
-    `gpu` is None, `uuid` and `node` are empty where there is none; `world` is 0.
+    `gpu` is None, `uuid` and `node` are empty where there is none; `world` is 0. `steps_by` is by
+    which means the steps of somebody else's program are known; empty = of a reference run, or of
+    a page that does not tell.
     """
 
     run: str
@@ -25,6 +27,7 @@ class RankLabels(NamedTuple):
     gpu: int | None
     uuid: str
     node: str
+    steps_by: str = ""
 
 
 def rank_labels(labels: Labels) -> RankLabels | None:
@@ -39,6 +42,7 @@ def rank_labels(labels: Labels) -> RankLabels | None:
     return RankLabels(
         labels.get("run", ""), rank, attempt, world, local_rank, rank if dp is None else dp, pp, tp,
         number(labels, "gpu"), page_label(labels, "uuid"), page_label(labels, "node"),
+        page_label(labels, "steps_by"),
     )  # fmt: skip
 
 

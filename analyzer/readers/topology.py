@@ -1,6 +1,7 @@
 """Who the ranks are: from ranks.parquet, else from the ranks' info series, else from the layout."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -37,8 +38,11 @@ def rank_infos(
         missing: Gets what is not there, in words.
         others: More ranks that must exist, whoever they are.
     """
+    series = _from_series(samples)
     known = {int(row["rank"]): _from_row(row) for row in table.to_dict("records")}
-    known = _from_series(samples) | known
+    for rank in known.keys() & series.keys():
+        known[rank] = replace(known[rank], external=series[rank].external)
+    known = series | known
     expected = {*_expected(layout), *others}
     silent = sorted(expected - known.keys())
     if silent:
@@ -90,7 +94,15 @@ def _from_series(samples: pd.DataFrame) -> dict[int, RankInfo]:
             node = who.node or str(row["node"])
             gpu = None if pd.isna(row["gpu"]) else int(row["gpu"])
             ranks[who.rank] = RankInfo(
-                who.rank, node, gpu, None, who.local_rank, who.dp, who.pp, who.tp
+                who.rank,
+                node,
+                gpu,
+                None,
+                who.local_rank,
+                who.dp,
+                who.pp,
+                who.tp,
+                external=bool(who.steps_by),
             )
     return ranks
 

@@ -9,6 +9,7 @@ from analyzer.causes import CAUSES, SPECS
 from analyzer.report import blocks
 from analyzer.report.blocks import Block
 from analyzer.run import Culprit, Verdict
+from analyzer.slowness.ended import failed_itself
 from analyzer.slowness.processor import off_processor
 from collector.contract.words import Cause
 
@@ -26,6 +27,13 @@ ASLEEP = (
     Action("mitigate", "Compare that place of the program, and what it reads there, with a rank"
            " that is not slow."),
 )  # fmt: skip
+FAILED_ITSELF = (
+    Action("verify", "Read the end of its log: the program says itself why it ended.",
+           "tail -n 50 logs/rank-{rank}.log"),
+    Action("mitigate", "Mend the program or its data and start again from the last checkpoint. The"
+           " node is suspect only if the same step fails there and nowhere else."),
+)  # fmt: skip
+"""Of a rank that raised an exception or exited with a code: no reason to drain its node."""
 UNSURE = (
     Action("verify", "The cause is not known: compare the rank's node with a healthy one."),
     DRAIN,
@@ -89,6 +97,8 @@ def actions_of(culprit: Culprit, without_gpu: Container[str | None]) -> tuple[Ac
     """What to do about a culprit, in the order of its cause; never empty."""
     if culprit.cause == Cause.UNKNOWN and off_processor(culprit):
         return ASLEEP
+    if culprit.cause == Cause.CRASH and failed_itself(culprit):
+        return FAILED_ITSELF
     if culprit.node in without_gpu and culprit.cause in WITHOUT_GPU:
         return WITHOUT_GPU[culprit.cause]
     return ADVICE.get(culprit.cause, UNSURE)

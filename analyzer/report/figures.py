@@ -80,5 +80,6 @@ _UNITS: dict[str, Callable[[float], str]] = {
     "rank hours": lambda value: wording.hours(value, "rank"),
     "money": lambda value: f"{value:,.2f}",
     "count": lambda value: f"{value:,.0f}",
+    "confidence": lambda value: f"{value:.2f}",
     "score": lambda value: f"{value:.1f}",
 }

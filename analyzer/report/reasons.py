@@ -31,7 +31,7 @@ def reasons(verdict: Verdict) -> Block:
         [
             *tables,
             *before(verdict),
-            blocks.table("Other causes", {"cause": "", "confidence": "share"}, alternatives),
+            blocks.table("Other causes", {"cause": "", "confidence": "confidence"}, alternatives),
             blocks.table(
                 "Suspects that were let go",
                 {"rank": "", "why": ""},
@@ -53,7 +53,9 @@ def sureness(culprit: Culprit) -> str:
     """In the place, where it is told, and in the cause."""
     told = [("place", culprit.place_confidence), ("cause", culprit.confidence)]
     return ", ".join(
-        f"in the {what} {figures.cell(share, 'share')}" for what, share in told if share is not None
+        f"in the {what} {figures.cell(share, 'confidence')}"
+        for what, share in told
+        if share is not None
     )
 
 

@@ -14,6 +14,7 @@ from analyzer.report.queries import Sources
 from analyzer.report.shown import rest, shown
 from analyzer.report.spans import Spans
 from analyzer.run import Grid, Run, Verdict
+from collector.contract.masking import masked
 
 
 def completeness(run: Run, grid: Grid, verdict: Verdict, cut: Spans, beside: Beside) -> Block:
@@ -82,7 +83,7 @@ def reproduction(run: Run, sources: Sources, command: str = "") -> Block:
         sources: Where the numbers come from.
         command: With what was injected; empty = nobody knows of any.
     """
-    words = command or run.meta.get("command")
+    words = masked(str(command or run.meta.get("command") or ""))
     versions = run.meta.get("versions")
     rows = sorted(versions.items()) if isinstance(versions, dict) else []
     queries = {
@@ -97,7 +98,7 @@ def reproduction(run: Run, sources: Sources, command: str = "") -> Block:
         "reproduce",
         "Make it again",
         [
-            blocks.code(str(words)) if words else blocks.text("run.json holds no command."),
+            blocks.code(words) if words else blocks.text("run.json holds no command."),
             blocks.text(
                 "The command has what was injected, if anything was: it stands in truth.json, and"
                 " was read after the verdict was made. The command lockstep analyze gives the same"

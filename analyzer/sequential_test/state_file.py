@@ -12,12 +12,14 @@ import zipfile
 import zlib
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.sequential_test.state import State
 from analyzer.sequential_test.streams import Streams
+from collector.contract.metrics.ranges import CLOCK, COUNT, HERTZ, Range
 
 FORMAT = "lockstep fleet state 1"
 OF_GPUS = ("node", "uuid", "gpu", "stratum", "seen")
@@ -27,6 +29,28 @@ TORN = (
 )  # fmt: skip
 """What NumPy and zipfile raise over a file of wrong bytes; RuntimeError where it seems encrypted or
 written by a later zip."""
+
+
+RESIDUAL = Range(-HERTZ.high, HERTZ.high, "between two readings of a GPU; clocks are the largest")
+SQUARE = Range(0, HERTZ.high**2, "the square of that")
+PRODUCT = Range(-SQUARE.high, SQUARE.high, "of two of them")
+EVIDENCE = Range(-1e12, 1e12, "nats; an alarm needs some dozens")
+SAMPLES = Range(0, COUNT.high, "of one stream")
+SUM = Range(-SQUARE.high, SQUARE.high, "of residuals")
+WITHIN = {
+    "centre": RESIDUAL,
+    "scale": SQUARE,
+    "lag": PRODUCT,
+    "power": SQUARE,
+    "last": RESIDUAL,
+    "count": SAMPLES,
+    "evidence": EVIDENCE,
+    "length": SAMPLES,
+    "excess": SUM,
+    "onset": CLOCK,
+    "alarmed": CLOCK,
+}
+"""What each array of Streams can hold: beyond it every GPU would be reported at once."""
 
 
 class StateError(ValueError):
@@ -79,13 +103,18 @@ def _read(path: Path) -> State:
         of = {name: file[f"of_{name}"] for name in (*OF_GPUS, "metrics")}
         state = State(**of, until=float(file["until"]), streams=streams)
     # Minus infinity is the time of a state that has judged nothing.
-    if math.isnan(state.until) or state.until == math.inf:
+    if state.until != -math.inf and not _can_be(np.array(state.until), CLOCK):
         raise StateError(f"it is of the time {state.until}")
     if state.metrics.ndim != 1:
         raise StateError("metrics is no list of names")
     _check_streams(state)
     _check_names(of, len(state.node))
     return state
+
+
+def _can_be(values: NDArray[Any], within: Range) -> NDArray[np.bool_]:
+    with np.errstate(invalid="ignore"):
+        return np.asarray((values >= within.low) & (values <= within.high))
 
 
 def _check_streams(state: State) -> None:
@@ -97,8 +126,9 @@ def _check_streams(state: State) -> None:
                 f"{field.name} is {found.dtype} of {found.shape};"
                 f" it must be {expected.dtype} of {expected.shape}"
             )
-        if field.name not in ("last", "onset", "alarmed") and not np.isfinite(found).all():
-            raise StateError(f"{field.name} has values that are no numbers")
+        absent = np.isnan(found) if field.name in ("last", "onset", "alarmed") else False
+        if not (_can_be(found, WITHIN[field.name]) | absent).all():
+            raise StateError(f"{field.name} has values that cannot be")
 
 
 def _check_names(of: dict[str, NDArray[np.generic]], gpus: int) -> None:
@@ -107,3 +137,5 @@ def _check_names(of: dict[str, NDArray[np.generic]], gpus: int) -> None:
             raise StateError(f"{name} is not of {gpus} GPUs")
         if (of[name].dtype.kind == "U") != (name in ("node", "uuid", "stratum")):
             raise StateError(f"{name} is of the type {of[name].dtype}")
+    if not _can_be(of["seen"], CLOCK).all():
+        raise StateError("seen has times that cannot be")

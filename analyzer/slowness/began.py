@@ -147,7 +147,9 @@ def _posterior(
         mine, if_others = logs[role] - logs[others], logs[others].sum()
         together = np.log(NODE) + np.bincount(node_of, mine) + lost
         by_rank.append(if_others + mine + lost[node_of])
-        by_node.append(np.where(whole, if_others + together, -np.inf))
+        by_rank[-1][how.done] = -np.inf
+        suspect = whole & (np.bincount(node_of, how.done) == 0)
+        by_node.append(np.where(suspect, if_others + together, -np.inf))
     by_user = np.logaddexp(logs[LEFT].sum(), logs[KILLED].sum()) - np.log(2.0)
     user = by_user + _by_user(grid, how, since(standing))
     each = np.array([*np.logaddexp.reduce(by_rank), *np.logaddexp.reduce(by_node), user])
@@ -182,8 +184,8 @@ def _nodes(grid: Grid) -> tuple[NDArray[np.str_], NDArray[np.int64], Mask]:
 
 def _shown(grid: Grid, how: Ended, standing: Sequence[Standing]) -> Mapping[str, Mask]:
     """(R,) for each of SHOWN whether it is so; of one that was out of sight nothing is known."""
-    gone, hidden, unseen = dead(grid), out_of_sight(grid), unseen_then(grid)
-    began_to_wait, missing = since(standing), away(grid, standing)
+    gone, hidden, unseen = dead(grid), out_of_sight(grid) | how.done, unseen_then(grid)
+    began_to_wait, missing = since(standing), away(grid, standing) & ~how.done
     # Whose page, or heartbeat, is no later than the stall was seen as it went on.
     stalled = np.isfinite(began_to_wait)
     later = ~stalled | (alive_until(grid) >= began_to_wait + READ_SECONDS)
@@ -203,6 +205,7 @@ def _shown(grid: Grid, how: Ended, standing: Sequence[Standing]) -> Mapping[str,
     down = np.full(len(gone), np.nan) if grid.down_since is None else grid.down_since
     # It went between the last scrape that saw it and the first that did not.
     soon = gone & ~late & (down <= began_to_wait + STALL_SECONDS)
+    down = np.where(how.done, np.nan, down)  # a clean end says nothing of who went first
     outlived = (alive_until(grid) >= np.fmin.reduce(down, initial=np.inf)) & ~unseen
     steps, until = _progress(grid, ~gone & ~hidden & later)
     # Whoever needs it works for the rest of a step before it waits.

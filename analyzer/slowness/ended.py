@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import Grid
+from analyzer.run import Culprit, Grid
 from analyzer.slowness.stopped import (
     STUCK_SECONDS,
     dead,
@@ -20,11 +20,14 @@ from analyzer.slowness.stopped import (
 )
 from analyzer.wording import listed
 from collector.contract import metrics
-from collector.contract.words import OWN_SIGNALS, RankState
+from collector.contract.words import OWN_SIGNALS, RankState, without_numbers
 
 FINISHED, INTERRUPTED = "finished", "interrupted"
 NOTICED = (RankState.PEER_LOST, RankState.FAILED)
 """What ranks say that met an error, their own or that another one was gone."""
+WENT_QUERY = "outcome of run.json"
+"""Of the fact how a launcher saw a rank end."""
+RAISED, EXITED = "it raised ", "it exited "
 SILENT = (RankState.STARTING, RankState.RUNNING)
 """What a rank leaves that a signal ended: it could say nothing more."""
 
@@ -38,15 +41,21 @@ class Ended:
             no launcher says it, ranks that were ended from outside do.
         reason: In the launcher's words; empty = none.
         first: (R,) whose end was the first failure, or who holds the others up.
+        done: (R,) the launcher saw a clean end, and names others: it began nothing.
         struck: Whether signals from outside, or faults of their own, ended `first`.
         codes: rank -> exit code, -N = by signal N, of those that ended by themselves.
+        raised: rank -> the exception of its own with which its log ends, type and message. One that
+            says that another process was gone is none of its own, and one in the log of a rank that
+            ended well, or by a signal from outside, did not end it.
     """
 
     word: str | None
     reason: str
     first: NDArray[np.bool_]
+    done: NDArray[np.bool_]
     struck: bool
     codes: Mapping[int, int]
+    raised: Mapping[int, str]
 
 
 def ended(grid: Grid) -> Ended:
@@ -55,16 +64,25 @@ def ended(grid: Grid) -> Ended:
     tree = told if isinstance(told, Mapping) else {"ending": told}
     named = set(tree.get("ranks") or ())
     codes = {int(one["rank"]): int(one["code"]) for one in tree.get("exits") or ()}
+    raised = {
+        int(one["rank"]): str(one["error"])
+        for one in tree.get("raised") or ()
+        if not one.get("of_lost_peer") and _by_itself(codes.get(int(one["rank"]), 1))
+    }
     struck = bool(named) and all(_from_outside(codes.get(rank, 0)) for rank in named)
     word = None if tree.get("ending") is None else str(tree["ending"])
     if word is None and _from_outside_alone(grid):
         word = INTERRUPTED
+    first = np.array([info.rank in named for info in grid.ranks], dtype=bool)
+    clean = np.array([codes.get(info.rank) == 0 for info in grid.ranks], dtype=bool)
     return Ended(
         word,
         str(tree.get("reason") or ""),
-        np.array([info.rank in named for info in grid.ranks], dtype=bool),
+        first,
+        clean & ~first & first.any(),
         struck,
         codes,
+        raised,
     )
 
 
@@ -100,6 +118,8 @@ def unexplained(grid: Grid) -> str | None:
             f"the run was ended by its user, ranks had been in one collective for {waited:.0f} s,"
             " and it cannot be told which rank began it"
         )
+    if (alike := failed_alike(grid, how)) is not None:
+        return alike
     if how.word is not None:
         because = f" ({how.reason})" if how.reason else ""
         verb = {"crash": "crashed", "hang": "was ended because it hung"}.get(how.word, how.word)
@@ -140,14 +160,59 @@ def _who(grid: Grid, ranks: NDArray[np.bool_]) -> str:
 
 
 def how_it_went(how: Ended, rank: int) -> str:
-    """How a rank ended by itself, in words; empty where the launcher did not see it."""
-    code = how.codes.get(rank)
+    """How a rank ended by itself, in words; empty where the launcher saw nothing of it."""
+    code, error = how.codes.get(rank), how.raised.get(rank)
     if code is None:
-        return ""
+        return "" if error is None else f"{RAISED}{error}, and its process did not end"
     if code < 0:
         names = {int(each): each.name for each in signal.Signals}
-        return f"it was ended by {names.get(-code, f'signal {-code}')}"
-    return f"it exited with code {code}"
+        end = f"was ended by {names.get(-code, f'signal {-code}')}"
+    else:
+        end = f"exited with code {code}"
+    return f"it {end}" if error is None else f"{RAISED}{error} and {end}"
+
+
+def seen_to_end(culprit: Culprit) -> str:
+    """How a launcher saw a culprit end, in the words of `how_it_went`; empty where none did."""
+    facts = (fact.text for fact in culprit.evidence if fact.supports and fact.query == WENT_QUERY)
+    return next(facts, "")
+
+
+def failed_itself(culprit: Culprit) -> bool:
+    """Whether an exception or its own exit code ended it, and no signal from outside."""
+    went = seen_to_end(culprit)
+    return went.startswith((RAISED, EXITED))
+
+
+def failed_alike(grid: Grid, how: Ended) -> str | None:
+    """That the program failed in the same way on most ranks, in words; None where it did not.
+
+    The same exception but for numbers, or the same exit code without one: it is the program's, and
+    of no place.
+    Of a crash only ranks that have ended count: what others logged did not end them.
+    """
+    if how.word not in ("crash", "hang"):
+        return None
+    ranks = [info.rank for info in grid.ranks]
+    failed = [rank for rank in ranks if how.word == "hang" or how.codes.get(rank)]
+    texts = {without_numbers(how.raised[rank]): how.raised[rank]
+             for rank in reversed(failed) if rank in how.raised}  # fmt: skip
+    ways = [
+        f"raised {texts[without_numbers(how.raised[rank])]}"
+        for rank in failed
+        if rank in how.raised
+    ]
+    ways += [
+        f"exited with code {how.codes[rank]}"
+        for column, rank in enumerate(ranks)
+        if how.first[column] and rank not in how.raised and how.codes.get(rank, 0) > 0
+    ]
+    way = max(ways, key=ways.count, default="")
+    count = ways.count(way)
+    if not 2 * count > len(ranks) > 1:
+        return None
+    who = "every rank" if count == len(ranks) else f"{count} of {len(ranks)} ranks"
+    return f"{who} {way}: the program itself failed, and nothing speaks against a node"
 
 
 def _from_outside_alone(grid: Grid) -> bool:
@@ -156,6 +221,11 @@ def _from_outside_alone(grid: Grid) -> bool:
     if first.any():
         return bool(outside[first].all())
     return bool(outside.any() and not last_said(grid, (*SILENT, RankState.FAILED)).any())
+
+
+def _by_itself(code: int) -> bool:
+    """Whether an exception may have ended a rank: no clean end, and no signal from outside."""
+    return code != 0 and not _from_outside(code)
 
 
 def _from_outside(code: int) -> bool:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from analyzer.run import Grid, RankInfo
 
 Key = TypeVar("Key", bound=Hashable)
-Place = tuple[int, int | None, str]
+Place = tuple[int, int | None, str, int]
 
 MAJORITY = 3
 """Fewer ranks have no middle to stand out from."""
@@ -25,30 +25,30 @@ def columns_by(grid: Grid, key: Callable[[RankInfo], Key]) -> dict[Key, NDArray[
 
 
 def peer_groups(grid: Grid) -> Mapping[Place, NDArray[np.int64]]:
-    """(pp, tp, GPU model) -> columns of the ranks with steps.
+    """(pp, tp, GPU model, role) -> columns of the ranks with steps.
 
     Where that is under three ranks, the tensor-parallel ranks of a stage stand together, as
-    (pp, None, model): Megatron gives them equal parts of every layer. GPUs of another model take
-    another time for the same work; of those of whom nobody told the model is that of most.
+    (pp, None, model, role): Megatron gives them equal parts of every layer. GPUs of another model
+    take another time for the same work; of those of whom nobody told the model is that of most.
     """
     told = np.asarray(np.isfinite(grid.time["own"]).any(axis=0))
     models = _models(grid)
     parts: dict[Place, NDArray[np.int64]] = columns_by(
-        grid, lambda info: (info.pp, info.tp, models[info.rank])
+        grid, lambda info: (info.pp, info.tp, models[info.rank], info.role)
     )
     stages: dict[Place, NDArray[np.int64]] = columns_by(
-        grid, lambda info: (info.pp, None, models[info.rank])
+        grid, lambda info: (info.pp, None, models[info.rank], info.role)
     )
     narrow, wide = (
         {place: mine for place, every in groups.items() if len(mine := every[told[every]])}
         for groups in (parts, stages)
     )
-    small = {(pp, model) for (pp, _, model), mine in narrow.items() if len(mine) < MAJORITY}
+    small = {(pp, *rest) for (pp, _, *rest), mine in narrow.items() if len(mine) < MAJORITY}
     found = {
-        place: columns for place, columns in narrow.items() if (place[0], place[2]) not in small
+        place: columns for place, columns in narrow.items() if (place[0], *place[2:]) not in small
     }
     return found | {
-        place: columns for place, columns in wide.items() if (place[0], place[2]) in small
+        place: columns for place, columns in wide.items() if (place[0], *place[2:]) in small
     }
 
 

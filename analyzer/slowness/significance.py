@@ -72,7 +72,9 @@ def slow_finding(
     throughout = shift.first == 0 and shift.last == len(groups)
     goes = excess(grid, groups, shift, ratio, edges)
     first, last = goes.first, goes.last
-    shift = dataclasses.replace(shift, effect=goes.effect)
+    # Over all steps of a span that comes and goes it is less, and as sure.
+    less = goes.effect / shift.effect if 0.0 < goes.effect < shift.effect else 1.0
+    shift = dataclasses.replace(shift, effect=goes.effect, error=shift.error * less)
     stop = len(grid.start) if last is None else last
     inside = usable[(usable >= first) & (usable < stop)]
     outside = np.setdiff1d(usable, inside)

@@ -6,6 +6,7 @@ import numpy as np
 
 from analyzer.run import Finding, Grid
 from analyzer.slowness.before_after import column_of, has_gpu, query, share_of_excess
+from analyzer.slowness.ended import WENT_QUERY
 from analyzer.slowness.on_and_off import stretches
 from analyzer.slowness.processor import QUEUE, share_in_run_queue
 from analyzer.slowness.robust_stats import MOSTLY, NOTHING, WITHIN, median_of
@@ -40,12 +41,17 @@ def processor(grid: Grid, finding: Finding) -> Symptom | None:
     more of the time, or for most of the excess of each step.
     """
     told = (
-        of_time(grid, finding, QUOTA, "its CPU quota held the rank back"),
+        quota(grid, finding),
         of_time(grid, finding, QUEUE, "it was ready to run and had no processor"),
         _queued(grid, finding),
     )
     found = (one for one in told if one)
     return max(found, key=lambda one: (one.explains, one.seen, one.grave), default=None)
+
+
+def quota(grid: Grid, finding: Finding) -> Symptom | None:
+    """Its CPU quota holds the rank back."""
+    return of_time(grid, finding, QUOTA, "its CPU quota held the rank back")
 
 
 def _queued(grid: Grid, finding: Finding) -> Symptom | None:
@@ -155,8 +161,10 @@ def _touching(grid: Grid, first: int, stop: int) -> Iterator[int]:
 
 
 def gone(grid: Grid, finding: Finding) -> Symptom | None:
-    """Its process is gone."""
-    so = finding.details.get("state") == "dead"
+    """Its process is gone, or has raised an exception that ended its work."""
+    so = finding.details.get("state") in ("dead", "raised")
+    if so and (went := str(finding.details.get("went") or "")):
+        return Symptom(True, went, WENT_QUERY)
     text = "its process is gone" if so else "its process was there"
     return Symptom(so, text, query(grid, finding, metrics.RANK_UP.name))
 

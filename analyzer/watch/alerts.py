@@ -4,19 +4,25 @@ An alert has the labels of the rule on `lockstep_finding_active`, so that an Ale
 told by both has one, and the words of the verdict.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from urllib.parse import quote
 
-from analyzer.alert_rules.shape import PLACEHOLDERS, Addresses
+from analyzer.alert_rules.shape import PLACEHOLDERS, Addresses, Severity
 from analyzer.alertmanager.alert import Alert
 from analyzer.alertmanager.matching import FINDING_ALERT
 from analyzer.alertmanager.webhook import ReceivedAlert
 from analyzer.readers.prometheus.promql import quoted
 from analyzer.run import Fact
-from analyzer.watch.finding import ALERT_SCOPE, Kind, Tier, WatchFinding, Who
+from analyzer.watch.finding import ALERT_SCOPE, Incident, Kind, Tier, WatchFinding, Who
 from analyzer.watch.finding_lifecycle import folder_of
-from analyzer.watch.headline import LONGEST, clipped, first_action, headline, sureness
+from analyzer.watch.headline import (
+    LONGEST,
+    clipped,
+    first_action,
+    headline,
+    places,
+    sureness,
+)
 from collector.contract.metrics import FINDING_ACTIVE, RANK_STRAGGLER
 from collector.contract.words import Cause
 
@@ -30,51 +36,91 @@ SHOWN_FINGERPRINT = 8
 
 
 def alerts(findings: Iterable[WatchFinding], addresses: Addresses = PLACEHOLDERS) -> list[Alert]:
-    """The alerts of open findings, the most important first."""
+    """The alerts of findings, open or closed, the most important first: one an incident."""
     ordered = sorted(findings, key=lambda one: (one.tier is not Tier.PAGE, one.opened))
-    return [alert(finding, addresses) for finding in ordered]
+    told: dict[tuple[str, Tier], list[WatchFinding]] = {}
+    for one in ordered:
+        if not one.quiet:
+            told.setdefault((one.alerted.folder, one.alerted.tier), []).append(one)
+    heads = [_first(some) for some in told.values()]
+    return [alert(head, addresses, others) for head, others in heads]
 
 
-def alert(finding: WatchFinding, addresses: Addresses = PLACEHOLDERS) -> Alert:
-    """The alert of a finding."""
-    run = finding.who.run
-    action, command = first_action(finding)
+def _first(findings: Sequence[WatchFinding]) -> tuple[WatchFinding, list[WatchFinding]]:
+    """The finding that an incident began with, or the oldest that is left of it; and the others."""
+    head = next((one for one in findings if one.folder == one.alerted.folder), findings[0])
+    return head, [one for one in findings if one is not head]
+
+
+def alert(
+    finding: WatchFinding,
+    addresses: Addresses = PLACEHOLDERS,
+    others: Sequence[WatchFinding] = (),
+) -> Alert:
+    """The alert of a finding.
+
+    Args:
+        finding: Open or closed.
+        addresses: Where it points to.
+        others: Of the same incident.
+    """
+    run, incident = finding.who.run, finding.alerted
+    action, command = first_action(finding, others)
     return Alert(
-        labels={
-            "alertname": FINDING_ALERT, **finding.labels, "severity": finding.severity,
-        },
+        labels=_labels(incident),
         annotations={
-            "summary": headline(finding),
-            "description": _description(finding),
+            "summary": headline(finding, others),
+            "description": _description(finding, others),
             "sentence": finding.summary,
             "action": action,
             "command": command,
+            "places": places([finding, *others]) if others else "",
             "runbook_url": addresses.runbook(FINDING_ALERT),
             "dashboard_url": f"{addresses.dashboard}/{_page(finding)}",
             "grafana_url": f"{addresses.grafana}/lockstep-run?var-run={_quoted(run)}",
-            "report_url": _report(finding, addresses),
-            "archive": finding.folder,
+            "report_url": _report(finding.folder, addresses),
+            "archive": incident.folder,
         },
-        starts_at=finding.opened,
+        starts_at=incident.opened,
         source=_query(finding, addresses),
-    )  # fmt: skip
+    )
+
+
+def _labels(incident: Incident) -> dict[str, str]:
+    """A page is critical, what is for the record a warning."""
+    severity = Severity.CRITICAL if incident.tier is Tier.PAGE else Severity.WARNING
+    return {"alertname": FINDING_ALERT, **incident.labels, "severity": severity}
 
 
 def superseded(
     findings: Iterable[WatchFinding], addresses: Addresses = PLACEHOLDERS
-) -> list[Alert]:
-    """The last words of alerts whose cause became known: a cause is a label, so another fires now.
+) -> list[tuple[Alert, float]]:
+    """The last words of alerts in whose place another fires, and since when (unix seconds).
 
-    Receivers that are told by run hear of both in one message (docs/method/alerting.md).
+    Place, cause and tier are labels, so what becomes known, a page, or what goes on at another
+    place only, is another alert. Receivers that are told by run hear of both in one message
+    (docs/method/alerting.md).
     """
     found = []
     for one in findings:
-        if one.learnt is None:
-            continue
-        before = alert(replace(one, cause=str(Cause.UNKNOWN)), addresses)
-        words = clipped(f"It goes on, and its cause is known: {one.cause}.", LONGEST)
-        told = {**before.annotations, "summary": words, "description": words, "sentence": words}
-        found.append(Alert(before.labels, told, before.starts_at, before.source, is_replaced=True))
+        for former in one.former:
+            before, now = former.incident, one.alerted
+            if before.labels == now.labels:
+                continue
+            words = f"It goes on, and its cause is known: {now.cause}."
+            if before.who != now.who:
+                there = now.who.words
+                words = f"It is over here, and goes on at {there}: another alert tells of it."
+            if before.tier is not now.tier:
+                words = "It goes on, and costs time now: another alert tells of it."
+            words = clipped(words, LONGEST)
+            told = {
+                **alert(one, addresses).annotations, "summary": words, "description": words,
+                "sentence": words, "action": "", "command": "", "places": "",
+                "report_url": _report(before.folder, addresses), "archive": before.folder,
+            }  # fmt: skip
+            last = Alert(_labels(before), told, before.opened, is_replaced=True)
+            found.append((last, former.until))
     return found
 
 
@@ -84,7 +130,7 @@ def is_owed(finding: WatchFinding, taken: Mapping[str, Collection[str]]) -> bool
     Args:
         taken: As memory.Memory.taken.
     """
-    return any(alert(finding).mark not in marks for marks in taken.values())
+    return not finding.quiet and any(alert(finding).mark not in marks for marks in taken.values())
 
 
 def of_alert(alert: ReceivedAlert, run: str, received: float) -> WatchFinding:
@@ -112,16 +158,23 @@ def of_alert(alert: ReceivedAlert, run: str, received: float) -> WatchFinding:
     )  # fmt: skip
 
 
-def _description(finding: WatchFinding) -> str:
-    """How sure, the verdict's own sentence, and the first facts: a line each."""
-    return f"{sureness(finding)}\n{finding.summary}\n{description(finding.evidence)}".rstrip()
+def _description(finding: WatchFinding, others: Sequence[WatchFinding]) -> str:
+    """How sure, the verdict's own sentence, and the first facts: a line each; of what is over, how.
+
+    Of several places first who they are.
+    """
+    if finding.closed is not None:
+        return finding.summary
+    every = [places([finding, *others])] if others else []
+    words = [*every, sureness(finding), finding.summary, description(finding.evidence)]
+    return "\n".join(words).rstrip()
 
 
-def _report(finding: WatchFinding, addresses: Addresses) -> str:
+def _report(folder: str, addresses: Addresses) -> str:
     """Where the post-mortem is served; empty where none is."""
-    if not addresses.reports or not finding.folder:
+    if not addresses.reports or not folder:
         return ""
-    return f"{addresses.reports}/{quote(finding.folder, errors='replace')}/report.html"
+    return f"{addresses.reports}/{quote(folder, errors='replace')}/report.html"
 
 
 def _query(finding: WatchFinding, addresses: Addresses) -> str:

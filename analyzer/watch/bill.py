@@ -4,7 +4,8 @@ Lost seconds = share of the step time that is lost * ranks * seconds (docs/metho
 summed over steps). A diagnosis sees its window only; a finding may last for days.
 """
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from analyzer.run import Verdict
@@ -34,17 +35,31 @@ class RunCost:
         fixes = {str(one["remove"]): float(one["gain"]) for one in told}
         object.__setattr__(self, "fixes", fixes)
 
-    def share(self, who: Who) -> float | None:
+    def share(self, who: Who, among: Sequence[Who]) -> float | None:
         """Share of the step time that is lost by somebody slow; None = no diagnosis tells it.
 
-        What mending the node gives back, where several are slow; else the run's slowdown.
+        What mending the node gives back, where several are slow; else the run's slowdown. Findings
+        that one gain, or one slowdown, is told of share it, so that their sum is what the run lost.
+
+        Args:
+            who: The finding's.
+            among: Everybody slow of this run that is seen now, with `who`.
         """
         if self.verdict is None or not is_named(self.verdict, who):
             return None
-        if (gain := self.fixes.get(who.node or "")) is not None and who.link is None:
-            return max(0.0, gain)
+        named = [one for one in among if is_named(self.verdict, one)]
+        gain = self._gain(who)
+        if gain is not None:
+            return max(0.0, gain) / max(1, sum(one.node == who.node for one in named))
         slowdown = self.verdict.slowdown
-        return None if slowdown is None else max(0.0, 1.0 - 1.0 / max(slowdown, 1.0))
+        if slowdown is None:
+            return None
+        gains = [self.fixes[node] for node in {one.node or "" for one in named} & self.fixes.keys()]
+        rest = 1.0 - 1.0 / max(slowdown, 1.0) - sum(max(0.0, each) for each in gains)
+        return max(0.0, rest) / max(1, sum(self._gain(one) is None for one in named))
+
+    def _gain(self, who: Who) -> float | None:
+        return None if who.link is not None else self.fixes.get(who.node or "")
 
 
 def with_costs(
@@ -58,7 +73,14 @@ def with_costs(
         runs: Those that live.
         now: Unix seconds.
     """
-    billed = {one.folder: _billed(one, runs.get(one.who.run), now) for one in change.open}
+    slow: dict[str, list[Who]] = defaultdict(list)
+    for one in change.open:
+        if one.kind is Kind.SLOW and one.seen >= now:
+            slow[one.who.run].append(one.who)
+    billed = {
+        one.folder: _billed(one, runs.get(one.who.run), now, slow[one.who.run])
+        for one in change.open
+    }
     after = replace(
         change,
         opened=tuple(billed[one.folder] for one in change.opened),
@@ -68,7 +90,9 @@ def with_costs(
     return replace(course, open=open_now), after
 
 
-def _billed(finding: WatchFinding, run: RunCost | None, now: float) -> WatchFinding:
+def _billed(
+    finding: WatchFinding, run: RunCost | None, now: float, slow: Sequence[Who]
+) -> WatchFinding:
     """With what was lost since it was counted last, if it is seen now.
 
     Of the time in which nobody looked, what was lost before and is lost now was lost all along.
@@ -82,7 +106,7 @@ def _billed(finding: WatchFinding, run: RunCost | None, now: float) -> WatchFind
         share: float | None = 1.0
         begin = max(begin, run.stands_since)
     else:
-        share = run.share(finding.who) if finding.kind is Kind.SLOW else None
+        share = run.share(finding.who, slow) if finding.kind is Kind.SLOW else None
     if share is None:
         return replace(finding, counted=now) if finding.counted is not None else finding
     more = share * run.ranks * max(0.0, now - begin)

@@ -7,6 +7,8 @@ from analyzer.watch.finding import Kind, Who
 
 NEVER = float("-inf")
 AGAIN = "the run lives again"
+WENT_ON = "the run went on"
+TAKEN_AWAY = "its node was taken away"
 TOLD_AGAIN = "the run is told of again, and how it ended is known"
 
 
@@ -32,6 +34,11 @@ class Closable:
         again: run -> unix seconds at which it lived again after an end: what stopped it before is
             over.
         lost: run -> from when to when sight of it was lost: that it vanished is over.
+        went_on: run -> unix seconds since which it is known to make steps: of two looks that saw
+            more steps each, the first. What stopped it before is over.
+        taken_away: Nodes that are scraped no more: nothing is wrong with who is not there.
+        readings: (run, rank), and (run, node) for its slowest rank -> own time over its peers' in
+            the last minute.
     """
 
     now: float
@@ -46,12 +53,17 @@ class Closable:
     unclear: frozenset[str] = frozenset()
     again: Mapping[str, float] = field(default_factory=dict)
     lost: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    went_on: Mapping[str, float] = field(default_factory=dict)
+    readings: Mapping[tuple[str, int | str], float] = field(default_factory=dict)
+    taken_away: frozenset[str] = frozenset()
 
     def ending(self, who: Who, kind: Kind, opened: float) -> str | None:
         """How a finding is over whatever is seen, since its run ended; "" = it is held; None = not.
 
         An error of the hardware outlives the run that it hit.
         """
+        if kind is not Kind.STOP and who.node in self.taken_away:
+            return TAKEN_AWAY
         if kind is Kind.EVENT or not who.run:
             return None
         if kind is Kind.STOP and opened < self.again.get(who.run, NEVER):
@@ -59,10 +71,19 @@ class Closable:
         since, until = self.lost.get(who.run, (NEVER, NEVER))
         if kind is Kind.STOP and since <= opened < until:
             return TOLD_AGAIN if who.run in self.over else AGAIN
+        if kind is Kind.STOP and opened < self.went_on.get(who.run, NEVER):
+            return WENT_ON
         if who.run not in self.over:
             return None
         holds = who.run in self.held and (kind is Kind.STOP or who.run in self.unclear)
         return "" if holds else self.over[who.run]
+
+    def reading(self, who: Who) -> float | None:
+        """Own time of somebody over its peers' in the last minute; None = not known."""
+        if not self.tells_of(who) or who.link is not None:
+            return None
+        place = who.node if who.rank is None else who.rank
+        return None if place is None else self.readings.get((who.run, place))
 
     def tells_of(self, who: Who) -> bool:
         """Whether what is wrong with somebody could be seen now."""

@@ -11,6 +11,10 @@ from analyzer.wording import duration, hours
 FINDING_SCHEMA_VERSION = 1
 WORTH_SECONDS = 60.0
 """What has lasted for less is new: nothing is said of its length."""
+XID = "xid "
+"""Begins the signature of an error that the driver logged; its number follows."""
+LOST = "lost"
+"""The signature of GPUs that the driver no longer counts."""
 ALERT_SCOPE = "alert"
 """Of what a rule told of, and watch itself did not find."""
 
@@ -68,6 +72,48 @@ class Who:
 
 
 @dataclass(frozen=True, slots=True)
+class Incident:
+    """What one alert is about: what its labels name, for one finding or for several.
+
+    Attributes:
+        who: The place of the finding that it began with.
+        cause, tier: Likewise, as they are now.
+        opened: Unix seconds at which it began.
+        folder: Of that finding.
+        xid: Number of the error that all of its findings are about; "" = of something else.
+    """
+
+    who: Who
+    cause: str
+    tier: Tier
+    opened: float
+    folder: str
+    xid: str = ""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Of its alert; empty = does not apply."""
+        return {
+            "run": self.who.run,
+            "node": self.who.node or "",
+            "rank": _text(self.who.rank),
+            "gpu": _text(self.who.gpu),
+            "link": self.who.link or "",
+            "cause": self.cause,
+            "tier": self.tier,
+            "xid": self.xid,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """An incident that told of a finding until another did, and unix seconds of that."""
+
+    incident: Incident
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
 class ByDumps:
     """What dumps tell of a stop beside its first words: those of its last standstill."""
 
@@ -109,6 +155,14 @@ class WatchFinding:
         learnt: Unix seconds at which the cause became known; None = it was when it opened, or it
             is not.
         by_dumps: What dumps tell beside that; None = nothing else.
+        signature: What tells errors of one cause apart, as the number of an XID; "" = nothing.
+        quiet: Whether nobody is told of it over Alertmanager: there is nothing to do about it.
+        paged: Unix seconds at which what was for the record became a page; None = it did not.
+        reading: Own time over its peers', as it was when it was seen last; None = not known.
+        ended: Unix seconds at which it was over, before watch was sure of that; None = it is open,
+            or was over when it closed.
+        incident: The alert that tells of it; None = one of its own.
+        former: Alerts that told of it before.
     """
 
     who: Who
@@ -137,6 +191,30 @@ class WatchFinding:
     unit: str = "GPU"
     learnt: float | None = None
     by_dumps: ByDumps | None = None
+    signature: str = ""
+    quiet: bool = False
+    paged: float | None = None
+    reading: float | None = None
+    ended: float | None = None
+    incident: Incident | None = None
+    former: tuple[Former, ...] = ()
+
+    @property
+    def xid(self) -> int | None:
+        """The number of the error that it is about: one of a moment; None = of something else."""
+        number = self.signature.removeprefix(XID)
+        return int(number) if number != self.signature and number.isdecimal() else None
+
+    @property
+    def alone(self) -> Incident:
+        """An incident that begins with it, of its tier."""
+        begun = self.opened if self.paged is None else self.paged
+        return Incident(self.who, self.cause, self.tier, begun, self.folder, xid=_text(self.xid))
+
+    @property
+    def alerted(self) -> Incident:
+        """The alert that tells of it."""
+        return self.alone if self.incident is None else self.incident
 
     @property
     def words(self) -> str:
@@ -152,7 +230,8 @@ class WatchFinding:
     @property
     def lasted(self) -> float:
         """Seconds from its onset to its end, or to when it was seen last."""
-        return max(0.0, (self.seen if self.closed is None else self.closed) - self.onset)
+        over = self.closed if self.ended is None else self.ended
+        return max(0.0, (self.seen if over is None else over) - self.onset)
 
     @property
     def summary(self) -> str:
@@ -170,34 +249,27 @@ class WatchFinding:
             return f"{self.words}{ended}" + ("" if new else f" It lasts for {length}{so_far}.")
         all_told = f", {cost} in all" if cost else ""
         ending = f": {self.ending}" if self.ending else ""
-        return f"{self.words} It is over after {length}{all_told}{ending}."
+        after = f" after {length}" if self.xid is None else ""
+        return f"{self.words} It is over{after}{all_told}{ending}."
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Of its alert, and of `lockstep_finding_active` but `kind`; empty = does not apply."""
-        return {
-            "run": self.who.run,
-            "node": self.who.node or "",
-            "rank": _text(self.who.rank),
-            "gpu": _text(self.who.gpu),
-            "link": self.who.link or "",
-            "cause": self.cause,
-            "tier": self.tier,
-        }
-
-    @property
-    def severity(self) -> str:
-        """Of its alert: a page is critical, what is for the record a warning."""
-        return "critical" if self.tier is Tier.PAGE else "warning"
+        """Of `lockstep_finding_active` but `kind`; empty = does not apply."""
+        return self.alone.labels
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one cycle did to the findings; `still` are open since before."""
+    """What one cycle did to the findings; `still` are open since before.
+
+    Attributes:
+        paged: Folders of those of `still` that were for the record until now, and are pages.
+    """
 
     opened: tuple[WatchFinding, ...] = ()
     closed: tuple[WatchFinding, ...] = ()
     still: tuple[WatchFinding, ...] = ()
+    paged: frozenset[str] = frozenset()
 
     @property
     def open(self) -> tuple[WatchFinding, ...]:
@@ -212,6 +284,7 @@ class Detection:
     Attributes:
         sure: Whether it opens a finding at once: its evidence has crossed the budget, or it is a
             hard event. Others must be seen for as long as the diagnosis looks back.
+        settle: Seconds for which it must be seen though it is sure: it may be over in a moment.
         Others as in Finding.
     """
 
@@ -231,6 +304,9 @@ class Detection:
     from_step: int | None = None
     place_confidence: float | None = None
     hang: Mapping[str, Any] | None = None
+    signature: str = ""
+    quiet: bool = False
+    settle: float = 0.0
 
 
 def who_of(run: str, culprit: Culprit) -> Who:
@@ -274,6 +350,9 @@ def finding_json(finding: WatchFinding) -> dict[str, Any]:
         "lost_seconds": finding.lost_seconds,
         "lost_unit": finding.unit,
         "learnt": finding.learnt,
+        "paged": finding.paged,
+        "ended": finding.ended,
+        "incident": finding.alerted.folder,
         "evidence": [
             {"for": fact.supports, "text": fact.text, "query": fact.query}
             for fact in finding.evidence

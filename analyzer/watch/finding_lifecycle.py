@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import blake2s
 
-from analyzer.watch.closable import AGAIN, Closable
-from analyzer.watch.finding import Change, Detection, Kind, Tier, WatchFinding, Who
+from analyzer.watch.closable import AGAIN, WENT_ON, Closable
+from analyzer.watch.finding import XID, Change, Detection, Kind, Tier, WatchFinding, Who
 from analyzer.wording import TOLD
 from collector.contract.words import Cause
 
@@ -17,6 +17,14 @@ CAUSE_TOLD = TOLD
 """A cause that nobody knew when the finding opened is told from this confidence on."""
 ONSET_SECONDS = 30.0
 """A later look that sees the same onset may place it so much later."""
+READING_SECONDS = 60.0
+"""Over which `Closable.readings` are taken: what is over is seen to be half of it later."""
+TELLING_SLOWDOWN = 1.1
+"""A rank slower than this is told from its peers by its own time in one minute (noise of steps:
+docs/method/alerting.md); what is less is over when diagnoses do not see it any more."""
+STANDS = "its run stands by it now"
+GPU_SLOW = frozenset({Kind.SLOW, Kind.HARDWARE})
+"""What deviates may come to cost time: it is one thing going on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +36,13 @@ class Pace:
             looks back, so that the first and the last share no data.
         close: How long a finding must not have been seen until it is over; a look in the second
             half of that time must say so too.
+        recover: The same of a rank whose own time says in every look that it is as fast as before;
+            None = as `close`.
     """
 
     confirm: float
     close: float
+    recover: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +59,9 @@ class Course:
 
 
 def advance(
-    course: Course, sightings: Iterable[Detection], judged: Closable, pace: Pace
-) -> tuple[Course, Change]:
+    course: Course, sightings: Iterable[Detection], judged: Closable, pace: Pace,
+    lately: Iterable[WatchFinding] = (),
+) -> tuple[Course, Change]:  # fmt: skip
     """One cycle.
 
     What is missing neither opens nor closes: of a run that was not judged nothing changes, and the
@@ -60,43 +72,76 @@ def advance(
         sightings: What is seen, the most certain of each first.
         judged: What this cycle knows of whom, and its time on Prometheus' clock.
         pace: How long is long enough.
+        lately: What closed not long ago: of what is over diagnoses, which look back, tell anew.
     """
     now = judged.now
+    past = [one for one in lately if one.closed is not None and now - one.closed < pace.confirm]
     seen = _first_of_each(one for one in sightings if one.who.run in judged.runs)
     waiting: dict[tuple[Who, Tier], tuple[float, float]] = {}
     opened: list[WatchFinding] = []
     still: list[WatchFinding] = []
     closed: list[WatchFinding] = []
+    paged: set[str] = set()
+    followed: set[tuple[Who, Tier]] = set()
     for key, finding in course.open.items():
         looked = judged.looked(finding.who, finding.kind)
         last = min(finding.seen, now)  # the clock may have been put back
         ending = judged.ending(finding.who, finding.kind, finding.opened)
+        if ending == WENT_ON and key in seen:
+            ending = None  # others go on, and it stands
         if ending:
-            closed.append(replace(finding, closed=now, ending=_in_all(finding.ending, ending)))
+            over = judged.went_on[finding.who.run] if ending == WENT_ON else now
+            words = _in_all(finding.ending, ending)
+            closed.append(replace(_over(finding, over, now), ending=words))
             continue
         if ending == "":
             still.append(_held(finding, judged, now))
             continue
         finding = replace(finding, ending="")  # its run is told of again
-        if key in seen or looked <= last or _covered(key, seen):
-            still.append(_renewed(replace(finding, seen=now), seen.get(key), now))
+        if key in seen and _is_another(finding, seen[key]):
+            words = f"another error followed, {seen[key].signature.replace(XID, 'XID ')}"
+            closed.append(replace(_over(finding, now, now), ending=words))
+            followed.add(key)
+            continue
+        if key in seen and seen[key].kind is Kind.STOP and finding.kind in GPU_SLOW:
+            closed.append(replace(_over(finding, now, now), ending=STANDS))
+            continue
+        reading = judged.reading(finding.who) if finding.kind is Kind.SLOW else None
+        if _recovered(finding, reading):
+            # Diagnoses look back: they see what is over for as long as it lasted.
+            if now - last >= (pace.close if pace.recover is None else pace.recover):
+                closed.append(_over(finding, last, now))
+            else:
+                still.append(replace(finding, seen=last))
+        elif key in seen or looked <= last or _covered(key, seen):
+            renewed = _renewed(replace(finding, seen=now), seen.get(key), now)
+            still.append(renewed if key not in seen else replace(renewed, reading=reading))
         elif now - last >= pace.close and looked - last >= pace.close / 2:
-            closed.append(replace(finding, closed=now))
+            closed.append(_over(finding, last, now))
         else:
             still.append(replace(finding, seen=last))
     open_now = [(one.who, one.tier) for one in still]
-    just_closed = {(one.who, one.tier) for one in closed}
+    just_closed = {(one.who, one.tier) for one in closed} - followed
     for key, sighting in seen.items():
         if key in just_closed:
             continue  # its alert would be the same: people hear of the end first
         if any(_says(other, key) for other in open_now):
             continue
+        if sighting.kind is Kind.SLOW and _is_past(key[0], past, judged.reading(key[0])):
+            continue
         first, last = course.waiting.get(key, (now, now))
         first = min(first, now)  # the clock may have been put back
         if now - last > pace.close:
             first = now
-        if sighting.sure or now - first >= pace.confirm:
-            opened.append(_opened(sighting, first, now))
+        if now - first >= (sighting.settle if sighting.sure else pace.confirm):
+            reading = judged.reading(key[0]) if sighting.kind is Kind.SLOW else None
+            new = replace(_opened(sighting, first, now), reading=reading)
+            before = next((one for one in still if _becomes(one, new)), None)
+            if before is None:
+                opened.append(new)
+            else:
+                still = [_paged(before, new) if one is before else one for one in still]
+                paged.add(before.folder)
             open_now.append(key)
         else:
             waiting[key] = first, now
@@ -107,11 +152,58 @@ def advance(
             waiting.setdefault(key, (first + now - last, now))
         elif key not in seen and now - last < pace.close:
             waiting.setdefault(key, (first, last))
-    graver = {one.who for one in opened if one.tier is Tier.PAGE}
-    closed += [replace(one, closed=now) for one in still if _lighter(one, graver)]
-    still = [one for one in still if not _lighter(one, graver)]
     after = {(one.who, one.tier): one for one in (*still, *opened)}
-    return Course(after, waiting), Change(tuple(opened), tuple(closed), tuple(still))
+    change = Change(tuple(opened), tuple(closed), tuple(still), frozenset(paged))
+    return Course(after, waiting), change
+
+
+def _over(finding: WatchFinding, ended: float, now: float) -> WatchFinding:
+    """It is over since a moment, and that is known now."""
+    return replace(finding, closed=now, ended=min(now, max(ended, finding.onset)))
+
+
+def _is_another(finding: WatchFinding, sighting: Detection) -> bool:
+    """Whether what is seen there is an error of another number than what a finding tells."""
+    both = finding.kind is Kind.EVENT and sighting.kind is Kind.EVENT
+    return both and "" != finding.signature != sighting.signature != ""
+
+
+def _recovered(finding: WatchFinding, reading: float | None) -> bool:
+    """Whether its own time fell to what it was before it became slow, or nearer to it than not.
+
+    A place with more work than its peers is as far from them as before, so what it is compared with
+    is its own reading while it was slow.
+    """
+    slowdown, before = finding.slowdown, finding.reading
+    if reading is None or before is None or slowdown is None or slowdown < TELLING_SLOWDOWN:
+        return False
+    return reading < before * (1.0 + 1.0 / slowdown) / 2.0
+
+
+def _is_past(who: Who, past: Iterable[WatchFinding], reading: float | None) -> bool:
+    """Whether somebody was slow, and is as fast as before now."""
+    slow = (one for one in past if one.who == who and one.kind is Kind.SLOW)
+    return any(_recovered(one, reading) for one in slow)
+
+
+def _becomes(record: WatchFinding, page: WatchFinding) -> bool:
+    """Whether a page is what was for the record until now, and costs time."""
+    same = record.kind is page.kind or {record.kind, page.kind} <= GPU_SLOW
+    if record.tier is not Tier.RECORD or page.tier is not Tier.PAGE or not same:
+        return False
+    whole_node = page.who.rank is None and page.who.gpu is None
+    return record.who == page.who or (not whole_node and page.who.covers(record.who))
+
+
+def _paged(record: WatchFinding, page: WatchFinding) -> WatchFinding:
+    """A record that has become a page: one finding that goes on."""
+    alike = record.kind is page.kind
+    return replace(
+        page, opened=record.opened, first_seen=record.first_seen, folder=record.folder,
+        onset=min(record.onset, page.onset) if alike else page.onset, paged=page.opened,
+        incident=record.incident, former=record.former, lost_seconds=record.lost_seconds,
+        counted=record.counted, unit=record.unit, uuid=page.uuid or record.uuid,
+    )  # fmt: skip
 
 
 def _held(finding: WatchFinding, judged: Closable, now: float) -> WatchFinding:
@@ -134,6 +226,7 @@ def _renewed(finding: WatchFinding, sighting: Detection | None, now: float) -> W
     """
     if sighting is None or sighting.kind is not finding.kind:
         return finding
+    finding = replace(finding, signature=sighting.signature or finding.signature)
     learnt = finding.cause == Cause.UNKNOWN and sighting.cause != Cause.UNKNOWN
     if learnt and sighting.confidence >= CAUSE_TOLD:
         return replace(
@@ -203,11 +296,6 @@ def _says(one: tuple[Who, Tier], other: tuple[Who, Tier]) -> bool:
     return graver and one[0].covers(other[0]) and not (one[0] != other[0] and one[0].node is None)
 
 
-def _lighter(finding: WatchFinding, graver: set[Who]) -> bool:
-    """Whether what was for the record has become a page."""
-    return finding.tier is Tier.RECORD and finding.who in graver
-
-
 def _opened(sighting: Detection, first: float, now: float) -> WatchFinding:
     who = sighting.who
     return WatchFinding(
@@ -231,6 +319,8 @@ def _opened(sighting: Detection, first: float, now: float) -> WatchFinding:
         from_step=sighting.from_step,
         place_confidence=sighting.place_confidence,
         hang=sighting.hang,
+        signature=sighting.signature,
+        quiet=sighting.quiet,
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from analyzer.readers.labels import number, page_label
 from analyzer.run import Fact
 from analyzer.watch.detections import clock, who_at
-from analyzer.watch.finding import Detection, Kind, Tier, Who
+from analyzer.watch.finding import LOST, XID, Detection, Kind, Tier, Who
 from analyzer.watch.members import Members
 from collector.contract import metrics as m
 from collector.contract.words import Cause
@@ -18,6 +18,8 @@ Gpu = tuple[str, str]
 """Its node, and its uuid or else its index."""
 EVENT_SECONDS = 3600.0
 """An error is a finding for so long."""
+SETTLE_SECONDS = 45.0
+"""A driver that is loaded anew, or a GPU that is reset, is counted again within some scrapes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,7 @@ def xids(told_now: Mapping[Gpu, Event]) -> Iterator[Detection]:
                 sure=True,
                 facts=(Fact(True, words, m.GPU_XID_LAST.name),),
                 uuid=event.uuid,
+                signature=f"{XID}{event.xid}",
             )
 
 
@@ -118,6 +121,8 @@ def lost(answer: Answer, nodes: Mapping[Target, str], now: float) -> Iterator[De
             onset=now,
             sure=True,
             facts=(Fact(True, words, f"{m.GPU_EXPECTED.name} - {m.GPU_PRESENT.name}"),),
+            settle=SETTLE_SECONDS,
+            signature=LOST,
         )
 
 

@@ -1,14 +1,18 @@
 """An alert's words: a line of who, since when, how much and what to do; how sure; what first."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from shlex import quote
 
+from analyzer.cause_spec import DRAIN
 from analyzer.causes import CAUSE_WORDS
 from analyzer.report.advice import UNSURE, actions_of, argument, command_of
 from analyzer.run import Culprit
-from analyzer.watch.finding import Kind, WatchFinding
-from analyzer.wording import TOLD, certainty, ratio
+from analyzer.watch.finding import LOST, Kind, Tier, WatchFinding
+from analyzer.wording import TOLD, certainty, duration, ratio
 from collector.contract.words import Cause
+from collector.contract.xid import Action as XidAction
+from collector.contract.xid import describe
 
 LONGEST = 120
 """Characters of the line: what telephones show of a notification before it is opened."""
@@ -22,19 +26,58 @@ RESTART = "Restart the run without the node from the last checkpoint."
 """Of a run that stands no node is taken out after a checkpoint: there comes none."""
 DIFFERS = "its program calls what the others do not"
 """Of a run that stands by its software: operations, shapes, types or their order differ."""
+FREE = frozenset({"verify", "detect"})
+"""Purposes of actions that take nothing out of service."""
+SHARED = "See what these places share before any is taken out."
+NOTHING_FIRST = "Nothing to do, unless nobody ended it on purpose."
+GONE = "Take the node out of service now: the run does not reach its next checkpoint."
+OF_XID = "Read the driver's messages."
+OUT_OF_SERVICE = frozenset({XidAction.COMPONENT_RESET, XidAction.RESTART_BM, XidAction.RESTART_VM})
+MOST_PLACES = 20
 OF_PROCESS = frozenset({Cause.FREEZE, Cause.CRASH})
 """Causes of a stop that a restart elsewhere ends."""
 
 
-def headline(finding: WatchFinding) -> str:
-    """At most LONGEST characters: who, since when, how much, and what to do."""
-    what = f"{_who(finding)} {_how_much(finding)} since {_clock(finding.onset)}"
+def headline(finding: WatchFinding, others: Sequence[WatchFinding] = ()) -> str:
+    """At most LONGEST characters: who, since when, how much, and what to do.
+
+    Args:
+        finding: Open or closed.
+        others: What is told with it.
+    """
+    if finding.closed is not None:
+        return clipped(_is_over(finding), LONGEST)
+    if others:
+        return clipped(_together(finding, others), LONGEST)
+    since = "at" if _has_ended(finding) or finding.xid is not None else "since"
+    what = f"{_who(finding)} {_how_much(finding)} {since} {_clock(finding.onset)}"
     why = _why(finding)
     do = _do(finding)
     for line in (f"{what}, {why}. {do}", f"{what}. {do}"):
         if len(line) <= LONGEST:
             return line
     return clipped(f"{what}. {do}", LONGEST)
+
+
+def _is_over(finding: WatchFinding) -> str:
+    """What was wrong, and for how long; there is nothing to do."""
+    length = "" if finding.xid is not None else f" after {duration(finding.lasted)}"
+    return f"Over{length}: {_who(finding)}, {_why(finding)}, since {_clock(finding.onset)}."
+
+
+def _together(finding: WatchFinding, others: Sequence[WatchFinding]) -> str:
+    every = (finding, *others)
+    of = f"run {_name(finding.who.run)}" if finding.who.run else _name(finding.who.node or "")
+    since = _clock(min(one.onset for one in every))
+    what = f"{len(every)} places of {of} since {since}, {_why(finding)}, first {_who(finding)}."
+    return f"{what} {first_action(finding, others)[0]}"
+
+
+def places(findings: Sequence[WatchFinding]) -> str:
+    """The places of findings that one alert tells of, a line each."""
+    lines = [f"{_who(one)}, {_why(one)}, since {_clock(one.onset)}" for one in findings]
+    more = len(lines) - MOST_PLACES
+    return "\n".join(lines[:MOST_PLACES] + ([f"and {more} more"] if more > 0 else []))
 
 
 def sureness(finding: WatchFinding) -> str:
@@ -50,22 +93,56 @@ def sureness(finding: WatchFinding) -> str:
     return f"{where} Cause: {why}, {certainty(finding.confidence)}{doubt}."
 
 
-def first_action(finding: WatchFinding) -> tuple[str, str]:
-    """What to do first on this machine, and the command for it, or an empty one."""
+def first_action(finding: WatchFinding, others: Sequence[WatchFinding] = ()) -> tuple[str, str]:
+    """What to do first on this machine, and the command for it, or an empty one.
+
+    Args:
+        finding: Open or closed.
+        others: What is told with it.
+    """
+    if finding.closed is not None:
+        return "", ""
+    if _has_ended(finding):
+        return NOTHING_FIRST, ""
+    if {one.who.node for one in others} - {finding.who.node}:
+        return SHARED, ""
     if finding.who.node is None and finding.who.link is None:
         return "See which rank does not answer.", ""
     if finding.kind is Kind.STOP:
         return _of_stop(finding)
     culprit = _culprit(finding)
+    if finding.signature:
+        return _of_event(finding, culprit)
     without = {finding.who.node} if finding.who.gpu is None else set()
     actions = actions_of(culprit, without)
+    if finding.tier is Tier.RECORD:  # it costs nothing: what is done about it must cost less
+        actions = tuple(one for one in actions if one.purpose in FREE) or UNSURE
     if actions is UNSURE:
         return COMPARE, ""
-    purposes = KNOWN if _placed(finding) and finding.cause != Cause.UNKNOWN else NOT_KNOWN
+    known = _placed(finding) and finding.cause != Cause.UNKNOWN and finding.kind is not Kind.EVENT
+    purposes = KNOWN if known else NOT_KNOWN
     chosen = next(
         (each for purpose in purposes for each in actions if each.purpose == purpose), actions[0]
     )
     return chosen.text, command_of(chosen, culprit) if chosen.command else ""
+
+
+def _has_ended(finding: WatchFinding) -> bool:
+    """Whether it is a run that ended, and nobody knows of a fault."""
+    return finding.kind is Kind.STOP and finding.tier is Tier.RECORD
+
+
+def _of_event(finding: WatchFinding, culprit: Culprit) -> tuple[str, str]:
+    """What to do first about an error that the driver logged: as its catalogue says.
+
+    A run on a GPU that is gone reaches no next checkpoint.
+    """
+    if finding.xid is None:
+        return GONE, command_of(DRAIN, culprit)
+    described = describe(finding.xid)
+    advice = described.advice or OF_XID
+    out = described.action in OUT_OF_SERVICE
+    return advice, command_of(DRAIN, culprit) if out else ""
 
 
 def _of_stop(finding: WatchFinding) -> tuple[str, str]:
@@ -110,7 +187,13 @@ def _who(finding: WatchFinding) -> str:
 
 def _how_much(finding: WatchFinding) -> str:
     if finding.kind is Kind.STOP:
+        if _has_ended(finding):
+            return "ended"
         return "stands" if finding.scope == "run" else "stopped the run"
+    if finding.xid is not None:
+        return f"logged XID {finding.xid}"
+    if finding.signature == LOST:
+        return "has lost a GPU"
     if finding.slowdown is not None:
         return f"{ratio(finding.slowdown)} slower"
     return "holds the run back" if finding.kind is Kind.SLOW else "deviates"

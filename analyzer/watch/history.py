@@ -81,7 +81,8 @@ def _end(
         return None, changed
     lasted, lost = number(finding.get("lasted_seconds")), number(finding.get("lost_seconds"))
     unit = "rank" if finding.get("lost_unit") == "rank" else "GPU"
-    words = f"it was over at {_clock(closed)}"
+    over = moment(finding.get("ended"))
+    words = f"it was over at {_clock(closed if over is None else over)}"
     words += "" if lasted is None or lasted < 0 else f", after {duration(lasted)}"
     words += "" if lost is None or lost < 0 else f" and {hours(lost / HOUR, unit)} in all"
     ending = _text(finding.get("ending"))

@@ -33,7 +33,7 @@ def seen(
         there: Names and how many; none of them is not there.
         now: Unix seconds.
     """
-    found = {name: one for name, one in known.items() if now - one[1] < KEEP_SECONDS}
+    found = {name: one for name, one in known.items() if abs(now - one[1]) < KEEP_SECONDS}
     for name, count in there:
         if count > 0:
             found[name] = max(count, found.get(name, (0.0, 0.0))[0]), now

@@ -2,21 +2,32 @@
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any, TypeVar
 
-from analyzer.run import Fact
-from analyzer.watch.finding import ByDumps, Kind, Tier, WatchFinding, Who
+from analyzer.watch.finding import Former, Tier, WatchFinding, Who
 from analyzer.watch.finding_lifecycle import Course
 from analyzer.watch.hardware import Event, Gpu, Target
-from analyzer.watch.inventory import Inventory, Seen
+from analyzer.watch.inventory import Inventory
 from analyzer.watch.progress import Progress
 from analyzer.watch.reporting import Before
-from analyzer.watch.run_life import End, Heard, How, Life, Lost, Place
+from analyzer.watch.run_life import End, Life, Lost, Place
+from analyzer.watch.shaped import WHOLE, ShapeError, moment, number, shaped
 from collector.contract import bounded_json
+from collector.contract.metrics.ranges import COUNT, FLAG, NVLINKS, Range
+from collector.contract.words import Cause
+
+T = TypeVar("T")
 
 FORMAT = "lockstep watch memory 1"
+FIRST = frozenset({"open", "waiting", "runs", "unwritten", "unclosed"})
+"""Parts that every version writes."""
+ODD = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError)
+"""What is raised over values of other types."""
+MOST_SEEN = {"nodes": FLAG, "links": NVLINKS, "ports": FLAG}
+"""How many of each thing of the inventory there can be at one place."""
 
 
 class MemoryFileError(ValueError):
@@ -92,8 +103,12 @@ def to_json(memory: Memory) -> str:
     return json.dumps(_plain(tree), allow_nan=False)
 
 
-def from_json(text: str) -> Memory:
-    """What `to_json` wrote.
+def from_json(text: str, refused: Callable[[str], None] = lambda _: None) -> Memory:
+    """What `to_json` wrote; an entry that cannot be is left out, and the others stay.
+
+    Args:
+        text: The whole of it.
+        refused: Is told of every entry that is left out, in a clause.
 
     Raises:
         MemoryFileError: It is something else.
@@ -102,62 +117,128 @@ def from_json(text: str) -> Memory:
         tree = bounded_json.loads(text)
         if tree["format"] != FORMAT:
             raise MemoryFileError(f"it says {str(tree['format'])[:40]!r}, not {FORMAT!r}")
-        findings = [_finding(one) for one in tree["open"]]
-        waiting = {
-            (Who(**one["who"]), Tier(one["tier"])): (float(one["first"]), float(one["last"]))
-            for one in tree["waiting"]
-        }
-        inventory = {name: _seen(rows) for name, rows in tree["inventory"].items()}
+        entries = _Entries(tree, refused)
+        findings = entries.of_list("open", _finding)
         return Memory(
-            course=Course({(one.who, one.tier): one for one in findings}, waiting),
-            runs={str(run): Progress(**one) for run, one in tree["runs"].items()},
-            inventory=Inventory(**inventory),
-            unwritten={str(name): int(tries) for name, tries in tree["unwritten"].items()},
-            unclosed={str(name): float(when) for name, when in tree["unclosed"].items()},
-            nodes={
-                (str(job), str(instance)): (str(node), float(when))
-                for job, instance, node, when in tree.get("nodes", ())
-            },
-            gpus={
-                (str(job), str(instance)): frozenset(map(str, some))
-                for job, instance, some in tree.get("gpus", ())
-            },
-            pages={
-                str(run): frozenset((str(job), str(instance)) for job, instance in some)
-                for run, some in tree.get("pages", {}).items()
-            },
-            events={
-                (str(node), str(gpu)): _event(one) for node, gpu, one in tree.get("events", ())
-            },
-            told={
-                str(node): {str(word): float(when) for word, when in words.items()}
-                for node, words in tree.get("told", {}).items()
-            },
-            since=None if tree.get("since") is None else float(tree["since"]),
-            lives={str(run): _life(one) for run, one in tree.get("lives", {}).items()},
-            closed=tuple(_finding(one) for one in tree.get("closed", ())),
-            renamed={str(new): str(old) for new, old in tree.get("renamed", {}).items()},
-            taken={
-                str(url): frozenset(map(str, marks)) for url, marks in tree.get("taken", {}).items()
-            },
+            course=Course(
+                {(one.who, one.tier): one for one in findings},
+                dict(entries.of_list("waiting", _waiting)),
+            ),
+            runs=entries.of_object("runs", partial(shaped, Progress)),
+            inventory=_inventory(tree["inventory"], refused),
+            unwritten=entries.of_object("unwritten", _tries),
+            unclosed=entries.of_object("unclosed", moment),
+            nodes=dict(entries.of_list("nodes", _node)),
+            gpus=dict(entries.of_list("gpus", _gpus)),
+            pages=entries.of_object("pages", _pages),
+            events=dict(entries.of_list("events", _event)),
+            told=entries.of_object("told", _told),
+            since=entries.of("since", lambda value: None if value is None else moment(value)),
+            lives=entries.of_object("lives", _life),
+            closed=tuple(entries.of_list("closed", _finding)),
+            renamed=entries.of_object("renamed", _text),
+            taken=entries.of_object("taken", lambda marks: frozenset(map(_text, marks))),
         )
     except MemoryFileError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except ODD as error:
         raise MemoryFileError(f"it is torn, or of another kind ({type(error).__name__})") from error
 
 
-def _finding(tree: Mapping[str, Any]) -> WatchFinding:
-    own = dict(tree)
-    own["who"], own["kind"], own["tier"] = Who(**own["who"]), Kind(own["kind"]), Tier(own["tier"])
-    own["facts"] = _facts(own["facts"])
-    if (told := own.get("by_dumps")) is not None:
-        own["by_dumps"] = ByDumps(str(told["sentence"]), _facts(told["facts"]))
-    return WatchFinding(**own)
+class _Entries:
+    """The entries of each part of a tree; those of which nothing can be made are told of."""
+
+    def __init__(self, tree: Mapping[str, Any], refused: Callable[[str], None]) -> None:
+        self._tree, self._refused = tree, refused
+
+    def of_list(self, name: str, make: Callable[[Any], T]) -> list[T]:
+        rows = self._tree[name] if name in FIRST else self._tree.get(name, [])
+        if not isinstance(rows, list):
+            raise TypeError(name)
+        made = [self._made(name, make, row) for row in rows]
+        return [one for one in made if one is not None]
+
+    def of_object(self, name: str, make: Callable[[Any], T]) -> dict[str, T]:
+        rows = self._tree[name] if name in FIRST else self._tree.get(name, {})
+        made = {key: self._made(f"{name} of {key!r}", make, row) for key, row in rows.items()}
+        return {key: one for key, one in made.items() if one is not None}
+
+    def of(self, name: str, make: Callable[[Any], T]) -> T | None:
+        return self._made(name, make, self._tree.get(name))
+
+    def _made(self, name: str, make: Callable[[Any], T], row: Any) -> T | None:
+        try:
+            return make(row)
+        except ODD as error:
+            words = str(error) if isinstance(error, ShapeError) else type(error).__name__
+            self._refused(f"{name}: {words}")
+            return None
 
 
-def _facts(rows: list[Any]) -> tuple[Fact, ...]:
-    return tuple(Fact(**fact) for fact in rows)
+def _finding(tree: Any) -> WatchFinding:
+    found = shaped(WatchFinding, tree)
+    # It becomes a path.
+    if len(parts := found.folder.split("/")) != 2 or any(
+        part in ("", ".", "..") or "\0" in part for part in parts
+    ):
+        raise ShapeError("WatchFinding.folder is no folder of a run")
+    if found.learnt is not None and "incident" not in tree:  # an older file
+        before = replace(found.alerted, cause=str(Cause.UNKNOWN))
+        found = replace(found, former=(Former(before, found.learnt),))
+    return found
+
+
+def _waiting(tree: Any) -> tuple[tuple[Who, Tier], tuple[float, float]]:
+    who = shaped(Who, tree["who"]), Tier(tree["tier"])
+    return who, (moment(tree["first"]), moment(tree["last"]))
+
+
+def _inventory(tree: Mapping[str, Any], refused: Callable[[str], None]) -> Inventory:
+    entries = _Entries(tree, refused)
+    return Inventory(
+        **{
+            name: dict(entries.of_list(name, partial(_seen, within)))
+            for name, within in MOST_SEEN.items()
+        }
+    )
+
+
+def _seen(within: Range, row: Any) -> tuple[tuple[str, ...], tuple[float, float]]:
+    names, most, last = row
+    return tuple(map(_text, names)), (number(most, within, "how many there were"), moment(last))
+
+
+def _tries(value: Any) -> int:
+    return int(number(value, COUNT, "how many tried"))
+
+
+def _node(row: Any) -> tuple[Target, tuple[str, float]]:
+    job, instance, node, when = row
+    return (_text(job), _text(instance)), (_text(node), moment(when))
+
+
+def _gpus(row: Any) -> tuple[Target, frozenset[str]]:
+    job, instance, uuids = row
+    return (_text(job), _text(instance)), frozenset(map(_text, uuids))
+
+
+def _pages(rows: Any) -> frozenset[Target]:
+    return frozenset((_text(job), _text(instance)) for job, instance in rows)
+
+
+def _event(row: Any) -> tuple[Gpu, Event]:
+    node, gpu, tree = row
+    return (_text(node), _text(gpu)), shaped(Event, tree)
+
+
+def _told(words: Any) -> dict[str, float]:
+    return {_text(word): moment(when) for word, when in words.items()}
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ShapeError("a name is no text")
+    return value
 
 
 def _of_life(life: Life) -> dict[str, Any]:
@@ -170,30 +251,34 @@ def _of_life(life: Life) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _life(tree: Mapping[str, Any]) -> Life:
+def _life(tree: Any) -> Life:
+    """Of older versions some of it is missing."""
     end = tree["end"]
     return Life(
-        {int(rank): Place(str(node), int(gpu)) for rank, node, gpu in tree["ranks"]},
-        frozenset((str(job), str(instance)) for job, instance in tree["pages"]),
-        int(tree["attempt"]), float(tree["seen"]), float(tree["again"]),
-        None if end is None else End(
-            float(end["when"]), How(end["how"]), tuple(map(int, end["first"])),
-            bool(end["by_scrapes"]), end["states"], Heard(end.get("heard", Heard.ANSWER)),
-            float(end.get("noticed", 0.0)),
-            math.inf if (gone := end.get("gone")) is None else float(gone),
-            bool(end.get("told", tree.get("heir"))),  # older: told of, once it had one
-        ),
-        str(tree.get("heir", "")), float(tree.get("first", 0.0)),
-        Lost(*map(float, lost)) if (lost := tree.get("lost")) else None,
+        {_whole(rank): Place(_text(node), _whole(gpu)) for rank, node, gpu in tree["ranks"]},
+        _pages(tree["pages"]),
+        _whole(tree["attempt"]), moment(tree["seen"]), moment(tree["again"]),
+        None if end is None else _end(end, told=bool(tree.get("heir"))),
+        _text(tree.get("heir", "")), moment(tree.get("first", 0.0)),
+        Lost(*map(moment, lost)) if (lost := tree.get("lost")) else None,
     )  # fmt: skip
 
 
-def _event(tree: Mapping[str, Any]) -> Event:
-    return Event(**{**tree, "whos": tuple(Who(**who) for who in tree["whos"])})
+def _end(tree: Mapping[str, Any], *, told: bool) -> End:
+    """`told`: of an older version, which says it so."""
+    found = shaped(End, {name: value for name, value in tree.items() if name != "gone"})
+    gone = tree.get("gone")
+    return replace(
+        found,
+        gone=math.inf if gone is None else moment(gone),
+        told=found.told if "told" in tree else told,
+    )
 
 
-def _seen(rows: list[Any]) -> Seen:
-    return {tuple(map(str, names)): (float(most), float(last)) for names, most, last in rows}
+def _whole(value: Any) -> int:
+    if not isinstance(value, int):
+        raise ShapeError("a number is not whole")
+    return int(number(value, WHOLE, "a number"))
 
 
 def _plain(value: Any) -> Any:

@@ -99,13 +99,18 @@ def of_inventory(inventory: Inventory) -> Iterator[Sample]:
 def of_findings(findings: Sequence[WatchFinding], nodes: Iterable[str]) -> Iterator[Sample]:
     """The open findings, and what they mean for the nodes.
 
+    Of those of which nobody is to be told nothing is said: a rule would tell it.
+
     Args:
         findings: Open ones.
         nodes: Of which everything was looked at: without a finding they are healthy.
     """
     score = dict.fromkeys(nodes, 1.0)
     for finding in findings:
-        yield m.FINDING_ACTIVE(1, *finding.labels.values(), finding.kind)
+        if finding.quiet:
+            continue
+        labels = {**finding.labels, "kind": finding.kind}
+        yield m.FINDING_ACTIVE(1, *(labels[name] for name in m.FINDING_ACTIVE.labels))
         node = finding.who.node
         if node is not None:
             weight = 1.0 if finding.tier is Tier.PAGE else 0.5

@@ -31,6 +31,9 @@ class Progress:
         begun: Unix seconds of the first check that told of it; 0 = it was there before.
         longest: Seconds of its longest pause between two steps that it ended by itself.
         silence: Seconds of its longest time in which no rank began or ended anything, likewise.
+        went_on: Unix seconds of the check before the last that saw more steps than the one before
+            it: two of them prove that it moves, as pages are told of one after the other; 0 = not
+            known.
     """
 
     steps: float
@@ -44,6 +47,7 @@ class Progress:
     begun: float = 0.0
     longest: float = 0.0
     silence: float = 0.0
+    went_on: float = 0.0
 
     def stands(self, now: float, times: float = 1.0) -> bool:
         """Whether no step came for (so many times) longer than a pause of it may take."""
@@ -84,7 +88,8 @@ def advanced(
         pause = min(known.seen - known.since, LONGEST_PAUSE_SECONDS)
         known = replace(known, longest=max(pause, known.longest))
     if steps != known.steps or known.since > now:
-        known = replace(known, steps=steps, since=now)
+        before = known.since if known.steps < steps and known.since <= now else 0.0
+        known = replace(known, steps=steps, since=now, went_on=before)
     if step_seconds is not None:
         known = replace(known, step_seconds=step_seconds)
     if not healthy or now < known.hour:

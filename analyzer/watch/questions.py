@@ -1,10 +1,19 @@
 """What is asked of Prometheus in every cycle: answers of one number a rank, a GPU or a node."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from analyzer.known import own_per_step
 from analyzer.readers.prometheus.promql import one_of, quoted
 from collector.contract import metrics as m
+from collector.contract.metrics.ranges import (
+    AGE,
+    CLOCK,
+    FLAG,
+    GPUS_MISSING,
+    NVLINKS,
+    THINGS,
+    Range,
+)  # fmt: skip
 from collector.contract.xid import PAGED, selector
 
 FROZEN_SECONDS = 3.0
@@ -66,10 +75,20 @@ XIDS = (
 """Each error that pages; and for each page that tells of such errors, without `xid`, whether it
 counted any. So an empty answer, or a count without its errors, says that nobody looked."""
 LINKS = f"sum by (job, instance, node, gpu, uuid) ({m.GPU_NVLINK_UP.name})"
+NODES = "group by (node) (kube_node_info)"
+"""The nodes that kube-state-metrics knows."""
 SCRAPING = "count(up == 1)"
 """Whether any page is reached; `up` is Prometheus' own account of each that it scrapes."""
 PORTS = f"max by (job, instance, node, device, port) ({m.IB_STATE.name} == 4)"
 """4 = active (contract.metrics.IB_STATE)."""
+
+WITHIN: Mapping[str, Range] = {
+    LIVING: FLAG, TOLD: CLOCK, STEPS: m.TRAIN_STEPS.within, OWN: m.TRAIN_OWN.within,
+    KNOWN: m.TRAIN_KNOWN_STEPS.within, GONE: THINGS, OPEN: m.TRAIN_OPEN_OP_AGE.within,
+    STOPPED: AGE, SILENCE: AGE, QUIET: AGE, TELLING: THINGS, PAGES: CLOCK,
+    LOST: GPUS_MISSING, XIDS: CLOCK, LINKS: NVLINKS, PORTS: FLAG,
+}  # fmt: skip
+"""What the answers can be: a value beyond it, whoever told it, is none."""
 
 
 def lately_up(run: str, seconds: float = UP_SECONDS) -> str:

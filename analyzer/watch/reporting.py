@@ -43,7 +43,7 @@ def remembered(before: Before, told: Mapping[str, Bools], members: Members, now:
         now: Unix seconds.
     """
     found = {
-        node: {word: when for word, when in words.items() if now - when < KEEP_SECONDS}
+        node: {word: when for word, when in words.items() if abs(now - when) < KEEP_SECONDS}
         for node, words in before.items()
     }
     for word, here in told.items():

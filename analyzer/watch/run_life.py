@@ -8,12 +8,15 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple
 
 from analyzer.watch.detections import clock
 from analyzer.watch.finding import Kind, WatchFinding
 
 FORGET_SECONDS = 86_400.0
+NEVER_AGAIN: Mapping[str, float] = MappingProxyType({})
+"""No run made a step after it stood."""
 
 
 class How(StrEnum):
@@ -124,10 +127,18 @@ class Life:
         since = self.seen if self.end is None else self.end.noticed or self.end.when
         return replace(self, end=None, heir="", lost=Lost(since, now))
 
-    def stopped_by(self, finding: WatchFinding) -> bool:
-        """Whether a finding says what stopped it, and not what is over: its life or loss before."""
+    def stopped_by(self, finding: WatchFinding, went_on: float = 0.0) -> bool:
+        """Whether a finding says what stopped it, and not what is over: its life or loss before.
+
+        Args:
+            finding: An open one.
+            went_on: Unix seconds since which it made steps again; 0 = it did not.
+        """
         if finding.kind is not Kind.STOP or finding.opened < self.again:
             return False
+        first = () if self.end is None else self.end.first
+        if finding.opened < went_on and finding.who.rank not in (None, *first):
+            return False  # it went on, and another ended it
         return self.lost is None or not self.lost.since <= finding.opened < self.lost.until
 
 
@@ -185,17 +196,28 @@ def inherited(lives: Mapping[str, Life], living: Collection[str]) -> dict[str, L
     return found
 
 
-def with_told(lives: Mapping[str, Life], findings: Iterable[WatchFinding]) -> dict[str, Life]:
+def with_told(
+    lives: Mapping[str, Life],
+    findings: Iterable[WatchFinding],
+    went_on: Mapping[str, float] = NEVER_AGAIN,
+) -> dict[str, Life]:
     """Ends that a finding tells of are told, also once that finding is over.
+
+    A run that stood, went on and ended then has an end of its own.
 
     Args:
         lives: Runs as they were seen last.
         findings: The open ones.
+        went_on: Run -> unix seconds since which it made steps after it stood.
     """
     found = dict(lives)
     for one in findings:
         life = found.get(one.who.run)
-        if life is not None and life.end is not None and life.stopped_by(one):
+        if (
+            life is not None
+            and life.end is not None
+            and life.stopped_by(one, went_on.get(one.who.run, 0.0))
+        ):
             found[one.who.run] = replace(life, end=replace(life.end, told=True))
     return found
 

@@ -9,7 +9,7 @@ from analyzer.watch.finding import Detection, Kind, Tier, Who
 from analyzer.watch.run_end import SILENT
 from analyzer.watch.run_life import End, Heard, How, Life
 from collector.contract import metrics as m
-from collector.contract.words import Cause, RankState
+from collector.contract.words import Cause
 
 HOLD_SECONDS = m.RANK_GONE_SECONDS
 """So long the finding of an end stays open: as long as collectors tell of the ranks that are gone.
@@ -21,7 +21,7 @@ MOST_NAMED = 8
 
 
 def detection(run: str, life: Life, end: End, facts: tuple[Fact, ...] = ()) -> Detection:
-    """What is to be told of a run that ended without a clean close."""
+    """What is to be told of a run that ended without a clean close, and that nobody ended."""
     places = [life.ranks[rank] for rank in end.first if rank in life.ranks]
     nodes = {place.node for place in places}
     who, scope = Who(run, None, None, None, None), "run"
@@ -33,6 +33,9 @@ def detection(run: str, life: Life, end: End, facts: tuple[Fact, ...] = ()) -> D
         who, scope = Who(run, nodes.pop(), None, None, None), "node"
     noticed = any(state not in (*SILENT, "") for state in end.states or ())
     known = end.how is How.DIED and (bool(end.first) or noticed)
+    # Who deletes the pods takes them off service discovery: that is on purpose. Ranks that are
+    # killed together without a word are not known to be: memory may have run out.
+    taken_away = end.how is How.VANISHED and not end.states and end.heard is Heard.UNTOLD
     certain = SURE if end.by_scrapes else LIKELY
     return Detection(
         who=who,
@@ -47,6 +50,7 @@ def detection(run: str, life: Life, end: End, facts: tuple[Fact, ...] = ()) -> D
         facts=(*facts, *_facts(end)),
         attempt=life.attempt,
         place_confidence=certain if end.first and scope != "run" else None,
+        quiet=taken_away,
     )
 
 
@@ -60,19 +64,13 @@ def _sentence(run: str, life: Life, end: End) -> str:
     if end.how is How.VANISHED:
         return f"Run {run} is told of no more since {clock(end.when)}: {HEARD[end.heard]}."
     count = len(life.ranks)
-    if end.how is How.STOPPED:
-        told = (end.states or {}).get(RankState.STOPPED, 0)
-        which = f"{told} of its {count}" if told < count else f"all {count}"
-        return (
-            f"Run {run} was ended from outside {end.clock}, as by who deletes its pods:"
-            f" {which} ranks say so."
-        )
     head = f"Run {run} ended without a clean close {end.clock}"
     if not end.first:
+        gone = "its only rank went" if count == 1 else f"all {count} ranks went together"
         why = (
             "an error was met, and which rank met it first cannot be told"
             if any(state not in (*SILENT, "") for state in end.states or ())
-            else f"all {count} ranks went together without a word, as when a scheduler ends a job"
+            else f"{gone} without a word, as by SIGKILL; whether on purpose is not known"
         )
         return f"{head}: {why}."
     nodes = sorted({life.ranks[rank].node for rank in end.first if rank in life.ranks})
@@ -166,6 +164,8 @@ def over(
 ) -> tuple[dict[str, str], dict[str, float]]:
     """Which runs' findings are over, in words; and those whose stop is still told.
 
+    A run that somebody ended on purpose has no stop.
+
     Of these with the seconds since they were seen alive last. An end that another run's beginning
     follows is told first: else it would be told to nobody.
 
@@ -183,11 +183,13 @@ def over(
         if end.how is How.CLEAN:
             words[run] = f"the run ended as it should {end.clock}{_as_far(end)}"
             continue
+        if end.how is How.STOPPED:
+            words[run] = f"the run was ended from outside {end.clock}, as by who deletes its pods"
+            continue
         if end.how is How.VANISHED and not end.states:
             head, never = f"nobody tells of the run since {clock(end.when)}", "it did not come back"
         else:
-            how = "was ended from outside" if end.how is How.STOPPED else "ended"
-            head, never = f"the run {how} {end.clock}", "it was not started again"
+            head, never = f"the run ended {end.clock}", "it was not started again"
         lately = now - max(end.when, end.noticed) < HOLD_SECONDS
         if life.heir and (end.told or not lately):
             words[run] = f"{head}, and run {life.heir} took its place"

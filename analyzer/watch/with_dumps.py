@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from analyzer.watch.closable import WENT_ON
 from analyzer.watch.finding import ByDumps, Change, Kind, WatchFinding
 from analyzer.watch.finding_lifecycle import Course
 from analyzer.watch.standing import Standing, facts
 
-WENT_ON = "the run went on"
 NO_LONGER: Mapping[Kind, str] = {
     Kind.SLOW: "it is no slower than its peers any more",
     Kind.HARDWARE: "its readings are those of its peers again",
@@ -38,10 +38,11 @@ def with_dumps(
         known = standing.get(one.who.run)
         if one.kind is Kind.STOP and known is not None and known.hangs:
             told[one.folder] = _with(one, known)
-    after = Change(
-        tuple(told.get(one.folder, one) for one in change.opened),
-        tuple(_over(one, moving, living) for one in change.closed),
-        tuple(told.get(one.folder, one) for one in change.still),
+    after = replace(
+        change,
+        opened=tuple(told.get(one.folder, one) for one in change.opened),
+        closed=tuple(_over(one, moving, living) for one in change.closed),
+        still=tuple(told.get(one.folder, one) for one in change.still),
     )
     open_now = {key: told.get(one.folder, one) for key, one in course.open.items()}
     return replace(course, open=open_now), after

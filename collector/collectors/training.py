@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from collector.contract import metrics as m
 from collector.contract.metrics import MAX_SERIES_PER_RANK, Metric, Sample
-from collector.contract.words import GROUPS, PHASES
+from collector.contract.words import GROUPS, PHASES, Means
 from collector.sources.rank_ring import Rank, RingReading
 from collector.sources.rank_ring.header import AHEAD_NS, Group, Identity, Live
 
@@ -27,7 +27,7 @@ def collect(reading: RingReading) -> Iterator[Sample]:
         who = rank.header.identity
         key = (who.run, str(who.rank))
         groups = _groups(rank.header.live)
-        yield _info(who, key)
+        yield _info(who, key, rank.header.tags)
         yield m.RANK_UP(int(rank.up), *key)
         for group in groups:
             yield m.TRAIN_ENQUEUED(group.enqueued, *key, group.name)
@@ -91,10 +91,12 @@ def _groups(live: Live | None) -> tuple[Group, ...]:
     return tuple(group for group in live.groups if group.enqueued > 0 and group.name in GROUPS)
 
 
-def _info(who: Identity, key: tuple[str, str]) -> Sample:
+def _info(who: Identity, key: tuple[str, str], tags: tuple[str, ...]) -> Sample:
     gpu = "" if who.gpu is None else str(who.gpu)
+    steps_by = next((means.name.lower() for means in Means if means in tags[:1]), "")
     numbers = (who.attempt, who.local_rank, who.world, who.dp, who.pp, who.tp, who.ep, who.cp)
-    return m.RANK_INFO(1, *key, *map(str, numbers), gpu, who.uuid or "", who.node, str(who.pid))
+    place = who.uuid or "", who.node, str(who.pid)
+    return m.RANK_INFO(1, *key, *map(str, numbers), gpu, *place, steps_by)
 
 
 def _age(metric: Metric, since_ns: int, now_ns: int, *labels: str) -> Iterator[Sample]:

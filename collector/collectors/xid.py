@@ -10,16 +10,13 @@ from collector.contract.xid import Severity
 from collector.sources.kmsg import KernelLog
 from collector.sources.xid import Errors, Name
 
-ZERO_FROM = "nvml"
-"""Who tells of XIDs that nobody has told of: alerts add up both, so one of them is enough."""
-
 
 def collect(errors: Errors) -> Iterator[Sample]:
     """Counts since boot; a GPU that is lost keeps its name and its counts."""
 
     def who(place: str) -> tuple[str, str, str]:
         gpu, uuid = errors.names.get(place, Name())
-        return gpu, uuid, place
+        return gpu, uuid, "" if place == uuid else place
 
     for (place, xid, source, severity), count in errors.xids.items():
         yield m.GPU_XID_ERRORS(count, *who(place), xid, source, severity)
@@ -35,16 +32,13 @@ def collect(errors: Errors) -> Iterator[Sample]:
 
 
 def _zeros(errors: Errors) -> Iterator[Sample]:
-    """What an alert waits for and has not happened, of each GPU that has its name.
-
-    Not before the log is heard: what it still holds would be a rise then.
-    """
-    if not errors.whole:
-        return
-    for place, name in errors.names.items():
-        for xid, severity in XID_ZEROS if name.gpu else ():
-            if (place, xid, ZERO_FROM, severity) not in errors.xids:
-                yield m.GPU_XID_ERRORS(0, *name, place, xid, ZERO_FROM, severity)
+    """What an alert waits for and has not happened, of each GPU that has its name and a teller."""
+    for place, teller in errors.tellers.items():
+        gpu, uuid = errors.names.get(place, Name())
+        for xid, severity in XID_ZEROS if gpu else ():
+            if (place, xid, teller, severity) not in errors.xids:
+                where = "" if place == uuid else place
+                yield m.GPU_XID_ERRORS(0, gpu, uuid, where, xid, teller, severity)
 
 
 def _troubles(errors: Errors) -> Iterator[Sample]:

@@ -5,6 +5,8 @@ Both lie beside the ring. A dump is what `torch._C._distributed_c10d._dump_fr_tr
 
 import re
 
+from collector.contract.ring_name import PATTERN, RingName
+
 PREFIX = "flight-recorder-"
 EVIDENCE_FILE = "evidence.json"
 """Beside dumps that are sent: when each was written, and what else is known of the ranks."""
@@ -26,17 +28,25 @@ DUMPS_MAX_BYTES = 32 << 20
 DUMPS_AGAIN_SECONDS = 10.0
 """Ranks are not asked again before; who asks so soon gets what they wrote since."""
 
-_DUMP = re.compile(rf"{PREFIX}([\w.-]{{1,64}})-(\d{{1,9}})", re.ASCII)
+_DUMP = re.compile(rf"{PREFIX}({PATTERN})-(\d{{1,9}})", re.ASCII)
 
 
 def request_name(run: str) -> str:
-    """Touched by whoever wants dumps: all ranks of the run beside it write one each time."""
-    return f"dump-{run}"
+    """Made by whoever wants dumps: all ranks of the run beside it write one each time.
+
+    Raises:
+        ValueError: The run is no RingName.
+    """
+    return f"dump-{RingName(run)}"
 
 
 def dump_name(run: str, rank: int) -> str:
-    """Replaced as a whole with every dump."""
-    return f"{PREFIX}{run}-{rank}"
+    """Replaced as a whole with every dump.
+
+    Raises:
+        ValueError: The run is no RingName.
+    """
+    return f"{PREFIX}{RingName(run)}-{rank}"
 
 
 def of_dump(name: str) -> tuple[str, int] | None:

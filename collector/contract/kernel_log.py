@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 from collector.contract.xid.shape import Severity
 
@@ -36,7 +37,8 @@ class KernelLine:
     Attributes:
         kind: Of KINDS; empty: it belongs to another line, and says nothing alone.
         severity: How bad it is.
-        pattern: Its group `device` is a place on the PCI bus, or the name of a device.
+        pattern: Its group `device` is a place on the PCI bus, or the name of a device; its group
+            `seconds` says how long it has lasted.
         source: The file that prints it.
     """
 
@@ -44,6 +46,43 @@ class KernelLine:
     severity: Severity
     pattern: re.Pattern[str]
     source: str
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it says how long it has lasted."""
+        return "seconds" in self.pattern.groupindex
+
+    def rated(self, line: re.Match[str]) -> Severity:
+        """How bad a line of this form is: what has lasted for FATAL_SECONDS is fatal."""
+        if self.lasts and float(line["seconds"]) >= FATAL_SECONDS:
+            return FATAL
+        return self.severity
+
+
+FATAL_SECONDS = 120.0
+"""A processor that is stuck for so long does not come back: the watchdog tells of it after 20 s,
+and no storm of interrupts lasts six times that. A choice of ours; one of 226,906 s was seen, whose
+node had to be restarted (NVSentinel issue 1334)."""
+
+
+class Together(NamedTuple):
+    """Two kinds that say more together than each alone: the later one counts as `severity`.
+
+    Attributes:
+        seconds: They are so far apart at most.
+    """
+
+    kinds: frozenset[str]
+    seconds: float
+    severity: Severity
+
+
+TOGETHER: tuple[Together, ...] = (
+    # The queue stood still because the processor that serves it does, or the other way round: the
+    # driver is wedged, and resets nothing any more. NVSentinel issue 1334: 28 s apart.
+    Together(frozenset(("nic_transmit", "cpu_lockup")), 300.0, FATAL),
+)
+"""The seconds are choices of ours."""
 
 
 def _rows(source: str, prefix: str, *rows: tuple[str, Severity, str]) -> tuple[KernelLine, ...]:
@@ -64,6 +103,7 @@ _EFA = (
 _OF_DEVICE = rf"[\w.-]{{1,32}} {_PLACE}: "
 _BY_DEVICE = r"[\w.-]{1,32} [0-9a-fA-F:.]{7,16}: "
 _OF_PORT = rf"[\w.-]{{1,32}} {_PLACE}(?::pcie[0-9a-f]{{2,4}})?: "
+_NIC = rf"[\w.-]{{1,32}} {_PLACE} [\w.@-]{{1,16}}: "
 _RECEIVED = r"error (?:message )?received(?::| from) "
 _NO_DETAILS = rf"{_RECEIVED}{_PLACE} \(no details found"
 _HARDWARE = r"(?:mce: )?(?:\{[0-9]{1,10}\})?\[Hardware Error\]: "
@@ -104,11 +144,16 @@ LINES: tuple[KernelLine, ...] = (
     *_rows(
         _CORE + "en_main.c", _MLX5,
         ("nic_transmit", WARNING, r"(?:TX timeout detected|NETDEV WATCHDOG: )"),
+        # Of each queue of that time-out, and what its recovery did (en/reporter_tx.c).
+        ("", INFO,
+         r"(?:TX timeout on queue: |[Rr]ecover(?:ed)? \d{1,9} eqes? |EQ 0x[0-9a-f]{1,8}: Cons)"),
     ),
     *_rows(
         "net/sched/sch_generic.c", "",
         ("nic_transmit", WARNING,
          r"NETDEV WATCHDOG: (?P<device>[\w.@-]{1,16}) \([\w-]{1,32}\): transmit queue"),
+        # Since Linux 6.5.
+        ("nic_transmit", WARNING, rf"{_NIC}NETDEV WATCHDOG: CPU: [0-9]{{1,5}}: transmit queue"),
     ),
     *_rows(
         "drivers/infiniband/hw/efa/efa_com.c", _EFA,
@@ -192,7 +237,8 @@ LINES: tuple[KernelLine, ...] = (
     ),
     *_rows(
         "kernel/watchdog.c", r"(?:(?:NMI )?watchdog: (?:CPU[0-9]{1,5}: )?)?",
-        ("cpu_lockup", WARNING, r"BUG: soft lockup - CPU#[0-9]{1,5} stuck for [0-9]{1,9}s!"),
+        ("cpu_lockup", WARNING,
+         r"BUG: soft lockup - CPU#[0-9]{1,5} stuck for (?P<seconds>[0-9]{1,9})s!"),
         ("cpu_lockup", FATAL, r"Watchdog detected hard LOCKUP on cpu [0-9]"),
     ),
     *_rows(
@@ -242,7 +288,8 @@ KINDS: Mapping[str, KernelKind] = MappingProxyType({
         ),
         KernelKind(
             "nic_transmit", "a NIC did not send for seconds",
-            "Look at its link, its peer and pauses; the driver resets the queue by itself.",
+            "Look at its link, its peer and pauses; the driver resets the queue by itself. Fatal,"
+            " together with a lockup: the driver is wedged; drain the node and restart it.",
         ),
         KernelKind(
             "efa", "an Elastic Fabric Adapter does not answer, or refuses commands",
@@ -273,7 +320,8 @@ KINDS: Mapping[str, KernelKind] = MappingProxyType({
         ),
         KernelKind(
             "cpu_lockup", "a processor was busy in the kernel for too long",
-            "Look whose stack stands below the line; a hard lockup needs a restart.",
+            "Look whose stack stands below the line; a hard lockup, one of minutes, and one beside"
+            " a NIC that does not send need a restart.",
         ),
         KernelKind(
             "oom", "a process was ended for lack of memory",
@@ -282,9 +330,11 @@ KINDS: Mapping[str, KernelKind] = MappingProxyType({
     )
 })  # fmt: skip
 """What each kind means."""
-TOLD: tuple[tuple[str, Severity], ...] = tuple(
-    dict.fromkeys((line.kind, line.severity) for line in LINES if line.kind)
-)
+TOLD: tuple[tuple[str, Severity], ...] = tuple(dict.fromkeys((
+    *((line.kind, line.severity) for line in LINES if line.kind),
+    *((line.kind, FATAL) for line in LINES if line.lasts),
+    *((kind, pair.severity) for pair in TOGETHER for kind in sorted(pair.kinds)),
+)))  # fmt: skip
 """Kinds and severities that there are."""
 MARKS = (
     "NVRM: ", "mlx5_", "NETDEV WATCHDOG", "efa ", "efa_", "rdmap", "infiniband ", "nvidia-peermem",

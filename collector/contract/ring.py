@@ -55,6 +55,11 @@ ROUND_TRIP = Struct("<q")
 """Nanoseconds of a TCP round trip to the other hosts that the rank exchanges data with, the least
 of its connections; 0 = nobody knows. One store of the helper thread, outside the guard."""
 
+PID_NAMESPACE_OFFSET = 344
+PID_NAMESPACE = Struct("<Q")
+"""Inode of the PID namespace that the identity's pid is of (/proc/self/ns/pid, namespaces(7)).
+Written once; 0 = nobody knows, as a writer leaves it that does not tell."""
+
 GUARD_OFFSET = 384
 GUARD = Struct("<Q")
 """Even = consistent, odd = the writer is inside LIVE or COUNTERS."""
@@ -103,6 +108,16 @@ tokens, FLOPs, loss, guard."""
 OPS_OFFSET = HEADER_BYTES
 STEPS_OFFSET = OPS_OFFSET + OP_CAPACITY * OP_RECORD.size
 FILE_BYTES = STEPS_OFFSET + STEP_CAPACITY * STEP_RECORD.size
+
+MAX_COUNT = 1 << 53
+"""A counter is at most this: beyond it is no exact number on a page (and 10^15 tokens were never
+trained on)."""
+MAX_STEP = (1 << 31) - 1
+"""The first step of a run is at most this: an operation record holds twice as much."""
+MOST_SAMPLES = (1 << 32) - 1
+"""That a step record holds."""
+MOST_BYTES = (1 << 63) - 1
+"""That an operation record holds."""
 
 FLAG_COMPLETION_IS_UPPER_BOUND = 1
 """The completion time is when `wait()` returned, not when the operation ended."""
@@ -211,6 +226,11 @@ class Header:
     def round_trip_ns(self) -> int:
         """To the other hosts; 0 = nobody knows."""
         return int(ROUND_TRIP.unpack_from(self._page, ROUND_TRIP_OFFSET)[0])
+
+    @property
+    def pid_namespace(self) -> int:
+        """Of the identity's pid; 0 = nobody knows."""
+        return int(PID_NAMESPACE.unpack_from(self._page, PID_NAMESPACE_OFFSET)[0])
 
     @property
     def guard(self) -> int:

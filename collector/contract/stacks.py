@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from collector.contract import bounded_json
+from collector.contract.ring_name import RingName
 from collector.contract.visible import visible_line
 
 FILE = "stacks.json"
@@ -126,8 +127,12 @@ class Stacks:
 
 
 def stacks_name(run: str, rank: int) -> str:
-    """Beside the ring: what faulthandler of this rank writes into; there while it would."""
-    return f"{PREFIX}{run}-{rank}"
+    """Beside the ring: what faulthandler of this rank writes into; there while it would.
+
+    Raises:
+        ValueError: The run is no RingName.
+    """
+    return f"{PREFIX}{RingName(run)}-{rank}"
 
 
 def signal_of(name: str) -> int | None:

@@ -1,5 +1,6 @@
 """The closed vocabularies: phases, groups, operations, fault kinds, exit states."""
 
+import re
 import signal
 from enum import StrEnum
 
@@ -34,6 +35,18 @@ class StartPart(StrEnum):
 
 PHASES: tuple[Phase, ...] = tuple(Phase)
 """Phases in ring order; append only."""
+
+EXTERNAL_PROGRAM = "exec"
+"""The workload, as run.json tells it, that is somebody else's program."""
+
+
+class Means(StrEnum):
+    """How steps of somebody else's program come to be known, the best first: a ring's first tag."""
+
+    SDK = "by the program"
+    OPTIMIZER = "by torch's optimizer"
+    LOG = "by the log"
+
 
 GROUPS: tuple[str, ...] = ("world", "dp", "pp", "tp", "ep", "cp")
 """Process groups in ring order; append only."""
@@ -168,6 +181,15 @@ XMIT_WAIT = "port_xmit_wait"
 """The register behind `lockstep_ib_port_xmit_wait_total`."""
 
 RANK_STATES: tuple[RankState, ...] = tuple(RankState)
+
+
+_NUMBER = re.compile(r"\b0x[0-9a-f]+|\d[\d.,]*(?:\s*(?:[KMGT]i?B|bytes)\b)?", re.IGNORECASE)
+"""With the unit of a size: it differs between ranks as the number does."""
+
+
+def without_numbers(error: str) -> str:
+    """An exception as other ranks raise it too: GPUs, sizes, addresses and pids left out."""
+    return _NUMBER.sub("#", error)
 
 
 OWN_SIGNALS = (signal.SIGABRT, signal.SIGPIPE)

@@ -3,11 +3,12 @@
 import gzip
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from collector.clock import Clock
 from collector.config import Config
 from collector.contract import metrics as m
+from collector.contract import threads
 from collector.contract.metrics import Sample
 from collector.exporter.cap import Cap
 from collector.exporter.dumps import NodeDumps
@@ -32,15 +33,25 @@ OWN_SERIES = 2
 class Exporter:
     """Renders pages from a sampler, and serves them.
 
+    Args:
+        config: Where and how.
+        sampler: What every source said.
+        clock: Whose time counts.
+        failures: What the page says of the threads of this process.
+
     Raises:
         ConfigError: The web config file is wrong, or a certificate that it names.
         ListenError: The address cannot be listened on (from `serve`).
     """
 
-    def __init__(self, config: Config, sampler: Sampler, clock: Clock) -> None:
+    def __init__(
+        self, config: Config, sampler: Sampler, clock: Clock,
+        failures: Callable[[], Sequence[Sample]] = tuple,
+    ) -> None:  # fmt: skip
         self._config = config
         self._sampler = sampler
         self._clock = clock
+        self._failures = failures
         self._lock = threading.Lock()
         self._renderer = Renderer()
         self._cap = Cap()
@@ -94,14 +105,18 @@ class Exporter:
         """Why the page is not complete; empty when it is."""
         if not self._sampler.ready():
             return "the first readings are under way"
+        if failing := threads.unhealthy():
+            return failing
         stalled = self._sampler.stalled()
         return f"standing still: {', '.join(stalled)}" if stalled else ""
 
     def _page(self, form: Form) -> str:
         started = self._clock.monotonic()
-        kept = self._within_cap(self._sampler.snapshot())
+        failures = self._failures()
+        kept = self._within_cap(self._sampler.snapshot(), len(failures))
         series = sum(map(len, kept))
         own = [m.SERIES_DROPPED(count, name) for name, count in sorted(self._dropped.items())]
+        own += failures
         if self._duration is not None:
             own.append(m.SCRAPE_DURATION(self._duration))
         own.append(m.SCRAPE_SERIES(series + len(own) + 1))
@@ -109,12 +124,17 @@ class Exporter:
         self._duration = self._clock.monotonic() - started
         return text
 
-    def _within_cap(self, parts: tuple[tuple[Sample, ...], ...]) -> Sequence[Sequence[Sample]]:
-        room = self._config.series_cap - OWN_SERIES - len(self._dropped)
+    def _within_cap(
+        self, parts: tuple[tuple[Sample, ...], ...], more: int
+    ) -> Sequence[Sequence[Sample]]:
+        room = self._config.series_cap - OWN_SERIES - more - len(self._dropped)
         if sum(map(len, parts)) <= room:
             return parts
-        # Each family that loses a series needs one to say so.
-        room -= len(self._cap.families(parts) - self._dropped.keys())
+        # Each family that loses a series for the first time needs one to say so.
         kept, dropped = self._cap.kept(parts, max(0, room))
+        known, reserved = self._dropped.keys(), 0
+        while (needed := len(dropped.keys() - known)) > reserved:
+            reserved = needed
+            kept, dropped = self._cap.kept(parts, max(0, room - reserved))
         self._dropped += dropped
         return kept

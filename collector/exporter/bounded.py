@@ -3,7 +3,8 @@
 Whoever listens has a list of things that a stranger may do to him before any login: open
 connections and say nothing, say it a byte at a time, send headers without end, take no answer. Each
 is bounded here: by time (one deadline for a whole head), by bytes, by places (places.py) and by
-descriptors.
+descriptors. A body that nobody reads is never taken for the next request: its connection ends with
+the answer.
 """
 
 import contextlib
@@ -15,12 +16,14 @@ import socketserver
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from collector.config import Address
+from collector.contract import threads
 from collector.descriptors import share
 from collector.exporter.places import Connection, Places, Stage, client_of
 from collector.exporter.web_auth import WebAuth
@@ -38,6 +41,9 @@ HEAD_BYTES = 1 << 14
 MAX_CONNECTIONS = 64
 DESCRIPTOR_SHARE = 4
 """Of all descriptors that this process may have, one in so many is for connections."""
+UNREAD_SECONDS = 1.0
+UNREAD_BYTES = 1 << 20
+"""Of a body that nobody reads, so much is thrown away: to close before resets the answer."""
 DRAIN_SECONDS = 2.0
 PAUSE_SECONDS = 0.05
 """While this machine gives no descriptor for a connection."""
@@ -75,7 +81,8 @@ class BoundedServer(socketserver.TCPServer):
             self.address_family = socket.AF_INET6
         super().__init__((address.host, address.port), handler)
         # It sleeps until a connection comes; `stop` wakes it.
-        self._thread = threading.Thread(target=self.serve_forever, args=(3600.0,), daemon=True)
+        self._stopped = threading.Event()
+        self._thread = threads.loop("http", lambda: self.serve_forever(3600.0), self._stopped)
 
     @property
     def address(self) -> Address:
@@ -92,6 +99,7 @@ class BoundedServer(socketserver.TCPServer):
             self.socket.shutdown(socket.SHUT_RDWR)
         if self._thread.ident is not None:
             self.shutdown()
+            self._stopped.set()  # now: before it has begun to serve, `shutdown` would wait for ever
             self._thread.join()
         self.places.end(DRAIN_SECONDS)
         self.server_close()
@@ -112,7 +120,7 @@ class BoundedServer(socketserver.TCPServer):
         if one is None:
             self.shutdown_request(request)
             return
-        serve = threading.Thread(target=self._serve, args=(one, client_address), daemon=True)
+        serve = threads.task("request", lambda: self._serve(one, client_address))
         try:
             serve.start()
         except RuntimeError:  # this machine gives no thread now
@@ -140,13 +148,18 @@ class BoundedServer(socketserver.TCPServer):
 
 
 class BoundedHandler(BaseHTTPRequestHandler):
-    """Answers the requests of one connection; a subclass has the methods `do_GET` and so on."""
+    """Answers the requests of one connection; a subclass has the methods `do_GET` and so on.
+
+    Attributes:
+        announced: Bytes of a body behind the head of this request; None = nobody can say how many.
+    """
 
     server: BoundedServer
     protocol_version = "HTTP/1.1"
     server_version = "lockstep"
     sys_version = ""
     disable_nagle_algorithm = True
+    announced: int | None = 0
 
     def __init__(self, one: Connection, client_address: Any, server: BoundedServer) -> None:
         self.place = one
@@ -173,7 +186,12 @@ class BoundedHandler(BaseHTTPRequestHandler):
 
     def parse_request(self) -> bool:
         """Read the head; from here to its answer the connection is not closed for another."""
+        self._unread = False
         if super().parse_request() and self.server.places.turn(self.place, Stage.WORKING):
+            self.announced = _announced(self.headers)
+            self._stays = not self.close_connection
+            self._unread = self.announced != 0
+            self.close_connection = self.close_connection or self._unread
             return True
         self.close_connection = True
         return False
@@ -181,20 +199,41 @@ class BoundedHandler(BaseHTTPRequestHandler):
     def body(self, length: int) -> bytes:
         """So many bytes behind the head, or fewer if the client sends fewer in HEAD_SECONDS.
 
-        While they are waited for, the connection may be closed for another.
+        While they are waited for, the connection may be closed for another. Once they are all that
+        the head announces, the next request may follow.
         """
+        with self.receiving(length):
+            read = self.rfile.read(length)
+            if len(read) == self.announced:
+                self._unread, self.close_connection = False, not self._stays
+        return read
+
+    @contextlib.contextmanager
+    def receiving(self, most: int) -> Iterator[None]:
+        """In this block a body may be read from `rfile`: so many bytes, as `body` reads them."""
         self.server.places.turn(self.place, Stage.SILENT)
-        self._input.expect(HEAD_SECONDS, HEAD_SECONDS, length)
-        read = self.rfile.read(length)
+        self._input.expect(HEAD_SECONDS, HEAD_SECONDS, most)
+        yield
         if not self.server.places.turn(self.place, Stage.WORKING):
             self.close_connection = True
-        return read
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as in the base class
         """What the base class would print."""
         LOG.debug(format, *args)
 
-    _served = False
+    def finish(self) -> None:
+        """Let the client have its answer: what it sent beside it is waited for, and thrown away."""
+        if self._unread:
+            with contextlib.suppress(OSError, HeadTooLongError):
+                self.connection.shutdown(socket.SHUT_WR)
+                self._input.expect(UNREAD_SECONDS, UNREAD_SECONDS, UNREAD_BYTES)
+                buffer = bytearray(1 << 14)
+                while self._input.readinto(buffer):
+                    pass
+        super().finish()
+
+    _served = _unread = False
+    _stays = True
 
     def _sends(self) -> None:
         self.server.places.turn(self.place, Stage.SENDING)
@@ -204,6 +243,22 @@ class BoundedHandler(BaseHTTPRequestHandler):
         self.close_connection = True
         with contextlib.suppress(OSError):
             self.send_error(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+
+
+def _announced(headers: Message) -> int | None:
+    """Bytes behind a head; None = nobody can say how many.
+
+    RFC 9112, section 6: a length of which there are several, or in another coding, and a head that
+    is not understood to its end, are how a body is smuggled past one of two servers.
+    """
+    lengths = headers.get_all("Content-Length", [])
+    if headers.defects or headers.get_payload() or "Transfer-Encoding" in headers:
+        return None
+    if not lengths:
+        return 0
+    first = lengths[0].strip()
+    plain = len(lengths) == 1 and first.isascii() and first.isdecimal() and len(first) < 20
+    return int(first) if plain else None
 
 
 class _Input(io.RawIOBase):

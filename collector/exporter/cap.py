@@ -7,38 +7,49 @@ from functools import cache
 from collector.contract.metrics import Sample
 
 FIRST_TO_GO: tuple[str, ...] = (
+    # Repeated for each link, port, priority, location or size.
+    "lockstep_gpu_nvlink_bit_error_",
+    "lockstep_gpu_nvlink_up",
     "lockstep_net_packets_",
     "lockstep_net_mtu_",
     "lockstep_net_phy_",
     "lockstep_net_pci_",
+    "lockstep_net_pfc_pause_total",
+    "lockstep_gpu_ecc_location_",
+    "lockstep_gpu_row_remap_banks",
+    "lockstep_rdma_",
+    "lockstep_ib_port_packets_",
+    "lockstep_gpu_temperature_limit_",
+    "lockstep_gpu_nvlink_errors_",
+    "lockstep_nccl_collective",
     "lockstep_net_errors_",
     "lockstep_net_drops_",
     "lockstep_net_speed_",
     "lockstep_net_bytes_",
+    "lockstep_net_",
+    "lockstep_ib_",
+    "lockstep_nccl_",
+    "lockstep_nccl_rank_",
+    # A few of a GPU that no verdict needs.
+    "lockstep_gpu_memory_",
+    "lockstep_gpu_energy_",
+    "lockstep_gpu_utilization_",
+    # Of the host, once each.
+    "lockstep_kubelet_",
+    "lockstep_kernel_lines_",
+    "lockstep_collector_",
+    "lockstep_boot_",
+    "lockstep_numa_",
     "lockstep_disk_",
     "lockstep_softnet_",
     "lockstep_tcp_",
     "lockstep_load_average",
     "lockstep_memory_",
-    "lockstep_numa_",
     "lockstep_host_",
     "lockstep_pressure_",
-    "lockstep_boot_",
     "lockstep_cpu_",
     "lockstep_oom_",
-    "lockstep_collector_",
-    "lockstep_kubelet_",
-    "lockstep_kernel_lines_",
-    "lockstep_net_",
-    "lockstep_rdma_",
-    "lockstep_ib_",
-    "lockstep_nccl_collective",
-    "lockstep_nccl_rank_",
-    "lockstep_nccl_",
-    "lockstep_gpu_memory_",
-    "lockstep_gpu_temperature_limit_",
-    "lockstep_gpu_energy_",
-    "lockstep_gpu_utilization_",
+    # What verdicts need.
     "lockstep_gpu_",
     "lockstep_clock_",
     "lockstep_gpu_xid_",
@@ -52,7 +63,9 @@ FIRST_TO_GO: tuple[str, ...] = (
     "lockstep_train_",
     "lockstep_",
 )
-"""Prefixes in the order in which series give way to the cap: what verdicts need goes last."""
+"""Prefixes in the order in which series give way to the cap: what is there once for each link goes
+first, the host and what verdicts need last."""
+LINK = "link"
 
 
 def capped(samples: Sequence[Sample], cap: int) -> tuple[list[Sample], Counter[str]]:
@@ -61,25 +74,22 @@ def capped(samples: Sequence[Sample], cap: int) -> tuple[list[Sample], Counter[s
     return [sample for part in kept for sample in part], dropped
 
 
-_Histogram = tuple[str, tuple[str, ...]]
-"""A family and the labels of one of its histograms."""
+_Whole = tuple[str, tuple[str, ...]]
+"""A family and the labels of what stays or goes together."""
 
 
 class Cap:
     """Keeps pages to a number of series.
 
     Families go in the order of FIRST_TO_GO; inside one step of that order, later samples first.
-    A histogram goes whole: without one of its buckets it would tell something else. Of a reading
-    that is on the page before, too, nothing is worked out again, and what is kept of it is the very
-    same as before.
+    A histogram goes whole, and so do the links of a GPU: without one of its buckets it would tell
+    something else, and a GPU without one of its links would have lost it. Of a reading that is on
+    the page before, too, nothing is worked out again, and what is kept of it is the very same as
+    before.
     """
 
     def __init__(self) -> None:
         self._known: dict[int, _Part] = {}
-
-    def families(self, readings: Sequence[Sequence[Sample]]) -> set[str]:
-        """The families that the readings tell of."""
-        return {family for part in self._parts(readings) for family in part.families}
 
     def kept(
         self, readings: Sequence[Sequence[Sample]], cap: int
@@ -124,11 +134,10 @@ class _Part:
         self._by_place: dict[int, list[int]] = {}
         for at, sample in enumerate(samples):
             self._by_place.setdefault(_place(sample.metric.name), []).append(at)
-        self.families = {sample.metric.family for sample in samples}
-        self.broken: frozenset[_Histogram] = frozenset()
+        self.broken: frozenset[_Whole] = frozenset()
         self._cut = (0, 0)
         self._gone: set[int] = set()
-        self._kept: tuple[frozenset[_Histogram], Sequence[Sample], Counter[str]] | None = None
+        self._kept: tuple[frozenset[_Whole], Sequence[Sample], Counter[str]] | None = None
 
     def number(self, place: int) -> int:
         """Of samples at that place."""
@@ -144,16 +153,16 @@ class _Part:
         }
         if last:
             self._gone.update(self._by_place[threshold][-last:])
-        told = {_histogram(self.samples[at]) for at in self._gone}
+        told = {_whole(self.samples[at]) for at in self._gone}
         self.broken = frozenset(one for one in told if one is not None)
 
-    def without(self, broken: frozenset[_Histogram]) -> tuple[Sequence[Sample], Counter[str]]:
-        """What the cut and the broken histograms leave, and how many of each family are gone."""
+    def without(self, broken: frozenset[_Whole]) -> tuple[Sequence[Sample], Counter[str]]:
+        """What the cut and what is broken leave, and how many of each family are gone."""
         if self._kept is None or self._kept[0] != broken:
             gone = self._gone
             if broken:
                 gone = gone | {
-                    at for at, sample in enumerate(self.samples) if _histogram(sample) in broken
+                    at for at, sample in enumerate(self.samples) if _whole(sample) in broken
                 }
             dropped = Counter(self.samples[at].metric.family for at in gone)
             kept = self.samples
@@ -163,12 +172,14 @@ class _Part:
         return self._kept[1:]
 
 
-def _histogram(sample: Sample) -> _Histogram | None:
-    """Family and labels of the histogram that the sample is a part of."""
+def _whole(sample: Sample) -> _Whole | None:
+    """What the sample is a part of: a histogram, or the links of a GPU; None = it stands alone."""
     metric, labels, _ = sample
-    if metric.family == metric.name:
-        return None
-    return metric.family, labels[:-1] if metric.labels[-1] == "le" else labels
+    if metric.family != metric.name:
+        return metric.family, labels[:-1] if metric.labels[-1] == "le" else labels
+    if LINK in metric.labels:
+        return metric.family, labels[: metric.labels.index(LINK)]
+    return None
 
 
 @cache

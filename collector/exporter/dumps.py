@@ -1,12 +1,11 @@
 """`GET /dumps`: flight-recorder dumps of a run's ranks here (contract/flight_recorder.py).
 
-With them goes what this node's sensors told of these ranks. Nothing here opens a dump but the
-bounded reader, which looks whether it is whole.
+With them goes what this node's sensors told of these ranks. A dump is served as the bytes that were
+parsed: whoever owns its folder may put another file in its place.
 """
 
 import json
 import threading
-import zlib
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,10 +21,7 @@ from collector.contract.flight_recorder import (
     DUMPS_SECONDS,
 )
 from collector.exporter.ops import QueryError
-from collector.files import read_bytes
 from collector.rank_dumps import Answer, Heard, facts, of_newest_attempt, request_dumps
-from collector.reading import SourceError
-from collector.sources.flight_recorder import MAX_BYTES
 from collector.sources.rank_ring import Rank, Rings
 
 MAX_REMEMBERED = 64
@@ -125,12 +121,9 @@ def _part(one: Answer, left: int, clock: Clock) -> tuple[dict[str, Any], int]:
         "phase": live.phase or None if live is not None and one.rank.up else None,
         "progress_age": age, "written": None, "why": one.why, "dump": None,
     }  # fmt: skip
-    if one.dump is None or one.path is None:
+    if one.dump is None:
         return part, 0
-    try:
-        packed = b64encode(zlib.compress(read_bytes(one.path, MAX_BYTES), 1))
-    except SourceError as error:
-        return part | {"why": f"its dump cannot be read any more: {error}"}, 0
+    packed = b64encode(one.packed)
     if len(packed) > left:
         return part | {"why": f"the dumps of this node are over {DUMPS_MAX_BYTES >> 20} MiB"}, 0
     dump = {"written": one.dump.written_at, "why": "", "dump": packed.decode()}

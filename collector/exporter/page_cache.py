@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from collector.clock import Clock
+from collector.contract import threads
 from collector.exporter.page import Form
 
 PAGE_SECONDS = 0.25
@@ -57,7 +58,7 @@ class PageCache:
             if page is None or now - page.at > PAGE_SECONDS:
                 page = self._made(asked)
             if self._often() and self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="ahead", daemon=True)
+                self._thread = threads.task("ahead", self._run)
                 self._thread.start()
         return page.body
 

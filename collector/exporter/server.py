@@ -199,8 +199,10 @@ class _Handler(BoundedHandler):
         if packed:
             head["Content-Encoding"] = "gzip"
         if status is HTTPStatus.UNAUTHORIZED:
-            head |= {"WWW-Authenticate": 'Basic realm="lockstep"', "Connection": "close"}
+            head["WWW-Authenticate"] = 'Basic realm="lockstep"'
             self.close_connection = True
+        if self.close_connection:
+            head["Connection"] = "close"
         lines = [f"{self.protocol_version} {status.value} {status.phrase}"]
         lines += (f"{name}: {text}" for name, text in head.items())
         # In one call, so that a page that fits leaves in one packet.

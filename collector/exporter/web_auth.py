@@ -10,7 +10,7 @@ from typing import NamedTuple
 from collector.config import ConfigError
 from collector.exporter.guard import Guard
 from collector.exporter.tls import tls_context
-from collector.exporter.web_config import load_web_config
+from collector.exporter.web_config import TlsConfig, load_web_config
 
 LOG = logging.getLogger(__name__)
 
@@ -35,14 +35,21 @@ class WebAuth:
     what they said before still holds. TLS does not come or go without a restart, and the users do
     not all go: a file that is being written may look empty.
 
+    Args:
+        file: The web config file.
+        tls: What stands in its place where a command has flags for it; it is read once.
+
     Raises:
         ConfigError: The file is wrong at the start, or a certificate that it names.
     """
 
-    def __init__(self, file: Path | None = None) -> None:
+    def __init__(self, file: Path | None = None, tls: TlsConfig | None = None) -> None:
         self._file = file
         self._lock = threading.Lock()
-        self._loaded = _Loaded() if file is None else _load(file)
+        if file is not None:
+            self._loaded = _load(file)
+        else:
+            self._loaded = _Loaded(None if tls is None else tls_context(tls))
 
     @property
     def scheme(self) -> str:

@@ -1,22 +1,25 @@
 """Asks the ranks of a run on this node for their flight-recorder dumps, and reads them."""
 
 import os
+import stat
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from collector.clock import Clock
 from collector.contract.flight_recorder import dump_name, request_name
-from collector.files import environment
+from collector.files import environment, folder_opened
 from collector.reading import SourceError
 from collector.sources.flight_recorder import (
     PIPE_VARIABLE,
     Dump,
     Missing,
+    dump_and_bytes,
     missing,
     named_prefix,
     old_prefix,
-    read_dump,
     request_dump,
 )
 from collector.sources.rank_ring import Rank, scan
@@ -27,12 +30,16 @@ FROZEN_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One rank and its dump, or why there is none; `path` is where the dump lies."""
+    """One rank and its dump, or why there is none.
+
+    Attributes:
+        packed: The bytes that the dump was parsed from, with zlib: its file may be another by now.
+    """
 
     rank: Rank
     dump: Dump | None
     why: str = ""
-    path: Path | None = None
+    packed: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +83,7 @@ def request_dumps(
     requests = {rank.path.parent / request_name(rank.header.identity.run) for rank in ranks}
     whys: dict[int, str] = {}
     places: dict[int, list[Path]] = {}
-    made: list[Path] = []
-    try:
+    with ExitStack() as made:
         since = round(clock.wall() * 1e9) if asked is None else asked
         if asked is None:
             # First: a rank may answer its pipe before the next one is asked.
@@ -86,29 +92,27 @@ def request_dumps(
             run, number = rank.key
             places[number] = [rank.path.parent / dump_name(run, number)]
             if rank.pid is not None:
-                places[number] += _torch(proc, rank.pid, number, whys, ask=asked is None)
-        dumps, found = _read(ranks, places, since, whys, clock, seconds)
-    finally:
-        for path in made:
-            path.unlink(missing_ok=True)
+                places[number] += _torch(proc, rank, rank.pid, whys, ask=asked is None)
+        dumps = _read(ranks, places, since, whys, clock, seconds)
     folders = {rank.path.parent for rank in ranks}
     now = {rank.path: rank for each in folders for rank in scan(each, proc, clock)[0]}
     answers = tuple(
         Answer(
             now.get(rank.path, rank),
-            dumps.get(rank.key[1]),
+            dumps.get(rank.key[1], (None, b""))[0],
             _why(now.get(rank.path, rank), whys, clock),
-            found.get(rank.key[1]),
+            dumps.get(rank.key[1], (None, b""))[1],
         )
         for rank in ranks
     )
     who = [rank.header.identity for rank in ranks]
     coordinates = {one.rank: (one.dp, one.pp, one.tp) for one in who}
-    return Answers(answers, tuple(missing(dumps.values(), coordinates, coordinates)), since)
+    dumped = [dump for dump, _ in dumps.values()]
+    return Answers(answers, tuple(missing(dumped, coordinates, coordinates)), since)
 
 
 def _requested(
-    paths: Iterable[Path], made: list[Path], ranks: Sequence[Rank], whys: dict[int, str]
+    paths: Iterable[Path], made: ExitStack, ranks: Sequence[Rank], whys: dict[int, str]
 ) -> Iterator[int]:
     """The time of each request; ranks whose folder may not be written to are told of in `whys`.
 
@@ -116,15 +120,18 @@ def _requested(
     """
     for path in paths:
         try:
-            yield _request(path)
-            made.append(path)
-        except OSError as error:
-            why = f"{path.parent} cannot be written to: {error.strerror}"
+            request = _request(path)
+            made.callback(request.withdraw)
+            yield request.made_ns
+        except (OSError, SourceError) as error:
+            said = error.strerror if isinstance(error, OSError) else str(error)
+            why = f"{path.parent} cannot be written to: {said}"
             whys |= {rank.key[1]: why for rank in ranks if rank.path.parent == path.parent}
 
 
-def _torch(proc: Path, pid: int, rank: int, whys: dict[int, str], *, ask: bool) -> list[Path]:
+def _torch(proc: Path, one: Rank, pid: int, whys: dict[int, str], *, ask: bool) -> list[Path]:
     """Through the pipe of NCCL's process group, if the rank has one; where it puts its dumps."""
+    rank = one.key[1]
     try:
         variables = environment(proc, pid)
     except SourceError as error:
@@ -132,7 +139,7 @@ def _torch(proc: Path, pid: int, rank: int, whys: dict[int, str], *, ask: bool) 
         return []
     if ask and variables.get(PIPE_VARIABLE):
         try:
-            request_dump(variables[PIPE_VARIABLE], rank)
+            request_dump(variables[PIPE_VARIABLE], rank, one.user)
             whys.pop(rank, None)
         except SourceError as error:
             whys.setdefault(rank, str(error))
@@ -140,15 +147,74 @@ def _torch(proc: Path, pid: int, rank: int, whys: dict[int, str], *, ask: bool) 
     return [Path(f"{prefix}{rank}") for prefix in prefixes]
 
 
-def _request(path: Path) -> int:
-    """Touch the request; its time in nanoseconds."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o644)
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A request that stands.
+
+    Attributes:
+        made_ns: Its time, in Unix nanoseconds of the file system.
+        folder: Descriptor of the folder; `name` is in it.
+        file: Descriptor of the file that we made, so that no other has its number; None = somebody
+            else's, who takes it away.
+    """
+
+    made_ns: int
+    name: str
+    folder: int
+    file: int | None
+
+    def withdraw(self) -> None:
+        """Take the request away, if it is still the file that we made."""
+        try:
+            if self.file is not None:
+                status = os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
+                if os.path.samestat(status, os.fstat(self.file)):
+                    os.unlink(self.name, dir_fd=self.folder)
+        except OSError:  # somebody else took it away, or nobody may any more
+            pass
+        finally:
+            for descriptor in (self.folder, *(() if self.file is None else (self.file,))):
+                os.close(descriptor)
+
+
+def _request(path: Path) -> _Request:
+    """Make the request; where one stands, it is made anew by its time alone.
+
+    Raises:
+        OSError: It cannot be made.
+        SourceError: The way to its folder is a link of others, or what stands there is no request.
+    """
+    with ExitStack() as failed:
+        with folder_opened(path.parent) as opened:
+            folder = os.dup(opened)
+        failed.callback(os.close, folder)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            file = os.open(path.name, flags, 0o644, dir_fd=folder)
+        except FileExistsError:
+            request = _Request(_touched(path, folder), path.name, folder, None)
+        else:
+            request = _Request(os.fstat(file).st_mtime_ns, path.name, folder, file)
+        failed.pop_all()
+    return request
+
+
+def _touched(path: Path, folder: int) -> int:
+    """Renew what another one asked: a file of one name, which a link to somebody's file has not.
+
+    Raises:
+        OSError: It is of another user.
+        SourceError: It is no plain file.
+    """
+    pinned = os.open(path.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
-        os.utime(descriptor)
-        return os.fstat(descriptor).st_mtime_ns
+        status = os.fstat(pinned)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+            raise SourceError("not_regular", f"{path.name} is there, and is no request")
+        os.utime(f"/proc/self/fd/{pinned}")
+        return os.fstat(pinned).st_mtime_ns
     finally:
-        os.close(descriptor)
+        os.close(pinned)
 
 
 def _read(
@@ -158,25 +224,27 @@ def _read(
     whys: dict[int, str],
     clock: Clock,
     seconds: float,
-) -> tuple[dict[int, Dump], dict[int, Path]]:
-    """The dump of each rank written since, and its path, once all that live have one or time is up.
+) -> dict[int, tuple[Dump, bytes]]:
+    """The dump of each rank written since, with its bytes: once all that live have one, or in time.
 
-    torch writes its own dumps in place: one that is broken now may be whole a moment later.
+    torch writes its own dumps in place: one that is broken now may be whole a moment later. Who may
+    write beside a rank's ring, or in a temporary folder, is not the rank: its files are of the user
+    of its ring.
     """
     until = clock.monotonic() + seconds
-    found: dict[int, Dump] = {}
-    paths: dict[int, Path] = {}
+    found: dict[int, tuple[Dump, bytes]] = {}
     while True:
         for rank in ranks:
             run, number = rank.key
             for path in places[number]:
                 if number not in found and _written(path) >= since:
                     try:
-                        found[number], paths[number] = read_dump(path, run, number), path
+                        dump, data = dump_and_bytes(path, run, number, rank.user)
+                        found[number] = dump, zlib.compress(data, 1)
                     except SourceError as error:
                         whys[number] = f"{path}: {error}"
         if all(rank.key[1] in found for rank in ranks if rank.up) or clock.monotonic() >= until:
-            return found, paths
+            return found
         clock.sleep(POLL_SECONDS)
 
 

@@ -12,6 +12,7 @@ from urllib.parse import quote, urlsplit
 
 from collector.clock import Clock
 from collector.contract import archive as layout
+from collector.contract import threads
 from collector.contract.bounded_http import (
     CHUNK,
     Allowance,
@@ -55,6 +56,7 @@ class Recorder:
         errors: Failed fetches and writes so far.
         gpus: Of each rank that told its GPU's uuid, that and the number by which its node's page
             tells of this GPU; None where no page did.
+        places: (dp, pp, tp) of each rank, as its ring told last.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Recorder:
         import prometheus_client.parser  # noqa: F401 - now, and not in the middle of the run
 
         self.errors = 0
+        self.places: dict[int, tuple[int, int, int]] = {}
         self._uuids: dict[int, tuple[str, str]] = {}
         self._numbers: dict[tuple[str, str], int] = {}
         self._targets = {node: Target(url) for node, url in targets.items()}
@@ -84,7 +87,7 @@ class Recorder:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._pool = ThreadPoolExecutor(max(1, len(self._targets)), "recorder")
-        self._thread = threading.Thread(target=self._loop, name="recorder", daemon=True)
+        self._thread = threads.loop("recorder", self._loop, self._stop)
 
     def start(self) -> None:
         """Start recording."""
@@ -143,6 +146,7 @@ class Recorder:
         for rows, ranks in self._pool.map(visit, self._targets):
             self._samples.add(rows)
             answers += ranks
+        self.places |= {one.rank: (one.dp, one.pp, one.tp) for one in answers}
         self._uuids |= {one.rank: (one.node, one.uuid) for one in answers if one.uuid}
         steps, ops = self._follower.take(answers, from_step, self._clock.monotonic(), last=last)
         self._steps.add(steps)

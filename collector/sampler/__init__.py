@@ -2,11 +2,13 @@
 
 import threading
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from collector.clock import Clock
 from collector.collectors import Feed
 from collector.collectors.monitor import collect_health
+from collector.contract import threads
 from collector.contract.metrics import Sample
 from collector.counters import Counter, Key
 from collector.reading import Rejected
@@ -39,7 +41,7 @@ class Sampler:
             runs.append(SharedThread(in_turns, clock).run)
         self._threads = tuple(
             # Daemons: a thread that hangs inside the kernel cannot be ended, only left behind.
-            threading.Thread(target=run, args=(self._stop, (index + 1) / len(runs)), daemon=True)
+            threads.loop("sampler", partial(run, self._stop, (index + 1) / len(runs)), self._stop)
             for index, run in enumerate(runs)
         )
 

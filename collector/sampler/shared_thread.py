@@ -2,8 +2,10 @@
 
 import threading
 from collections.abc import Iterable
+from functools import partial
 
 from collector.clock import Clock
+from collector.contract import threads
 from collector.sampler.reader import FeedReader
 
 PATIENCE_SECONDS = 0.5
@@ -55,7 +57,7 @@ class SharedThread:
 
     def _next(self, stop: threading.Event) -> threading.Thread:
         """A thread whose turn it is from now on."""
-        thread = threading.Thread(target=self._read, args=(stop, self._turn + 1), daemon=True)
+        thread = threads.loop("readings", partial(self._read, stop, self._turn + 1), stop)
         thread.start()
         self._turn, self._began = self._turn + 1, None
         return thread
@@ -66,9 +68,12 @@ class SharedThread:
             if reader is None:
                 stop.wait(wait)
                 continue
-            reader.read_once()
+            try:
+                reader.read_once()
+            finally:  # what fails is read again
+                with self._lock:
+                    self._due[reader] = self._after(reader)
             with self._lock:
-                self._due[reader] = self._after(reader)
                 if self._turn == turn:
                     self._began = None
                 elif not stop.is_set():  # it hung, and the next thread goes on

@@ -22,7 +22,7 @@ from collector.contract.stacks import (
     most,
     signal_of,
 )
-from collector.files import environment, opened
+from collector.files import environment, opened_of
 from collector.reading import SourceError
 from collector.stacks.process import STOPPED, Status, blocking, handling, has, status
 
@@ -46,12 +46,13 @@ def by_signal(
     """
     if known.state in STOPPED:
         raise SourceError("stopped", f"it is stopped (state {known.state}), and answers no signal")
+    user = min(known.users, default=None)  # there is one: who has several is not touched
     try:
         process = os.pidfd_open(pid)
     except OSError as error:
         raise SourceError("missing", "its process has ended") from error
     try:
-        number, begin = _offered(proc, pid, file)
+        number, begin = _offered(proc, pid, file, user)
         if not has(status(proc, pid).caught, number):
             name = signal.Signals(number).name
             raise SourceError("no_handler", f"it has no handler of {name}, which would end it")
@@ -66,14 +67,14 @@ def by_signal(
         raise SourceError("missing", "its process has ended") from error
     finally:
         os.close(process)
-    while _size(file) == begin or handling(proc, pid, number, always):
+    while _size(file, user) == begin or handling(proc, pid, number, always):
         if clock.monotonic() >= until:
             raise SourceError("timeout", "its faulthandler did not answer in time")
         clock.sleep(POLL_SECONDS)
-    return parsed(_read(file, begin), pid)
+    return parsed(_read(file, user, begin), pid)
 
 
-def _offered(proc: Path, pid: int, file: Path) -> tuple[int, int]:
+def _offered(proc: Path, pid: int, file: Path, user: int | None) -> tuple[int, int]:
     """The signal on which it writes its stacks, and how many bytes the file holds before."""
     name = environment(proc, pid).get(SIGNAL_VARIABLE, "")
     number = signal_of(name)
@@ -81,7 +82,7 @@ def _offered(proc: Path, pid: int, file: Path) -> tuple[int, int]:
         text = f"it offers none itself: start it with {SIGNAL_VARIABLE}=USR2, a signal nobody uses"
         raise SourceError("not_offered", text)
     try:
-        return number, _size(file)
+        return number, _size(file, user)
     except SourceError as error:
         text = f"its recorder does not hold {file.name}: it, or the program, handles the signal"
         raise SourceError("not_offered", text) from error
@@ -113,11 +114,11 @@ def parsed(text: str, pid: int) -> tuple[Thread, ...]:
     )
 
 
-def _size(file: Path) -> int:
-    with opened(file) as descriptor:
+def _size(file: Path, user: int | None) -> int:
+    with opened_of(file, user) as descriptor:
         return os.fstat(descriptor).st_size
 
 
-def _read(file: Path, begin: int) -> str:
-    with opened(file) as descriptor:
+def _read(file: Path, user: int | None, begin: int) -> str:
+    with opened_of(file, user) as descriptor:
         return os.pread(descriptor, MAX_ANSWER, begin).decode("utf-8", "replace")

@@ -8,20 +8,19 @@ from dashboard.figures import escape, strokes
 from dashboard.figures.nothing import nothing
 from dashboard.figures.picture import Picture
 from dashboard.palette import SILENT
-from dashboard.shapes import LedgerRow
+from dashboard.shapes import KEPT_BUCKETS, LedgerRow
 
 TITLE = "Where the time went, share of all rank-seconds of a run (%)"
 HELP = (
-    "Each rank-second of a run, over all its attempts, is in one part. Useful and communication are"
-    " progress that was kept. A straggler's part is what it made steps longer, on every rank."
-    " Unknown is what nobody recorded."
+    "Each rank-second of a run, over all its attempts, is in one part. Computing and communication"
+    " are progress that was kept: together they are the useful share. A straggler's part is what"
+    " it made steps longer, on every rank. Unknown is what nobody recorded."
 )
 RUNS_AT_MOST = 20
 TOP, BAR, AXIS, BELOW = 32, 34, 36, 124
 """Pixels: for the chart's buttons, of a run, for the numbers below, and with the legend."""
 LEAST = 0.0005
 """Share of a run below which a part has no colour of its own anywhere."""
-KEPT = ("useful step", "communication")
 UNKNOWN = "unknown"
 
 
@@ -50,8 +49,8 @@ def ledger(rows: Sequence[LedgerRow]) -> Picture:
     }
     every = [part for part in dict.fromkeys(table["part"])
              if any(by_run[row.run].get(part, 0.0) >= LEAST for row in shown)]  # fmt: skip
-    order = [*(part for part in KEPT if part in every),
-             *(part for part in every if part not in (*KEPT, UNKNOWN)),
+    order = [*(part for part in KEPT_BUCKETS if part in every),
+             *(part for part in every if part not in (*KEPT_BUCKETS, UNKNOWN)),
              *(part for part in every if part == UNKNOWN)]  # fmt: skip
     bars = []
     for index, part in enumerate(order):

@@ -49,7 +49,7 @@ def _row(told: Ledger) -> LedgerRow:
         stragglers={f"{one.who} ({one.cause})": one.seconds for one in told.stragglers},
         missing=told.missing,
         provenance=told.provenance,
-        attempts=len(told.attempts),
+        attempts=told.launches,
         known_from="archive",
         starting={spoken_part(part): seconds for part, seconds in told.parts().items()},
     )  # fmt: skip

@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from time import monotonic
 
+from collector.contract import threads
 from collector.contract.archive import RUN_FILE
 from collector.contract.words import ExitCode
 from dashboard.starting.plan import Plan
@@ -103,7 +104,7 @@ class Job:
         self._began = monotonic()
         self._ended: float | None = None
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._live, name=f"run {plan.name}", daemon=True)
+        self._thread = threads.task("run", self._live)
         self._thread.start()
 
     @property
@@ -121,7 +122,7 @@ class Job:
             if self._stopped or self.over:
                 return
             self._stopped, self._stage = True, Stage.STOPPING
-        threading.Thread(target=self._end, name="stop", daemon=True).start()
+        threads.task("stop", self._end).start()
 
     def snapshot(self) -> Snapshot:
         """How it is now."""
@@ -142,6 +143,9 @@ class Job:
                     self._follow(log.fileno())
         except OSError as error:
             self._trouble = f"A process could not be started: {error.strerror}."
+        except Exception:
+            self._trouble = "It could not be followed to its end; the log of the server says why."
+            raise
         finally:
             with self._guard:
                 self._ended, self._stage = monotonic(), Stage.OVER

@@ -26,6 +26,7 @@ WINDOWS = (
     " operations themselves. Archives of lockstep run hold them; of a live run lockstep watch"
     " fetches them when it finds something."
 )
+CONFIDENCE = st.column_config.NumberColumn(format="%.2f")
 PERCENT = st.column_config.NumberColumn(format="percent")
 MOMENT = st.column_config.DatetimeColumn(
     "start (UTC)", format="YYYY-MM-DD HH:mm:ss.SSS", timezone="UTC"
@@ -106,7 +107,7 @@ def _links(told: Mapping[str, Any] | None) -> None:
     links = collectives.slow_links(told)
     if len(links):
         table(links, "links", "Links and nodes whose network the verdict names.",
-              columns=dict.fromkeys(collectives.SURE, PERCENT))  # fmt: skip
+              columns=dict.fromkeys(collectives.SURE, CONFIDENCE))  # fmt: skip
     elif told is None:
         st.caption("The run was not analyzed, so no link is judged.")
     else:

@@ -78,7 +78,7 @@ def _findings(context: Context, found: Sequence[FindingRow], runs: Sequence[RunR
     table(
         frame, "findings", "Findings, open ones first, then the worst.",
         links=findings.FINDING_LINKS,
-        columns={**dict.fromkeys(findings.SURE, st.column_config.NumberColumn(format="percent")),
+        columns={**dict.fromkeys(findings.SURE, st.column_config.NumberColumn(format="%.2f")),
                  "slowdown": st.column_config.NumberColumn(format="%.2f×"),
                  "since (UTC)": MOMENT, "what": st.column_config.Column(width=200)},
     )  # fmt: skip

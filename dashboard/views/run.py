@@ -39,6 +39,8 @@ def show(context: Context) -> None:
     sentence(said.text, said.severity)
     if said.command:
         st.code(said.command, language="bash")
+    if row.command:
+        st.caption(plain(f"Started by: {row.command}"))
     gain, method = run_page.gain(told)
     if gain:
         st.markdown(f"**{plain(gain)}**")

@@ -89,15 +89,15 @@ def _numbers(told: Mapping[str, Any]) -> None:
         cell(number(end), "ratio") for end in interval
     )  # fmt: skip
     shown = (
-        Number("Run against ideal",
+        Number("Step time over ideal",
                "stopped" if mapping(told.get("hang"))
                else cell(number(told.get("slowdown")), "ratio"),
                help=f"Step time over ideal step time{', 95 % interval ' + ends if ends else ''}."),
         Number(*lost(number(told.get("lost_gpu_hours"))),
                help="What the culprits cost so far: GPUs times the time they waited."),
-        Number("Confidence in the place", cell(verdict.place_confidence(told), "share"),
+        Number("Confidence in the place", cell(verdict.place_confidence(told), "confidence"),
                help="Of the culprit whose place is least sure; unknown where nobody is named."),
-        Number("Confidence in the cause", cell(verdict.confidence(told), "share"),
+        Number("Confidence in the cause", cell(verdict.confidence(told), "confidence"),
                help="Of the culprit whose cause is least sure; unknown where nobody is named."),
         Number("Coverage", cell(number(told.get("coverage")), "share"),
                help=verdict_details.how_sure(told)),
@@ -127,7 +127,7 @@ def _causes(context: Context, told: Mapping[str, Any]) -> None:
     if len(ranked):
         st.subheader("Caused by what", anchor=EVIDENCE)
         table(ranked, "causes", "Causes, the most probable first within each culprit.",
-              columns={"confidence": PERCENT})  # fmt: skip
+              columns={"confidence": st.column_config.NumberColumn(format="%.2f")})  # fmt: skip
     for place, culprit in enumerate(culprits[:CULPRITS_AT_MOST]):
         st.markdown(f"**Evidence on {plain(verdict.who(culprit))}**")
         _evidence(culprit, f"evidence-{place}")

@@ -16,9 +16,10 @@ def glance(one: FindingRow, run: RunRow | None, now: float) -> None:
         now: Unix seconds of the source's clock.
     """
     action, command = at_a_glance.to_do(one)
+    first = f"  \n**Do first** {plain(action)}" if action else ""
     st.markdown(
         f"**Since** {plain(at_a_glance.since(one, now))} · **Why** {plain(at_a_glance.why(one))}"
-        f" · **Costs** {plain(at_a_glance.cost(one, run))}  \n**Do first** {plain(action)}"
+        f" · **Costs** {plain(at_a_glance.cost(one, run))}{first}"
     )
     if command:
         st.code(command, language="bash", wrap_lines=True)

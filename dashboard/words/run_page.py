@@ -43,7 +43,6 @@ def numbers(
         if ends is None
         else f", 95 % interval {cell(ends[0], 'ratio')} to {cell(ends[1], 'ratio')}"
     )
-    use = _chart(charts, "mfu")
     against = () if row.baseline is None else (
         Number("Against its baseline", cell(row.baseline, "ratio"),
                f"{row.baseline - 1:+.0%} steps per second", row.baseline < BELOW_BASELINE,
@@ -58,9 +57,7 @@ def numbers(
                help=f"In this range; {row.ranks} ranks."),
         Number(*_rate(charts), help="Median over this range."),
         *against,
-        Number("MFU" if use is None or "MFU" in use.title or "FLOPs" in use.title
-               else "Share of the peak", _share(_median(use)),
-               help=f"{use.title}. {use.help}" if use else "Nobody told it."),
+        _use(_chart(charts, "mfu")),
     )  # fmt: skip
 
 
@@ -86,6 +83,17 @@ def _steps(charts: Sequence[Lines]) -> int | None:
     if not told:
         return None
     return int(max(each.max() for each in told) - min(each.min() for each in told)) + 1
+
+
+def _use(chart: Lines | None) -> Number:
+    """How well the hardware is used: a share of its peak, or FLOP/s where that is not known."""
+    if chart is None:
+        return Number("MFU", cell(None, ""), help="Nobody told it.")
+    words = f"{chart.title}. {chart.help}"
+    if chart.unit != "ratio":
+        return Number("Model FLOPs of a rank", cell(_median(chart), "flops"), help=words)
+    label = "MFU" if "MFU" in chart.title else "Share of the peak"
+    return Number(label, _share(_median(chart)), help=words)
 
 
 def _share(value: float | None) -> str:

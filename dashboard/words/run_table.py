@@ -32,7 +32,7 @@ class Wish:
     """What of the list is asked for; empty = everything.
 
     Attributes:
-        text: In the name, the workload, the layout, the verdict, the folder or a tag;
+        text: In the name, the workload, the layout, the command, the verdict, the folder or a tag;
             case is no matter.
         state: One of STATES.
         status: One of STATUSES.
@@ -82,7 +82,8 @@ def frame(rows: Sequence[RunRow], place: Place) -> pd.DataFrame:
         "start": [utc(row.span.start) if row.span.start > 0 else "" for row in rows],
         COLUMNS["duration"]: [round(max(0.0, row.span.seconds), 1) for row in rows],
         "workload": [_cut(row.workload) for row in rows],
-        "nodes × ranks": [_size(row) for row in rows],
+        "command": [_cut(_program(row.command)) for row in rows],
+        "ranks": [_size(row) for row in rows],
         "provenance": [", ".join(row.provenance) for row in rows],
     })  # fmt: skip
 
@@ -123,12 +124,22 @@ def hours(gpu_hours: float) -> str:
 
 
 def _words(row: RunRow) -> str:
-    parts = (row.run, row.workload, row.layout, row.sentence or "", row.folder, *row.tags)
+    words = row.workload, row.layout, row.command, row.sentence or "", row.folder
+    parts = (row.run, *words, *row.tags)
     return " ".join(parts).casefold()
 
 
+def _program(command: str) -> str:
+    """A command of the user's own without what stands before it; another as it is."""
+    return command.partition(" -- ")[2] or command
+
+
 def _size(row: RunRow) -> str:
-    return f"{row.nodes} × {row.ranks}" if row.nodes and row.ranks else ""
+    return (
+        f"{row.ranks} on {row.nodes} node{'' if row.nodes == 1 else 's'}"
+        if row.nodes and row.ranks
+        else ""
+    )
 
 
 def _numbers(values: Sequence[float | None], digits: int) -> pd.Series:

@@ -113,11 +113,11 @@ def _gpus(
 
 def _useful(told: Sequence[RunRow]) -> Number:
     words = (
-        "Goodput: share of the GPU time of the analyzed runs that was not lost to culprits."
-        " Restarts and evaluations are not counted as lost."
+        "Share of the GPU time of the analyzed runs that was not lost to culprits. Restarts,"
+        " evaluations and waits are not counted here; the Ledger says how much was useful."
     )
     spent = sum(row.ranks * row.span.seconds for row in told) / HOUR
     if not spent > 0:
-        return Number("Useful GPU time", UNKNOWN, help=words)
+        return Number("Not lost to culprits", UNKNOWN, help=words)
     share = max(0.0, 1.0 - sum(row.lost_gpu_hours or 0.0 for row in told) / spent)
-    return Number("Useful GPU time", cell(share, "share"), help=words)
+    return Number("Not lost to culprits", cell(share, "share"), help=words)

@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
+from collector.contract import threads
 from dashboard.shapes import RunRow, Span
 from lockstep.api import posted, shapes
 from lockstep.api.bearer import Bearer
@@ -79,7 +80,7 @@ def routes(reading: Reading, starting: Starting | None) -> FastAPI:
     if starting is not None:
         _act(router, reading, starting)
     app.include_router(router)
-    app.add_api_route("/healthz", lambda: _json({"healthy": True}), summary="Whether it serves")
+    app.add_api_route("/healthz", _healthy, summary="Whether it serves")
     app.add_exception_handler(Refusal, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _no_route)
@@ -316,6 +317,13 @@ def _json(
     tree: Any, status: HTTPStatus = HTTPStatus.OK, headers: Mapping[str, str] | None = None
 ) -> Response:
     return Response(dumped(tree), int(status), headers=headers, media_type=JSON)
+
+
+def _healthy() -> Response:
+    why = threads.unhealthy()
+    if why:
+        return _json({"healthy": False, "reason": why}, HTTPStatus.SERVICE_UNAVAILABLE)
+    return _json({"healthy": True})
 
 
 async def _refused(_: Request, error: Exception) -> Response:

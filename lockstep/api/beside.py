@@ -1,6 +1,5 @@
 """The reading half beside another page: the same routes, answered through that page's server."""
 
-import asyncio
 from email.message import Message
 from http import HTTPStatus
 from importlib.util import find_spec
@@ -21,7 +20,7 @@ def routes(folder: Path | None) -> tuple[Route, ...]:
     key = None if folder is None else bearer(None, None)
     if folder is None or key is None:
         return ()
-    if find_spec("fastapi") is None or find_spec("httpx") is None:
+    if find_spec("fastapi") is None:
         note(
             f"lockstep: {TOKEN_FILE_VARIABLE} is set, and this installation lacks the extra api;"
             f" {PREFIX} is not served"
@@ -31,27 +30,19 @@ def routes(folder: Path | None) -> tuple[Route, ...]:
 
 
 def _routes(folder: Path, key: Bearer) -> tuple[Route, ...]:
-    import httpx
-
+    from lockstep.api import asgi
     from lockstep.api.app import application
     from lockstep.api.reading import Reading
 
     app = application(Reading(folder), key)
 
-    async def ask(method: str, request: Request) -> httpx.Response:
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        headers = {"Authorization": request.headers.get("authorization", "")}
-        async with httpx.AsyncClient(transport=transport, base_url="http://watch") as client:
-            return await client.request(
-                method, f"{request.path}?{request.query}", headers=headers, content=request.body
-            )
-
     def answer(method: str, request: Request) -> Reply:
-        try:
-            told = asyncio.run(ask(method, request))
-        except (httpx.InvalidURL, ValueError):  # a path that is none
-            told = asyncio.run(ask("GET", Request(f"{PREFIX}/", "", request.headers, b"")))
-        return HTTPStatus(told.status_code), told.headers.get("content-type", ""), told.content
+        authorization = request.headers.get("authorization", "").encode("latin-1", "replace")
+        question = asgi.Question(
+            method, f"{request.path}?{request.query}", [(b"authorization", authorization)]
+        )
+        said = asgi.answer(app, question, lambda: request.body)
+        return HTTPStatus(said.status), said.header(b"content-type"), said.body
 
     def admit(_: str, headers: Message) -> Reply | None:
         given = headers.get_all("Authorization", [])

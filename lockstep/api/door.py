@@ -1,6 +1,5 @@
-"""In front of the API: who has no token, or sends too much or too slowly, does not get in."""
+"""In front of the API: who has no token, or sends too much, does not get in."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from http import HTTPStatus
 from typing import Any
@@ -13,7 +12,6 @@ OPEN = ("/healthz", "/openapi.json")
 """Paths that tell nothing of anybody."""
 MOST_BYTES = 4 << 20
 """Of a body: 10,000 samples have two."""
-BODY_SECONDS = 10.0
 HEADERS = (
     (b"x-content-type-options", b"nosniff"), (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
@@ -64,29 +62,21 @@ class Door:
 
 
 async def _body(scope: Scope, receive: Receive) -> bytes:
-    told = dict(scope["headers"]).get(b"content-length", b"0")
-    if told.isdigit() and int(told) > MOST_BYTES:
-        raise _too_large()
-    parts: list[bytes] = []
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            more = True
-            while more:
-                message = await receive()
-                if message["type"] != "http.request":
-                    raise Refusal(HTTPStatus.BAD_REQUEST, "cut_off", "the request was cut off")
-                parts.append(message.get("body", b""))
-                if sum(map(len, parts)) > MOST_BYTES:
-                    raise _too_large()
-                more = message.get("more_body", False)
-    except TimeoutError:
-        raise Refusal(
-            HTTPStatus.REQUEST_TIMEOUT, "too_slow", f"the body was not whole in {BODY_SECONDS:g} s"
-        ) from None
-    return b"".join(parts)
+    """All of it; who serves has a limit for its bytes and its time, and raises the refusal."""
+    length = dict(scope["headers"]).get(b"content-length", b"0")
+    if length.isdigit() and int(length) > MOST_BYTES:
+        raise too_large()
+    message = await receive()
+    if message["type"] != "http.request":
+        raise Refusal(HTTPStatus.BAD_REQUEST, "cut_off", "the request was cut off")
+    body: bytes = message.get("body", b"")
+    if len(body) > MOST_BYTES:
+        raise too_large()
+    return body
 
 
-def _too_large() -> Refusal:
+def too_large() -> Refusal:
+    """A body has more bytes than are read."""
     return Refusal(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large",
         f"a body has {MOST_BYTES:,} bytes at most; send fewer samples at a time",

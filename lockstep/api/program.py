@@ -1,6 +1,5 @@
 """`lockstep api` as a process: its parts wired together, its signals, its end."""
 
-import logging
 import signal
 import threading
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from collector.contract.words import ExitCode
 from lockstep.output import fail, note
 from lockstep.watching.process import log_warnings, signals
 
-NEEDED = {"fastapi": "api", "uvicorn": "api", "pandas": "analyzer", "torch": "workloads"}
+NEEDED = {"fastapi": "api", "pandas": "analyzer", "torch": "workloads"}
 """Import name -> the extra that brings it."""
 
 
@@ -36,7 +35,7 @@ def serve(asked: Asked) -> int:
 
     Raises:
         CommandError: 64, a word is wrong; 65, the token's file; 69, the address, the folder or a
-            package cannot be had; 70, the server ended by itself.
+            package cannot be had.
     """
     where = place(asked)
     require_installed()
@@ -47,7 +46,6 @@ def serve(asked: Asked) -> int:
     from lockstep.api.starting import PLACE, Starting
 
     log_warnings()
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     folder = usable(asked.folder)
     key = bearer(asked.token_file, folder / PLACE)
     assert key is not None  # there is a folder for one
@@ -55,11 +53,17 @@ def serve(asked: Asked) -> int:
     app = application(Reading(folder, asked.results), key, starting)
     try:
         server = Server(app, where, asked.certificate, asked.key)
+    except ConfigError as error:
+        fail(ExitCode.UNREACHABLE, f"TLS cannot be used: {error}")
     except OSError as error:
-        fail(ExitCode.UNREACHABLE, _why_not(where, asked, error))
+        fail(
+            ExitCode.UNREACHABLE,
+            f"cannot listen on {where}: {error.strerror or error}; choose another address with"
+            " --listen",
+        )
     ended = threading.Event()
     with signals(ended) as came:
-        server.start(ended.set)
+        server.start()
         scheme = "http" if asked.certificate is None else "https"
         _announce(asked.announce, server.address)
         note(f"API of {folder}: {scheme}://{server.address}  (Ctrl-C ends it, and the run it runs)")
@@ -67,8 +71,6 @@ def serve(asked: Asked) -> int:
         server.stop()
         if names := starting.close():
             note(f"lockstep: ended with it: {', '.join(names)}; what ran has closed its archive")
-    if not came:
-        fail(ExitCode.INTERNAL, "the server ended by itself; the log says why")
     return ExitCode.INTERRUPTED if signal.SIGINT in came else ExitCode.OK
 
 
@@ -129,11 +131,3 @@ def _announce(path: Path | None, where: Address) -> None:
             path.write_text(f"{where}\n")
         except OSError as error:
             fail(ExitCode.UNREACHABLE, f"--announce {path} is not writable: {error.strerror}")
-
-
-def _why_not(where: Address, asked: Asked, error: OSError) -> str:
-    if (asked.certificate is not None and error.errno in (None, 2, 13)) or "PEM" in str(error):
-        return f"TLS cannot use {asked.certificate} and {asked.key}: {error}"
-    return (
-        f"cannot listen on {where}: {error.strerror or error}; choose another address with --listen"
-    )

@@ -95,9 +95,8 @@ class Reading:
                 meta = self._source.spec(name)
         except Refusal:  # an archive that cannot be read: its row says why
             pass
-        command = meta.get("command")
         return {
-            **info(row), "command": command if isinstance(command, str) else None,
+            **info(row),
             "failure": failure(Path(row.folder), meta) if row.state in FAILED else None,
         }  # fmt: skip
 
@@ -186,7 +185,7 @@ def info(row: RunRow, behind: str | None = None) -> Tree:
         "run": row.run, "state": row.state, **{name: told[name] for name in kept},
         "started": iso(row.span.start), "ended": None if going else iso(row.span.end),
         "slowdown": _or_none(row.slowdown), "lost_gpu_hours": _or_none(row.lost_gpu_hours),
-        "provenance": list(row.provenance), "behind": behind,
+        "provenance": list(row.provenance), "behind": behind, "command": row.command or None,
     }  # fmt: skip
 
 

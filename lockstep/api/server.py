@@ -1,69 +1,30 @@
-"""uvicorn, with bounds that it leaves to a proxy: nobody keeps a place by saying nothing."""
+"""The API over HTTP and HTTPS: its application behind the bounded server of all our pages."""
 
-import asyncio
-import socket
-import threading
-from collections.abc import Callable
+import contextlib
+import re
+from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any
-
-import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from collector.config import Address
-from lockstep.api.door import Door
+from collector.exporter import bounded
+from collector.exporter.bounded import BoundedHandler, BoundedServer
+from collector.exporter.web_auth import WebAuth
+from collector.exporter.web_config import TlsConfig
+from lockstep.api import asgi
+from lockstep.api.door import MOST_BYTES, Door, too_large
+from lockstep.api.forms import JSON, dumped
+from lockstep.api.refusal import Refusal
 
-HEAD_SECONDS = 10.0
-"""From the connection, or the last answer, to the next whole head of a request."""
-HEAD_BYTES = 1 << 14
-MOST_CONNECTIONS = 128
-BACKLOG = 128
-STOP_SECONDS = 5
-"""For answers under way when the server ends."""
-
-
-class Impatient(H11Protocol):
-    """Closes a connection whose next request is not there in time.
-
-    uvicorn itself waits for ever for a first request, and for one that comes a byte at a time.
-    """
-
-    _limit: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        """As of asyncio.Protocol."""
-        super().connection_made(transport)
-        self._expect()
-
-    def data_received(self, data: bytes) -> None:
-        """As of asyncio.Protocol."""
-        super().data_received(data)
-        if self.cycle is not None and not self.cycle.response_complete:
-            self._forget()  # a head is whole: the door has a limit for the body
-
-    def on_response_complete(self) -> None:
-        """As of H11Protocol."""
-        super().on_response_complete()
-        self._expect()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """As of asyncio.Protocol."""
-        self._forget()
-        super().connection_lost(exc)
-
-    def _expect(self) -> None:
-        self._forget()
-        if not self.transport.is_closing():
-            self._limit = self.loop.call_later(HEAD_SECONDS, self.transport.close)
-
-    def _forget(self) -> None:
-        if self._limit is not None:
-            self._limit.cancel()
-            self._limit = None
+LARGE_BYTES = 1 << 20
+"""An answer of so many bytes is one of the few that may wait for slow clients (places.py)."""
+_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r?\n")
+"""Size of a part of a body and what may follow it: RFC 9112, section 7.1."""
+_LINE_BYTES = 256
 
 
-class Server:
-    """Listens from construction on; serves from `start` to `stop`, from a thread.
+class Server(BoundedServer):
+    """Listens from construction on; serves from `start` to `stop`.
 
     Args:
         app: Behind its door.
@@ -71,52 +32,125 @@ class Server:
         certificate, key: PEM files of TLS; None = plain HTTP.
 
     Raises:
-        OSError: The address cannot be listened on, or a file of TLS is none.
+        OSError: The address cannot be listened on.
+        ConfigError: A file of TLS is none; the message names it.
     """
 
     def __init__(
         self, app: Door, address: Address, certificate: Path | None = None, key: Path | None = None
     ) -> None:
-        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        config = uvicorn.Config(
-            app, http=Impatient, ws="none", lifespan="off", log_level="warning", log_config=None,
-            access_log=False, server_header=False, proxy_headers=False,
-            limit_concurrency=MOST_CONNECTIONS, backlog=BACKLOG,
-            h11_max_incomplete_event_size=HEAD_BYTES, timeout_keep_alive=int(HEAD_SECONDS),
-            timeout_graceful_shutdown=STOP_SECONDS, ssl_certfile=certificate,
-            ssl_keyfile=key,
+        self.app = app
+        tls = None if certificate is None or key is None else TlsConfig(certificate, key)
+        super().__init__(address, _Handler, WebAuth(tls=tls))
+
+
+class _Handler(BoundedHandler):
+    server: Server
+
+    def handle_expect_100(self) -> bool:
+        """Who waits for a word before he sends a body is given it once somebody wants the body."""
+        return True
+
+    def _answer(self) -> None:
+        chunked = self.announced is None and self._is_chunked()
+        if self.announced is None and not chunked:
+            self._refuse(_malformed("its headers do not say how long its body is"))
+            return
+        headers = [
+            (name.lower().encode("latin-1"), value.encode("latin-1", "replace"))
+            for name, value in self.headers.items()
+        ]
+        question = asgi.Question(self.command, self.path, headers)
+        answer = asgi.answer(self.server.app, question, lambda: self._body(chunked))
+        if answer.header(b"connection").lower() == "close":
+            self.close_connection = True
+        self._send(answer)
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _answer  # noqa: N815
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Refuse what is no request, in the form of every refusal."""
+        status = HTTPStatus(code)
+        reason = f"the request cannot be read: {message or status.phrase}"
+        self._refuse(Refusal(status, "refused", reason))
+
+    def _is_chunked(self) -> bool:
+        """Whether the body comes in parts, and the head says nothing else: RFC 9112, section 6."""
+        codings = self.headers.get_all("Transfer-Encoding", [])
+        alone = not self.headers.defects and "Content-Length" not in self.headers
+        return alone and self.request_version != "HTTP/1.0" and (
+            [coding.strip().lower() for coding in codings] == ["chunked"]
         )  # fmt: skip
-        config.load()
-        self._socket = socket.socket(family, socket.SOCK_STREAM)
+
+    def _body(self, chunked: bool) -> bytes:
+        """The body.
+
+        Raises:
+            Refusal: It is too large, too slow, or not whole.
+        """
+        if self.headers.get("Expect", "").lower() == "100-continue":
+            self.send_response_only(HTTPStatus.CONTINUE)
+            self.end_headers()
+        if not chunked and not self.announced:
+            return b""  # without a pause in which the connection might be closed for another
+        length = self.announced or 0
         try:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self._socket.bind((address.host, address.port))
-            self._socket.listen(BACKLOG)
-        except BaseException:
-            self._socket.close()
-            raise
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._run, name="http", daemon=True)
-        self._on_end: Callable[[], None] = lambda: None
+            body = self._chunked() if chunked else self.body(length)
+        except bounded.HeadTooLongError:
+            raise too_large() from None
+        except TimeoutError:
+            raise Refusal(
+                HTTPStatus.REQUEST_TIMEOUT,
+                "too_slow",
+                f"the body was not whole in {bounded.HEAD_SECONDS:g} s",
+            ) from None
+        if not chunked and len(body) < length:
+            raise Refusal(HTTPStatus.BAD_REQUEST, "cut_off", "the request was cut off")
+        return body
 
-    @property
-    def address(self) -> Address:
-        """The address in use, with the port that was found if 0 was asked for."""
-        return Address(*self._socket.getsockname()[:2])
+    def _chunked(self) -> bytes:
+        with self.receiving(MOST_BYTES + (MOST_BYTES >> 2)):
+            return b"".join(self._parts())
 
-    def start(self, on_end: Callable[[], None]) -> None:
-        """Serve from a thread; `on_end` is called once it serves no more."""
-        self._on_end = on_end
-        self._thread.start()
+    def _parts(self) -> Iterator[bytes]:
+        size = 0
+        while True:
+            line = self.rfile.readline(_LINE_BYTES)
+            if (found := _CHUNK.fullmatch(line)) is None:
+                raise _malformed("a part of its body has no size")
+            length = int(found[1], 16)
+            if not length:
+                return  # what follows is not read: the connection ends with the answer
+            size += length
+            if size > MOST_BYTES:
+                raise too_large()
+            yield (part := self.rfile.read(length))
+            if len(part) < length or self.rfile.readline(2).strip(b"\r\n"):
+                raise _malformed("a part of its body is not of the size it says")
 
-    def stop(self) -> None:
-        """Take no more requests, finish those under way, close."""
-        self._server.should_exit = True
-        self._thread.join(STOP_SECONDS + 2)
-        self._socket.close()
+    def _refuse(self, refusal: Refusal) -> None:
+        self.close_connection = True
+        headers = ((b"content-type", JSON.encode()),)
+        self._send(asgi.Answer(int(refusal.status), headers, dumped(refusal.tree())))
 
-    def _run(self) -> None:
-        try:
-            self._server.run(sockets=[self._socket])
-        finally:
-            self._on_end()
+    def _send(self, answer: asgi.Answer) -> None:
+        if len(answer.body) > LARGE_BYTES:
+            self.server.places.large(self.place)
+        status = HTTPStatus(answer.status)
+        self.send_response_only(status)
+        self.send_header("date", self.date_time_string())
+        for name, value in answer.headers:
+            if name not in (b"content-length", b"connection", b"date"):
+                self.send_header(name.decode("latin-1"), value.decode("latin-1"))
+        if status is not HTTPStatus.NO_CONTENT:
+            self.send_header("content-length", str(len(answer.body)))
+        if self.close_connection:
+            self.send_header("connection", "close")
+        with contextlib.suppress(OSError):
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(answer.body)
+
+
+def _malformed(why: str) -> Refusal:
+    return Refusal(HTTPStatus.BAD_REQUEST, "refused", f"the request cannot be read: {why}")

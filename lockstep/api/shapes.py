@@ -102,6 +102,8 @@ class RunInfo(BaseModel):
     provenance: Annotated[list[str], Field(description="What was emulated or simulated.")]
     behind: Annotated[str | None, Field(description="Of one that is queued: which run is before"
                                         " it.")]  # fmt: skip
+    command: Annotated[str | None, Field(description="The same on the command line, secrets masked;"
+                                         " null = not known.")]  # fmt: skip
 
 
 class Failure(BaseModel):
@@ -118,8 +120,6 @@ class Failure(BaseModel):
 class RunDetail(RunInfo):
     """A run, and how it failed."""
 
-    command: Annotated[str | None, Field(description="The same on the command line; null = not"
-                                         " known.")]  # fmt: skip
     failure: Annotated[Failure | None, Field(description="null = it did not fail.")]
 
 

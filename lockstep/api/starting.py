@@ -11,6 +11,7 @@ from time import monotonic
 from typing import Any
 
 from collector.clock import SystemClock
+from collector.contract import threads
 from collector.contract.words import ExitCode, FaultKind
 from dashboard.starting import kinds, process
 from dashboard.starting.form import Form
@@ -116,7 +117,7 @@ class Starting:
         self._entries: OrderedDict[str, Entry] = OrderedDict()
         self._changed = threading.Condition()
         self._ending = False
-        self._worker = threading.Thread(target=self._work, name="runs", daemon=True)
+        self._worker = threads.loop("runs", self._work)
         self._worker.start()
 
     def start(self, asked: StartRun, taken: frozenset[str]) -> Entry:
@@ -252,8 +253,14 @@ class Starting:
                 if self._ending:
                     return
                 entry = self._waiting()[0]
-            if (lock := self._locked(entry)) is not None:
-                self._live(entry, lock)
+            try:
+                if (lock := self._locked(entry)) is not None:
+                    self._live(entry, lock)
+            except Exception:
+                with self._changed:
+                    if not entry.over.is_set():
+                        self._drop(entry, "it could not be followed; the server's log says why")
+                raise
 
     def _locked(self, entry: Entry) -> Lock | None:
         """The folder, once nobody else's run is in it; None where the entry may not begin now."""

@@ -239,7 +239,7 @@ def table(verdict: "Verdict") -> str:
     if quiet:
         parts.append(_listed("hardware that deviates and costs no time yet:", quiet))
     if verdict.alternatives:
-        others = (f"{each['cause']} {each['confidence']:.0%}" for each in verdict.alternatives)
+        others = (f"{each['cause']} {each['confidence']:.2f}" for each in verdict.alternatives)
         parts.append("alternatives: " + ", ".join(others))
     fixes = verdict.what_if.get("fixes") or ()
     if fixes:
@@ -286,8 +286,8 @@ def _row(culprit: "Culprit") -> tuple[str, ...]:
     return (
         *("-" if each is None else str(each) for each in ids),
         slowdown,
-        "-" if culprit.place_confidence is None else f"{culprit.place_confidence:.0%}",
+        "-" if culprit.place_confidence is None else f"{culprit.place_confidence:.2f}",
         culprit.cause,
-        f"{culprit.confidence:.0%}",
+        f"{culprit.confidence:.2f}",
         culprit.tier,
     )

@@ -109,7 +109,6 @@ def _judged(
     from analyzer.hang.verdict import judge
     from collector.contract import stacks
     from collector.rank_dumps import take_stacks
-    from collector.reading import SourceError
     from lockstep.dumps import save, sensed
     from lockstep.hang_dumps import NoDumpsError, read_folder
     from lockstep.rank_stacks import save_stacks
@@ -128,7 +127,7 @@ def _judged(
                 verdict = judge(read_folder(folder)[0][1])
     except OSError as error:
         output.fail(ExitCode.UNREACHABLE, f"{out} cannot be written: {error.strerror}")
-    except (SourceError, NoDumpsError) as error:
+    except NoDumpsError as error:
         output.fail(ExitCode.UNREACHABLE, f"the dumps cannot be read again: {error}")
     assert verdict is not None  # there is a dump, or there are stacks
     return document(verdict), table(verdict)

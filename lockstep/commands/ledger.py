@@ -173,7 +173,7 @@ def _of_run(told: "Ledger", price: float | None) -> list[str]:
     from analyzer.ledger.fleet import of_run
     from analyzer.ledger.words import duration, joules_of, sentence, spoken_part
 
-    attempts = f"{len(told.attempts)} attempt{'s' * (len(told.attempts) != 1)}"
+    attempts = f"{told.launches} attempt{'s' * (told.launches != 1)}"
     simulated = f" ({', '.join(told.provenance)})" if told.provenance else ""
     header = ["where it went", "rank-seconds", "share", "GPU-hours"]
     header += ["money"] if price is not None else []

@@ -36,7 +36,7 @@ def nodes(
     interval: Annotated[float, typer.Option(help="Seconds between two cycles.")] = 10.0,
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Address of the page; port 0 = any.")
-    ] = "127.0.0.1:9412",
+    ] = "127.0.0.1:9413",
     announce: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write HOST:PORT there once it listens.")
     ] = None,

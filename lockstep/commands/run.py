@@ -66,7 +66,7 @@ def run(
     Example: lockstep run gpt --fault thermal:rank=2,factor=1.5
     """
     from lockstep import external_program, submission
-    from lockstep.planning import plan, planned_program, with_training_settings
+    from lockstep.planning import named, plan, planned_program, with_training_settings
     from workloads.spec import CLUSTER_LAUNCHERS
 
     launcher, hostfile = starting.launcher, starting.hostfile
@@ -93,6 +93,8 @@ def run(
             device_noise=computing.device_noise, device_seconds=computing.device_seconds,
             hang_timeout=patience, record=tuple(recording.record or ()), token=token,
         )  # fmt: skip
+    if starting.name is not None:
+        spec = named(spec, starting.name)
     if starting.run_id is not None:
         spec = replace(spec, run=cluster_options.checked_run_id(starting.run_id))
     spec = replace(spec, team=submission.team(starting.team, os.environ))
@@ -139,8 +141,12 @@ def observed(spec: "RunSpec", archive: Path, form: Format, *, judged: bool) -> i
     output.document({**answer, "results": found}, form, "\n".join([text, *results.lines(found)]))
     if judged:
         conclude(archive, form, ended_early=outcome.ending is Ending.INTERRUPTED)
-    if spec.program and (unseen := external_program.unseen_steps(archive, spec.layout.world)):
-        (output.data if form is Format.TABLE else output.note)(f"{'steps':8}{unseen}")
+    if spec.program:
+        told = external_program.unseen_steps(archive, spec.layout.world)
+        if not told and outcome.ending is Ending.INTERRUPTED:  # in place of a verdict
+            told = external_program.steps_seen(archive)
+        if told:
+            (output.data if form is Format.TABLE else output.note)(f"{'steps':8}{told}")
     return exit_code(spec, outcome, archive)
 
 

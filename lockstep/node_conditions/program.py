@@ -16,6 +16,7 @@ from analyzer.node_conditions.shapes import Mode
 from collector.clock import SystemClock
 from collector.config import ConfigError
 from collector.config.values import address
+from collector.contract import threads
 from collector.contract.kubernetes import NAMESPACE
 from collector.contract.words import ExitCode
 from collector.exporter.page import Form, render
@@ -62,7 +63,7 @@ def serve(asked: Asked) -> int:
     acting, cluster = _acting(asked)
     server = _server(asked.listen, acting)
     ended = threading.Event()
-    cycles = threading.Thread(target=acting.run, args=(ended,), name="cycles", daemon=True)
+    cycles = threads.loop("cycles", partial(acting.run, ended), ended)
     with signals(ended) as came:
         server.start()
         if asked.announce is not None:
@@ -152,10 +153,12 @@ def _acting(asked: Asked) -> tuple[Acting, Cluster]:
 
 def _server(listen: str, acting: Acting) -> Server:
     def metrics(_: Request) -> Reply:
-        return HTTPStatus.OK, Form.TEXT.value, render(acting.samples()).encode("utf-8", "replace")
+        samples = [*acting.samples(), *threads.samples()]
+        return HTTPStatus.OK, Form.TEXT.value, render(samples).encode("utf-8", "replace")
 
     def healthy(_: Request) -> Reply:
-        return text(HTTPStatus.OK, "alive")
+        why = threads.unhealthy()
+        return text(HTTPStatus.SERVICE_UNAVAILABLE, why) if why else text(HTTPStatus.OK, "alive")
 
     routes = Route("GET", "/metrics", metrics), Route("GET", "/-/healthy", healthy)
     try:

@@ -75,14 +75,6 @@ def unread(bundle: Bundle) -> list[str]:
     return sorted({path.split("/")[0] for path in bundle.texts} - read)
 
 
-_RECORD = re.compile(
-    r"(?P<priority>\d+),\d+,\d+,[^;]*;"
-    r"|(?:<(?P<level>\d{1,3})>)?(?:[^;\[\]]{0,80}?\bkernel: ?)?"
-    r"(?:\[[^\[\]]{0,48}\d[^\[\]]{0,16}\] *)?"
-)
-"""What /dev/kmsg, and dmesg, journalctl or a dump of pstore, put before a line."""
-LEVEL = 7
-"""The bits of a priority that are its level (syslog(2))."""
 _OF_HARDWARE = re.compile(
     r"NVRM: |nvidia[\w-]*(?: [0-9a-f:.]{7,16})?: "
     r"|[\w.-]{1,32} [0-9a-f:.]{7,16}: (?:AER|PCIe Bus Error)"
@@ -92,14 +84,15 @@ _OF_HARDWARE = re.compile(
 """How lines begin that may be about what we look for; others name a driver in passing."""
 
 
-def _kernel_log(path: str, text: str, found: Understood) -> None:
-    from collector.sources.kmsg.lines import WARNING_LEVEL, parse, spelled_out, unread
+_ERROR = re.compile(r"NVRM: Xid \(|SXid \(")
+"""What is never to be passed over, wherever it stands in a line."""
 
-    for line in text.splitlines():
-        if line.startswith(" "):
-            continue  # what udev knows of the device in the record before
-        match = _RECORD.match(line)
-        told = spelled_out(line[match.end() if match else 0 :].encode())
+
+def _kernel_log(path: str, text: str, found: Understood) -> None:
+    from collector.sources.kmsg.lines import WARNING_LEVEL, parse, unread
+    from collector.sources.kmsg.text import records
+
+    for told, level in records(f"{text}\n"):  # a file may have been pasted, its last line whole
         try:
             event = parse(told, 0.0)
         except ValueError as error:
@@ -108,13 +101,11 @@ def _kernel_log(path: str, text: str, found: Understood) -> None:
         if event is not None:
             found.values += 1
             continue
-        priority = (match["priority"] or match["level"]) if match else None
-        level = int(priority) & LEVEL if priority else None
         if level is not None and level > WARNING_LEVEL:
             continue  # what a driver says above it is no trouble
         if what := known.line(told):
             found.not_used[what] += 1
-        elif unread(told, level) or _OF_HARDWARE.match(told):
+        elif unread(told, level) or _OF_HARDWARE.match(told) or _ERROR.search(told):
             found.missed(told)
 
 

@@ -9,11 +9,10 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Thread
 
 from collector.clock import Clock
 from collector.config import Config
-from collector.contract import bounded_http
+from collector.contract import bounded_http, threads
 from collector.reading import SourceError
 
 MOST_PIECE = 1 << 20
@@ -105,9 +104,12 @@ def _within(seconds: float, machine: Machine, name: str, gather: Gather) -> Part
             why[0] = str(error)
         except OSError as error:
             why[0] = f"{error.filename or name}: {error.strerror or error}"
+        except Exception as error:
+            why[0] = f"a bug: {error!r}"
+            raise
 
     # A thread, as a driver that hangs cannot be interrupted; it dies with this process.
-    thread = Thread(target=work, name=f"part {name}", daemon=True)
+    thread = threads.task("part", work)
     thread.start()
     thread.join(seconds)
     if thread.is_alive() or not found.pieces:

@@ -18,6 +18,7 @@ from textual.events import Resize
 from textual.message import Message
 from textual.widgets import Static
 
+from collector.contract import threads
 from collector.contract.visible import visible_line
 from collector.contract.words import ExitCode
 from lockstep.top.look import Look, LookError
@@ -160,7 +161,7 @@ class Top(App[int]):
         for number in SIGNALS:
             loop.add_signal_handler(number, self.action_leave, int(ExitCode.INTERRUPTED))
         # A daemon: an answer that does not come keeps nobody from leaving.
-        threading.Thread(target=self._looking, name="looks", daemon=True).start()
+        threads.task("looks", self._looking).start()
         self.query_one("#ranks VerticalScroll").focus()
         self._draw()
 

@@ -90,7 +90,7 @@ class Screen:
 
 
 NODE_COLUMNS = ("node", "ranks", "slowest", "load", "memory", "GPUs", "state")
-RANK_COLUMNS = ("rank", "node", "GPU", "own time", "peers", "waits", "step", "now")
+RANK_COLUMNS = ("rank", "node", "GPU", "own time", "peers", "waits", "step", "now", "run")
 GPU_COLUMNS = ("GPU", "node", "busy", "SM clock", "temp", "power", "rank", "state")
 
 
@@ -386,7 +386,7 @@ def _rank_table(ranks: Sequence[_Rank]) -> Table:
                 _seconds(one.rates.own), _times(one.over),
                 UNKNOWN if one.rates.waits is None else f"{one.rates.waits:.0%}",
                 "stands" if one.rates.step == math.inf else _seconds(one.rates.step),
-                one.now,
+                one.now, one.run,
             ),
             Mood.BAD if one.out or one.late else
             Mood.UNKNOWN if math.isnan(one.over) else Mood.OK,

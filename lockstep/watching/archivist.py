@@ -8,19 +8,17 @@ from pathlib import Path
 
 from analyzer.readers.prometheus import SourceError, read
 from analyzer.readers.prometheus.connection import SCRAPE_URL, Connection
-from analyzer.run import Fact, Run, Verdict
-from analyzer.watch.finding import WatchFinding, finding_json
+from analyzer.run import Fact, Run
+from analyzer.watch.finding import Tier, WatchFinding, finding_json
 from collector.contract import metrics as m
+from collector.contract import threads
 from collector.contract.archive import SAMPLES_FILE
 from collector.contract.metrics import Sample
-from lockstep import diagnosis, finding_folders
-from lockstep.output import CommandError
-from lockstep.postmortem import write_report
-from lockstep.watched_diagnosis import with_history
+from lockstep import finding_folders
+from lockstep.reports import Urgency
 from lockstep.watching import folder, operations
 from lockstep.watching.jobs import Closing, Dumped, Job, Jobs, Opening, Plan, Renewed
 from lockstep.watching.judged import Judged
-from lockstep.watching.memory_of_process import ONE_DIAGNOSIS
 from lockstep.watching.operations import Operations
 from lockstep.watching.settings import Settings
 from lockstep.watching.trouble import bug
@@ -44,16 +42,17 @@ SAME_SECONDS = 60.0
 
 Keep = Callable[[str, Path], bool]
 """Puts the dumps of a run into a folder; False = there are none any more."""
+Report = Callable[[Path, Urgency], None]
+"""Has the verdict and the report of an archive written, by somebody else."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Recent:
-    """An archive with samples: when it opened and by what, and what its diagnosis says."""
+    """An archive with samples: when it opened, and by what."""
 
     opened: float
     judged: Judged | None
     place: Path
-    verdict: Verdict
 
 
 class Archivist:
@@ -66,19 +65,21 @@ class Archivist:
     """
 
     def __init__(
-        self, settings: Settings, jobs: Jobs | None = None, keep: Keep | None = None
-    ) -> None:
+        self, settings: Settings, jobs: Jobs | None = None, keep: Keep | None = None,
+        report: Report = lambda *_: None,
+    ) -> None:  # fmt: skip
         self.failures = 0
         self.unfetched = 0
         self._settings = settings
         self._jobs = Jobs() if jobs is None else jobs
         self._keep = keep
+        self._report = report
         self._written: set[str] = set()
         self._closed: set[str] = set()
         self._recent: dict[tuple[str, str | None], _Recent] = {}
         self._lock = threading.Lock()
         self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="archivist", daemon=True)
+        self._thread = threads.loop("archivist", self._run, self._ending)
 
     def start(self) -> None:
         """Write from now on."""
@@ -95,17 +96,29 @@ class Archivist:
         """Until everything that was handed in is written or has failed; whether it was in time."""
         return self._jobs.wait(seconds)
 
-    def opened(self, finding: WatchFinding, plan: Plan) -> None:
-        """A finding opened: write its archive."""
-        self._hand_in(Opening(finding, plan))
+    def opened(self, finding: WatchFinding, plan: Plan, *, again: bool = False) -> None:
+        """A finding opened: write its archive.
+
+        Args:
+            finding: As it is known now.
+            plan: What belongs into its archive.
+            again: It was open for the record, and is a page: what is known of it by now replaces
+                what was.
+        """
+        self._hand_in(Opening(finding, plan, again))
 
     def closed(self, finding: WatchFinding) -> None:
         """A finding closed: `finding.json`, verdict and report in its folder say so."""
         self._hand_in(Closing(finding))
 
-    def renewed(self, finding: WatchFinding) -> None:
-        """More is known of an open finding: the `finding.json` of its folder says so."""
-        self._hand_in(Renewed(finding))
+    def renewed(self, finding: WatchFinding, *, anew: bool = False) -> None:
+        """More is known of an open finding: the `finding.json` of its folder says so.
+
+        Args:
+            finding: As it is known now.
+            anew: Whether its cause or tier changed: its report says so, too.
+        """
+        self._hand_in(Renewed(finding, anew))
 
     def dumped(self, finding: WatchFinding) -> None:
         """Dumps told of it: they go into its archive, and `finding.json` says what they tell."""
@@ -122,8 +135,13 @@ class Archivist:
         """What the page says of archives."""
         return m.OPERATION_FETCH_FAILURES(self.unfetched), m.ARCHIVE_FAILURES(self.failures)
 
-    def write(self, finding: WatchFinding, plan: Plan) -> Path:
+    def write(self, finding: WatchFinding, plan: Plan, *, again: bool = False) -> Path:
         """Write an archive now; of one minute's findings of a run, all but the first are links.
+
+        Args:
+            finding: What it is about.
+            plan: What belongs into it.
+            again: As `opened`.
 
         Raises:
             OSError: The disk is full or not writable.
@@ -133,18 +151,17 @@ class Archivist:
         with folder.unfinished(out, finding) as unfinished:
             recent = self._same(finding, plan)
             if recent is None:
-                archived = self._fill(unfinished, finding, plan)
+                self._fill(unfinished, finding, plan)
             else:
                 folder.link(recent.place, unfinished, finding, plan.judged)
-                archived = recent.verdict
-            diagnosis.write_verdict(with_history(archived, unfinished), unfinished)
-            place = folder.publish(unfinished, out, finding)
+            place = folder.publish(unfinished, out, finding, again=again)
         if recent is None and (place / SAMPLES_FILE).exists():
-            self._remember(finding, _Recent(finding.opened, plan.judged, place, archived))
+            self._remember(finding, _Recent(_moment(finding), plan.judged, place))
+        self._report(place, Urgency.PAGE if finding.tier is Tier.PAGE else Urgency.RECORD)
         return place
 
-    def _fill(self, unfinished: Path, finding: WatchFinding, plan: Plan) -> Verdict:
-        """Everything but the verdict; what a diagnosis of it says."""
+    def _fill(self, unfinished: Path, finding: WatchFinding, plan: Plan) -> None:
+        """Everything but the verdict and the report."""
         connection = Connection(self._settings.access, whole=True)
         with connection:
             given = self._fetch(connection, finding, plan)
@@ -155,21 +172,18 @@ class Archivist:
         if plan.pages.part:
             missing.append("only the pages of the culprit and of some of its peers were read")
         folder.fill(unfinished, finding, run, given, plan.start, plan.judged, missing)
-        del run, given  # the diagnosis reads its own from the archive
-        with ONE_DIAGNOSIS:
-            return _diagnosed(unfinished, finding.who.run)
 
     def _same(self, finding: WatchFinding, plan: Plan) -> _Recent | None:
         """The archive whose record is this one's too: of the same minute, about the same span."""
         with self._lock:
             recent = self._recent.get(_about(finding))
-        if recent is None or abs(finding.opened - recent.opened) >= SAME_SECONDS:
+        if recent is None or abs(_moment(finding) - recent.opened) >= SAME_SECONDS:
             return None
         return recent if recent.judged is plan.judged and recent.place.is_dir() else None
 
     def _remember(self, finding: WatchFinding, recent: _Recent) -> None:
         with self._lock:
-            since = finding.opened - SAME_SECONDS
+            since = _moment(finding) - SAME_SECONDS
             kept = {about: one for about, one in self._recent.items() if one.opened > since}
             self._recent = {**kept, _about(finding): recent}
 
@@ -188,17 +202,18 @@ class Archivist:
     def _work(self, job: Job) -> bool:
         """Do it; whether it is done, or can never be."""
         closed = isinstance(job, Closing)
+        assert self._settings.out is not None
         try:
             if isinstance(job, Opening):
-                place = self.write(job.finding, job.plan)
+                self.write(job.finding, job.plan, again=job.again)
                 closed = job.finding.closed is not None
                 if closed:  # before its archive was written
                     self._say(job.finding)
-                    self._written_again(place)
             elif isinstance(job, Dumped):
                 return self._dumped(job.finding)
             elif isinstance(job, Renewed):
-                self._say(job.finding)
+                if self._say(job.finding) and job.anew:
+                    self._report(self._settings.out / job.folder, Urgency.LATER)
                 return True
             elif not self._close(job):
                 return True
@@ -235,7 +250,8 @@ class Archivist:
             keys = ("hang", "evidence") if over else ("hang", "sentence", "evidence")
             return {**tree, **{key: told[key] for key in keys}}
 
-        finding_folders.update(out / finding.folder, say)
+        if finding_folders.update(out / finding.folder, say):
+            self._report(out / finding.folder, Urgency.LATER)
         return True
 
     def _close(self, job: Closing) -> bool:
@@ -243,7 +259,7 @@ class Archivist:
         out = self._settings.out
         assert out is not None
         if self._say(job.finding):
-            self._written_again(out / job.folder)
+            self._report(out / job.folder, Urgency.LATER)
             return True
         return not self._jobs.closes_later(job)
 
@@ -265,14 +281,6 @@ class Archivist:
             return {**tree, **told, **kept, "evidence": [*told["evidence"], *gone]}
 
         return finding_folders.update(out / finding.folder, say)
-
-    def _written_again(self, archive: Path) -> None:
-        """Verdict and report, with what changed since the finding opened."""
-        try:
-            with ONE_DIAGNOSIS:
-                write_report(archive)
-        except CommandError as error:
-            LOG.warning("the report of %s is not written again: %s", archive, error.sentence)
 
     def _fetch(self, connection: Connection, finding: WatchFinding, plan: Plan) -> Operations:
         """The operations: first, since they are overwritten soon."""
@@ -307,6 +315,11 @@ def _about(finding: WatchFinding) -> tuple[str, str | None]:
     return finding.who.run, None if finding.who.run else finding.who.node
 
 
+def _moment(finding: WatchFinding) -> float:
+    """Unix seconds of the cycle that its archive is from."""
+    return finding.opened if finding.paged is None else finding.paged
+
+
 def addresses(connection: Connection, plan: Plan) -> list[str]:
     """Where the pages of targets are, the culprit's and its peers' first.
 
@@ -323,12 +336,3 @@ def addresses(connection: Connection, plan: Plan) -> list[str]:
         known = {}
     order = [*(one for one in first if one in wanted), *sorted(wanted.difference(first))]
     return [known.get(target, f"http://{target[1]}/metrics") for target in order]
-
-
-def _diagnosed(archive: Path, run: str) -> Verdict:
-    try:
-        return diagnosis.diagnose_archive(archive).verdict
-    except CommandError as error:
-        LOG.warning("the archive %s cannot be diagnosed: %s", archive, error.sentence)
-        why = f"This archive cannot be diagnosed: {error.sentence.rstrip('.')}."
-        return Verdict(run, "unknown", why, None, None, None, coverage=0.0)

@@ -12,8 +12,10 @@ import requests
 from analyzer.readers.bounded_session import session
 from analyzer.readers.prometheus.access import Access, access
 from analyzer.readers.prometheus.connection import authentication
+from collector.contract import threads
 from collector.contract.bounded_http import Allowance, TooLargeError, TooLateError, allowed
 from collector.recorder.rows import AnswerError
+from lockstep.watching.trouble import bug
 
 CONNECT_SECONDS = 2.0
 TOO_MUCH = "all answers together are too large"
@@ -100,13 +102,16 @@ def ask(
                 given[page] = _ask(page, question, read, due, most, budget)
             except _NothingError as error:
                 silent[page] = str(error)
+            except Exception as error:  # noqa: BLE001 - one answer must not end the others
+                silent[page] = "its answer could not be read"
+                bug(f"the answer of {page} could not be read", error)
 
     # Daemons: who has not answered by then is not waited for, not even at the end of the program.
     count = min(at_once, len(silent))
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(count)]
-    for thread in threads:
+    workers = [threads.task("collectors", work) for _ in range(count)]
+    for thread in workers:
         thread.start()
-    for thread in threads:
+    for thread in workers:
         thread.join(max(0.0, due - monotonic()))
     todo.clear()
     in_time = dict(given)

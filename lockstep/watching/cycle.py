@@ -20,6 +20,9 @@ from analyzer.watch.choice import MOST_PAGES, Pages, pages
 from analyzer.watch.detections import alarmed_ranks, of_namesakes
 from analyzer.watch.finding import Change, Kind, Tier, WatchFinding, is_named
 from analyzer.watch.finding_lifecycle import Course, advance
+from analyzer.watch.hardware import Target
+from analyzer.watch.incidents import with_incidents
+from analyzer.watch.members import Members
 from analyzer.watch.memory import Memory
 from analyzer.watch.panel import CLOCK, fleet
 from analyzer.watch.progress import Progress, advanced, with_silences
@@ -44,6 +47,7 @@ from lockstep.watching.judging import (
 )
 from lockstep.watching.look import INVENTORY_EVERY, Look, look
 from lockstep.watching.settings import Settings
+from lockstep.watching.taken_away import old_names, taken_away, without
 
 LOG = logging.getLogger(__name__)
 Bools = NDArray[np.bool_]
@@ -57,6 +61,8 @@ ENDS_TOLD_SECONDS = 3600.0
 an Alertmanager that heard of it takes for the same."""
 ENDS_AWAITED_CYCLES = 3
 """So many looks a diagnosis of a run's end is waited for, where nobody else names anybody."""
+AWAY_EVERY = 4
+"""Looks: so often it is asked which nodes were taken away."""
 STANDING_CHECKS = 2
 """A run without a step for more intervals stands, where somebody is said to have stopped it."""
 STEPS_BEFORE = 100
@@ -118,6 +124,9 @@ class Cycles:
         )  # fmt: skip
         self._count += 1
         self._lacking(seen)
+        gone: dict[Target, str] = {}
+        if self._count % AWAY_EVERY == 0:
+            gone = taken_away(connection, seen, self.memory, settings.interval)
         now, members = seen.now, seen.members
         alarms, state = self._tested(seen)
         fresh = fresh_members(seen, settings.interval)
@@ -133,6 +142,7 @@ class Cycles:
         names = hardware.node_names(seen.pages, members, self.memory.nodes)
         gpus = node_names.gpus(members)
         another = node_names.other_machines(self.memory.gpus, gpus)
+        self.memory = without(self.memory, gone, old_names(self.memory, names, another))
         renamed = node_names.renamed(self.memory.renamed, self.memory.nodes, names, course, another)
         lives = lives_now(
             connection, seen, self.memory.lives, runs, settings.interval, settings.pace.close,
@@ -159,7 +169,8 @@ class Cycles:
         )  # fmt: skip
         living = frozenset(members.run[seen.living].tolist())
         lives = run_life.inherited(lives, living)
-        lives = run_life.with_told(lives, course.open.values())
+        went_on = {run: one.went_on for run, one in runs.items() if one.went_on}
+        lives = run_life.with_told(lives, course.open.values(), went_on)
         self.awaits_end = any(
             run not in living and life.end is None and now - life.seen < 2 * settings.interval
             for run, life in lives.items()
@@ -189,12 +200,16 @@ class Cycles:
         old = {renamed[name] for name in knows.dark if name in renamed}
         knows = replace(
             knows, over=over, held=ended, again=again, lost=lost, dark=knows.dark | old,
-            runs=knows.runs | ended.keys(), unclear=frozenset(mixed) | unseen,
+            runs=knows.runs | ended.keys(), unclear=frozenset(mixed) | unseen, went_on=went_on,
+            taken_away=frozenset(gone.values()),
+            readings=_readings(over_peers(np.where(fresh, seen.own_lately, np.nan), members),
+                               members),
         )  # fmt: skip
-        course, change = advance(course, sightings, knows, settings.pace)
+        course, change = advance(course, sightings, knows, settings.pace, self.memory.closed)
         told_of = frozenset(members.runs)
         course, change = with_dumps(course, change, still.standing, knows.moving, told_of)
         course, change = with_costs(course, change, self._run_costs(seen, runs, living), now)
+        course, change = with_incidents(course, change, now)
         paged = {who.run for who, tier in course.open if tier is Tier.PAGE}
         self.suspects = not self.diagnoses.urgent <= paged
         unwritten = {**self.memory.unwritten, **{one.folder: 1 for one in change.opened}}
@@ -246,7 +261,8 @@ class Cycles:
             assessments=assessments,
             looked=self._looked(seen, missing, assessments),
         )
-        plans = {one.folder: self.plan(one, seen, own) for one in change.opened}
+        plans = {one.folder: self.plan(one, seen, own) for one in change.open
+                 if one in change.opened or one.folder in change.paged}  # fmt: skip
         return Outcome(change, seen, known_now, plans)
 
     def plan(self, finding: WatchFinding, seen: Look, own: np.ndarray) -> Plan:
@@ -422,3 +438,14 @@ class Cycles:
                 LOG.warning("run %r is compared with the baseline of %s on %d ranks", run, *kind)
         self._compared = frozenset(found)
         return found
+
+
+def _readings(own: NDArray[np.float64], members: Members) -> dict[tuple[str, int | str], float]:
+    """As `Closable.readings`, of (R,) own time over the peers' median."""
+    found: dict[tuple[str, int | str], float] = {}
+    for column in np.flatnonzero(np.isfinite(own)).tolist():
+        run, value = str(members.run[column]), float(own[column])
+        found[run, int(members.rank[column])] = value
+        node = run, str(members.node[column])
+        found[node] = max(value, found.get(node, value))
+    return found

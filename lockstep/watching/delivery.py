@@ -8,7 +8,7 @@ from analyzer.alert_rules.shape import PLACEHOLDERS, Addresses
 from analyzer.alertmanager.alert import FIRING_SECONDS
 from analyzer.alertmanager.fan_out import Alertmanagers
 from analyzer.readers.prometheus import RequestError
-from analyzer.watch.alerts import alert, alerts, superseded
+from analyzer.watch.alerts import alerts, superseded
 from analyzer.watch.finding import WatchFinding
 from collector.clock import SystemClock
 from collector.contract.metrics import Sample
@@ -60,7 +60,9 @@ class Delivery:
         self._webhook: Webhook | None = None
         self.routes: tuple[Route, ...] = ()
         if out is not None:
-            self._post_mortems = PostMortems(WatchAccess(out, watch.live, watch.archive), unix)
+            self._post_mortems = PostMortems(
+                WatchAccess(out, watch.live, watch.archive), unix, watch.reports
+            )
             self._webhook = Webhook(
                 self._post_mortems.take, token_file or ensure_token_file(state or out)
             )
@@ -75,17 +77,16 @@ class Delivery:
         self._alertmanagers.start()
         self._alertmanagers.want(alerts(self._watch.findings(), self.addresses))
         closed = self._watch.closed_lately()
-        # An alert whose cause became known just then may not have been ended; an older one lapsed.
+        # One that another took the place of just then may not have been ended; an older one lapsed.
         lately = self._unix() - FIRING_SECONDS
-        before = [(one, one.learnt) for one in (*self._watch.findings(), *closed)
-                  if one.learnt is not None and one.learnt >= lately]  # fmt: skip
+        before = superseded([*self._watch.findings(), *closed], self.addresses)
         self._alertmanagers.ended(
-            [(old, learnt) for one, learnt in before for old in superseded([one], self.addresses)],
-            late=False,
+            [(old, until) for old, until in before if until >= lately], late=False
         )
         self._alertmanagers.ended(
-            [(alert(one, self.addresses), one.closed) for one in closed if one.closed is not None]
-        )
+            [(over, one.closed) for one in closed if one.closed is not None
+             for over in alerts([one], self.addresses)]
+        )  # fmt: skip
         if self._post_mortems is not None:
             self._post_mortems.start()
 
@@ -102,7 +103,8 @@ class Delivery:
         still: Sequence[WatchFinding],
     ) -> None:
         # What is no more wanted is resolved, with what it cost in all, or what is told instead.
-        over = [*alerts(closed, self.addresses), *superseded(still, self.addresses)]
+        replaced = [old for old, _ in superseded(still, self.addresses)]
+        over = [*alerts(closed, self.addresses), *replaced]
         self._alertmanagers.want(alerts([*still, *opened], self.addresses), over)
 
     def _admit(self, _: str, headers: Message) -> Reply | None:

@@ -22,7 +22,6 @@ from collector.contract import metrics as m
 from collector.contract.metrics import Sample
 from lockstep.watching.judged import Judged
 from lockstep.watching.look import Look
-from lockstep.watching.memory_of_process import ONE_DIAGNOSIS
 from lockstep.watching.settings import Settings
 from lockstep.watching.trouble import bug
 
@@ -93,15 +92,9 @@ class Diagnoses:
         for wish in due_diagnoses(wishes, self._settings.interval, self._settings.window):
             suspects = [*sorted(_down(look, wish.run)), *sorted(look.stopped.get(wish.run, ())),
                         *sorted(alarmed.get(wish.run, {}))]  # fmt: skip
-            # An archive is being diagnosed: this run's turn comes in the next cycle.
-            if not ONE_DIAGNOSIS.acquire(blocking=False):
-                return
-            try:
-                self._tried[wish.run] = look.now
-                silent = told.get(wish.run, frozenset()) - look.pages_of(wish.run)
-                self._one(connection, look, wish, suspects, ratio, silent)
-            finally:
-                ONE_DIAGNOSIS.release()
+            self._tried[wish.run] = look.now
+            silent = told.get(wish.run, frozenset()) - look.pages_of(wish.run)
+            self._one(connection, look, wish, suspects, ratio, silent)
             if monotonic() >= until:
                 return
 

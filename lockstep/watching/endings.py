@@ -130,6 +130,16 @@ def _ended(
                     stepped = progress[run].since - interval
             heard = run in seen.members.columns_of_run
             end = ended(life, told, times, scrape, seen.now, stepped, heard=heard)
+            went_on = progress[run].went_on if run in progress else 0.0
+            early = () if end is None or not end.by_scrapes else end.first
+            if early and max(times[rank].gone for rank in early) < went_on:
+                # It made steps without them: they are not what ended it.
+                life = replace(
+                    life, ranks={r: each for r, each in life.ranks.items() if r not in early}
+                )
+                told = {rank: state for rank, state in told.items() if rank not in early}
+                times = {rank: each for rank, each in times.items() if rank not in early}
+                end = ended(life, told, times, scrape, seen.now, stepped, heard=heard)
             if end is not None:
                 found[run] = _with(life, replace(end, noticed=seen.now))
                 LOG.warning("run %r ended: %s", run, end.how)

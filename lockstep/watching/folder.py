@@ -114,14 +114,22 @@ def link(first: Path, folder: Path, finding: WatchFinding, judged: Judged | None
     _tell(folder, finding, judged, {"record_of": first.name})
 
 
-def publish(folder: Path, out: Path, finding: WatchFinding) -> Path:
+def publish(folder: Path, out: Path, finding: WatchFinding, *, again: bool = False) -> Path:
     """Give a complete folder its name; where it has been written before, that one stays.
+
+    Args:
+        folder: Of `unfinished`.
+        out: Folder of all archives.
+        finding: What it is about.
+        again: Whether it takes the place of the one that was written before.
 
     Raises:
         OSError: It cannot be renamed.
     """
     place = out / finding.folder
-    if place.exists():
+    if place.exists() and again:
+        finding_folders.replace(place, folder)
+    elif place.exists():
         shutil.rmtree(folder, ignore_errors=True)
     else:
         folder.rename(place)

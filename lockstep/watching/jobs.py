@@ -40,10 +40,15 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The archive of a finding is to be written."""
+    """The archive of a finding is to be written.
+
+    Attributes:
+        again: Though there is one: it is from when the finding was for the record.
+    """
 
     finding: WatchFinding
     plan: Plan
+    again: bool = False
 
     @property
     def folder(self) -> str:
@@ -65,9 +70,14 @@ class Closing:
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """The finding.json of an archive is to say what is known of its open finding by now."""
+    """The finding.json of an archive is to say what is known of its open finding by now.
+
+    Attributes:
+        anew: Whether cause or tier changed: the report is to say so, too.
+    """
 
     finding: WatchFinding
+    anew: bool = False
 
     @property
     def folder(self) -> str:

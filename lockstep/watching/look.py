@@ -16,6 +16,7 @@ from analyzer.readers.prometheus.decoding import Series
 from analyzer.readers.prometheus.node_labels import places
 from analyzer.watch import questions as ask
 from analyzer.watch.finding import Kind
+from analyzer.watch.finding_lifecycle import READING_SECONDS
 from analyzer.watch.hardware import EVENT_SECONDS
 from analyzer.watch.members import Members, members, namesakes
 from analyzer.watch.panel import (
@@ -30,6 +31,7 @@ from analyzer.watch.panel import (
     of_ranks,
 )
 from collector.contract import metrics as m
+from collector.contract.metrics.ranges import RELATION, SECONDS, Range
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
@@ -55,6 +57,7 @@ class Look:
         up: (R,) 1 = the rank's process is there, 0 = it is gone, NaN = not told.
         told: run -> unix seconds of the newest scrape that tells of it.
         own: (R,) own seconds per step in the last minutes, NaN = not known.
+        own_lately: The same in the last minute.
         step_rate: (R,) steps per second in the last minutes.
         clock: (R,) SM clock of the rank's GPU.
         telling: (R,) how many metrics of questions.OF_DIAGNOSIS are told of the rank.
@@ -78,6 +81,7 @@ class Look:
     up: Floats
     told: Mapping[str, float]
     own: Floats
+    own_lately: Floats
     step_rate: Floats
     clock: Floats
     telling: Floats
@@ -129,14 +133,17 @@ def look(
     who = members(infos)
     times = _times(since, now, interval, most)
 
-    def instant(query: str) -> Answer:
-        return connection.instant(query, now)
+    def instant(query: str, within: Range | None = None) -> Answer:
+        return connection.instant(query, now, within=within or ask.WITHIN.get(query))
 
-    def by_rank(query: str) -> Floats:
-        return of_answer(instant(query), who)
+    def by_rank(query: str, within: Range | None = None) -> Floats:
+        return of_answer(instant(query, within), who)
 
-    def over(query: str) -> list[Series]:
-        return connection.over(query, float(times[0]), float(times[-1]), interval)
+    def over(query: str, within: Range | None = None) -> list[Series]:
+        return connection.over(
+            query, float(times[0]), float(times[-1]), interval,
+            within=within or ask.WITHIN.get(query),
+        )  # fmt: skip
 
     unanswered: list[str] = []
 
@@ -147,8 +154,9 @@ def look(
             unanswered.append(str(error))
             return None
 
-    def of_gpu(query: str) -> Floats | None:
-        return optional(lambda: of_gpus(over(query), times, who))
+    def of_gpu(metric: m.Metric, selector: str) -> Floats | None:
+        query = ask.gauge(metric, selector, interval)
+        return optional(lambda: of_gpus(over(query, metric.within), times, who))
 
     seconds = max(LEAST_RATE_SECONDS, RATE_CHECKS * interval)
     own, steps, known = (
@@ -156,18 +164,19 @@ def look(
     )
     up, runs = by_rank(ask.LIVING), by_run(instant(ask.TOLD))
     own_now, step_rate = (
-        by_rank(ask.own_seconds_query(seconds)),
-        by_rank(ask.rate(m.TRAIN_STEPS, seconds)),
+        by_rank(ask.own_seconds_query(seconds), SECONDS),
+        by_rank(ask.rate(m.TRAIN_STEPS, seconds), RELATION),
     )
     waits, pages = by_run(instant(ask.OPEN)), instant(ask.PAGES)
     with connection.within(LESS_SECONDS):
+        lately = optional(lambda: by_rank(ask.own_seconds_query(READING_SECONDS), SECONDS))
         stopped = optional(lambda: instant(ask.STOPPED))
         telling = optional(lambda: by_rank(ask.TELLING))
         lost, errors = optional(lambda: instant(ask.LOST)), optional(lambda: instant(ask.XIDS))
         gauges = {
-            CLOCK: of_gpu(ask.gauge(m.GPU_CLOCK, 'domain="sm",', interval)),
-            TEMPERATURE: of_gpu(ask.gauge(m.GPU_TEMPERATURE, 'sensor="gpu",', interval)),
-            POWER: of_gpu(ask.gauge(m.GPU_POWER, "", interval)),
+            CLOCK: of_gpu(m.GPU_CLOCK, 'domain="sm",'),
+            TEMPERATURE: of_gpu(m.GPU_TEMPERATURE, 'sensor="gpu",'),
+            POWER: of_gpu(m.GPU_POWER, ""),
         }
         links = optional(lambda: instant(ask.LINKS)) if inventory else None
         ports = optional(lambda: instant(ask.PORTS)) if inventory else None
@@ -190,6 +199,7 @@ def look(
         up=up,
         told=runs,
         own=own_now,
+        own_lately=np.full(len(who), np.nan) if lately is None else lately,
         step_rate=step_rate,
         clock=_last(panel.told[CLOCK]),
         telling=np.zeros(len(who)) if telling is None else np.nan_to_num(telling),
@@ -197,7 +207,7 @@ def look(
         stopped=ranks_by_run(stopped or []),
         pages=pages,
         lost=lost or [],
-        xids=[one for one in errors or [] if "xid" in one[0] and now - one[1] < EVENT_SECONDS],
+        xids=[one for one in errors or [] if "xid" in one[0] and abs(now - one[1]) < EVENT_SECONDS],
         error_pages=frozenset(
             (labels.get("job", ""), labels.get("instance", ""))
             for labels, value in errors or []

@@ -20,6 +20,7 @@ from collector.contract import metrics as m
 from collector.contract.metrics import Sample
 from collector.contract.words import ExitCode
 from lockstep.diagnosis import exit_code, write_whole
+from lockstep.reports import Reports
 from lockstep.watching.archivist import Archivist
 from lockstep.watching.cycle import Cycles, Outcome
 from lockstep.watching.detections import Still
@@ -73,6 +74,7 @@ class Watch:
     Attributes:
         on_change: Hooks; they return soon, since a cycle waits for them.
         more_samples: What others add to the page.
+        reports: Who writes the reports of archives.
         taken: Which alerts each Alertmanager took by now, which is saved with the findings; None =
             nobody sends any.
     """
@@ -87,7 +89,8 @@ class Watch:
         self._standstills = Standstills(
             settings, self._pages, lambda: self._cycles.memory.runs, self._woken.set
         )
-        self._archivist = Archivist(settings, keep=self._standstills.keep)
+        self.reports = Reports()
+        self._archivist = Archivist(settings, keep=self._standstills.keep, report=self.reports.want)
         self._last: Outcome | None = None
         self._trouble = ""
         self._replicas = ""
@@ -97,7 +100,7 @@ class Watch:
         self._failed_cycles = 0
         self._opened = 0
         self._dumped: set[tuple[str, str]] = set()
-        self._renewed: dict[str, tuple[float, float | None]] = {}
+        self._renewed: dict[str, tuple[float, tuple[float | None, float | None]]] = {}
         self._state_failures = 0
         self._seconds = float("nan")
         self._pause = 0.0
@@ -117,12 +120,14 @@ class Watch:
 
     def start(self) -> None:
         """Write archives from now on; those that an earlier process owes are written again."""
+        self.reports.start()
         self._archivist.start()
         self._standstills.start()
 
     def stop(self) -> None:
         """Save and end; an archive under way is written by the next process."""
         self._archivist.stop()
+        self.reports.stop()
         self._standstills.stop()
         self._save()
 
@@ -272,10 +277,17 @@ class Watch:
         return self._archivist.write(finding, self._cycles.plan(finding, last.look, last.known.own))
 
     def wait(self, seconds: float) -> bool:
-        """Until all archives are written; whether it was in time."""
+        """Until all archives and their reports are written; whether it was in time."""
+        until = monotonic() + seconds
         done = self._archivist.wait(seconds)
         self._settle()
-        return done
+        return self.reports.wait(max(0.0, until - monotonic())) and done
+
+    def told_of(self, folder: str) -> str:
+        """What is known of a finding, by its folder; "" = of none that is open, or was lately."""
+        memory = self._cycles.memory
+        known = (one for one in (*memory.course.open.values(), *memory.closed))
+        return next((one.summary for one in known if one.folder == folder), "")
 
     def samples(self) -> list[Sample]:
         """The page."""
@@ -342,6 +354,10 @@ class Watch:
         for finding in change.opened:
             LOG.warning("opened %r: %s", finding.folder, one_line(finding.words))
             self._archivist.opened(finding, outcome.plans[finding.folder])
+        for finding in change.still:
+            if finding.folder in change.paged:
+                LOG.warning("pages %r: %s", finding.folder, one_line(finding.words))
+                self._archivist.opened(finding, outcome.plans[finding.folder], again=True)
         self._keep_dumps(change, still)
         self._renew(change)
         for finding in change.closed:
@@ -356,16 +372,15 @@ class Watch:
                 bug("a finding was not handed on", error)
 
     def _renew(self, change: Change) -> None:
-        """What is known of open findings by now, into their archives: a new cause at once."""
+        """What is known of open findings by now, into their archives: what changed at once."""
         now, before = monotonic(), self._renewed
-        due = [
-            one for one in change.still
-            if (one.learnt is not None and before.get(one.folder, (0.0, None))[1] != one.learnt)
-            or now - before.setdefault(one.folder, (now, one.learnt))[0] >= RENEW_SECONDS
-        ]  # fmt: skip
-        for one in due:
-            before[one.folder] = now, one.learnt
-            self._archivist.renewed(one)
+        for one in change.still:
+            known = (one.learnt, one.paged)
+            when, told = before.setdefault(one.folder, (now, known))
+            if known == told and now - when < RENEW_SECONDS:
+                continue
+            before[one.folder] = now, known
+            self._archivist.renewed(one, anew=known != told)
         here = {one.folder for one in change.open}
         self._renewed = {folder: when for folder, when in before.items() if folder in here}
 
@@ -470,7 +485,10 @@ def load(folder: Path | None) -> tuple[State, Memory, list[str]]:
     words = [why] if why else []
     path = folder / MEMORY_FILE
     try:
-        return state, from_json(path.read_text("utf-8")), words
+        refused: list[str] = []
+        memory = from_json(path.read_text("utf-8"), refused.append)
+        words += [f"{path} has what cannot be, which is left out: {each}" for each in refused[:9]]
+        return state, memory, words
     except FileNotFoundError:
         words.append(f"{path} is not there yet; no finding is open")
     except (OSError, UnicodeError, MemoryFileError) as error:

@@ -1,12 +1,9 @@
 """How much memory this process has."""
 
 import os
-import threading
 from pathlib import Path
 
 STATM = Path("/proc/self/statm")
-ONE_DIAGNOSIS = threading.Lock()
-"""Held by whoever diagnoses: one takes up to 100 MB, and two at a time would take both."""
 
 
 def resident_bytes() -> float:

@@ -5,18 +5,23 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 
+from analyzer.alert_rules.shape import Addresses
 from analyzer.readers.prometheus import RequestError
 from analyzer.readers.prometheus.access import access
 from analyzer.sequential_test.budget import BudgetError
 from collector.config import ConfigError
 from collector.config.values import address
+from collector.contract import threads
 from collector.contract.words import ExitCode
 from collector.exporter.page import Form, render
+from lockstep import claim
 from lockstep.addresses import addresses
 from lockstep.api import beside
 from lockstep.output import data, fail, note
@@ -32,12 +37,14 @@ from lockstep.watching.settings import Settings
 MOST_BYTES = 4 << 20
 STOP_SECONDS = 0.5
 """For a cycle under way; the process ends in a second."""
-WORKERS = ("cycles", "archivist", "post-mortems", "standstills")
+WORKERS = ("cycles", "archivist", "post-mortems", "standstills", "reports")
 """Names of threads that may be under way when the process ends; what they write is whole or not
 there."""
 ONCE_SECONDS = 60.0
 """For the archives of one cycle."""
 LEAST_INTERVAL = 0.2
+STATE_FILE = ".lockstep-watch"
+"""Locked in the state folder for as long as a watch lives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +67,49 @@ def serve(asked: Asked) -> int:
     """Watch until a signal comes; 130 for Ctrl-C, 0 for SIGTERM.
 
     Raises:
-        CommandError: 64, a setting is wrong; 65, a baseline is no archive; 69, the address or a
-            folder cannot be used.
+        CommandError: 64, a setting is wrong, or another watch has the state; 65, a baseline is no
+            archive; 69, the address or a folder cannot be used.
     """
     log_warnings()
     where = addresses(os.environ)
-    watch = Watch(_settings(asked))
+    settings = _settings(asked)
+    with _state_of_ours(settings.state):
+        code = _serve(asked, settings, where)
+    return _ended(code)
+
+
+@contextmanager
+def _state_of_ours(folder: Path | None) -> Iterator[None]:
+    """Two that write one state would each lose what the other found.
+
+    Raises:
+        CommandError: 64, another watch has it.
+    """
+    if folder is None:
+        yield
+        return
+    with claim.claim_folder(folder, STATE_FILE, "--state", locks=True):
+        yield
+
+
+def _serve(asked: Asked, settings: Settings, where: Addresses) -> int:
+    watch = Watch(settings)
     delivery = Delivery(
         watch, asked.alertmanagers, asked.out, asked.webhook_token, where, asked.state
     )
     server = _server(
         asked.listen,
-        [*_routes(watch), *delivery.routes, *pages.routes(asked.out), *beside.routes(asked.out)],
+        [
+            *_routes(watch),
+            *delivery.routes,
+            *pages.routes(asked.out, watch.told_of, watch.reports.trouble),
+            *beside.routes(asked.out),
+        ],
     )
     delivery.addresses = pages.served(where, server.address, asked.out, watch.url)
     ended = threading.Event()
     # A daemon: a cycle that waits for a slow Prometheus must not keep the process.
-    cycles = threading.Thread(target=watch.run, args=(ended,), name="cycles", daemon=True)
+    cycles = threads.loop("cycles", partial(watch.run, ended), ended)
     with signals(ended) as came:
         watch.start()
         delivery.start()
@@ -90,7 +123,7 @@ def serve(asked: Asked) -> int:
         delivery.stop()
         watch.stop()
         server.stop()
-    return _ended(ExitCode.INTERRUPTED if signal.SIGINT in came else ExitCode.OK)
+    return ExitCode.INTERRUPTED if signal.SIGINT in came else ExitCode.OK
 
 
 def _ended(code: int) -> int:
@@ -103,9 +136,19 @@ def _ended(code: int) -> int:
 
 
 def once(asked: Asked) -> int:
-    """One cycle; sentences of what is open on stdout."""
+    """One cycle; sentences of what is open on stdout.
+
+    Raises:
+        CommandError: As `serve`.
+    """
     log_warnings()
-    watch = Watch(_settings(asked))
+    settings = _settings(asked)
+    with _state_of_ours(settings.state):
+        return _once(settings)
+
+
+def _once(settings: Settings) -> int:
+    watch = Watch(settings)
     watch.start()
     answered = watch.cycle()
     if not watch.wait(ONCE_SECONDS):
@@ -165,10 +208,11 @@ def _server(listen: str, routes: Sequence[Route]) -> Server:
 
 def _routes(watch: Watch) -> tuple[Route, ...]:
     def metrics(_: Request) -> Reply:
-        return HTTPStatus.OK, Form.TEXT.value, render(watch.samples()).encode("utf-8", "replace")
+        samples = [*watch.samples(), *threads.samples()]
+        return HTTPStatus.OK, Form.TEXT.value, render(samples).encode("utf-8", "replace")
 
     def healthy(_: Request) -> Reply:
-        why = watch.hangs()
+        why = watch.hangs() or threads.unhealthy()
         return text(HTTPStatus.SERVICE_UNAVAILABLE, why) if why else text(HTTPStatus.OK, "alive")
 
     return (

@@ -130,27 +130,26 @@ class _Handler(BoundedHandler):
         self._answer()
 
     def _answer(self) -> None:
-        # Of a body that is not read, what is left would be read as the next request.
-        last = self.command != "GET"
         path, _, query = self.path.partition("?")
         admissions, route = [self.server.admit], self._route(path)
         if isinstance(route, Route):
             admissions.append(route.admit)
         for admit in admissions:
             if admit is not None and (refusal := admit(self.command, self.headers)) is not None:
-                self._send(refusal, last=last)
+                self._send(refusal)
                 return
         if not isinstance(route, Route):
-            self._send(route, last=last)
+            self._send(route)
             return
-        length = self.headers.get("Content-Length", "" if self.command == "POST" else "0")
-        if not (length.isascii() and length.isdecimal() and len(length) < 20):
+        told = "Content-Length" in self.headers or self.command != "POST"
+        if self.command != "GET" and (self.announced is None or not told):
             self._send(text(HTTPStatus.LENGTH_REQUIRED, "a Content-Length is needed"), last=True)
             return
-        wanted = min(int(length), self.server.most_bytes + 1) if last else 0
+        length = 0 if self.command == "GET" else self.announced or 0
+        wanted = min(length, self.server.most_bytes + 1)
         body = self.body(wanted) if wanted else b""
         if len(body) == wanted:
-            self._send(self._made(route, path, query, body), last=wanted < int(length))
+            self._send(self._made(route, path, query, body))
 
     def _route(self, path: str) -> Route | Reply:
         here = [route for route in self.server.routes if route.answers(path)]
@@ -180,7 +179,7 @@ class _Handler(BoundedHandler):
                 self.send_header(name, words)
             if status is HTTPStatus.UNAUTHORIZED:
                 self.send_header("WWW-Authenticate", 'Bearer realm="lockstep"')
-            if last:
+            if self.close_connection:
                 self.send_header("Connection", "close")
             self.end_headers()
             self.wfile.write(body)

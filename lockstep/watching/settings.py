@@ -13,6 +13,9 @@ LEAST_WINDOW_SECONDS = 120.0
 CLOSE_CHECKS = 20
 LEAST_CLOSE_SECONDS = 120.0
 """Also where cycles are short: a few that took long, or found nothing, say little."""
+RECOVER_CHECKS = 8
+LEAST_RECOVER_SECONDS = 60.0
+"""Of own time that is as before in every look, each over a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +47,12 @@ class Settings:
     def pace(self) -> Pace:
         """What is not sure must be seen for a whole window.
 
-        A finding that was not seen for five minutes at 15 s is over.
+        A finding that was not seen for five minutes at 15 s is over; one of a rank whose own time
+        is as before, after two.
         """
         close = max(LEAST_CLOSE_SECONDS, CLOSE_CHECKS * self.interval)
-        return Pace(confirm=self.window, close=close)
+        recover = max(LEAST_RECOVER_SECONDS, RECOVER_CHECKS * self.interval)
+        return Pace(confirm=self.window, close=close, recover=recover)
 
     def budget(self, streams: int) -> Budget:
         """Of the sequential test, for nodes with so many streams."""

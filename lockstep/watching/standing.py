@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
 
@@ -30,7 +31,9 @@ from analyzer.watch.standing import (
     of_document,
     patience,
 )
+from collector.contract import threads
 from collector.contract.flight_recorder import DUMPS_AGAIN_SECONDS
+from collector.contract.metrics.ranges import AGE, THINGS
 from lockstep.diagnosis import write_whole
 from lockstep.hang_dumps import NoDumpsError, read_folder
 from lockstep.watching import stacks
@@ -129,7 +132,7 @@ class Standstills:
         self._lock = threading.Lock()
         self._places = threading.Semaphore(AT_ONCE)
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="standstills", daemon=True)
+        self._thread = threads.loop("standstills", self._work, self._ended)
 
     def start(self) -> None:
         """Look from now on."""
@@ -194,8 +197,11 @@ class Standstills:
         access = self._settings.access
         with Connection(access, ANSWER_SECONDS, until=monotonic() + ANSWER_SECONDS) as connection:
             now = connection.now()
-            silences = by_run(connection.instant(questions.SILENCE, now))
-            quiet, known = by_run(connection.instant(questions.QUIET, now)), self._known()
+            silences = by_run(connection.instant(questions.SILENCE, now, within=AGE))
+            quiet, known = (
+                by_run(connection.instant(questions.QUIET, now, within=AGE)),
+                self._known(),
+            )
             # Whose past was not told comes last: one slow answer takes the time of all.
             for run in sorted(silences, key=lambda run: self._untold.get(run, 0.0)):
                 silence = silences[run]
@@ -205,12 +211,9 @@ class Standstills:
                 if not self._note(connection, run, known[run], since, seen):
                     continue
                 if self._stands(run, known[run], silence):
-                    judging = threading.Thread(
-                        target=self._judge, args=(run, known[run], now), name="standstills",
-                        daemon=True,
-                    )  # fmt: skip
-                    judging.start()
-            if self._somebody_went(by_run(connection.instant(questions.GONE, now))):
+                    judge = partial(self._judge, run, known[run], now)
+                    threads.task("standstills", judge).start()
+            if self._somebody_went(by_run(connection.instant(questions.GONE, now, within=THINGS))):
                 self._changed()
         with self._lock:
             ended = self._runs.keys() - silences.keys()
@@ -287,7 +290,7 @@ class Standstills:
         if progress.silence:
             return 0.0
         try:
-            told = connection.instant(questions.longest_silence(run), until)
+            told = connection.instant(questions.longest_silence(run), until, within=AGE)
         except SourceError as error:
             if run not in self._untold:
                 LOG.warning("run %r is not watched for silence until this is told: %s", run, error)

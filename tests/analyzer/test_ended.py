@@ -1,6 +1,7 @@
 """Runs that did not end as they should: never healthy, and the first to go is named."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,9 @@ import pytest
 
 from analyzer.align import align
 from analyzer.pipeline import diagnose
+from analyzer.readers.archive import load
+from analyzer.report.advice import actions_of
+from analyzer.run import LoadError
 from analyzer.slowness.ended import unexplained
 from analyzer.slowness.stopped import stood_still
 from lockstep.diagnosis import exit_code
@@ -403,3 +407,161 @@ def test_ranks_that_are_gone_do_not_stand_still(ended):
 
     assert 0.0 == stood_still(grid)
     assert unexplained(grid) is None
+
+
+@pytest.mark.parametrize("state", ["", "running", "failed"])
+@pytest.mark.parametrize("per_node", [1, 2])
+@pytest.mark.parametrize("early", [0, 2])
+def test_ranks_that_finished_before_another_one_failed_began_nothing(
+    synthetic, per_node, early, state
+):
+    run = synthetic(ranks_per_node=per_node, outcome=None).run()
+    samples, end = run.samples, run.samples["time"].max()
+    for rank in range(4):
+        since = end - (3.0 if rank <= early else 2.0 if rank < 3 else 1.0)
+        late = (samples["rank"] == rank) & (samples["time"] >= since)
+        up = samples["metric"] == UP
+        samples = samples[~late | ~_of_the_living(samples) | up]
+        gone = (samples["rank"] == rank) & (samples["time"] >= since) & (samples["metric"] == UP)
+        samples = samples.assign(value=samples["value"].mask(gone, 0.0))
+        word = "finished" if rank < 3 else state
+        said = samples[gone].assign(metric=STATE, value=1.0, labels=f'state="{word}"')
+        samples = pd.concat([samples, said[[bool(word)] * len(said)]])
+    exits = [{"rank": rank, "code": 3 * (rank == 3), "seconds": 0.3 * rank} for rank in range(4)]
+    outcome = {"ending": "crash", "ranks": [3], "reason": "exited with code 3", "exits": exits}
+    seen = dataclasses.replace(run, samples=samples, meta={**run.meta, "outcome": outcome})
+    verdict = diagnose(seen).verdict
+
+    assert [(3, "crash")] == [(one.rank, one.cause) for one in verdict.culprits]
+    assert "exited with code 0" not in verdict.sentence
+    assert "exited with code 3" in verdict.sentence
+
+
+RAISED = "ValueError: label 9: out of range"
+LOST = "RuntimeError: Connection closed by peer"
+
+
+def _raised(*ranks, ended=(0, 1, 2, 3), error=RAISED, code=1):
+    """Some raised their own exception; all others lost a peer, or wrote nothing."""
+    return {
+        "ending": "crash", "ranks": list(ranks), "reason": f"exited with code {code}: {error}",
+        "exits": [{"rank": rank, "code": code if rank in ranks else 1, "seconds": 0.1 * place}
+                  for place, rank in enumerate(ended)],
+        "raised": [{"rank": rank, "error": error, "of_lost_peer": False} for rank in ranks]
+        + [{"rank": rank, "error": LOST, "of_lost_peer": True}
+           for rank in ended if rank not in ranks],
+    }  # fmt: skip
+
+
+def test_a_rank_that_raised_is_told_by_its_exception_and_its_node_is_not_drained(ended):
+    verdict = diagnose(ended(outcome=_raised(1))).verdict
+    (culprit,) = verdict.culprits
+
+    assert (1, "crash") == (culprit.rank, culprit.cause)
+    assert f": it raised {RAISED} and exited with code 1" in verdict.sentence
+    assert "tail -n 50 logs/rank-{rank}.log" == actions_of(culprit, ())[0].command
+    assert not any("drain" in action.command for action in actions_of(culprit, ()))
+
+
+def test_what_the_launcher_saw_of_its_end_outranks_a_heartbeat_that_had_stopped(frozen):
+    run = frozen(1)
+    (as_seen,) = diagnose(run).verdict.culprits
+    memory = {**run.meta, "outcome": _raised(1, error="MemoryError")}
+    (culprit,) = diagnose(dataclasses.replace(run, meta=memory)).verdict.culprits
+
+    assert (1, "freeze") == (as_seen.rank, as_seen.cause)
+    assert (1, "crash") == (culprit.rank, culprit.cause)
+
+
+def test_a_rank_that_raised_and_does_not_end_is_no_rank_of_unknown_cause(stuck):
+    run = stuck(1)
+    (as_seen,) = diagnose(run).verdict.culprits
+    outcome = {"ending": "hang", "ranks": [1], "reason": "", "exits": [],
+               "raised": [{"rank": 1, "error": RAISED, "of_lost_peer": False}]}  # fmt: skip
+    told = diagnose(dataclasses.replace(run, meta={**run.meta, "outcome": outcome})).verdict
+
+    assert (1, "unknown") == (as_seen.rank, as_seen.cause)
+    assert [(1, "crash")] == [(one.rank, one.cause) for one in told.culprits]
+    assert f"it raised {RAISED}, and its process did not end" in told.sentence
+
+
+def test_an_exit_code_is_told_whatever_the_ring_says(ended):
+    outcome = {**_raised(1, code=3), "raised": []}
+    verdict = diagnose(ended(("failed", "finished", "failed", "failed"), outcome)).verdict
+
+    assert [(1, "crash")] == [(one.rank, one.cause) for one in verdict.culprits]
+    assert "it exited with code 3" in verdict.sentence
+
+
+@pytest.mark.parametrize("error", [RAISED, ""])
+def test_what_every_rank_does_is_the_program_s_and_names_nobody(ended, error):
+    outcome = _raised(0, 1, 2, 3, error=error, code=3)
+    outcome = outcome if error else {**outcome, "raised": []}
+    verdict = diagnose(ended(outcome=outcome)).verdict
+
+    assert ((), "unknown") == (verdict.culprits, verdict.status)
+    way = f"raised {error}" if error else "exited with code 3"
+    assert f"every rank {way}: the program itself failed" in verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("error", "sizes", "alike"),
+    [
+        ("torch.OutOfMemoryError: CUDA out of memory. GPU {0} has {1} free. Process {0}1 has 9 GiB",
+         ["1.56 GiB", "512.00 MiB", "980.5 KiB", "3 bytes"], True),
+        ("RuntimeError: CUDA error at 0x7f{0}a{0}: illegal access", ["", "", "", ""], True),
+        ("KeyError: '{1}'", ["lr", "wd", "beta", "eps"], False),
+        ("{1}Error: GPU {0}", ["Key", "Value", "Index", "Type"], False),
+    ],
+)  # fmt: skip
+def test_exceptions_that_differ_in_numbers_alone_are_the_same(ended, error, sizes, alike):
+    outcome = _raised(0, 1, 2, 3)
+    for each, size in zip(outcome["raised"], sizes, strict=True):
+        each["error"] = error.format(each["rank"], size)
+    verdict = diagnose(ended(outcome=outcome)).verdict
+
+    told = f"every rank raised {outcome['raised'][0]['error']}: the program itself failed"
+    assert alike is (told in verdict.sentence)
+    assert not alike or verdict.culprits == ()
+
+
+@pytest.mark.parametrize("ranks", [[2], [2, 1, 3]])
+def test_an_exception_that_ranks_survived_hides_nobody_whom_a_signal_ended(ended, ranks):
+    outcome = {"ending": "crash", "ranks": ranks, "reason": "killed by SIGKILL",
+               "exits": [{"rank": 2, "code": -9, "seconds": 0.0}],
+               "raised": [{"rank": rank, "error": "ImportError: no apex", "of_lost_peer": False}
+                          for rank in (1, 2, 3)]}  # fmt: skip
+    verdict = diagnose(ended(("failed", "failed", "running", "failed"), outcome)).verdict
+
+    assert 2 in [one.rank for one in verdict.culprits]
+    assert "the program itself failed" not in verdict.sentence
+    assert "it was ended by SIGKILL" in verdict.sentence
+
+
+@pytest.mark.parametrize("raised", [[{"rank": "1", "error": "x"}], [{"rank": 1}], {"rank": 1}, [7]])
+def test_exceptions_that_no_launcher_writes_are_refused(synthetic, tmp_path, raised):
+    folder = synthetic(steps=20, telemetry=False).write(tmp_path / "a")
+    path = folder / "run.json"
+    told = json.loads(path.read_text())
+    path.write_text(json.dumps({**told, "outcome": {"ending": "crash", "raised": raised}}))
+
+    with pytest.raises(LoadError, match=r"outcome\.raised is .*; it must be "):
+        load(folder)
+
+
+@pytest.fixture
+def frozen(synthetic, fault):
+    return lambda rank: synthetic(seed=0, faults=[fault("freeze", rank, first=80)]).run()
+
+
+@pytest.fixture
+def stuck(synthetic, fault):
+    def run_of(rank):
+        def beating(samples):
+            ages = samples["metric"] == "lockstep_train_heartbeat_age_seconds"
+            samples.loc[ages & (samples["rank"] == rank), "value"] = 0.2
+            return samples
+
+        return synthetic(faults=[fault("freeze", rank, first=80)], drop=beating).run()
+
+    return run_of

@@ -118,6 +118,33 @@ def test_a_run_that_the_simulation_does_not_explain_keeps_its_bounds_and_says_wh
     assert "differ by" in told.what_if["why"]
 
 
+def unexplained(small: float, noise: float) -> Verdict:
+    """A worker that is slow by its operations, in steps of which these are a part alone."""
+    whole = run(dataclasses.replace(SCENE, slow=(dataclasses.replace(SLOW, factor=small),)))
+    dice = np.random.default_rng(3)
+    longer = np.exp(noise * dice.standard_normal(len(whole.windows)))
+    windows = whole.windows.assign(
+        wall_seconds=whole.windows["wall_seconds"] * 1.2,
+        own_seconds=whole.windows["own_seconds"] * longer,
+    )
+    return diagnose(dataclasses.replace(whole, windows=windows)).verdict
+
+
+def test_operations_that_explain_part_of_the_step_find_who_is_plainly_longer_step_by_step() -> None:
+    told = unexplained(1.03, 0.0)
+
+    assert [(1, 1)] == named(told)
+    assert "differ by" in told.what_if["why"]
+
+
+def test_operations_that_explain_part_of_the_step_name_nobody_whose_steps_are_as_its_peers() -> (
+    None
+):
+    told = unexplained(1.06, 0.1)
+
+    assert [] == named(told)
+
+
 def test_operations_that_cannot_be_used_are_said_to_be_missing() -> None:
     whole = run(SCENE)
     assert whole.ops is not None

@@ -444,3 +444,20 @@ def test_what_a_counter_was_before_it_was_told_is_not_known_and_moved_nothing(sy
     found = links(dataclasses.replace(grid, time=time, signals=signals))
 
     assert ["network"] == [one.kind for one in found]
+
+
+@pytest.mark.parametrize("told", ["run.json", "boot"])
+def test_between_nodes_of_one_host_is_no_link(synthetic, fault, told):
+    run = synthetic(world=2, faults=[fault("link", 1, 1.5, 80)]).run()
+    if told == "run.json":
+        run = dataclasses.replace(run, meta={**run.meta, "emulated_nodes": True})
+    else:
+        ups = run.samples[run.samples["metric"] == "up"]
+        infos = ups.assign(metric="lockstep_node_info", labels='boot_id="b",emulated="false"')
+        run = dataclasses.replace(run, samples=pd.concat([run.samples, infos], ignore_index=True))
+    verdict = diagnose(run).verdict
+
+    assert ((), "unknown") == (verdict.culprits, verdict.status)
+    assert "are one host, without a link between them" in verdict.sentence
+    emulated = dataclasses.replace(run, meta={**run.meta, "emulated_network": True})
+    assert ["link"] == [one.scope for one in diagnose(emulated).verdict.culprits]

@@ -36,7 +36,8 @@ def test_every_detector_is_a_row_of_its_own_name_and_every_file_has_one():
 def test_every_shape_is_a_row_and_every_row_a_generator_of_candidates():
     files = _files(
         analyzer.model, "accepted", "candidate", "effects", "minimum_detectable_effect",
-        "precision", "reference", "run_queue", "scopes", "shared_loading", "whole_or_parts",
+        "precision", "quick_steps", "reference", "roles", "run_queue", "scopes",
+        "shared_loading", "whole_or_parts",
     )  # fmt: skip
 
     assert files == {shape.__module__.rpartition(".")[2] for shape in SHAPES}

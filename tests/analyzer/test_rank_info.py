@@ -38,6 +38,18 @@ def test_a_rank_that_tells_no_place_is_a_replica_and_what_is_no_number_is_not_to
     assert rank_labels({"rank": "٣"}) is None
 
 
+def test_whose_program_a_rank_is_its_page_tells_beside_the_table_of_an_archive() -> None:
+    row = {"metric": metrics.RANK_INFO.name, "node": "node-0", "gpu": None}
+    samples = pd.DataFrame([{**row, "labels": 'steps_by="optimizer"', "rank": 0},
+                            {**row, "labels": "", "rank": 1}])  # fmt: skip
+    table = pd.DataFrame([{"rank": rank, "node": "node-0", "gpu": None, "uuid": None,
+                           "local_rank": rank, "dp": 0, "pp": rank, "tp": 0}
+                          for rank in range(2)])  # fmt: skip
+
+    for known in (table, pd.DataFrame()):
+        assert [True, False] == [info.external for info in rank_infos(known, samples, None, [])]
+
+
 def test_of_several_attempts_the_last_counts_whatever_the_order() -> None:
     infos = [({"run": "r", "rank": "0", "attempt": each, "node": f"n{each}"}, 1.0)
              for each in ("1", "2", "0")]  # fmt: skip

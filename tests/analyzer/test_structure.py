@@ -124,12 +124,13 @@ def test_a_beat_by_design_is_told_beside_a_slow_worker_of_another_beat():
     assert "every 10 steps" in verdict.structure[0]["text"]
 
 
-def test_without_simulation_nobody_can_tell_a_beat_by_design_from_a_slow_workers():
+def test_without_simulation_a_worker_slow_at_a_beat_is_named_and_no_beat_is_by_design():
     on = np.where(np.arange(40) % 5 == 4, 1.6, 1.0)
     trace = changed(synth.trace(synth.Scene(steps=40)), slow_worker(1, 2, on))
     verdict = verdict_of_trace(replace(trace, observed=1.3 * trace.end.max(axis=(0, 1))))
 
-    assert ("unknown", "none", []) == (verdict.status, verdict.what_if["method"], kinds(verdict))
+    assert ("degraded", "bounds", []) == (verdict.status, verdict.what_if["method"], kinds(verdict))
+    assert [(1, 2)] == [(one.dp, one.pp) for one in verdict.culprits]
 
 
 def test_a_slowdown_of_all_is_uniform_and_blames_nobody():

@@ -15,10 +15,12 @@ from collector.contract.words import ExitCode
 from tests.benchmarks.interrupted import InterruptedEarlyError
 
 BENCHMARKS: dict[str, str] = {
+    "asymmetric_programs": "programs with different work by rank: who is named, who is not",
     "alert_delay": "from an XID, and from a straggler's first slow step, to the webhook",
     "api_mutations": "1,000 requests to the API that schemathesis makes: none ends in 5xx",
     "bench_baselines": "a regression of 5 %, its version, and one slow GPU, over labelled pairs",
     "bench_runs": "a matrix of real runs: unattended, killed ten times, 60 writers at once",
+    "busy_hosts": "simulated runs on crowded hosts: whose phase takes longer, and nobody else's",
     "chart_install": "the chart on a real API server: install, upgrade, rollback, uninstall",
     "collector": "the collector with 8 GPUs: serving, CPU, memory, throttled seconds",
     "collector_changes": "how soon the page tells of a lost, new or partitioned GPU, and of an XID",
@@ -46,6 +48,7 @@ BENCHMARKS: dict[str, str] = {
     "nccl_inspector": "20,000 lines a second of NCCL Inspector",
     "own_scripts": "scripts of others with a slow rank and healthy: who is named, who is not",
     "node_conditions": "from a decision to conditions and event on a real Kubernetes API; memory",
+    "live_hour": "an hour of churn: each fault told once, nothing else; 20 reports at once",
     "ledger_starting": "parts of starting of a real program with known delays, against the truth",
     "ledger_truth": "buckets of real runs, killed and resumed at known moments, against the truth",
     "op_detection": "slow workers found in op traces, and structure told from them",
@@ -54,6 +57,7 @@ BENCHMARKS: dict[str, str] = {
     "probe": "the pairwise probe among 8 nodes with a real bad link or node",
     "pods": "images above their base; the chart on two nodes that run containers, and away again",
     "prometheus_decoding": "CPU of an answer of Prometheus beside json and float",
+    "recorder_exceptions": "200 exceptions within the recorder, in four kinds of training",
     "recording_rules": "recording rules in a real Prometheus, and their reader at 100,000 GPUs",
     "real_hangs": "320 real hangs of gloo programs, and 100 real runs that are well",
     "report_speed": "`lockstep report` on an hour of 64 and of 512 ranks",
@@ -69,6 +73,7 @@ BENCHMARKS: dict[str, str] = {
     "watch_fleet": "cycles and memory of `lockstep watch` over 500 nodes of 8 GPUs, on one core",
     "watch_life": "72 simulated hours of a cluster: every finding opens, closes and is told once",
     "watch_states": "1,000 states of what watch reads, each with one input taken away",
+    "trace_with_delays": "a slow worker in op traces with delays that no operation shows",
     "weight": "files, lines and statements of the source, and what is generated",
     "whatif": "every published quantity of an op trace; a run of 10,000 GPUs",
     "window_shapes": "ranks slow on and off, and in a climb of ten windows: missed, others named",

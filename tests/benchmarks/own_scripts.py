@@ -7,6 +7,9 @@ those from a third on are healthy. OWN_SCRIPTS_SELECT takes rows whose name has 
 (`ddp,trainer`), OWN_SCRIPTS_FOLDER (runs/own-scripts) keeps what was found: a run that ended is not
 made again. Wrong verdicts keep their archives there.
 
+Who is late from the start is not known to do the same work as the others (docs/method/peers.md,
+roles): only "unknown" is honest there, and nobody else may be named.
+
 A row's waits count as timed where the own time of most of its steps is known; elsewhere only
 "unknown" is honest. What a program needs and is not installed is told, and is no failure.
 """
@@ -158,8 +161,9 @@ def figures(found: list[Found]) -> dict[str, float]:
     """Counts over all rows, and shares of the runs whose waits were timed."""
     slow = [one for one in found if one.rank >= 0 and one.answer != "failed"]
     healthy = [one for one in found if one.rank < 0 and one.answer != "failed"]
+    became = [one for one in slow if one.kind == "slow"]
     slow_timed, healthy_timed = (
-        [one for one in some if one.known >= KNOWN_AT_LEAST] for some in (slow, healthy)
+        [one for one in some if one.known >= KNOWN_AT_LEAST] for some in (became, healthy)
     )
     counted = Counter(one.answer for one in slow)
     return {

@@ -62,6 +62,7 @@ class RingImage:
     pid: int = 100
     gpu: int = 0
     attempt: int = 0
+    pp: int = 0
     version: int = ring.VERSION
     magic: bytes = ring.MAGIC
     start_wall_ns: int = 1_799_999_000_000_000_000
@@ -122,7 +123,7 @@ class RingImage:
         ring.IDENTITY.pack_into(
             data, ring.IDENTITY_OFFSET, self.magic, self.version, ring.HEADER_BYTES,
             self.run.encode(), self.node.encode(), self.uuid.encode(),
-            self.rank, self.world, self.rank, self.attempt, self.pid, self.rank, 0, 0, 0, 0,
+            self.rank, self.world, self.rank, self.attempt, self.pid, self.rank, self.pp, 0, 0, 0,
             self.gpu, 0, self.start_wall_ns, self.wall_minus_monotonic_ns, self.clock_offset_ns,
             100, ring.OP_CAPACITY, ring.STEP_CAPACITY, ring.OP_RECORD.size, ring.STEP_RECORD.size,
         )  # fmt: skip

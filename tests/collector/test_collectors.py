@@ -8,7 +8,7 @@ from collector.collectors import simulated_gpu, training
 from collector.contract import metrics as m
 from collector.contract.alerted import XID_ZEROS
 from collector.contract.metrics import MAX_SERIES_PER_RANK
-from collector.contract.words import GROUPS
+from collector.contract.words import GROUPS, Means
 from collector.sources.rank_ring import RankRings
 from collector.sources.simulated import SimulatedReading
 
@@ -116,6 +116,14 @@ def test_a_rank_on_a_cpu_has_empty_gpu_and_uuid(collected, image):
     assert dict(zip(m.RANK_INFO.labels, info, strict=True)) | {"gpu": "", "uuid": ""} == dict(
         zip(m.RANK_INFO.labels, info, strict=True)
     )
+
+
+@pytest.mark.parametrize(("tag", "told"), [(Means.LOG, "log"), ("bucket.0", "")])
+def test_a_rank_of_a_foreign_program_says_how_its_steps_are_known(collected, image, tag, told):
+    values = collected(image(tags=(tag, Means.SDK)))
+
+    (info,) = [labels for name, labels in values if name == m.RANK_INFO.name]
+    assert told == dict(zip(m.RANK_INFO.labels, info, strict=True))["steps_by"]
 
 
 def test_a_gone_rank_keeps_its_sequences_and_its_last_word_and_nothing_else(collected, image):

@@ -81,11 +81,12 @@ def test_what_is_checked_is_a_number_that_the_field_can_have(field, number):
 
 def test_every_field_is_one_metric_and_every_name_one_field():
     names = [name for one in DCGM_FIELDS for name in one.names]
+    names += [name for one in DCGM_FIELDS for also in one.also for name in also.names]
     series = [(one.metric.name, one.labels) for one in DCGM_FIELDS]
 
     assert len(set(names)) == len(names)
     numbers = [one.id for one in DCGM_FIELDS] + [number for number, _ in RAW_FIELDS]
-    numbers += [one.also for one in DCGM_FIELDS if one.also is not None]
+    numbers += [also.id for one in DCGM_FIELDS for also in one.also]
     assert len(set(numbers)) == len(numbers)
     assert len(DCGM_FIELDS) == len(set(series))
     assert len(FIELD_IDS) == len(names) + sum(len(names) for _, names in RAW_FIELDS)

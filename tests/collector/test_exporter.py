@@ -38,6 +38,7 @@ RAS = ("lockstep_nccl_ras_", "lockstep_nccl_rank_", "lockstep_nccl_comm", "locks
 INSPECTOR = (m.NCCL_RANK_COLLECTIVES.name, m.NCCL_RANK_SECONDS.name)
 NOT_ON_THE_GOLDEN_PAGE = {
     m.SERIES_DROPPED.name: "the page is under the cap",
+    m.THREAD_FAILURES.name: "of the threads of a whole program; test_threads.py has them",
     m.RANK_LAST_STATE.name: "all ranks of this page live; test_collectors.py has one that is gone",
     m.GPU_ALLOCATION_AGE.name: "this machine has no kubelet; test_pod_resources.py has one",
     m.KUBELET_DEVICES.name: "likewise",

@@ -1,5 +1,6 @@
 """Kernel logs of real machines, and constructed lines of the same forms; whole and broken."""
 
+import json
 import random
 from collections import Counter
 
@@ -10,7 +11,7 @@ from collector.contract.xid import Action, Fault, Severity, describe, detail, ju
 from collector.kernel_event import Fall, SwitchError, Trouble
 from collector.sources.kmsg import Kmsg
 from collector.sources.kmsg.lines import MARKS, parse, unread
-from collector.sources.kmsg.text import messages
+from collector.sources.kmsg.text import messages, records
 from collector.xid_event import XidEvent
 from tests.collector.kernel_log_values import CONSTRUCTED, recorded, values, wrong
 from tests.mutations import mutated_log
@@ -106,20 +107,89 @@ def test_lines_of_every_kind_are_read_and_each_has_its_words():
     assert [Fall(0.0, "0000:18:00.0")] == [one for one in events if isinstance(one, Fall)]
 
 
-@pytest.mark.parametrize("front", [
-    "", "kernel: ", "[  201.654822] ", "<1>[  201.654822] ", "[Sun Feb 23 16:24:18 2025] ",
-    "Nov 03 10:00:00 node-1 kernel: ", "2026-11-03T10:00:00+00:00 node-1 kernel: [  1.5] ",
-    "kern  :err   : [    1.500000] ", "4,100,171167620236,-;",
-])  # fmt: skip
-def test_what_dmesg_journalctl_and_the_device_put_in_front_is_taken_off(front):
-    line = "NVRM: Xid (PCI:0009:01:00): 79, GPU has fallen off the bus."
+FRONTS: tuple[tuple[str, int | None], ...] = (
+    ("", None), ("kernel: ", None),
+    # dmesg: plain, -r, -T, -e, -d, -x, callers, --time-format, pstore
+    ("[  201.654822] ", None), ("[201.654822] ", None), ("<1>[  201.654822] ", 1),
+    ("<12>[  201.654822] ", 4), ("[Sun Feb 23 16:24:18 2025] ", None), ("[Feb23 16:24] ", None),
+    ("[  +0.000012] ", None), ("[  201.654822 <    0.000012>] ", None),
+    ("[Sun Feb 23 16:24:18 2025 <    0.000012>] ", None),
+    ("[ 4801.221034] [  T1234] ", None), ("[ 4801.221034][    T1] ", None),
+    ("[ 4801.221034][   C17] ", None),
+    ("kern  :err   : [    1.500000] ", 3), ("kern  :emerg : ", 0), ("kern  :warn  : ", 4),
+    ("kern  :alert : [Sun Feb 23 16:24:18 2025] ", 1), ("user  :notice: [  1.0] ", 5),
+    ("kern  :crit  : [  +0.000012] ", 2), ("kern  :info  : [  1.0] [  T12] ", 6),
+    ("2025-02-23T16:24:18,221034+00:00 ", None), ("2025-02-23T16:24:18,221034-08:00 ", None),
+    ("2025-02-23T16:24:18.221034Z ", None), ("2025-02-23 16:24:18 ", None),
+    ("kern  :err   : 2025-02-23T16:24:18,221034+00:00 ", 3),
+    ("kern  :debug : 2025-02-23T16:24:18,221034+0100 ", 7),
+    ("<3>2025-02-23T16:24:18,221034+00:00 ", 3),
+    ("[ 4801.221034] 2025-02-23T16:24:18,221034+00:00 ", None),
+    ("\x1b[32m[ 4801.221034] \x1b[0m\x1b[33m", None),
+    # journalctl: short, -iso, -precise, -full, -unix, -monotonic, -delta, with-unit
+    ("Nov 03 10:00:00 node-1 kernel: ", None), ("Nov  3 10:00:00.221034 node-1 kernel: ", None),
+    ("2026-11-03T10:00:00+0000 node-1 kernel: ", None),
+    ("2026-11-03T10:00:00.221034+0000 node-1.example kernel: ", None),
+    ("Tue 2026-11-03 10:00:00 UTC node-1 kernel: ", None),
+    ("1740327858.221034 node-1 kernel: ", None), ("[ 4801.221034] node-1 kernel: ", None),
+    ("[ 4801.221034 <    0.000012 >] node-1 kernel: ", None),
+    # syslog: RFC 3164 and 5424
+    ("2026-11-03T10:00:00+00:00 node-1 kernel: [  1.5] ", None),
+    ("2026-11-03T10:00:00.221034+00:00 node-1 kernel: [ 4801.221034] [  T99] ", None),
+    ("Feb 23 16:24:18 node-1 kernel: [ 4801.221034] ", None),
+    ("<3>Feb 23 16:24:18 node-1 kernel: [ 4801.221034] ", 3),
+    ("<3>1 2025-02-23T16:24:18.221034+00:00 node-1 kernel - - - ", 3),
+    ("Feb 23 16:24:18 node-1 kernel[1]: ", None),
+    # talosctl
+    ("10.5.0.2: kern:    err: [2025-02-23T16:24:18.221034Z]: ", 3),
+    ("kern: warning: [2025-02-23T16:24:18.221034Z]: ", 4),
+    # the device itself
+    ("4,100,171167620236,-;", 4), ("3,100,171167620236,-,caller=T99;", 3),
+)  # fmt: skip
 
-    assert [line] == list(messages(f"{front}{line}\n"))
+
+@pytest.mark.parametrize(("front", "level"), FRONTS)
+def test_what_dmesg_journalctl_and_the_device_put_in_front_is_taken_off(front, level):
+    for line in (
+        "NVRM: Xid (PCI:0009:01:00): 79, GPU has fallen off the bus.",
+        "mlx5_core 0000:17:00.0 eth2: TX timeout detected",
+        "watchdog: BUG: soft lockup - CPU#64 stuck for 26s! [ksoftirqd/64:404]",
+    ):
+        assert [(line, level)] == list(records(f"{front}{line}\n"))
+        assert [(line, level)] == list(records(f"{front}{line}\r\n"))
     assert ["[Hardware Error]: x 1"] == list(messages("[Hardware Error]: x 1\n"))
 
 
+def test_records_of_journalctl_and_dmesg_in_json_are_read_and_only_the_kernels():
+    line = "NVRM: Xid (PCI:0009:01:00): 79, GPU has fallen off the bus."
+    journal = "".join(
+        json.dumps({"_TRANSPORT": by, "PRIORITY": "3", "MESSAGE": line}) + "\n"
+        for by in ("kernel", "stdout", "syslog")
+    )
+    dmesg = json.dumps({"dmesg": [{"pri": 3, "time": 4801.2, "msg": line}]}, indent=3)
+
+    assert [(line, 3)] == [one for one in records(journal) if one.text]
+    assert [(line, 3)] == list(records(dmesg))
+
+
+@pytest.mark.parametrize("text", [
+    '{"dmesg": 7}', '{"dmesg": [7]}', '{"dmesg": [{"msg": 7, "pri": {}}]}', "{\n", "{}\n",
+    '{"_TRANSPORT": "kernel", "MESSAGE": [78, 86]}\n', '{"_TRANSPORT": "kernel"}\n',
+])  # fmt: skip
+def test_json_of_another_shape_tells_nothing(text):
+    assert [] == [one for one in records(text) if parse(one.text, 0.0)]
+
+
 def test_nobody_talks_in_the_kernel_s_name():
-    lines = "usb 1-1: Product: kernel: NVRM: Xid (PCI:0009:01:00): 79, GPU\n" * 2
+    said = "NVRM: Xid (PCI:0009:01:00): 79, GPU"
+    lines = "".join(
+        f"{front}{said}\n"
+        for front in (
+            "usb 1-1: Product: kernel: ", "usb 1-1: Product: ", "Nov 03 10:00:00 node-1 python: ",
+            "Nov 03 10:00:00 node-1 sshd[7]: kernel: ", "[ 1.5] usb 1-1: Product: ",
+            "kern  :err   : [ 1.5] usb 1-1: Product: kern  :err   : ", "audit: kernel: ",
+        )
+    )  # fmt: skip
 
     assert all(parse(one, 0.0) is None for one in messages(lines))
 
@@ -242,3 +312,41 @@ def test_broken_logs_of_real_machines_tell_nothing_that_the_whole_ones_do_not():
         before = values(text)
         for _ in range(MUTATIONS // len(paths)):
             assert {} == wrong(before, mutated_log(text, dice)), path.name
+
+
+LOCKUP = "watchdog: BUG: soft lockup - CPU#64 stuck for {}s! [ksoftirqd/64:404]"
+TIMED_OUT = "mlx5_core 0000:17:00.0 eth2: TX timeout detected"
+
+
+@pytest.mark.parametrize(("seconds", "severity"), [
+    (22, "warning"), (26, "warning"), (90, "warning"), (119, "warning"), (120, "fatal"),
+    (3600, "fatal"), (226906, "fatal"), (999999999, "fatal"),
+])  # fmt: skip
+@pytest.mark.parametrize("front", ["watchdog: ", "NMI watchdog: ", "", "watchdog: CPU3: "])
+def test_a_lockup_is_rated_by_how_long_it_has_lasted(front, seconds, severity):
+    line = LOCKUP.format(seconds).replace("watchdog: ", front)
+
+    event = parse(line, 0.0)
+
+    assert isinstance(event, Trouble)
+    assert ("cpu_lockup", severity, "") == (event.kind, event.severity, event.device)
+
+
+@pytest.mark.parametrize("line", [
+    "mlx5_core 0000:17:00.0 eth2: TX timeout on queue: 31, SQ: 0x1f, CQ: 0x5, usecs since last: 9",
+    "mlx5_core 0000:17:00.0 eth2: EQ 0x1a: Cons = 0x3c4b, irqn = 0x6e",
+    "mlx5_core 0000:17:00.0 eth2: Recovered 3 eqes on EQ 0x1a",
+])  # fmt: skip
+def test_the_lines_of_a_time_out_s_queues_are_read_and_count_nothing_more(line):
+    assert (None, "") == (parse(line, 0.0), unread(line, 3))
+
+
+@pytest.mark.parametrize(("line", "device"), [
+    (TIMED_OUT, "0000:17:00.0"),
+    ("NETDEV WATCHDOG: eth2 (mlx5_core): transmit queue 31 timed out", "eth2"),
+    ("bnxt_en 0000:17:00.0 eth2: NETDEV WATCHDOG: CPU: 64: transmit queue 31 timed out 15904 ms",
+     "0000:17:00.0"),
+])  # fmt: skip
+def test_a_nic_that_does_not_send_is_told_in_every_form(line, device):
+    assert Trouble(0.0, "nic_transmit", Severity.WARNING, device, line) == parse(line, 0.0)
+    assert any(mark in line.encode() for mark in MARKS)

@@ -1,4 +1,5 @@
 import math
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
@@ -164,6 +165,57 @@ def test_page_after_page_the_cap_keeps_what_it_keeps_of_one(kinds, data):
             place = data.draw(st.integers(0, len(readings) - 1))
             again = data.draw(st.lists(st.integers(0, 3), max_size=4))
             readings[place] = tuple(_reading(10 * page + place, again))
+
+
+HOST = (
+    "host_",
+    "cpu_",
+    "memory_",
+    "load_average",
+    "disk_",
+    "tcp_",
+    "softnet_",
+    "pressure_",
+    "oom_",
+)
+
+
+def _node(links=18):
+    """A large node, in the order of its sources: the host first, links last."""
+    for name, metric in METRICS.items():
+        if name.startswith(tuple(f"lockstep_{prefix}" for prefix in HOST)):
+            yield metric(1.0, *("x" for _ in metric.labels))
+    for gpu in map(str, range(8)):
+        yield m.RANK_UP(1, "run", gpu)
+        yield m.GPU_POWER(300.0, gpu, f"GPU-{gpu}")
+        yield m.GPU_MEMORY_USED(1.0, gpu, f"GPU-{gpu}")
+        for link in map(str, range(links)):
+            yield m.GPU_NVLINK_UP(1, gpu, f"GPU-{gpu}", link)
+
+
+@pytest.mark.parametrize("excess", [1, 17, 18, 19, 100, 144])
+def test_what_is_there_once_for_each_link_goes_before_the_host(excess):
+    samples = list(_node())
+    kept, dropped = capped(samples, len(samples) - excess)
+
+    assert {m.GPU_NVLINK_UP.name} == set(dropped)
+    assert excess <= dropped.total() < excess + 18
+    # A GPU of which some links are there has lost the others: LockstepNvlinkDown counts them.
+    links = Counter(one.labels[0] for one in kept if one.metric is m.GPU_NVLINK_UP)
+    assert {18} >= set(links.values())
+
+
+def test_the_host_goes_before_what_verdicts_need_and_behind_everything_else():
+    samples = [*_node(), *(m.NET_BYTES(1, f"eth{port}", "receive") for port in range(8)),
+               *(m.IB_STATE(4, f"mlx5_{port}", "1") for port in range(8))]  # fmt: skip
+    host = sum(one.metric.name.startswith(tuple(f"lockstep_{p}" for p in HOST)) for one in samples)
+    verdicts = (m.RANK_UP, m.GPU_POWER)
+    needed = sum(one.metric in verdicts for one in samples)
+
+    kept, _ = capped(samples, host + needed)
+    assert host + needed == len(kept)
+    kept, _ = capped(samples, needed)
+    assert set(verdicts) == {one.metric for one in kept}
 
 
 def test_of_a_reading_that_stays_the_very_same_is_kept():

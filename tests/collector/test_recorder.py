@@ -227,6 +227,17 @@ def test_a_ranks_gpu_has_the_number_that_its_nodes_page_gives_it(
     assert {0: (3, "GPU-7"), 1: (None, "GPU-9")} == recorder.gpus
 
 
+def test_a_ranks_place_is_what_its_ring_says(machine, image, node, tmp_path):
+    machine.ring(image(rank=0, world=2).training(4))
+    machine.ring(image(rank=1, world=2, pp=1).training(4))
+    recorder = Recorder({"node-0": node}, tmp_path / "run", "gpt-1", SystemClock(), settle=0.2)
+    recorder.start()
+    time.sleep(0.25)
+    recorder.stop()
+
+    assert {0: (0, 0, 0), 1: (1, 1, 0)} == recorder.places
+
+
 def test_samples_of_other_runs_and_foreign_metrics_are_left_out():
     page = (
         'lockstep_rank_up{run="a",rank="0"} 1\n'

@@ -155,6 +155,109 @@ def test_a_run_of_one_user_gets_no_rank_of_another(machine, rings, tenant):
     assert ["conflict"] == reasons(reading)
 
 
+VICTIM, STRANGER = 2001, 2002
+
+
+@pytest.fixture
+def user_rank(machine, tenant):
+    """`user_rank(user, rank)`: a living rank of that user, where every user may make folders."""
+    machine.rings.chmod(0o1777)
+
+    def start(user: int, rank: int, **more) -> None:
+        tenant(f"of-{user}", [rank], pid=user, **more)
+        os.chown(machine.rings / f"of-{user}", user, user)
+        os.chown(machine.rings / f"of-{user}" / ring.file_name(rank), user, user)
+
+    return start
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users, which takes root")
+@pytest.mark.parametrize("new_collector", [False, True])
+@pytest.mark.parametrize("rank", [0, 7])
+def test_a_run_stays_its_users_while_its_dead_ranks_are_told_of(
+    machine, rings, user_rank, restarted, rank, new_collector
+):
+    machine.host()
+    user_rank(VICTIM, 0)
+    rings.read()
+    machine.end_process(VICTIM)
+    (machine.rings / f"of-{VICTIM}" / ring.file_name(0)).unlink()
+    user_rank(STRANGER, rank)
+    for _ in range(2):
+        machine.clock.sleep(RANK_GONE_SECONDS / 2 - 2)
+        beat(machine)
+        reading = (restarted(rings) if new_collector else rings).read()
+        assert [] == of_run(reading, "gpt-1")
+        assert ["conflict"] == reasons(reading)
+
+    machine.clock.sleep(1)
+    beat(machine)
+
+    assert [rank] == of_run(rings.read(), "gpt-1")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users, which takes root")
+def test_who_has_more_runs_than_are_remembered_makes_nobody_elses_forgotten(
+    machine, rings, user_rank, monkeypatch
+):
+    monkeypatch.setattr("collector.sources.rank_ring.owners.MAX_CLAIMS", 8)
+    user_rank(VICTIM, 0)
+    rings.read()
+    machine.end_process(VICTIM)
+    (machine.rings / f"of-{VICTIM}" / ring.file_name(0)).unlink()
+    for number in range(20):
+        user_rank(STRANGER, 0, run=f"crowd-{number}")
+        beat(machine)
+        assert [0] == of_run(rings.read(), f"crowd-{number}")
+    user_rank(STRANGER, 0)
+    beat(machine)
+    reading = rings.read()
+
+    assert [] == of_run(reading, "gpt-1")
+    assert ["conflict"] == reasons(reading)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users, which takes root")
+def test_a_user_starts_his_run_again_at_once(machine, rings, user_rank, tenant):
+    user_rank(VICTIM, 0)
+    rings.read()
+    machine.end_process(VICTIM)
+    (machine.rings / f"of-{VICTIM}" / ring.file_name(0)).unlink()
+    tenant("again", [0], pid=3000)
+    for path in (machine.rings / "again", machine.rings / "again" / ring.file_name(0)):
+        os.chown(path, VICTIM, VICTIM)
+    beat(machine)
+    reading = rings.read()
+
+    assert [0] == of_run(reading, "gpt-1")
+    assert [] == reasons(reading)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users, which takes root")
+def test_who_is_refused_a_run_keeps_no_rank_of_it(machine, rings, user_rank):
+    user_rank(VICTIM, 0)
+    rings.read()
+    user_rank(STRANGER, 7)
+    rings.read()
+    user_rank(VICTIM, 7)
+    beat(machine)
+
+    assert [0, 7] == of_run(rings.read(), "gpt-1")
+
+
+def test_a_memory_of_an_older_version_has_no_times_and_is_taken(machine, tenant, restarted):
+    machine.host()
+    tenant("pod-real", [3])
+    before = restarted()
+    before.read()
+    tree = before.memory()
+    del tree["lived"]
+    after = restarted()
+    after.recall(tree)
+
+    assert before.memory()["holders"] == after.memory()["holders"]
+
+
 @pytest.fixture
 def restarted(machine):
     """A collector that has just started, with the memory of the one before if it has any."""

@@ -14,7 +14,7 @@ from collector.contract.kernel_log import TOLD
 from collector.contract.xid import PAGED, Severity
 from collector.gpu_reading import Gpu
 from collector.kernel_event import Fall, KernelEvents, SwitchError, Trouble
-from collector.sources.kmsg import Kmsg
+from collector.sources.kmsg import Kmsg, parse
 from collector.sources.xid import Xids
 from collector.sources.xid.ledger import MAX_NUMBERS, MAX_TROUBLES
 from collector.xid_event import XidEvent
@@ -324,7 +324,8 @@ MEMORY = {"sequence": 3, "names": [[BUS, "3", UUID]], "xids": [[BUS, "79", "kmsg
           "last": [[BUS, "79", "fatal", 5.5]], "falls": [[BUS, 1, 4.5]],
           "switches": [["0000:c1:00.0", "20034", "fatal", 1]],
           "troubles": [["nic_health", "fatal", "0000:05:00.0", 1, 7.5]],
-          "untwinned": [["kmsg", BUS, 79, 4.5]]}  # fmt: skip
+          "untwinned": [["kmsg", BUS, 79, 4.5]],
+          "dcgm": [[BUS, [[79, 2]], [], [79]]]}  # fmt: skip
 
 
 @pytest.mark.parametrize("tree", [
@@ -334,6 +335,9 @@ MEMORY = {"sequence": 3, "names": [[BUS, "3", UUID]], "xids": [[BUS, "79", "kmsg
     {**MEMORY, "troubles": [["nic_health"]]}, {**MEMORY, "troubles": 7},
     {**MEMORY, "last": [[BUS, "79", float("nan")]]}, {**MEMORY, "falls": [[BUS, 1]]},
     {**MEMORY, "untwinned": [["dmesg", BUS, 79, 4.5]]}, {**MEMORY, "names": [[BUS, 3, UUID]]},
+    {**MEMORY, "dcgm": 7}, {**MEMORY, "dcgm": [[BUS]]}, {**MEMORY, "dcgm": [[BUS, 1, 2, 3]]},
+    {**MEMORY, "dcgm": [[BUS, [["x", 1]], [], []]]}, {**MEMORY, "dcgm": {}},
+    {**MEMORY, "dcgm": [[BUS, [[79, float("inf")]], [], []]]},
 ])  # fmt: skip
 def test_a_memory_that_is_none_is_refused_whole(node, tree):
     node.source.recall(MEMORY)
@@ -458,3 +462,39 @@ def test_a_flood_of_xids_is_counted_whole_and_quickly(node, clock):
 
     assert 17_700 == node.count()
     assert time.process_time() - began < 3.0
+
+
+LOCKUP = "BUG: soft lockup - CPU#64 stuck for 26s! [ksoftirqd/64:404]"
+TIMED_OUT = "mlx5_core 0000:17:00.0 eth2: TX timeout detected"
+
+
+def fatal_kinds(node) -> dict[str, float]:
+    return {
+        one.labels[0]: one.value
+        for one in collect(node.source.read())
+        if one.metric is m.KERNEL_EVENTS and one.labels[1] == "fatal" and one.value
+    }
+
+
+@pytest.mark.parametrize(("first", "second", "apart", "fatal"), [
+    (TIMED_OUT, LOCKUP, 28, {"cpu_lockup": 1}), (LOCKUP, TIMED_OUT, 28, {"nic_transmit": 1}),
+    (TIMED_OUT, LOCKUP, 299, {"cpu_lockup": 1}), (TIMED_OUT, LOCKUP, 3600, {}),
+    (LOCKUP, LOCKUP, 28, {}), (TIMED_OUT, TIMED_OUT, 28, {}),
+])  # fmt: skip
+def test_a_nic_that_does_not_send_beside_a_lockup_is_fatal(
+    node, clock, first, second, apart, fatal
+):
+    node.log.sequence = 7
+    for line in (first, second):
+        node.log.events = [parse(line, clock.now)]
+        node.source.read()
+        clock.sleep(apart)
+
+    assert fatal == fatal_kinds(node)
+
+
+def test_both_in_one_turn_of_the_log_are_fatal_too(node, clock):
+    node.log.sequence = 7
+    node.log.events = [parse(TIMED_OUT, clock.now - 30), parse(LOCKUP, clock.now - 2)]
+
+    assert {"cpu_lockup": 1} == fatal_kinds(node)

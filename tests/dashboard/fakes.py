@@ -263,7 +263,7 @@ class Fake:
         self._ask("ledgers")
         if run:
             self.run(run)
-        told = {"useful step": 60.0, "communication": 11.0, "starting": 15.0, "unknown": 1.0}
+        told = {"computing": 60.0, "communication": 11.0, "starting": 15.0, "unknown": 1.0}
         return tuple(
             LedgerRow(name, "unknown", "71% useful; the largest loss is starting, 15%.",
                       told, {"rank 1 (thermal)": 13.0}, ("a part is not known",), attempts=1)

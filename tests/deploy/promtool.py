@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from analyzer.alert_rules.groups import GROUPS
+from analyzer.alert_rules.groups import WRITTEN
 from analyzer.alert_rules.render import labels
 from analyzer.alert_rules.shape import Alert, Group, Recording
 from tests.deploy.cases.shape import Case, Labels, Probe, moments
@@ -31,7 +31,7 @@ def found(case: Case) -> tuple[Group, Alert]:
     """The alert of a case and its group."""
     return next(
         (group, rule)
-        for group in GROUPS
+        for group in WRITTEN
         for rule in group.rules
         if isinstance(rule, Alert) and rule.name == case.alert
     )
@@ -66,10 +66,7 @@ def _written(folder: Path, case: Case, mutated: Mutation) -> tuple[str, str]:
     lasting = {"for": alert.wait, "keep_firing_for": alert.keep}
     rule = mutated(rule | {name: time for name, time in lasting.items() if time})
     recordings = [
-        {"record": one.name, "expr": one.expression}
-        for other in GROUPS
-        for one in other.rules
-        if isinstance(one, Recording) and one.name in alert.expression
+        {"record": one.name, "expr": one.expression} for one in _recordings(alert.expression)
     ]
     at = next(moment for moment, fires in moments(case.fires[0]) if fires)
     tests = [_test(case, claim, probe) for claim, probe in case.probes().items()]
@@ -86,6 +83,16 @@ def _written(folder: Path, case: Case, mutated: Mutation) -> tuple[str, str]:
         (folder / f"{name}.rules.yml").write_text(json.dumps(rules))
         (folder / f"{name}.test.yml").write_text(json.dumps(test))
     return f"{case.key}.test.yml", f"{case.key}.says.test.yml"
+
+
+def _recordings(expression: str) -> list[Recording]:
+    """Those that an expression reads, itself or by another, in the order of the file."""
+    written = [rule for group in WRITTEN for rule in group.rules if isinstance(rule, Recording)]
+    names = {rule.name for rule in written if rule.name in expression}
+    for rule in reversed(written):
+        if rule.name in names:
+            names |= {other.name for other in written if other.name in rule.expression}
+    return [rule for rule in written if rule.name in names]
 
 
 def _test(case: Case, claim: str, probe: Probe, summary: str = "") -> dict[str, Any]:

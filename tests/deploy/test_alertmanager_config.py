@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from analyzer.alert_rules.groups import ALERTS
+from tests.deploy.cases import CASES
+
 FILE = Path(__file__).parents[2] / "deploy" / "standalone" / "alertmanager.yml"
 EXAMPLE = re.compile(r"(?m)^( *)# ( *(?:- |[a-zA-Z_]+:|\{\{|<\{\{))")
 """Lines of the examples: comments that are YAML."""
@@ -38,14 +41,105 @@ def receivers(file: Path, **labels: str) -> set[str]:
     )
 
 
-def test_alerts_of_one_node_are_grouped_and_only_alerts_with_a_node_mute_others():
+def holds(matcher: str, labels: dict[str, str]) -> bool:
+    name, sign, value = re.fullmatch(r'(\w+)(=~?|!=)"?(.*?)"?', matcher).groups()
+    text = labels.get(name, "")
+    return {
+        "=": text == value, "!=": text != value, "=~": bool(re.fullmatch(value, text)),
+    }[sign]  # fmt: skip
+
+
+def conversation(route: dict, labels: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    """The labels by which an alert that takes this route is grouped."""
+    for inner in route.get("routes", []):
+        if all(holds(one, labels) for one in inner["matchers"]):
+            return conversation(inner | {"group_by": inner.get("group_by", route["group_by"])},
+                                labels)  # fmt: skip
+    return tuple((name, labels.get(name, "")) for name in route["group_by"])
+
+
+def people(file: Path) -> list[dict]:
+    routes = yaml.safe_load(file.read_text("utf-8"))["route"]["routes"]
+    return [one for one in routes if one["receiver"] in ("slack", "pagerduty", "email")]
+
+
+def test_alerts_of_a_run_are_one_conversation_and_node_level_alerts_one_a_node(with_examples: Path):
+    run = [case.labels for case in CASES if case.labels.keys() >= {"run"}]
+    node = [case.labels for case in CASES if "node" in case.labels and "run" not in case.labels]
+
+    assert 3 == len(people(with_examples))
+    assert run
+    assert node
+    for route in people(with_examples):
+        assert {(("run", "r"),)} == {conversation(route, labels) for labels in run}
+        for name in ("a", "b"):
+            assert {(("node", name),)} == {
+                conversation(route, labels | {"node": name}) for labels in node
+            }
+
+
+def test_only_alerts_that_have_the_labels_of_an_inhibition_mute_others():
     tree = yaml.safe_load(FILE.read_text("utf-8"))
 
     assert ["alertname", "node"] == tree["route"]["group_by"]
     for rule in tree["inhibit_rules"]:
-        assert ["node"] == rule["equal"]
-        assert 'node=~".+"' in rule["source_matchers"]
-        assert 'node=~".+"' in rule["target_matchers"]
+        for name in rule["equal"]:
+            assert f'{name}=~".+"' in rule["source_matchers"]
+            assert f'{name}=~".+"' in rule["target_matchers"]
+
+
+def muted(source: tuple[str, dict], target: tuple[str, dict]) -> bool:
+    """Whether one alert, by its name and labels, mutes another by the shipped configuration."""
+    whole = [
+        {"alertname": f"Lockstep{name}", "severity": SEVERITIES[name], **labels}
+        for name, labels in (source, target)
+    ]
+    return any(
+        all(holds(one, whole[0]) for one in rule["source_matchers"])
+        and all(holds(one, whole[1]) for one in rule["target_matchers"])
+        and all(whole[0].get(name) == whole[1].get(name) for name in rule["equal"])
+        for rule in yaml.safe_load(FILE.read_text("utf-8"))["inhibit_rules"]
+    )
+
+
+GPU = {"node": "a", "gpu": "0", "uuid": "GPU-0"}
+PORT = {"node": "a", "device": "mlx5_0", "port": "1"}
+SEVERITIES = {alert.name: str(alert.severity) for alert in ALERTS} | {"Finding": "critical"}
+
+
+@pytest.mark.parametrize(
+    ("cause", "follows", "elsewhere"),
+    [
+        (("CollectorDown", {"node": "a"}), ("CollectorStale", {"node": "a", "source": "nvml"}),
+         {"node": "b"}),
+        (("GpuLost", GPU), ("NvlinkDown", GPU), {"gpu": "1"}),
+        (("GpuRecoveryActionRequired", GPU), ("NvlinkCrcRateHigh", GPU), {"node": "b"}),
+        (("IbLinkDown", PORT), ("IbLinkDownedCounter", PORT), {"device": "mlx5_1"}),
+        (("RankGone", {"run": "r", "node": "a"}), ("RunStalled", {"run": "r"}), {"run": "s"}),
+        (("RunStalled", {"run": "r"}), ("CommunicatorStuck", {"run": "r", "group": "dp"}),
+         {"run": "s"}),
+        (("NvswitchSxidFatal", {"node": "a", "nvswitch": "0"}), ("GpuFabricUnhealthy", GPU),
+         {"node": "b"}),
+        (("Finding", {"run": "r", "node": "a"}), ("RunSlowVsBaseline", {"run": "r"}), {"run": "s"}),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)  # fmt: skip
+def test_a_cause_mutes_what_follows_from_it_there_and_nowhere_else(cause, follows, elsewhere):
+    name, labels = follows
+
+    assert muted(cause, follows)
+    assert not muted(cause, (name, labels | elsewhere))
+    assert not muted(cause, (name, {}))
+    assert not muted(follows, cause)
+
+
+def test_every_inhibition_by_name_names_alerts_that_exist():
+    names = {alert.full_name for alert in ALERTS}
+    for rule in yaml.safe_load(FILE.read_text("utf-8"))["inhibit_rules"]:
+        for one in rule["source_matchers"] + rule["target_matchers"]:
+            if one.startswith("alertname"):
+                for part in re.split(r"[|](?![^(]*\))", one.partition('"')[2].rstrip('"')):
+                    assert any(re.fullmatch(part, name) for name in names), part
 
 
 def test_all_that_slack_is_told_is_escaped_but_addresses():
@@ -80,6 +174,24 @@ class TestAmtool:
         assert [people | {"pagerduty"}, people, {"nobody"}] == [
             receivers(with_examples, **one) for one in (critical, warning, always)
         ]
+
+
+@pytest.mark.parametrize(
+    "template", ["lockstep.text", "lockstep.slack.text", "lockstep.email.html"]
+)
+@pytest.mark.parametrize("status", ["firing", "resolved"])
+def test_an_alert_that_is_over_commands_nothing(tmp_path, template, status):
+    texts = {"summary": "it is slow", "description": "why", "command": "kubectl drain a"}
+    one = {"status": status, "labels": {}, "annotations": texts}
+    data = tmp_path / "data.json"
+    data.write_text(json.dumps({"status": status, "alerts": [one], "groupLabels": {}}))
+    text = amtool(
+        "template", "render", f"--template.glob={WORDS}",
+        f'--template.text={{{{ template "{template}" . }}}}', f"--template.data={data}",
+    )  # fmt: skip
+
+    assert ("Do first" in text, "kubectl drain a" in text) == (status == "firing",) * 2
+    assert "why" in text
 
 
 @pytest.mark.parametrize("template", ["lockstep.title", "lockstep.slack.title"])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.alert_rules.groups import ALERTS, GROUPS
+from analyzer.alert_rules.groups import WRITTEN, alerts
 from analyzer.alert_rules.shape import Alert, Recording
 from analyzer.causes import CAUSE_WORDS
 from collector.contract.kernel_log import KINDS, TOLD
@@ -25,7 +25,8 @@ PARTS = (
     "What it does to a synchronous run", "Confirm", "Likely causes, the most likely first",
     "What to do, and who", "How it clears", "False positives", "Where the threshold comes from",
 )  # fmt: skip
-RECORDED = {rule.name for group in GROUPS for rule in group.rules if isinstance(rule, Recording)}
+ALERTS = alerts(WRITTEN)
+RECORDED = {rule.name for group in WRITTEN for rule in group.rules if isinstance(rule, Recording)}
 
 
 def table_of_causes() -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from collector.contract.kernel_log import KINDS, LINES
+from collector.contract.kernel_log import FATAL_SECONDS, KINDS, LINES, TOGETHER, TOLD
 from collector.contract.xid import BY_LINE, PAGED, REPEATED, XIDS, Severity, Xid, listed
 from collector.contract.xid.rows import UNUSED
 from tests.docs.tables import code, table
@@ -48,7 +48,7 @@ def kernel_events(made: str) -> list[str]:
         (
             code(kind.kind),
             kind.text,
-            _each(str(one.severity) for one in LINES if one.kind == kind.kind),
+            _each(str(severity) for name, severity in TOLD if name == kind.kind),
             kind.advice,
             _each(code(one.source.split("/")[-1]) for one in LINES if one.kind == kind.kind),
         )
@@ -64,6 +64,11 @@ def kernel_events(made: str) -> list[str]:
         " warnings are told"
         " ([LockstepKernelEventWarning](../../deploy/runbooks/LockstepKernelEventWarning.md)), info"
         " is counted."),
+        (f"A soft lockup is fatal once it has lasted for {FATAL_SECONDS:g} s. What is told together"
+         " is worse than each alone, and the later one counts as such: "
+         + "; ".join(
+             f"{' and '.join(map(code, sorted(one.kinds)))} within {one.seconds:g} s are"
+             f" {one.severity}" for one in TOGETHER) + "."),
         table(("kind", "what", "severity", "what to do", "printed by"), kinds),
         ("Warnings of these drivers that no form reads, and XIDs that cannot be read, are counted"
         " in `lockstep_kernel_lines_unread_total{driver}`; `lockstep doctor` shows the last one."

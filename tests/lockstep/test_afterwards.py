@@ -62,10 +62,22 @@ def test_a_run_is_not_spoilt_by_its_verdict(
     assert said == afterwards.verdict_sentence(archive)
 
 
-def test_nothing_is_written_into_the_archive(archive: Path) -> None:
-    afterwards.verdict_sentence(archive)
+def test_the_archive_keeps_the_verdict_and_nothing_else_is_written(archive: Path) -> None:
+    sentence = afterwards.verdict_sentence(archive)
 
-    assert [each.name for each in archive.iterdir()] == ["run.json"]
+    assert sorted(each.name for each in archive.iterdir()) == ["run.json", "verdict.json"]
+    assert sentence == json.loads((archive / "verdict.json").read_text())["sentence"]
+
+
+def test_a_verdict_that_cannot_be_kept_is_said(
+    archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*given: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(diagnosis, "write_verdict", full)
+
+    assert afterwards.verdict_sentence(archive).startswith("Unknown")
 
 
 def test_where_the_analyzer_is_not_installed_only_the_command_is_said(

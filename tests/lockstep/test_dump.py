@@ -245,7 +245,7 @@ def test_a_rank_that_answers_its_pipe_at_once_has_answered(ranks, tmp_path, monk
         f"TORCH_NCCL_DEBUG_INFO_PIPE_FILE=x\0TORCH_FR_DUMP_TEMP_FILE={tmp_path}/trace_\0"
     )
 
-    def answer(_prefix: str, rank: int) -> None:
+    def answer(_prefix: str, rank: int, _user: int | None) -> None:
         (tmp_path / f"trace_{rank}").write_text(told(57, 57))
         time.sleep(0.05)
 

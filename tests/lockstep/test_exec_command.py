@@ -14,6 +14,8 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
+from analyzer.readers import archive
+from analyzer.readers.archive import load
 from collector.contract.words import ExitCode
 
 SHARED_MEMORY = Path("/dev/shm/lockstep")
@@ -21,6 +23,11 @@ TRAINS = """
 import time
 for step in range(8):
     print(f"step {step} loss {1 / (step + 1):.3f}", flush=True)
+    time.sleep(0.2)
+"""
+STAGED = """
+import os, time, lockstep
+for step in lockstep.recorder(dp=0, pp=int(os.environ["RANK"])).steps(range(8)):
     time.sleep(0.2)
 """
 FAILS = "import os, sys; sys.exit('no such dataset') if os.environ['RANK'] == '1' else print('hi')"
@@ -87,6 +94,39 @@ def test_a_program_with_steps_in_its_log_leaves_an_archive_that_says_so(tmp_path
 
 @pytest.mark.distributed
 @pytest.mark.slow
+def test_the_place_of_a_rank_is_what_its_program_says(tmp_path: Path) -> None:
+    out = tmp_path / "archive"
+    run(STAGED, out)
+    ranks = archive.load(out).ranks
+    layout = json.loads((out / "run.json").read_text())["layout"]
+
+    assert [(0, 0, True), (0, 1, True)] == [(one.dp, one.pp, one.external) for one in ranks]
+    assert (1, 2, 1) == (layout["dp"], layout["pp"], layout["tp"])
+
+
+@pytest.mark.distributed
+@pytest.mark.slow
+def test_the_layout_of_a_program_is_known_though_its_launcher_is_killed(tmp_path: Path) -> None:
+    out = tmp_path / "archive"
+    command = shell(sys.executable, "-c", STAGED.replace("range(8)", "range(800)"), out=out)
+    launcher = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def known() -> bool:
+        told = out / "run.json"
+        return told.exists() and 2 == json.loads(told.read_text())["layout"]["pp"]
+
+    try:
+        assert eventually(known)
+    finally:
+        launcher.kill()
+        launcher.wait()
+    ranks = ds.dataset(out / "ranks.parquet").to_table().to_pandas()
+
+    assert [(0, 0), (0, 1)] == [*zip(ranks["dp"], ranks["pp"], strict=True)]
+
+
+@pytest.mark.distributed
+@pytest.mark.slow
 def test_a_program_of_which_no_step_was_seen_is_watched_on_and_told_so(tmp_path: Path) -> None:
     done = run(SLEEPS, tmp_path / "archive", ("--hang-timeout", "2"))
 
@@ -135,6 +175,51 @@ def test_ctrl_c_leaves_nothing_but_an_archive_that_can_be_read(
     assert "interrupted" == told["outcome"]["ending"]
     assert eventually(lambda: not commanded("17320"))
     assert not (SHARED_MEMORY / told["run"]).exists()
+
+
+TIMED = """
+import time
+import torch, torch.distributed as dist
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+while True:
+    time.sleep(0.02)
+    optimizer.zero_grad()
+    model(torch.ones(4, 8)).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.distributed
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_program_keeps_its_own_times_and_it_is_said_what_was_seen(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    out = tmp_path / "archive"
+    process = subprocess.Popen(
+        shell(sys.executable, "-c", TIMED, out=out),
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        assert eventually(lambda: any((out / "steps.parquet").glob("part-*.parquet")))
+        process.send_signal(number)
+        said, _ = process.communicate(timeout=240)
+    finally:
+        process.kill()
+    told, run = json.loads((out / "run.json").read_text()), load(out)
+
+    assert {"0": "by torch's optimizer", "1": "by torch's optimizer"} == told["means"]
+    assert told["own_time_known"] is True
+    assert run.windows["own_seconds"].notna().mean() > 0.9
+    assert (None if number is signal.SIGKILL else "interrupted") == (
+        told["outcome"] and told["outcome"]["ending"]
+    )
+    if number is not signal.SIGKILL:
+        assert re.search(r"steps +\d+ to \d+ of 2 ranks are recorded, by torch's optimizer", said)
+        assert "no step was seen" not in said
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from analyzer.pipeline import diagnose
@@ -15,7 +16,7 @@ from collector.contract.words import ExitCode
 from lockstep import archive, external_program
 from lockstep.node_collectors import NodeCollectors
 from lockstep.output import CommandError
-from workloads.launchers import Ending
+from workloads.launchers import Ending, Outcome
 from workloads.spec import Layout, RunSpec
 
 PROGRAM = """
@@ -100,6 +101,30 @@ def test_the_rank_that_is_missing_in_a_hang_is_named_by_the_flight_recorder(tmp_
 
     assert (Ending.HANG, (1,)) == (outcome.ending, outcome.ranks)
     assert "rank 1 is missing from all_reduce" in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("places", "sizes"),
+    [
+        ({}, (4, 1, 1)),
+        ({rank: (rank % 2, rank // 2, 0) for rank in range(4)}, (2, 2, 1)),
+        ({rank: (0, 0, rank) for rank in range(4)}, (1, 1, 4)),
+        ({0: (0, 0, 0)}, (4, 1, 1)),  # of the others nothing was heard
+    ],
+)
+@pytest.mark.parametrize("ends", [True, False])
+def test_the_layout_of_a_run_is_the_one_of_its_ranks(tmp_path, places, sizes, ends):
+    spec = RunSpec("exec-1", "exec", Layout(2, 2, 4), steps=0, seed=0, pace=False)
+    recording = archive.Recording(places=places)
+    archive.write_so_far(tmp_path, spec, archive.now(), recording)
+    if ends:
+        archive.write_end(tmp_path, spec, archive.now(), Outcome(Ending.FINISHED), recording)
+    archive.write_ranks(tmp_path, spec, places=places)
+    layout = json.loads((tmp_path / "run.json").read_text())["layout"]
+    ranks = pq.read_table(tmp_path / "ranks.parquet").to_pandas()[["dp", "pp", "tp"]]
+
+    assert sizes == (layout["dp"], layout["pp"], layout["tp"])
+    assert list(sizes) == (ranks.max() + 1).tolist()
 
 
 @pytest.mark.parametrize(("means", "words"), [({}, "no step was seen"), ({"1": "by the log"}, "")])

@@ -1,14 +1,18 @@
 """What cannot be run is refused before anything starts, with the numbers and what would do."""
 
+import json
+import re
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lockstep import planning
+from lockstep import archive, planning
 from lockstep.output import CommandError
-from lockstep.planning import plan
+from lockstep.planning import named, plan, planned_program
+from workloads.launchers import Ending, Outcome, Raised
 from workloads.spec import RunSpec, Training
 from workloads.tasks import gpt
 
@@ -114,3 +118,72 @@ def test_what_cannot_be_combined_is_refused(more: dict[str, Any], named: str) ->
 
     assert 64 == refused.value.code
     assert named in refused.value.sentence
+
+
+def own_program(*words: str) -> RunSpec:
+    return planned_program(
+        ("true", *words), None, nodes=1, ranks_per_node=2, hang_timeout=9.0, token="00ff"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("llama-7b", "llama-7b"),
+        ("My run/№ 7: ../etc", "My-run-7-..-etc"),
+        ("..hidden", "hidden"),
+        ("a" * 200, "a" * 42),
+        ("é" * 99 + "x", "x"),
+    ],
+)
+def test_a_run_is_called_by_its_name_in_the_form_of_a_run_id(name: str, kept: str) -> None:
+    spec = named(own_program(), name)
+
+    assert kept == spec.name
+    assert re.fullmatch(rf"{re.escape(kept)}-\d{{8}}T\d{{6}}-00ff", spec.run)
+    assert len(spec.run) <= 63
+    assert f"--name {kept} " in spec.command(faults=False, taken=())
+
+
+def test_on_a_cluster_a_name_has_what_names_of_objects_have() -> None:
+    spec = named(replace(own_program(), launcher="kubernetes"), "My_run.7" * 9)
+
+    assert re.fullmatch(r"[a-z0-9-]{1,30}", spec.name)
+    assert len(spec.run) <= 51
+
+
+@pytest.mark.parametrize("name", ["", "/", "..", "é", "\n"])
+def test_a_name_of_which_nothing_can_stand_in_a_run_id_is_refused(name: str) -> None:
+    with pytest.raises(CommandError, match="has no letter and no digit"):
+        named(own_program(), name)
+
+
+def test_an_archive_has_the_name_and_the_command_and_no_secret(tmp_path: Path) -> None:
+    words = (
+        "--password",
+        "Zq7",
+        "--token=Zq7",
+        "WANDB_API_KEY=Zq7",
+        "https://u:Zq7@h/x",
+        "--lr",
+        "1",
+    )
+    spec = named(own_program(*words), "mine")
+    outcome = Outcome(
+        Ending.CRASH, (0,), "exited with code 1: no https://u:Zq7@h/x",
+        raised=(Raised(0, "OSError: no https://u:Zq7@h/x"),),
+    )  # fmt: skip
+    now = datetime.now(UTC)
+    for write in (
+        lambda: archive.write_start(tmp_path, spec, now),
+        lambda: archive.write_end(tmp_path, spec, now, outcome, archive.Recording()),
+    ):
+        write()
+        text = "".join(each.read_text() for each in tmp_path.iterdir())
+        told = json.loads((tmp_path / "run.json").read_text())
+
+        assert "Zq7" not in text
+        assert ("mine", spec.run) == (told["name"], told["run"])
+        assert told["command"].endswith(
+            "-- true --password '***' '--token=***' 'WANDB_API_KEY=***' 'https://***@h/x' --lr 1"
+        )

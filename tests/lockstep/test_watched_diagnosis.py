@@ -12,7 +12,7 @@ import pytest
 from analyzer.run import Fact
 from analyzer.watch.finding import Kind, Tier, WatchFinding, Who, finding_json
 from collector.contract.words import ExitCode
-from lockstep.postmortem import write_report
+from lockstep.report_worker import write_report
 from tests.analyzer.conftest import Fault, Synthetic
 
 XID = WatchFinding(

@@ -74,6 +74,142 @@ def counted(choice: Choice, *lines: str) -> list[int]:
     return [heard.said.step for when, line in enumerate(lines) for heard in choice.find(line, when)]
 
 
+def accumulated(form: str, parts: int = 2, optimizer_steps: int = 3, first: int = 0) -> list[str]:
+    """A log in which every part of a step writes a line; `part`, `of`, `step` and `loss` in it."""
+    return [
+        form.format(
+            batch=done + 1, step=first + (done + 1) // parts, loss=2.0 - done / 100,
+            part=done % parts + 1, of=parts, epoch=1 + done // 1000, now=first + done // parts + 1,
+        )
+        for done in range(parts * optimizer_steps)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("parts", [2, 4, 16])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "Epoch 1 | iter {batch} step {step} | loss train: {loss:.3f}, val: n/a | iter time: 8.2 ms",
+        "step {step} | iter {batch} | loss {loss:.3f}",
+        "iter: {batch}, step: {step}, loss: {loss:.3f}, lr: 0.0001",
+        '{{"iter": {batch}, "step": {step}, "loss": {loss:.3f}}}',
+        "batch {batch}/400 global_step {step} loss {loss:.3f}",
+        "[train] iteration {batch}, optimizer step {step}, loss = {loss:.3f}, batch 32",
+        "step {batch}: global_step {step}, loss {loss:.3f}",
+        "step {step} micro step {part}/{of} loss {loss:.3f}",
+        "Micro batch {part}/{of} of step {step}, loss={loss:.3f}",
+        "epoch 1 batch {batch} num_updates {step} loss {loss:.3f}",
+    ],
+)
+def test_of_two_counters_in_a_line_the_optimizer_s_is_counted(form, parts):
+    steps = counted(Choice(), *accumulated(form, parts))
+
+    assert [0, 1, 2, 3] == sorted(set(steps))
+    assert len(steps) == 4  # the first says where the count begins
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "iter {batch} loss {loss:.3f} step 1",  # of a curriculum
+        "iter {batch} loss {loss:.3f}",
+        "iter {batch} | step {batch} | loss {loss:.3f}",
+    ],
+)
+def test_a_better_name_that_never_moves_or_moves_alike_takes_no_step_away(form):
+    lines = accumulated(form, parts=1, optimizer_steps=100)
+
+    assert len(set(counted(Choice(), *lines))) == 100
+
+
+def test_parts_on_lines_of_their_own_give_way_to_the_steps_that_they_are_of():
+    lines = [
+        line
+        for step in range(12)
+        for line in (
+            *(f"micro batch {part}/8 loss 2.{step}" for part in range(1, 9)),
+            f"step {step + 1} loss 2.{step} lr 0.1",
+        )
+    ]
+
+    assert [*range(1, 13)] == counted(Choice(), *lines)
+
+
+def test_a_bar_over_micro_batches_gives_way_to_the_steps_that_it_is_over():
+    lines = [
+        line
+        for step in range(20)
+        for line in (
+            *(f" 3%|▎ | {8 * step + part}/400 [00:01<00:09, 9.9it/s, loss=0.5]"
+              for part in range(1, 9)),
+            f"step {step + 1} loss 0.5 lr 0.1",
+        )
+    ]  # fmt: skip
+    steps = counted(Choice(), *lines)
+
+    assert steps[-10:] == [*range(11, 21)]
+
+
+def test_a_line_every_ten_steps_of_a_bar_tells_no_other_steps():
+    bar = " 3%|▎ | {0}/400 [00:01<00:09, 9.9it/s, loss=0.5]"
+    lines = [
+        line
+        for step in range(1, 101)
+        for line in (bar.format(step), *([f"step {step} loss 0.5"] if step % 10 == 0 else []))
+    ]
+
+    assert 100 == len(set(counted(Choice(), *lines)))
+
+
+MLLOG = (
+    ':::MLLOG {{"namespace": "", "time_ms": 17{when}, "event_type": "{kind}", "key": "{key}",'
+    ' "value": {value}, "metadata": {{"file": "train.py", "lineno": 9{more}}}}}'
+)
+
+
+def mllog(key, value, more="", when=0, kind="POINT_IN_TIME"):
+    return MLLOG.format(key=key, value=value, more=more, when=when, kind=kind)
+
+
+@pytest.mark.parametrize("name", ["samples_count", "step", "sample_count"])
+def test_samples_of_mlperf_s_log_are_counted_as_steps_by_the_batch_that_it_tells(name):
+    lines = [mllog("global_batch_size", 288), mllog("seed", 7), mllog("train_samples", 9999)]
+    lines += [
+        line
+        for step in range(1, 5)
+        for line in (
+            mllog("train_loss", 2.5 / step, f', "{name}": {288 * step}', when=step),
+            mllog("tracked_stats", '{"throughput": 3.1}', f', "{name}": {288 * step}', when=step),
+        )
+    ]
+    lines += [mllog("eval_accuracy", 0.7, f', "{name}": 1152'), mllog("run_stop", "null")]
+    choice = Choice()
+    found = [heard.said for when, line in enumerate(lines) for heard in choice.find(line, when)]
+
+    assert [1, 2, 3, 4] == [said.step for said in found]
+    assert pytest.approx([2.5, 1.25, 2.5 / 3, 0.625]) == [said.loss for said in found]
+
+
+def test_mlperf_s_steps_that_are_steps_stay_so():
+    lines = [mllog("global_batch_size", 288)]
+    lines += [mllog("tracked_stats", "{}", f', "step": {step}') for step in range(1, 9)]
+
+    assert [*range(1, 9)] == counted(Choice(), *lines)
+
+
+def test_samples_without_a_batch_size_are_no_steps():
+    lines = [mllog("train_loss", 2.0, f', "samples_count": {288 * step}') for step in range(1, 9)]
+
+    assert [] == counted(Choice(), *lines)
+
+
+def test_a_public_log_of_litgpt_has_three_steps():
+    text = wild("incidents/62-log-litgpt/input.log").read_text()
+    steps = counted(Choice(), *text.splitlines())
+
+    assert [0, 1, 2, 3] == steps
+
+
 @pytest.mark.parametrize("name", LINES)
 def test_the_line_of_each_framework_is_understood(name):
     line, step, loss = LINES[name]

@@ -29,6 +29,9 @@ class Rank:
     def how(self) -> str:
         return ""
 
+    def raised(self) -> str:
+        return ""
+
 
 def exits(*ends: tuple[int, int, float]) -> list[Exit]:
     return [Exit(*one) for one in ends]

@@ -11,6 +11,8 @@ from time import monotonic, sleep
 
 import pytest
 
+from collector.contract import ring
+from collector.contract.words import RANK_STATES, RankState
 from workloads.exec.patterns import PatternError
 from workloads.launchers import Ending
 from workloads.launchers.external_program import CommandError, ExternalProgramLauncher, check
@@ -86,6 +88,22 @@ def test_steps_come_from_the_log_where_nothing_else_tells_them(start):
     assert seen[-1].step >= 7
 
 
+def test_how_steps_are_known_is_told_while_they_come_and_outlives_an_interruption(start):
+    programs = start(LOOP.format(steps=600), patience=60.0)
+    told = []
+
+    def interrupt(progress):
+        told.append(dict(programs.means))
+        if len(programs.means) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        programs.wait(interrupt)
+    programs.end()
+
+    assert told[-1] == programs.means == {0: Means.LOG, 1: Means.LOG}
+
+
 def test_a_program_that_shows_no_step_has_no_means(start):
     programs = start("echo hello")
     wait(programs)
@@ -98,6 +116,39 @@ def test_the_rank_that_fails_first_is_named_with_its_last_line(start):
 
     assert (Ending.CRASH, (1,)) == (outcome.ending, outcome.ranks)
     assert "exited with code 3: no such dataset" == outcome.reason
+
+
+def test_a_rank_that_exits_with_a_code_is_not_recorded_as_finished(start, tmp_path):
+    program = "import lockstep, sys; lockstep.recorder().step_ended(); sys.exit(3)"
+    outcome, _ = wait(start(f"exec {sys.executable} -c '{program}'"))
+    rings = [(tmp_path / f"rings/node-{rank}/rank-{rank}.ring").read_bytes() for rank in range(2)]
+
+    assert (Ending.CRASH, (0, 1)) == (outcome.ending, tuple(sorted(outcome.ranks)))
+    assert [RankState.FAILED] * 2 == [RANK_STATES[ring.Header(page).state] for page in rings]
+
+
+def test_a_rank_that_raised_and_does_not_end_is_named_in_a_hang(start):
+    program = (
+        "import os, threading, time\nif os.environ['RANK'] == '1':\n"
+        "    threading.Thread(target=time.sleep, args=(60,)).start(); raise KeyError('lr')\n"
+        "time.sleep(60)"
+    )
+    counts = "echo step 1; sleep 0.2; echo step 2; sleep 0.2; echo step 3; sleep 0.2; echo step 4; "
+    outcome, _ = wait(start(f'{counts}exec {sys.executable} -c "{program}"'))
+
+    assert (Ending.HANG, (1,)) == (outcome.ending, outcome.ranks)
+    assert "rank 1 raised KeyError: 'lr', and its process has not ended" in outcome.reason
+
+
+def test_an_exception_that_every_rank_handled_as_it_started_hides_nobody(start):
+    handled = (
+        "printf 'Traceback (most recent call last):\\nImportError: no apex\\n' >&2; sleep 0.6; "
+    )
+    ends = "[ $RANK = 1 ] && kill -KILL $$; exec sleep 60"
+    outcome, _ = wait(start(handled + LOOP.format(steps=4) + ends))
+
+    assert (Ending.CRASH, (1,), ()) == (outcome.ending, outcome.ranks, outcome.raised)
+    assert "killed by SIGKILL" == outcome.reason
 
 
 def test_a_rank_that_a_signal_killed_is_named_with_the_signal(start):

@@ -75,10 +75,25 @@ def test_a_torch_that_cannot_says_so_and_goes_on(tmp_path, ask, dump, monkeypatc
 def test_a_folder_that_cannot_be_written_to_does_not_end_the_heartbeat(tmp_path, ask, capsys):
     beat = DumpOnRequest(tmp_path, "gpt-1", 3)
     ask()
-    (tmp_path / f".{dump_name('gpt-1', 3)}").mkdir()
+    (tmp_path / dump_name("gpt-1", 3)).mkdir()
     beat()
 
     assert "no flight-recorder dump" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["symlink_to", "hardlink_to"])
+def test_a_link_in_the_place_of_a_dump_leaves_its_file_alone(tmp_path, ask, dump, kind):
+    """Others may write beside a ring."""
+    mine = tmp_path / "thesis"
+    mine.write_text("of years")
+    for place in (dump, dump.with_name(f".{dump.name}")):
+        getattr(place, kind)(mine)
+    beat = DumpOnRequest(tmp_path, "gpt-1", 3)
+    ask()
+    beat()
+
+    assert "of years" == mine.read_text()
+    assert b'"version"' in dump.read_bytes()
 
 
 @pytest.mark.distributed

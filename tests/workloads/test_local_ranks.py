@@ -116,6 +116,9 @@ class Still:
     def how(self) -> str:
         return "it did not end"
 
+    def raised(self) -> str:
+        return ""
+
 
 def test_a_long_evaluation_is_no_hang_while_it_gets_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time passes by 1 s a poll; the evaluation gets on for 100 s, then stands still."""

@@ -1,5 +1,6 @@
 """What a run gets done in a second: told in what its workload counts, whatever the layout."""
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,6 +34,26 @@ def throughput(spec: RunSpec, tmp_path: Path) -> dict[str, Any]:
     found = evaluation._throughput()
     assert found is not None
     return found
+
+
+def test_evaluations_are_in_results_json_while_the_run_goes_on(tmp_path: Path) -> None:
+    recorder: Any = SimpleNamespace(
+        last_phases=[0] * 8, last_tags=0, wall_seconds=SECONDS, after=lambda call: call()
+    )
+    parts: Any = SimpleNamespace(
+        counts=Counts(4, 4, 0.0), tells=True, results=dict, evaluate=lambda: {"accuracy": 0.5}
+    )
+    comm: Any = SimpleNamespace(collective=lambda *words: None)
+    results = tmp_path / "results.json"
+    evaluation = Evaluation(a_spec("logreg", Layout(1, 1, 1)), parts, recorder, comm, results)
+    evaluation.after_step(0, 1.0)
+    assert not results.exists()
+    evaluation.run()
+    evaluation.after_step(1, 1.0)
+    told = json.loads(results.read_text())
+
+    assert [(1, 0.5)] == [(each["step"], each["accuracy"]) for each in told["evaluations"]]
+    assert [results] == list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

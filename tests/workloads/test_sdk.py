@@ -355,13 +355,13 @@ def test_all_ranks_find_the_same_name_for_the_run(variables, name):
 )  # fmt: skip
 def test_a_worse_means_never_displaces_a_better_one_that_works(means, other, steps, same, trains):
     order = list(Means)
-    living = Holder("r", 1, steps, other, lives=True, waited=False)
-    taken = may_take(living, "r", 1 if same else 2, means, trains=trains)
+    living = Holder("r", 0, 1, steps, other, lives=True, waited=False)
+    taken = may_take(living, "r", 0, 1 if same else 2, means, trains=trains)
 
     if order.index(means) > order.index(other) and (steps or other is Means.SDK):
         assert not taken or (same and other is not Means.SDK)
-    gone = Holder("r", 1, steps, other, lives=False, waited=False)
-    assert may_take(gone, "r", 2, means, trains=trains)
+    gone = Holder("r", 0, 1, steps, other, lives=False, waited=False)
+    assert may_take(gone, "r", 0, 2, means, trains=trains)
 
 
 def test_a_file_that_is_no_ring_has_no_holder(tmp_path):

@@ -8,7 +8,6 @@ import os
 import weakref
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,13 +17,16 @@ from torch.optim.optimizer import (
 )
 
 from workloads.flight_recorder import DumpOnRequest
+from workloads.ring import RingWriter
 from workloads.sdk import torch_start
 from workloads.sdk.coverage import held
 from workloads.sdk.dumps import Dumps
+from workloads.sdk.guard import Guard
 from workloads.sdk.holder import Means
 from workloads.sdk.recording import RingRecorder
-from workloads.sdk.start import UnwritableError, started
-from workloads.sdk.warning import warn
+from workloads.sdk.signals import pass_on
+from workloads.sdk.start import UnwritableError, recorded, started
+from workloads.sdk.warning import warn, warn_of
 
 TORCH_WAITS, TORCH_DATA = held("torch_waits"), held("torch_data")
 
@@ -34,8 +36,9 @@ def start() -> None:
     with suppress(Exception):  # who does not tell of its start trains all the same
         torch_start.follow(os.environ)
     steps = OptimizerSteps(os.environ)
-    register_optimizer_step_pre_hook(steps.before)
-    register_optimizer_step_post_hook(steps.after)
+    guard = Guard()
+    register_optimizer_step_pre_hook(guard.alone(steps.before))
+    register_optimizer_step_post_hook(guard.alone(steps.after))
 
 
 class OptimizerSteps:
@@ -50,8 +53,7 @@ class OptimizerSteps:
         self._pid = os.getpid()
         self._optimizer: weakref.ref[torch.optim.Optimizer] | None = None
         self._recorder: RingRecorder | None = None
-        self._inode = 0
-        self._path = Path()
+        self._writer: RingWriter | None = None
         self._span: AbstractContextManager[object] | None = None
         self._over = False
         self._record(trains=False)
@@ -96,27 +98,33 @@ class OptimizerSteps:
         self._stop()
         try:
             writer = started(self._environment, Means.OPTIMIZER, trains=trains)
-        except (UnwritableError, ValueError, KeyError) as error:
+            dumps = Dumps(writer.path.parent, writer.identity, DumpOnRequest)
+            self._recorder = recorded(
+                writer, lambda: RingRecorder(writer, dumps, TORCH_WAITS, TORCH_DATA, yields=True)
+            )
+        except Exception as error:  # noqa: BLE001 - the program must not end because of us
+            pass_on(error)
             # Somebody else's ring is no fault: the program itself, or the process that trains.
             self._over = trains
             if not isinstance(error, UnwritableError) or not error.taken:
                 warn(f"this rank is not recorded: {error}")
             return
-        self._path, self._inode = writer.path, writer.path.stat().st_ino
-        dumps = Dumps(writer.path.parent, writer.identity, DumpOnRequest)
-        self._recorder = RingRecorder(writer, dumps, TORCH_WAITS, TORCH_DATA)
+        self._writer = writer
 
     def _holds(self) -> bool:
         """Whether the ring is ours, or nobody's yet."""
+        if self._recorder is None or self._writer is None:
+            return True
         try:
-            return self._recorder is None or self._path.stat().st_ino == self._inode
+            return self._writer.inode_in_place() == self._writer.inode
         except OSError:
             return False
 
     def _give_up(self, error: Exception) -> None:
+        pass_on(error)
         self._over = True
         self._stop()
-        warn(f"the steps of this rank are no longer recorded: {error}")
+        warn_of("this rank is not recorded from here on", error)
 
     def _stop(self) -> None:
         if self._recorder is not None:

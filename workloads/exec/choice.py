@@ -7,7 +7,19 @@ are no steps (milliseconds, batch sizes) fall and rise by any amounts, and are n
 import math
 from dataclasses import dataclass, field, replace
 
-from workloads.exec.patterns import SURE, Form, Said, compiled, known_forms, loss_alone
+from workloads.exec.patterns import (
+    MICRO,
+    STEP,
+    SURE,
+    Form,
+    Said,
+    batch_size,
+    compiled,
+    is_mlperf,
+    known_forms,
+    loss_alone,
+    said_of_samples,
+)
 
 MOST_STEPS = 10_000
 """Between two lines; more is another number than a step."""
@@ -19,6 +31,12 @@ SILENT_MOVES = 3
 """Of another loop, while nothing is heard of the one that was believed: the program has gone on."""
 ECHO_STRIDES = 2
 """So far behind, a line is another rank's of the same step: several may write into one log."""
+HELD_MOVES = 64
+"""For so many a counter that may be of parts of a step waits for a better one of its line to move:
+gradients are hardly accumulated over more."""
+NESTED_MOVES = 3
+"""In a row, each over the same number of moves, two or more, of the loop that was believed: it
+counts parts of these steps."""
 MOST_LOOPS = 64
 """Watched side by side; of more, the one that was not heard of for longest is forgotten."""
 
@@ -41,6 +59,12 @@ class _Loop:
         rises, even: Moves upward in a row, and those of them that were of the same size.
         meanwhile: Moves since the loop that is believed was last heard of.
         tells_loss: Whether its lines tell a loss, or lines of their own do as it moves.
+        rank: Of its counter (Said.rank).
+        better: A counter of a higher rank that stands in the same lines.
+        moved_in_all: By how much it has risen so far.
+        seen_of_taken: What that was of the loop that is believed, when this one moved last.
+        parts, nested: Moves of that loop in one of this, and how often in a row it was so.
+        over: The loop that counts parts of its steps.
     """
 
     sure: bool
@@ -51,6 +75,19 @@ class _Loop:
     even: int = 0
     meanwhile: int = 0
     tells_loss: bool = False
+    rank: int = STEP
+    better: "_Loop | None" = None
+    moved_in_all: int = 0
+    seen_of_taken: int = 0
+    parts: int = 0
+    nested: int = 0
+    over: "_Loop | None" = None
+
+    @property
+    def held(self) -> bool:
+        """Whether it may count parts of a step, and the counter of the steps is still to move."""
+        waits = self.rank == MICRO or (self.better is not None and not self.better.believed)
+        return waits and self.rises < HELD_MOVES
 
     @property
     def believed(self) -> bool:
@@ -81,11 +118,13 @@ class _Loop:
             self.rises += 1
             self.even = self.even + 1 if move == self.stride else 1
             self.stride = move
+            self.moved_in_all += move
         elif before is not None and not begins_anew(said.step, self.stride):
             self.rises = self.even = 0
             self.heard.clear()
         self.heard.append(heard)
-        del self.heard[: -UNEVEN_MOVES - 1]
+        kept = HELD_MOVES if self.rank == MICRO or self.better is not None else UNEVEN_MOVES
+        del self.heard[: -kept - 1]
         self.meanwhile += before is not None
         return before is not None
 
@@ -113,6 +152,7 @@ class Choice:
         self._moved: _Loop | None = None
         self._began = False
         self._losses: list[float] = []
+        self._batch: int | None = None
 
     def find(self, line: str, when: int) -> list[Heard]:
         """What the line adds to the count of steps: nothing, itself, or with lines before it.
@@ -127,18 +167,23 @@ class Choice:
             return [] if said is None else [Heard(said, when)]
         moved: list[_Loop] = []
         counted: list[Heard] = []
-        told = [said for form in self._forms if (said := form.find(line)) is not None]
+        told = self._told(line)
         if not told and (loss := loss_alone(line)) is not None:
             self._losses = [*self._losses[-1:], loss]  # whether it is one or several matters
             if self._moved is not None:
                 self._moved.tells_loss = True
             return []
-        for said in told:
-            loop = self._loop(said)
+        loops = [self._loop(said) for said in told]
+        by_hand = [loop for loop in loops if not loop.sure]
+        for loop in by_hand:
+            better = max(by_hand, key=lambda one: one.rank)
+            loop.better = better if better.rank > loop.rank else loop.better
+        for said, loop in zip(told, loops, strict=True):
             again = loop.last is not None and loop.last.step == said.step
             alone = self._loss_before(loop) if not said.tells_loss else math.nan
             heard = Heard(said if math.isnan(alone) else replace(said, loss=alone), when)
             if loop.hear(heard):
+                self._compare_with_taken(loop)
                 moved.append(loop)
                 self._moved = loop
                 if loop is self._taken:
@@ -152,13 +197,34 @@ class Choice:
                 self._heard_of_taken()
         return self._judged(moved, counted)
 
+    def _told(self, line: str) -> list[Said]:
+        """What the known forms find; samples of MLPerf's log as steps, by the batch it told."""
+        self._batch = batch_size(line) or self._batch
+        if is_mlperf(line):
+            said = None if self._batch is None else said_of_samples(line, self._batch)
+            return [] if said is None else [said]
+        return [said for form in self._forms for said in form.find_all(line)]
+
+    def _compare_with_taken(self, loop: _Loop) -> None:
+        """Note by how much the loop that is believed has moved since this one moved last."""
+        taken = self._taken
+        if taken is None or loop is taken:
+            return
+        over, loop.seen_of_taken = taken.moved_in_all - loop.seen_of_taken, taken.moved_in_all
+        move = max(loop.stride, 1)
+        parts = over // move if over % move == 0 else 0
+        loop.nested = loop.nested + 1 if parts >= 2 and parts == loop.parts else int(parts >= 2)
+        loop.parts = parts
+
     def _judged(self, moved: list[_Loop], counted: list[Heard]) -> list[Heard]:
         """What counts of a line, after the loops that it is about have taken it."""
         if self._taken is not None and not self._taken.believed:
             self._taken = None  # it has moved as no step does: it must show itself anew
             return counted
-        for loop in moved:
-            if loop is self._taken or not loop.believed or not self._yields_to(loop):
+        for loop in sorted(moved, key=lambda one: (not one.sure, -one.rank)):
+            if loop is self._taken or not loop.believed or loop.held:
+                continue
+            if not self._yields_to(loop):
                 continue
             self._taken = loop
             self._heard_of_taken()
@@ -186,11 +252,17 @@ class Choice:
             return True
         if taken.tells_loss != other.tells_loss:
             return other.tells_loss
+        if taken.over is other or (other.rank == MICRO and taken.rank > MICRO):
+            return False
+        nested = other.nested >= NESTED_MOVES and not other.sure and other.rank >= STEP
+        if nested or taken.better is other or (taken.rank == MICRO and other.rank > MICRO):
+            other.over = taken
+            return True
         silent = other.meanwhile >= SILENT_MOVES
         return silent and (taken.tells_loss or taken.may_be_over)
 
     def _loop(self, said: Said) -> _Loop:
-        loop = self._loops.pop(said.loop, None) or _Loop(said.form in SURE)
+        loop = self._loops.pop(said.loop, None) or _Loop(said.form in SURE, rank=said.rank)
         self._loops[said.loop] = loop
         if len(self._loops) > MOST_LOOPS:
             del self._loops[next(iter(self._loops))]

@@ -53,7 +53,6 @@ class Follower:
         self._stride = 0
         self._step: _Steps | None = None
         self._writer: RingWriter | None = None
-        self._inode = 0
         self._beaten = 0
         self._over = False
 
@@ -123,9 +122,8 @@ class Follower:
             except (UnwritableError, ValueError):
                 self._over = True  # a better means records this rank
                 return False
-            self._inode = self._writer.path.stat().st_ino
         try:
-            self._over = self._writer.path.stat().st_ino != self._inode
+            self._over = self._writer.inode_in_place() != self._writer.inode
         except OSError:
             self._over = True
         return not self._over

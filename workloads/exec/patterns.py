@@ -2,7 +2,7 @@
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 LONGEST_LINE = 4096
 """Characters of a line that are looked at."""
@@ -69,7 +69,7 @@ BUILT_IN: dict[str, str] = {
 }
 """Name -> expression; where a line fits several, the first is the most special."""
 
-SURE = frozenset(BUILT_IN) - {"plain"}
+SURE = frozenset({*BUILT_IN, "MLPerf"}) - {"plain"}
 """Forms that nothing but a loop writes: one that rises once is believed."""
 
 _LOSS = re.compile(
@@ -111,6 +111,31 @@ _NAME = re.compile(r"([^\W\d_]+)[\W\d_]*$")
 """The last word, after which numbers may stand, as in Epoch 3:."""
 
 
+MICRO, BATCH, ITERATION, STEP, UPDATE = range(5)
+RANKS = {
+    "batch": BATCH, "iter": ITERATION, "iteration": ITERATION, "step i": STEP, "step": STEP,
+    "train step": STEP, "training step": STEP, "current steps": STEP, "num updates": UPDATE,
+    "global step": UPDATE, "optimizer step": UPDATE, "completed step": UPDATE,
+}  # fmt: skip
+"""Name of a counter -> how sure it makes it that one step of the optimizer moves it by one. Where
+gradients are accumulated, batches and iterations are parts of a step: `iter 6 step 3` of litgpt."""
+_PARTS = frozenset({"micro", "mini", "sub", "accumulation", "accum"})
+"""Before a counter: it counts parts of a step."""
+_COUNTER = re.compile(r"[a-z]+(?:[ _][a-z]+)*", re.IGNORECASE)
+_SAMPLES = re.compile(
+    r":::MLLOG\b.*\"metadata\": *\{[^{}]*\"(?P<name>step|samples?_count)\": *(?P<step>\d+)"
+)
+"""mlcommons/logging mllog: how many samples were trained on, whatever the key is called."""
+_KEY = re.compile(r"\"key\": *\"(\w+)\"")
+_MLPERF_LOSS = re.compile(
+    rf"\"(?:reduced_train_loss|train_loss|loss|value)\": *(?P<loss>{_NUMBER})(?![\w.])"
+)
+_BATCH = re.compile(
+    r"\bglobal[ _]batch[ _]size[\"']?(?:, *\"value\")? *[:=] *[\"']?(?P<size>\d{1,9})\b",
+    re.IGNORECASE,
+)
+
+
 class PatternError(ValueError):
     """An expression cannot find steps; the message says why."""
 
@@ -125,6 +150,8 @@ class Said:
         tells_loss: Whether the line has a loss; it may be NaN.
         word: What stands right before the number, in small letters: a warm-up is another loop.
         total: How many steps there are to be; None where it says none.
+        rank: How sure its name makes it that the optimizer moves it (RANKS); of counters in one
+            line the highest counts.
     """
 
     step: int
@@ -133,6 +160,7 @@ class Said:
     tells_loss: bool = False
     word: str = ""
     total: int | None = None
+    rank: int = STEP
 
     @property
     def loop(self) -> tuple[str, str, int | None]:
@@ -147,6 +175,30 @@ class Form:
     name: str
     expression: re.Pattern[str]
 
+    def find_all(self, line: str) -> list[Said]:
+        """What the line says, by every counter in it: of one written by hand several may move."""
+        if self.name != "plain":
+            said = self.find(line)
+            return [] if said is None else [said]
+        text = cleaned(line)
+        found: dict[tuple[str, str], set[Said]] = {}
+        for match in self.expression.finditer(text):
+            before = text[: match.start()]
+            if _OTHER["plain"].search(before):
+                continue
+            word = _last_word(_WORD, before)
+            counter = _COUNTER.match(match[0])
+            name = "" if counter is None else counter[0].lower().replace("_", " ")
+            said = _said(match, self.name, text, word)
+            if said is not None:
+                said = replace(said, rank=MICRO if word in _PARTS else RANKS.get(name, STEP))
+                found.setdefault((word, name), set()).add(said)
+        # Twice the same counter with other numbers: two lines were written into each other.
+        told = {key: said.pop() for key, said in found.items() if len(said) == 1}
+        if len(found) == 1:
+            return list(told.values())
+        return [replace(said, word=f"{word} {name}") for (word, name), said in told.items()]
+
     def find(self, line: str) -> Said | None:
         """What the line says, if it is about a step of training."""
         text = cleaned(line)
@@ -158,15 +210,51 @@ class Form:
             before = text[: match.start("step" if other is _BARS else 0)]
             if other.search(before):
                 return None
-            named = (_NAME if other is _BARS else _WORD).search(_PERCENT.sub("", before))
-            word = "" if named is None else named[1].lower()
+            word = _last_word(_NAME if other is _BARS else _WORD, before)
         return _said(match, self.name, text, word)
+
+
+def _last_word(form: re.Pattern[str], before: str) -> str:
+    named = form.search(_PERCENT.sub("", before))
+    return "" if named is None else named[1].lower()
 
 
 def cleaned(line: str) -> str:
     """The line without colours and cursor movements; of a long one, whole words."""
     text = line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE].rpartition(" ")[0]
     return _ESCAPES.sub("", text)
+
+
+def said_of_samples(line: str, batch: int) -> Said | None:
+    """The step that a line of MLPerf's log tells by the samples that it counts.
+
+    Args:
+        batch: Samples of a step.
+    """
+    found = _SAMPLES.search(cleaned(line))
+    if found is None:
+        return None
+    number, rest = divmod(int(found["step"]), batch)
+    if rest:  # samples come in whole batches, and steps one by one
+        return (
+            Said(int(found["step"]), math.nan, "MLPerf step") if found["name"] == "step" else None
+        )
+    key = _KEY.search(line)
+    trained = key is not None and key[1] in ("train_loss", "tracked_stats", "loss")
+    loss = (_MLPERF_LOSS.search(line) if trained else None) or {"loss": "nan"}
+    value = float(loss["loss"])
+    return Said(number, value, "MLPerf", not math.isnan(value))
+
+
+def is_mlperf(line: str) -> bool:
+    """Whether the line is one of MLPerf's log, in which no number is a step by its name."""
+    return ":::MLLOG" in line
+
+
+def batch_size(line: str) -> int | None:
+    """The global batch size that a line tells; None where it tells none."""
+    found = _BATCH.search(cleaned(line))
+    return None if found is None or int(found["size"]) == 0 else int(found["size"])
 
 
 def loss_alone(line: str) -> float | None:

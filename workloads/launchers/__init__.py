@@ -56,18 +56,34 @@ class Exit:
 
 
 @dataclass(frozen=True, slots=True)
+class Raised:
+    """An exception with which the log of a rank ends.
+
+    Attributes:
+        error: Its type and the first line of its message, as Python writes them.
+        of_lost_peer: Whether it says that another process was gone, so that it follows from that.
+    """
+
+    rank: int
+    error: str
+    of_lost_peer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """How a run ended.
 
     `ranks` are those that crashed by themselves or hold the others up, `reason` says how. `exits`
     are the ends of ranks that were seen before the launcher ended the rest, in that order; a run
-    that finished tells none.
+    that finished tells none. `raised` are exceptions with which logs of ranks end, also of ranks
+    whose processes were still there.
     """
 
     ending: Ending
     ranks: tuple[int, ...] = ()
     reason: str = ""
     exits: tuple[Exit, ...] = ()
+    raised: tuple[Raised, ...] = ()
 
     @property
     def rank(self) -> int | None:

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -110,6 +111,8 @@ def _goal_dict(goal: Goal, reached: Reached | None) -> dict[str, Any]:
 
 BUDGET_STEPS = 10
 """Between two agreements of the ranks on whether the time budget is used up."""
+WRITE_PAUSE = 50.0
+"""Between two writes of results.json while a run lasts, in times that the last one took."""
 SCHEMA_VERSION = 1
 
 
@@ -136,7 +139,8 @@ class Evaluation:
         self._agree = comm.collective("world-all-reduce", "world", "time-budget")
         self._began = monotonic()
         self._in_time = True
-        self._pending: Mapping[str, float] = {}
+        self._pending: Mapping[str, float] | None = None
+        self._next_write = 0.0
         self._spent_ns = [0] * len(PHASES)
         self._plain_seconds: list[float] = []
 
@@ -166,12 +170,12 @@ class Evaluation:
     def after_step(self, step: int, loss: SupportsFloat) -> None:
         """The step has ended; its loss is NaN where this rank knows none."""
         self.over = self.over or not self._in_time
-        metrics, self._pending = self._pending, {}
+        metrics, self._pending = self._pending, None
         elapsed = monotonic() - self._began
         self._recorder.after(partial(self._note, step, loss, metrics, elapsed))
 
     def write(self) -> None:
-        """Leave results.json."""
+        """Leave results.json with what is known by now, whole or not at all."""
         if self._results is None:
             return
         tree = {
@@ -186,7 +190,7 @@ class Evaluation:
         temporary.replace(self._results)
 
     def _note(
-        self, step: int, loss: SupportsFloat, metrics: Mapping[str, float], elapsed: float
+        self, step: int, loss: SupportsFloat, metrics: Mapping[str, float] | None, elapsed: float
     ) -> None:
         """The step's times are known: on a GPU, later than the step's end on the host."""
         phases = self._recorder.last_phases
@@ -195,12 +199,29 @@ class Evaluation:
             self._plain_seconds.append(self._recorder.wall_seconds)
         if math.isfinite(loss):
             self._tracker.observe_training(step, {"loss": float(loss)})
-        if not metrics:
+        if metrics is None:  # no evaluation in this step
             return
+        if metrics:
+            self._observe(step, metrics, elapsed)
+        self._write_so_far()
+
+    def _observe(self, step: int, metrics: Mapping[str, float], elapsed: float) -> None:
         spent = {str(phase): ns / 1e9 for phase, ns in zip(PHASES, self._spent_ns, strict=True)}
         reached = self._tracker.observe_evaluation(step, metrics, spent, elapsed)
         if reached is not None and self._results is not None:
             print(reached.text, flush=True)  # noqa: T201 - the rank's log
+
+    def _write_so_far(self) -> None:
+        """For a run that may be ended at any time; of many evaluations not after each.
+
+        Writing takes at most 1 / WRITE_PAUSE of the time. A full disk ends no training.
+        """
+        begun = monotonic()
+        if self._results is None or begun < self._next_write:
+            return
+        with suppress(OSError):
+            self.write()
+        self._next_write = begun + WRITE_PAUSE * (monotonic() - begun)
 
     def _throughput(self) -> dict[str, Any] | None:
         """Of a long enough run, by horovod's protocol."""

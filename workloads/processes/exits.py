@@ -1,7 +1,7 @@
 """How ranks ended by themselves, in which order, and whose end was the first failure."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from time import monotonic
 from typing import Protocol
 
@@ -57,14 +57,18 @@ class Exits:
         )
 
 
-def first_to_fail(exits: Sequence[Exit]) -> tuple[int, ...]:
+def first_to_fail(exits: Sequence[Exit], follow: Container[int] = ()) -> tuple[int, ...]:
     """The ranks whose end began a crash; several where it cannot be told, none without a failure.
 
     The earliest failures; of those that were seen together one that a signal ended goes before
     those that ended themselves, and ranks that only missed another one come last.
+
+    Args:
+        follow: Ranks that wrote that they missed another one.
     """
     failed = [one for one in exits if one.code]
-    alone = [one for one in failed if one.code != PEER_LOST_CODE] or failed
+    alone = [one for one in failed if one.code != PEER_LOST_CODE and one.rank not in follow]
+    alone = alone or failed
     earliest = min((one.seconds for one in alone), default=0.0)
     together = [one for one in alone if one.seconds <= earliest + TOGETHER_SECONDS]
     return tuple(one.rank for one in ([e for e in together if struck(e)] or together))

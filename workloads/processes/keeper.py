@@ -14,9 +14,9 @@ from time import monotonic, sleep
 from types import FrameType
 
 from workloads.processes.forking import forked
+from workloads.processes.log_end import last_words
 from workloads.processes.rank_report import Report
 from workloads.processes.ring_state import read_ring_state
-from workloads.processes.watching import last_line
 
 POLL_SECONDS = 0.1
 TELL_SECONDS = 0.5
@@ -76,7 +76,7 @@ class Keeper:
         return RECORDED_SECONDS if self._ring_goes else 0.0
 
     def _report(self) -> Report:
-        last = "" if self._status is None else last_line(self._log)
+        last = "" if self._status is None else last_words(self._log)
         return Report(
             self._rank, self._host, self._pid, self._status, last, read_ring_state(self._ring)
         )

@@ -20,7 +20,7 @@ class Report:
     Attributes:
         pid: Of the rank's process, on its host; 0 before there is one.
         status: How it ended, as waitpid gives it; None while it runs.
-        last: The last line of its log once it has ended.
+        last: The exception with which its log ends, or the last line of it, once it has ended.
         told: What its ring says; None before there is one.
         refused: Why it was not started; empty = it was.
     """

@@ -1,12 +1,12 @@
 """What a rank's ring says of where it is, read as the collector reads it: with pread."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
 from collector.contract import ring
 from collector.contract.words import PHASES, Phase
+from workloads.new_file import head
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +34,9 @@ class RingState:
 
 def read_ring_state(path: Path) -> RingState | None:
     """What the ring file says; None before there is one."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
+    page = head(path, ring.HEADER_BYTES)
+    if page is None:
         return None
-    try:
-        page = os.pread(descriptor, ring.HEADER_BYTES, 0)
-    finally:
-        os.close(descriptor)
-    if len(page) < ring.HEADER_BYTES:
-        return None  # it is being made
     header = ring.Header(page)
     live, counters = header.live, header.counters
     return RingState(

@@ -31,17 +31,36 @@ def say_stopped(path: Path) -> None:
     Raises:
         OSError: The file cannot be read or written.
     """
+    _say(path, RankState.STOPPED, LIVING_STATES, newest=monotonic_ns() - ALIVE_NS)
+
+
+def say_failed(path: Path) -> None:
+    """Say in the ring of a rank that has ended with an exit code that it failed.
+
+    As it went by `sys.exit(3)` Python told nobody the code: its own last word is that it finished.
+
+    Raises:
+        OSError: The file cannot be read or written.
+    """
+    _say(path, RankState.FAILED, frozenset({RankState.FINISHED}))
+
+
+def _say(path: Path, state: RankState, of: frozenset[RankState], newest: int = 0) -> None:
+    """Say it in a ring that says one of some states, and whose heartbeat is no older.
+
+    Args:
+        newest: CLOCK_MONOTONIC, nanoseconds.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
     try:
         page = os.pread(descriptor, ring.HEADER_BYTES, 0)
         if len(page) < ring.HEADER_BYTES:
             return  # it is being made
         header = ring.Header(page)
-        if header.state >= len(RANK_STATES) or RANK_STATES[header.state] not in LIVING_STATES:
+        if header.state >= len(RANK_STATES) or RANK_STATES[header.state] not in of:
             return
-        if monotonic_ns() - header.heartbeat_ns <= ALIVE_NS:
-            word = ring.STATE.pack(RANK_STATES.index(RankState.STOPPED))
-            os.pwrite(descriptor, word, ring.STATE_OFFSET)
+        if header.heartbeat_ns >= newest:
+            os.pwrite(descriptor, ring.STATE.pack(RANK_STATES.index(state)), ring.STATE_OFFSET)
     finally:
         os.close(descriptor)
 

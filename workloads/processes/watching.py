@@ -8,8 +8,10 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Protocol
 
-from workloads.launchers import Ending, Exit, Outcome, Progress
+from collector.contract.words import OWN_SIGNALS, without_numbers
+from workloads.launchers import Ending, Exit, Outcome, Progress, Raised
 from workloads.processes.exits import Ended, Exits, first_to_fail
+from workloads.processes.log_end import of_a_connection, of_a_lost_peer
 from workloads.processes.ring_state import RingState
 from workloads.resume import about
 from workloads.spec import RunSpec
@@ -20,7 +22,6 @@ AFTERMATH_SECONDS = 3.0
 """How long the survivors of a crash are kept, so that two scrapes see who is gone."""
 FROZEN_SECONDS = 3.0
 """A process whose heartbeat (one in half a second) is older stands still."""
-SHOWN_CHARACTERS = 300
 
 
 class WatchedRank(Ended, Protocol):
@@ -32,6 +33,10 @@ class WatchedRank(Ended, Protocol):
 
     def how(self) -> str:
         """How it ended, in words."""
+        ...
+
+    def raised(self) -> str:
+        """The exception that ended it or its work; empty = none, or a signal ended it."""
         ...
 
 
@@ -73,10 +78,11 @@ def watch(
         elif any(_evaluates(one, patience) for one in ranks):
             moved = monotonic()
         elif monotonic() - moved > patience:
-            late = laggards(ranks)
+            late, raised = laggards(ranks), exceptions(ranks, ended)
             end()
-            reason = f"no rank completed a step for {patience:g} s"
-            return Outcome(Ending.HANG, late, reason, ended)
+            late = raised_alone(raised, len(ranks)) or late
+            reason = "; ".join([f"no rank completed a step for {patience:g} s", *stand(raised)])
+            return Outcome(Ending.HANG, late, reason, ended, raised)
         sleep(POLL_SECONDS)
 
 
@@ -86,10 +92,60 @@ def crashed(ranks: Sequence[WatchedRank], exits: Exits, end: Callable[[], None])
     while monotonic() < until:
         sleep(POLL_SECONDS / 5)
         ended = exits.look()
-    first = left_early(ranks, ended) or first_to_fail(ended)
+    raised = exceptions(ranks, ended)
+    first = left_early(ranks, ended) or _first_to_fail(ended, raised)
     end()
-    how = next(one.how() for one in ranks if one.rank in first)
-    return Outcome(Ending.CRASH, first, how, ended)
+    by_rank = {one.rank: one for one in ranks}
+    gone = {one.rank for one in ended}
+    how = by_rank[first[0]].how() if first[0] in gone else stand(raised)[0]
+    return Outcome(Ending.CRASH, first, how, ended, raised)
+
+
+def exceptions(ranks: Sequence[WatchedRank], exits: Sequence[Exit]) -> tuple[Raised, ...]:
+    """The exceptions with which logs of ranks end, of those that ended and of those that stand.
+
+    Whose connection was lost, such an exception does not always say. It was a peer's where another
+    rank had failed before, of itself.
+    """
+    texts = {one.rank: text for one in ranks if (text := one.raised())}
+    follow = {rank for rank, text in texts.items() if of_a_lost_peer(text)}
+    lost = {rank for rank, text in texts.items() if of_a_connection(text)} - follow
+    failed = [one for one in exits if one.code and one.rank not in follow | lost]
+    begin = min((one.seconds for one in failed), default=math.inf)
+    before = {one.rank for one in exits if one.seconds <= begin}
+    follow |= lost - before if failed else set()
+    return tuple(Raised(rank, text, rank in follow) for rank, text in texts.items())
+
+
+def raised_alone(raised: Sequence[Raised], world: int) -> tuple[int, ...]:
+    """The ranks that raised an exception of their own, where they are fewer than all."""
+    own = tuple(one.rank for one in raised if not one.of_lost_peer)
+    return own if len(own) < world else ()
+
+
+def stand(raised: Sequence[Raised]) -> list[str]:
+    """What is said of ranks that raised, and whose processes are still there."""
+    return [
+        f"rank {one.rank} raised {one.error}, and its process has not ended"
+        for one in raised
+        if not one.of_lost_peer
+    ]
+
+
+def _first_to_fail(exits: Sequence[Exit], raised: Sequence[Raised]) -> tuple[int, ...]:
+    """As `first_to_fail`, by what ranks wrote: an exception of a lost peer follows from another.
+
+    Where only such ranks have ended, a rank that raised another exception holds on to its process.
+    All that raised the same exception as the first, but for numbers, failed alike.
+    """
+    follow = {one.rank for one in raised if one.of_lost_peer}
+    own = {one.rank: without_numbers(one.error) for one in raised if one.rank not in follow}
+    first = first_to_fail(exits, follow)
+    gone = {one.rank for one in exits}
+    if follow.issuperset(first):
+        first = tuple(rank for rank in own if rank not in gone) or first
+    alike = {own[rank] for rank in first if rank in own}
+    return (*first, *(rank for rank in own if own[rank] in alike and rank not in first))
 
 
 def left_early(ranks: Sequence[WatchedRank], exits: Sequence[Exit]) -> tuple[int, ...]:
@@ -142,18 +198,18 @@ def laggards(ranks: Sequence[WatchedRank]) -> tuple[int, ...]:
     return ()
 
 
+def by_itself(status: int | None) -> bool:
+    """Whether an exception may have ended a process, or its work: no clean end, and no signal.
+
+    A signal that a program sends itself is its own end, as std::terminate's.
+    """
+    code = 1 if status is None else os.waitstatus_to_exitcode(status)
+    return code > 0 or -code in OWN_SIGNALS
+
+
 def how_it_ended(status: int, last: str) -> str:
     """How a process ended, in words, with the last line it wrote."""
     if os.WIFSIGNALED(status):
         return f"killed by {signal.Signals(os.WTERMSIG(status)).name}"
     after = f": {last}" if last else ""
     return f"exited with code {os.waitstatus_to_exitcode(status)}{after}"
-
-
-def last_line(log: Path) -> str:
-    """The last line of a rank's log, cut; empty where there is none."""
-    try:
-        lines = log.read_text(errors="replace").strip().splitlines()
-    except OSError:
-        return ""
-    return lines[-1][:SHOWN_CHARACTERS] if lines else ""

@@ -10,17 +10,17 @@ spent. Whatever goes wrong with the recording is one line on stderr; training go
 """
 
 import os
-import sys
 from collections.abc import Mapping
-from contextlib import suppress
-from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
-from workloads.sdk.holder import Means
-from workloads.sdk.interface import Recorder
-from workloads.sdk.recording import RingRecorder
-from workloads.sdk.start import DIRECTORY_VARIABLE, UnwritableError, started
-from workloads.sdk.warning import warn
-from workloads.starting import FOLDER_VARIABLE
+from workloads.sdk.guard import Guard
+from workloads.sdk.interface import DIRECTORY_VARIABLE, Recorder
+from workloads.sdk.signals import pass_on
+from workloads.sdk.warning import warn_of
+
+_ROOT = Path(__file__).parents[2]
 
 __all__ = ["Recorder", "recorder"]
 
@@ -32,6 +32,7 @@ def recorder(
     dp: int | None = None,
     tp: int = 0,
     pp: int = 0,
+    first_step: int = 0,
     environment: Mapping[str, str] | None = None,
 ) -> Recorder:
     """The recorder of this process, which is one rank of a run; call it once.
@@ -46,22 +47,37 @@ def recorder(
         dp: This rank's place among the replicas; by default its rank.
         tp: Its place in its tensor-parallel group.
         pp: Its pipeline stage.
+        first_step: Number of the step that is taken first: of a run that goes on from a
+            checkpoint, how many steps that holds.
         environment: Instead of the process's own.
     """
+    made: Recorder | None = Guard()(
+        _opened, environment, rank=rank, world=world, dp=dp, tp=tp, pp=pp, first_step=first_step
+    )
+    return Recorder() if made is None else made
+
+
+def _opened(environment: Mapping[str, str] | None, **places: Any) -> Recorder | None:
     variables = os.environ if environment is None else environment
     if not variables.get(DIRECTORY_VARIABLE):
-        return Recorder()
+        return None
     try:
-        writer = started(variables, Means.SDK, rank=rank, world=world, dp=dp, tp=tp, pp=pp)
-    except (UnwritableError, ValueError) as error:
-        warn(f"this rank is not recorded: {error}")
-        return Recorder()
-    _tell_of_start(variables, writer.identity.rank)
-    return RingRecorder(writer)
+        foreign = [package for package in ("workloads", "collector") if not _is_ours(package)]
+        if foreign:
+            raise ImportError(f"the program has a module {foreign[0]}, as Lockstep has")
+        from workloads.sdk.start import opened  # a program without Lockstep pays nothing
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a module of the program's may exit
+        pass_on(error)
+        warn_of("this rank is not recorded", error)
+        return None
+    return opened(variables, **places)
 
 
-def _tell_of_start(environment: Mapping[str, str], rank: int) -> None:
-    """How the ranks meet and what is compiled, where that is yet to come and torch does it."""
-    if FOLDER_VARIABLE in environment and "torch" in sys.modules:
-        with suppress(Exception):  # who does not tell of its start trains all the same
-            import_module("workloads.sdk.torch_start").follow(environment, rank)
+def _is_ours(package: str) -> bool:
+    """Whether an import of it would give what lies beside this package; it is not executed."""
+    try:
+        spec = find_spec(package)
+    except (ImportError, ValueError):  # ValueError: a module without a specification
+        return False
+    origin = None if spec is None else spec.origin
+    return origin is not None and Path(origin).resolve().parent == (_ROOT / package).resolve()

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from workloads.recording import StepRecorder
+from workloads.sdk.signals import pass_on
 from workloads.sdk.silence import Silence
 from workloads.sdk.warning import warn
 
@@ -155,10 +156,12 @@ class Coverage:
                 data.use(self._recorder)
                 self._data = data
         except Exception as error:  # noqa: BLE001 - the program must not end because of us
+            pass_on(error)
             self._data_failed = True
             warn(f"waiting in torch's DataLoader is not timed: {error}")
 
     def _fail(self, error: Exception) -> None:
+        pass_on(error)
         self._failed = f"this torch cannot be followed ({error})"
 
     def _untimed(self) -> str:

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 
 from workloads.ring_file import Identity
-from workloads.sdk.warning import warn
+from workloads.sdk.warning import warn_of
 
 Beat = Callable[[], None]
 
@@ -27,20 +27,16 @@ class Dumps:
         self._place = folder, who.run, who.rank
         self._make = make
         self._beat: Beat | None = None
-        self._failed = False
 
     def __call__(self) -> None:
-        """Write a dump if one was asked for since the last beat."""
-        if self._failed:
-            return
+        """Write a dump if one was asked for since the last beat; a failure is said once."""
         try:
             if self._beat is None and _in_use():
                 self._beat = self._make(*self._place)
             if self._beat is not None:
                 self._beat()
-        except Exception as error:  # noqa: BLE001 - the heartbeat must go on
-            self._failed = True
-            warn(f"no flight-recorder dumps: {error}")
+        except Exception as error:  # noqa: BLE001 - the next request may be answered
+            warn_of("no flight-recorder dumps", error)
 
 
 def _in_use() -> bool:

@@ -6,11 +6,15 @@ from typing import SupportsFloat, TypeVar
 
 ItemT = TypeVar("ItemT")
 
+DIRECTORY_VARIABLE = "LOCKSTEP_DIR"
+"""Names the folder of a node's rings; without it nothing is recorded."""
 _NOTHING = nullcontext()
 
 
 class Recorder:
     """Does nothing, for programs that run without Lockstep; RingRecorder has the same methods.
+
+    None of its methods raises anything of ours. Within a graph of torch.compile they do nothing.
 
     Attributes:
         active: Whether anything is recorded.
@@ -22,7 +26,8 @@ class Recorder:
         """The items; each is a step, and waiting for the next one is its phase `data`.
 
         A step ends where the loop asks for the next item, or leaves the loop after having done
-        something.
+        something. In all else (length, attributes, class) what is given behaves as the items do;
+        for a plain list, tuple or range it is an iterable of another class.
         """
         return items
 

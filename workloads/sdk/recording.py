@@ -5,9 +5,8 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from time import monotonic_ns
 from types import TracebackType
 from typing import Any, Self, SupportsFloat
 
@@ -17,11 +16,14 @@ from workloads.heartbeat import Heartbeat
 from workloads.recording import StepRecorder
 from workloads.ring import RingWriter
 from workloads.round_trip import RoundTrips
+from workloads.sdk.amounts import count, real
 from workloads.sdk.coverage import Coverage, Data, Waits, torch_data, torch_waits
 from workloads.sdk.dumps import Dumps
+from workloads.sdk.guard import Block, Guard, guarded
 from workloads.sdk.interface import ItemT, Recorder
+from workloads.sdk.items import steps
 from workloads.sdk.waiting import Waiting, place_of
-from workloads.sdk.warning import warn
+from workloads.sdk.warning import shown, warn, warn_about, warn_of
 from workloads.stack_signal import stacks_on_signal
 from workloads.starting import first_step_ended
 from workloads.warmup import WARMUP_STEPS
@@ -31,12 +33,21 @@ OWN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,30}")
 """Of a value that the program logs: it fits into the ring, and into a label."""
 MOST_UNHEARD = 20
 """Names that are told to be too many; a program that makes a new one each step says no more."""
+MOST_TOKENS = 1 << 48
+"""Of a step; more is no count of anything, and a few of them would be more than a counter holds."""
+MOST_FLOPS = 1e30
+"""Of a step; all that were ever trained with together are fewer."""
 
 
+@guarded
 class RingRecorder(Recorder):
     """Writes every step into the ring of this rank; see Recorder.
 
-    One thread, the training thread, calls it. A forked child of the program records nothing.
+    One thread, the training thread, calls it. A forked child of the program records nothing, nor
+    does a copy that was pickled; a copy of it in this process is itself.
+
+    Args:
+        yields: The program itself or another process may take the ring, which is no fault.
 
     Attributes:
         recorder: What divides the step into phases.
@@ -47,44 +58,58 @@ class RingRecorder(Recorder):
     def __init__(
         self, writer: RingWriter, dumps: Dumps | None = None,
         waits: Callable[[], Waits] = torch_waits, data: Callable[[], Data] = torch_data,
+        *, yields: bool = False,
     ) -> None:  # fmt: skip
         self.recorder = StepRecorder(writer)
         self._coverage = Coverage(self.recorder, writer.identity.world, waits, data)
         self._writer = writer
-        self._step = _Step(self)
+        self._yields = yields
+        self._step = Block(self, _Step(self))
+        self._phases: dict[str, Block] = {
+            phase: Block(self, self.recorder.phase(phase)) for phase in PHASES
+        }
+        self._loading = self.recorder.phase(Phase.DATA)
         self._ended = 0
         self._done = False
         self._facts: dict[str, Any] = {}
         self._values: dict[str, SupportsFloat] = {}
         self._unheard: set[str] = set()
-        self.begin()
         dumps = dumps or Dumps(writer.path.parent, writer.identity)
         who = writer.identity
         on_signal = stacks_on_signal(writer.path.parent, who.run, who.rank)
         trips = RoundTrips(writer.round_trip)
-        self._beats = Heartbeat(writer.heartbeat, trips, dumps, *filter(None, [on_signal]))
+        beats = writer.heartbeat, self._look_at_place, trips, dumps
+        self._beats = Heartbeat(*beats, *filter(None, [on_signal]))
         self._beats.start()
-        atexit.register(self.close)
-        os.register_at_fork(after_in_child=self._forget)
+        guard = Guard()
+        atexit.register(guard.alone(self.close))
+        os.register_at_fork(after_in_child=guard.alone(self._forget))
+        self.begin()
 
-    def steps(self, items: Iterable[ItemT]) -> Iterator[ItemT]:
+    def steps(self, items: Iterable[ItemT]) -> Iterable[ItemT]:
         """See Recorder."""
-        waiting = iter(items)
-        ended = object()
-        while True:
-            self.begin()
-            with self.recorder.phase(Phase.DATA):
-                item = next(waiting, ended)
-            if item is ended:
-                return
-            self._done = False
-            try:
-                yield item  # type: ignore[misc]
-            except GeneratorExit:
-                # `break` at the end of the last step, or at the start of one that never was.
-                if self._done:
-                    self.end()
-                raise
+        given: Iterable[ItemT] = steps(self, items)
+        return given
+
+    def item_wanted(self, *, after_another: bool) -> None:
+        """See items.Loop."""
+        if after_another:
+            self.end()
+        self.begin()
+        self._loading.__enter__()
+
+    def item_given(self) -> None:
+        """See items.Loop."""
+        self._loading.__exit__(None, None, None)
+        self._done = False
+
+    def items_ended(self) -> None:
+        """See items.Loop."""
+        self._loading.__exit__(None, None, None)
+
+    def loop_left(self) -> None:
+        """`break` at the end of the last step, or at the start of one that never was."""
+        if self._done:
             self.end()
 
     def step(self) -> AbstractContextManager[object]:
@@ -101,13 +126,15 @@ class RingRecorder(Recorder):
 
     def phase(self, name: str) -> AbstractContextManager[object]:
         """See Recorder."""
-        if name not in PHASES:
-            warn(f"there is no phase {name!r}; its time counts as other: {', '.join(PHASES)}")
+        block = self._phases.get(name) if isinstance(name, str) else None
+        if block is None:
+            warn_about("phase", lambda: f"there is no phase {shown(name)}; its time counts as"
+                       f" other: {', '.join(PHASES)}")  # fmt: skip
             return _NOTHING
         if name in STEP_TAGS:
             self.recorder.tag_step(name)
         self._done = True
-        return self.recorder.phase(Phase(name))
+        return block
 
     def collective(
         self,
@@ -118,7 +145,7 @@ class RingRecorder(Recorder):
     ) -> AbstractContextManager[object]:
         """See Recorder."""
         self._done = True
-        return Waiting(self.recorder, place_of(group, kind), bytes)
+        return Block(self, Waiting(self.recorder, place_of(group, kind), bytes))
 
     def tell(
         self, *, loss: SupportsFloat | None = None, samples: int | None = None,
@@ -142,17 +169,6 @@ class RingRecorder(Recorder):
         """Close what has ended by itself, as the averaging of gradients."""
         self._coverage.settle()
 
-    def _say(self) -> None:
-        """What was logged in the step that ends; what cannot be said is told once a name."""
-        for name, value in self._values.items():
-            number = _number(value, math.nan)
-            right = OWN_NAME.fullmatch(name) and self._writer.value(name, number)
-            if not right and name not in self._unheard and len(self._unheard) < MOST_UNHEARD:
-                self._unheard.add(name)
-                warn(f"log({name[:40]}=…) is not shown: a rank has at most {ring.MAX_VALUES} names,"
-                     " each of at most 31 letters, digits and _")  # fmt: skip
-        self._values = {}
-
     def begin(self) -> None:
         """Begin the next step."""
         self._facts = {}
@@ -170,28 +186,62 @@ class RingRecorder(Recorder):
             self._say()
         facts = self._facts
         self.recorder.end_step(
-            samples=_count(facts.get("samples", 0)),
-            tokens=_count(facts.get("tokens", 0)),
-            flops=_number(facts.get("flops", 0.0), 0.0),
-            loss=_number(facts.get("loss", math.nan), math.nan),
+            samples=count(facts.get("samples", 0), "samples", ring.MOST_SAMPLES),
+            tokens=count(facts.get("tokens", 0), "tokens", MOST_TOKENS),
+            flops=_work(facts.get("flops", 0.0)),
+            loss=real(facts.get("loss", math.nan), "loss", math.nan),
         )
         if self._ended == 1:
             first_step_ended()
 
     def close(self) -> None:
         """Say that the rank has ended, and stop the helper thread; the ring stays."""
-        if not self.active:
-            return
-        self.active = False
-        self._coverage.leave()
         failed = getattr(sys, "last_value", None) is not None
-        self._writer.state(RankState.FAILED if failed else RankState.FINISHED)
-        self._beats.stop()
+        self._end_as(RankState.FAILED if failed else RankState.FINISHED)
+
+    def give_up(self, error: Exception) -> None:
+        """See guard.Guarded."""
+        if self.active:
+            warn_of("this rank is not recorded from here on", error)
+            Guard()(self._end_as, RankState.FINISHED)
+
+    def _end_as(self, state: RankState) -> None:
+        self.active = False
+        self._facts, self._values = {}, {}
+        guard = Guard()
+        guard(self._coverage.leave)
+        guard(self._writer.state, state)
+        guard(self._beats.stop)
+
+    def _say(self) -> None:
+        """What was logged in the step that ends; what cannot be said is told once a name."""
+        for name, value in self._values.items():
+            number = real(value, f"log({name[:40]}=…)", math.nan)
+            right = OWN_NAME.fullmatch(name) and self._writer.value(name, number)
+            if not right and name not in self._unheard and len(self._unheard) < MOST_UNHEARD:
+                self._unheard.add(name)
+                warn(f"log({name[:40]}=…) is not shown: a rank has at most {ring.MAX_VALUES} names,"
+                     " each of at most 31 letters, digits and _")  # fmt: skip
+        self._values = {}
+
+    def _look_at_place(self) -> None:
+        """A beat: say so once nobody finds the ring any more, because its folder was emptied."""
+        inode = self._writer.inode_in_place()
+        if inode is None or (inode != self._writer.inode and not self._yields):
+            warn(f"this rank is not recorded any more: {self._writer.path} was deleted or replaced")
 
     def _forget(self) -> None:
         """In a forked child: the ring is the parent's."""
         self.active = False
-        self.recorder = StepRecorder(_NoRing(self._writer))  # type: ignore[arg-type]
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[type[Recorder], tuple[()]]:
+        return Recorder, ()
 
 
 class _Step:
@@ -200,9 +250,8 @@ class _Step:
     def __init__(self, recorder: RingRecorder) -> None:
         self._recorder = recorder
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> None:
         self._recorder.begin()
-        return self
 
     def __exit__(
         self,
@@ -214,41 +263,13 @@ class _Step:
             self._recorder.end()
 
 
-class _NoRing:
-    """Takes every call of a RingWriter and writes nothing."""
-
-    def __init__(self, writer: RingWriter) -> None:
-        self.path, self.identity = writer.path, writer.identity
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        return _answer_of.get(name, _nothing)
-
-
-def _nothing(*arguments: object, **named: object) -> int:
-    return monotonic_ns()
-
-
-_answer_of: dict[str, Callable[..., Any]] = {
-    "enqueue": lambda *arguments: (0, monotonic_ns()),
-    "end": lambda *arguments: 0,
-    "complete": lambda *arguments: 0,
-    "tag": lambda *arguments: 0,
-}
-
-
-def _count(value: Any) -> int:
-    """A whole number that the ring can hold; 0 with a warning where it is none."""
-    number = _number(value, 0.0)
-    if not 0.0 <= number < 1 << 63:
-        warn(f"{value!r} is no number of samples or tokens; 0 is recorded")
-        return 0
-    return int(number)
-
-
-def _number(value: Any, instead: float) -> float:
-    try:
-        # A tensor that needs a gradient warns when it is made a number.
-        return float(value.detach() if hasattr(value, "detach") else value)
-    except Exception:  # noqa: BLE001 - whatever a foreign type raises
-        warn(f"a {type(value).__name__} is no number; {instead} is recorded")
-        return instead
+def _work(value: Any) -> float:
+    """Model FLOPs of a step; 0 where they are no amount of anything."""
+    flops = real(value, "flops", 0.0)
+    if 0.0 <= flops <= MOST_FLOPS:
+        return flops
+    warn_about(
+        "flops",
+        lambda: f"flops={shown(value)} is no number from 0 to {MOST_FLOPS:g}; 0 is recorded",
+    )
+    return 0.0

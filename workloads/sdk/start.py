@@ -1,23 +1,32 @@
 """Opens the ring of a rank that somebody else's program is."""
 
 import os
-import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from time import monotonic_ns
+from typing import TYPE_CHECKING
 
 from collector.contract import ring
+from collector.contract.ring_name import RingName
 from collector.contract.words import RankState
 from workloads.clocksync import wall_minus_monotonic_ns
 from workloads.joining.host_name import host_name
 from workloads.joining.rendezvous import identify
 from workloads.ring import RingWriter
 from workloads.ring_file import Identity
+from workloads.sdk.amounts import INT32, index, whole
 from workloads.sdk.holder import Means, holder, may_take
+from workloads.sdk.interface import DIRECTORY_VARIABLE
+from workloads.sdk.signals import pass_on
+from workloads.sdk.warning import shown, warn
+from workloads.starting import FOLDER_VARIABLE
 
-DIRECTORY_VARIABLE = "LOCKSTEP_DIR"
+if TYPE_CHECKING:
+    from workloads.sdk.recording import RingRecorder
 
 
 class UnwritableError(Exception):
@@ -32,6 +41,46 @@ class UnwritableError(Exception):
         self.taken = taken
 
 
+def opened(
+    environment: Mapping[str, str], *, rank: int | None, world: int | None, dp: int | None,
+    tp: int, pp: int, first_step: int,
+) -> "RingRecorder | None":  # fmt: skip
+    """The recorder of a program that says its steps itself; None = it is not recorded.
+
+    Where it should be and cannot, that is said.
+    """
+    from workloads.sdk.recording import RingRecorder  # not in programs that only tell their log
+
+    try:
+        writer = started(
+            environment, Means.SDK, rank=rank, world=world, dp=dp, tp=tp, pp=pp,
+            first_step=first_step,
+        )  # fmt: skip
+        recorder = recorded(writer, lambda: RingRecorder(writer))
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is said here
+        pass_on(error)
+        warn(f"this rank is not recorded: {error}")
+        return None
+    _tell_of_start(environment, writer.identity.rank)
+    return recorder
+
+
+def recorded(writer: RingWriter, make: "Callable[[], RingRecorder]") -> "RingRecorder":
+    """What `make` makes of the writer; the ring goes where that fails."""
+    try:
+        return make()
+    except BaseException:
+        writer.discard()
+        raise
+
+
+def _tell_of_start(environment: Mapping[str, str], rank: int) -> None:
+    """How the ranks meet and what is compiled, where that is yet to come and torch does it."""
+    if FOLDER_VARIABLE in environment and "torch" in sys.modules:
+        with suppress(Exception):  # who does not tell of its start trains all the same
+            import_module("workloads.sdk.torch_start").follow(environment, rank)
+
+
 def started(
     environment: Mapping[str, str], means: Means, *, rank: int | None = None,
     world: int | None = None, dp: int | None = None, tp: int = 0, pp: int = 0,
@@ -44,12 +93,23 @@ def started(
 
     Raises:
         UnwritableError: The ring cannot be made, or another process writes it.
-        ValueError: The environment does not say which rank this is.
+        ValueError: The environment does not say which rank this is, or a place or the first step
+            is no number that a ring can hold.
     """
     who = who_am_i(environment, Path(sys.argv[0] if sys.argv else "").stem, rank, world)
-    path = Path(environment[DIRECTORY_VARIABLE]) / ring.file_name(who.rank)
+    highest = who.world - 1
+    places = {
+        "dp": whole(who.rank if dp is None else dp, "dp", highest),
+        "pp": whole(pp, "pp", highest),
+        "tp": whole(tp, "tp", highest),
+    }
+    step = whole(first_step, "first_step", ring.MAX_STEP)
+    folder = Path(environment[DIRECTORY_VARIABLE]).absolute()  # the program may go to another one
+    path = folder / ring.file_name(who.rank)
     other = holder(path)
-    if other is not None and not may_take(other, who.run, os.getpid(), means, trains=trains):
+    if other is not None and not may_take(
+        other, who.run, who.attempt, os.getpid(), means, trains=trains
+    ):
         raise UnwritableError(
             f"process {other.pid} records rank {who.rank} of {who.run} already;"
             " set RANK, and call lockstep.recorder in one process a rank",
@@ -64,23 +124,18 @@ def started(
         world=who.world,
         local_rank=who.local_rank,
         attempt=who.attempt,
-        dp=who.rank if dp is None else dp,
-        pp=pp,
-        tp=tp,
+        **places,
         gpu=-1,  # the collector finds the GPU by the process
         start_wall_ns=monotonic_ns() + offset,
         wall_minus_monotonic_ns=offset,
     )
     try:
-        writer = RingWriter(path, identity, first_step)
+        writer = RingWriter(path, identity, step)
     except OSError as error:
         raise UnwritableError(f"{path} cannot be written ({error.strerror})") from error
     writer.tag(means)
     writer.state(RankState.RUNNING)
     return writer
-
-
-RUN_CHARACTERS = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,18 +169,26 @@ def who_am_i(
         member = identify(environment)
         rank, world, local_rank = member.rank, member.world, member.local_rank
     else:
-        text = environment.get("LOCAL_RANK", "")
-        local_rank = int(text) if text.isascii() and text.isdigit() else None
-    if not 0 <= rank < world:
-        raise ValueError(f"rank {rank} of {world} ranks does not exist; ranks count from 0")
-    restarts = environment.get("TORCHELASTIC_RESTART_COUNT", "")
+        local_rank = _number(environment.get("LOCAL_RANK", ""))
+    world = whole(world, "the number of ranks", INT32)
+    number = index(rank)
+    if number is None or not 0 <= number < world:
+        raise ValueError(f"rank {shown(rank)} of {world} ranks does not exist; ranks count from 0")
     return Who(
         run=run_name(environment, program),
-        rank=rank,
+        rank=number,
         world=world,
-        local_rank=rank if local_rank is None else local_rank,
-        attempt=int(restarts) if restarts.isascii() and restarts.isdigit() else 0,
+        local_rank=number if local_rank is None or local_rank >= world else local_rank,
+        attempt=_number(environment.get("TORCHELASTIC_RESTART_COUNT", "")) or 0,
     )
+
+
+def _number(text: str) -> int | None:
+    """What a variable says; None where that is no number that a ring holds."""
+    if not (text.isascii() and text.isdigit()) or len(text) > len(str(INT32)):
+        return None
+    number = int(text)
+    return number if number <= INT32 else None
 
 
 def run_name(environment: Mapping[str, str], program: str) -> str:
@@ -139,4 +202,4 @@ def run_name(environment: Mapping[str, str], program: str) -> str:
         or program
         or "run"
     )
-    return re.sub(r"[^\w.-]", "-", name, flags=re.ASCII)[:RUN_CHARACTERS]
+    return RingName.mapped(name, "run")

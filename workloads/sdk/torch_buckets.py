@@ -61,18 +61,21 @@ class Buckets:
         """Where the times go from now on; None = nowhere."""
         self._recorder, self._open, self._queued = recorder, [], False
 
-    def reduce(self, hook: CommHook, state: Any, bucket: GradBucket, *, delayed: bool) -> Reduced:
-        """What the hook makes of a bucket, timed.
+    def hook(self, hook: CommHook, *, delayed: Callable[[], bool]) -> CommHook:
+        """The communication hook, with its buckets timed.
 
         Args:
             delayed: Whether the reducer may have kept all buckets for the end of the pass.
         """
-        self._guard(rest_at_exit)
-        ended = self._guard(self._arrive, bucket, delayed=delayed)
-        reduced = hook(state, bucket)
-        if ended is None:
-            return reduced
-        return self._guard(lambda: reduced.then(_noting(ended))) or reduced
+
+        def before(state: Any, bucket: GradBucket) -> list[int] | None:
+            rest_at_exit()
+            return self._arrive(bucket, delayed=delayed())
+
+        def after(ended: list[int], reduced: Reduced) -> Reduced:
+            return reduced.then(_noting(ended))
+
+        return self._guard.around(hook, before, after)
 
     def _arrive(self, bucket: GradBucket, *, delayed: bool) -> list[int] | None:
         """Record that a bucket is ready; the list takes the time at which it is averaged."""
@@ -96,14 +99,22 @@ class Buckets:
         self._before = self._counts.unaccounted()
         self._computed, self._delayed = 0, delayed
         try:
-            Variable._execution_engine.queue_callback(partial(self._guard, self._compute_ended))
+            self._queue(self._compute_ended)
             self._queued = True
         except RuntimeError:  # not in a backward pass: a rank that has joined early
             self._queued = False
 
     def _compute_ended(self) -> None:
         self._computed = monotonic_ns()
-        Variable._execution_engine.queue_callback(partial(self._guard, self._reduced))
+        self._queue(self._reduced)
+
+    def _queue(self, ours: Callable[[], None]) -> None:
+        """Call it when the backward pass in progress ends.
+
+        Raises:
+            RuntimeError: There is none.
+        """
+        Variable._execution_engine.queue_callback(partial(self._guard, ours))
 
     def _reduced(self) -> None:
         """After the reducer's own end: what it started besides the buckets has ended, too."""
@@ -136,6 +147,8 @@ class Buckets:
 
 
 def _noting(ended: list[int]) -> Callable[[Reduced], torch.Tensor]:
+    """For gloo's thread; what it computes is the program's, so it is not behind the guard."""
+
     def note(future: Reduced) -> torch.Tensor:
         reduced = future.value()
         ended.append(monotonic_ns())
@@ -144,20 +157,26 @@ def _noting(ended: list[int]) -> Callable[[Reduced], torch.Tensor]:
     return note
 
 
-def average(ranks: Callable[[], int | None]) -> CommHook:
-    """A hook for `Buckets.reduce` that averages as the reducer does.
+class Averaging:
+    """A communication hook that averages as the reducer does: the program's work, done by us.
 
-    Args:
+    Attributes:
         ranks: By how many ranks' gradients to divide; None = all of the group.
     """
 
-    def hook(state: dist.ProcessGroup, bucket: GradBucket) -> Reduced:
+    def __init__(self) -> None:
+        self.ranks: int | None = None
+
+    def __call__(self, state: dist.ProcessGroup, bucket: GradBucket) -> Reduced:
+        """See CommHook."""
         gradients = bucket.buffer()
         # The reducer multiplies, too: dividing differs in the last bit.
-        gradients.mul_(1.0 / (ranks() or state.size()))
+        gradients.mul_(1.0 / (self.ranks or state.size()))
         work = dist.all_reduce(gradients, group=state, async_op=True)
         assert work is not None
         averaged: torch.futures.Future[list[torch.Tensor]] = work.get_future()
-        return averaged.then(lambda future: future.value()[0])
+        return averaged.then(_first)
 
-    return hook
+
+def _first(future: torch.futures.Future[list[torch.Tensor]]) -> torch.Tensor:
+    return future.value()[0]

@@ -11,8 +11,8 @@ part of the outer one's time. A thread that fetches ahead makes nobody wait.
 import os
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 from torch.utils.data import DataLoader, dataloader
@@ -20,8 +20,8 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from collector.contract.words import Phase
 from workloads.recording import StepRecorder
+from workloads.sdk.guard import Guard
 from workloads.sdk.torch_tracing import untraced
-from workloads.sdk.warning import warn
 
 _THIS = sys.modules[__name__]
 """Later it may not be found there: `run --exec` leaves none of our modules to the program."""
@@ -49,14 +49,16 @@ class TorchData:
     def __init__(self) -> None:
         self._recorder: StepRecorder | None = None
         self._thread = threading.get_ident()
+        self._guard = Guard()
 
     def install(self) -> None:
         """Take the places, once."""
         for owner, name in ((DataLoader, "__iter__"), (_BaseDataLoaderIter, "__next__")):
-            setattr(owner, name, self._timed(getattr(owner, name)))
+            original = getattr(owner, name)
+            setattr(owner, name, self._guard.around(original, self._begun, _answered, _ended))
         untraced(_THIS, TorchData)
         # A worker's loading is not the rank's waiting.
-        os.register_at_fork(after_in_child=lambda: self.use(None))
+        os.register_at_fork(after_in_child=partial(self._guard, self.use, None))
 
     def use(self, recorder: StepRecorder | None) -> None:
         """Where this thread's time goes from now on; None = nowhere."""
@@ -72,36 +74,18 @@ class TorchData:
         if self._recorder is recorder:
             self.use(None)
 
-    def _timed(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        def timed(loader: Any) -> Any:
-            span = self._begun()
-            try:
-                return original(loader)
-            finally:
-                if span is not None:
-                    self._ended(span)
-
-        timed.__doc__ = original.__doc__
-        return timed
-
-    def _begun(self) -> AbstractContextManager[object] | None:
+    def _begun(self, _: Any) -> AbstractContextManager[object] | None:
         recorder = self._recorder
         if recorder is None or recorder.in_phase or threading.get_ident() != self._thread:
             return None
-        try:
-            span = recorder.phase(Phase.DATA)
-            span.__enter__()
-        except Exception as error:  # noqa: BLE001 - the program must not end because of us
-            self._give_up(error)
-            return None
+        span = recorder.phase(Phase.DATA)
+        span.__enter__()
         return span
 
-    def _ended(self, span: AbstractContextManager[object]) -> None:
-        try:
-            span.__exit__(None, None, None)
-        except Exception as error:  # noqa: BLE001 - the program must not end because of us
-            self._give_up(error)
 
-    def _give_up(self, error: Exception) -> None:
-        self.use(None)
-        warn(f"waiting in torch's DataLoader is not timed: {error}")
+def _answered(span: AbstractContextManager[object], _: Any) -> None:
+    span.__exit__(None, None, None)
+
+
+def _ended(span: AbstractContextManager[object]) -> None:
+    span.__exit__(None, None, None)

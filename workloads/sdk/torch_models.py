@@ -4,6 +4,7 @@ Its reducer waits inside C++; a communication hook, which averages exactly as th
 calls the program's own, tells the times (torch/csrc/distributed/c10d/reducer.cpp).
 """
 
+import functools
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -12,11 +13,10 @@ from weakref import WeakKeyDictionary, ref
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import BuiltinCommHookType, GradBucket, Reducer
-from torch.compiler import is_compiling
 from torch.nn.parallel import DistributedDataParallel as Model
 
 from workloads.sdk.guard import Guard
-from workloads.sdk.torch_buckets import Buckets, CommHook, Reduced, average
+from workloads.sdk.torch_buckets import Averaging, Buckets, CommHook, Reduced
 
 Wait = Callable[[dist.Work], object]
 _ANOTHER = "has a communication hook that is not ours"
@@ -26,29 +26,25 @@ class _Hook:
     """The communication hook of one model.
 
     Attributes:
-        replaced: Whether it calls one of the program's; torch has room for one.
+        hook: What computes: one that averages, or the program's own; torch has room for one.
+        state: That the hook is given.
+        averaging: None once it is the program's own.
     """
 
-    def __init__(self, buckets: Buckets, model: Model) -> None:
-        self._buckets = buckets
+    def __init__(self, model: Model) -> None:
         self._model = ref(model)
-        self._state: Any = model.process_group
-        self._ranks: int | None = None
-        self.replaced = False
-        self._hook: CommHook = average(lambda: self._ranks)
+        self.state: Any = model.process_group
+        self.averaging: Averaging | None = Averaging()
+        self.hook: CommHook = self.averaging
 
     def call(self, state: object, bucket: GradBucket) -> Reduced:
         """What torch calls with each bucket; it asks for these very names."""
-        delayed: bool = getattr(self._model(), "static_graph", False)
-        return self._buckets.reduce(self._hook, self._state, bucket, delayed=delayed)
+        return self.hook(self.state, bucket)
 
-    def replace(self, state: Any, hook: CommHook) -> None:
-        """Call the program's hook from now on."""
-        self._state, self._hook, self.replaced = state, hook, True
-
-    def divide_by(self, ranks: int | None) -> None:
-        """Average over so many ranks; None = all of the group."""
-        self._ranks = ranks
+    def delayed(self) -> bool:
+        """Whether the reducer may keep all buckets for the end of the pass."""
+        static: bool = getattr(self._model(), "static_graph", False)
+        return static
 
 
 class Models:
@@ -73,69 +69,61 @@ class Models:
 
     def install(self) -> None:
         """Take the places, once."""
-        self._follow_models()
+        around = self._guard.around
+        _put(Model, "__init__", around(Model.__init__, _model, self._made))
+        _put(Model, "_pre_forward", around(Model._pre_forward, self._forward_begins))
+        _put(Model, "_post_forward", around(Model._post_forward, _model, self._forward_ended))
+        joins = Reducer._set_forward_pass_work_handle
+        _put(Reducer, "_set_forward_pass_work_handle", around(joins, self._joins))
         self._follow_hooks()
-        original = Reducer._set_forward_pass_work_handle
 
-        def joins(reducer: Reducer, work: dist.Work, whole: bool) -> None:
-            # Only to learn how many ranks still train does the reducer wait for it.
-            self._joining = None if whole else work
-            original(reducer, work, whole)
+    def _made(self, model: Model, _: None) -> None:
+        self._adopt(model)
 
-        _put(Reducer, "_set_forward_pass_work_handle", joins)
+    def _forward_begins(self, model: Model, *_: Any, **named: Any) -> None:
+        self._joining = None
+        self._adopt(model)
 
-    def _follow_models(self) -> None:
-        make: Callable[..., None] = Model.__init__
-        before: Callable[..., Any] = Model._pre_forward
-        after: Callable[..., Any] = Model._post_forward
+    def _forward_ended(self, model: Model, _: Any) -> None:
+        self._count_joined(model)
 
-        def initialize(model: Model, *arguments: Any, **named: Any) -> None:
-            make(model, *arguments, **named)
-            self._guard(self._adopt, model)
-
-        def pre_forward(model: Model, *arguments: Any, **named: Any) -> Any:
-            if not is_compiling():
-                self._joining = None
-                self._guard(self._adopt, model)
-            return before(model, *arguments, **named)
-
-        def post_forward(model: Model, output: Any) -> Any:
-            answer = after(model, output)
-            if not is_compiling():
-                self._guard(self._count_joined, model)
-            return answer
-
-        _put(Model, "__init__", initialize)
-        _put(Model, "_pre_forward", pre_forward)
-        _put(Model, "_post_forward", post_forward)
+    def _joins(self, _: Reducer, work: dist.Work, whole: bool) -> None:
+        # Only to learn how many ranks still train does the reducer wait for it.
+        self._joining = None if whole else work
 
     def _follow_hooks(self) -> None:
+        """The program's hook is called by ours, for which torch has no second place.
+
+        These two are not behind the guard: they do what torch's own would, and raise what it does.
+        """
         register = self._register
         check: Callable[..., None] = Model._check_comm_hook
         builtin: Callable[..., None] = Model._register_builtin_comm_hook
 
+        @functools.wraps(register)
         def register_comm_hook(model: Model, state: Any, hook: CommHook) -> None:
             self._guard(self._adopt, model)
             ours = self._hooks.get(model)
-            if not isinstance(ours, _Hook) or ours.replaced:
+            if isinstance(ours, str) or ours is None or ours.averaging is None:
                 register(model, state, hook)
                 return
             check(model, hook)
             model._comm_hooks.append((hook, state))  # as torch's own does
-            ours.replace(state, hook)
+            ours.state, ours.hook, ours.averaging = state, hook, None
 
-        def register_builtin(model: Model, kind: BuiltinCommHookType) -> None:
+        @functools.wraps(builtin)
+        def register_builtin(model: Model, comm_hook_type: BuiltinCommHookType) -> None:
             """The two that torch has in C++ too, in Python; they compute the same."""
             self._guard(self._adopt, model)
             ours = self._hooks.get(model)
-            if not isinstance(ours, _Hook) or ours.replaced:
-                builtin(model, kind)
+            if isinstance(ours, str) or ours is None or ours.averaging is None:
+                builtin(model, comm_hook_type)
                 return
             hooks = import_module("torch.distributed.algorithms.ddp_comm_hooks.default_hooks")
-            whole, half = hooks.allreduce_hook, hooks.fp16_compress_hook
-            ours.replace(
-                model.process_group, half if kind == BuiltinCommHookType.FP16_COMPRESS else whole
-            )
+            half = comm_hook_type == BuiltinCommHookType.FP16_COMPRESS
+            ours.state = model.process_group
+            ours.hook = hooks.fp16_compress_hook if half else hooks.allreduce_hook
+            ours.averaging = None
 
         _put(Model, "register_comm_hook", register_comm_hook)
         _put(Model, "_register_builtin_comm_hook", register_builtin)
@@ -155,27 +143,28 @@ class Models:
         unfit = _unfit(model)
         if unfit:
             return unfit
-        hook = _Hook(self._buckets, model)
+        hook = _Hook(model)
+        call = self._buckets.hook(hook.call, delayed=hook.delayed)
         try:
-            self._register(model, None, hook.call)
+            self._register(model, None, call)
         except Exception:  # noqa: BLE001 - one in C++, which does not show, or another torch
             return _ANOTHER
         finally:
             # Ours is not the program's: who copies or saves the model finds what torch alone has.
-            model._comm_hooks = [each for each in model._comm_hooks if each[0] != hook.call]
+            model._comm_hooks = [each for each in model._comm_hooks if each[0] is not call]
         return hook
 
     def _count_joined(self, model: Model) -> None:
         """Wait for the number of ranks that train, as the reducer is about to do in C++."""
         work, self._joining = self._joining, None
         hook = self._hooks.get(model)
-        if not isinstance(hook, _Hook):
+        if hook is None or isinstance(hook, str) or hook.averaging is None:
             return
         if work is None:
-            hook.divide_by(None)
+            hook.averaging.ranks = None
             return
         self._wait(work)
-        hook.divide_by(int(work.result()[0].item()))
+        hook.averaging.ranks = int(work.result()[0].item())
 
 
 def _unfit(model: Model) -> str:
@@ -192,6 +181,10 @@ def _unfit(model: Model) -> str:
         # it copies there; a hook cannot tell them apart. By a power of two, both are the same.
         return f"keeps gradients as views of buckets and divides by {ranks}"
     return ""
+
+
+def _model(model: Model, *_: Any, **named: Any) -> Model:
+    return model
 
 
 def _put(owner: type, name: str, function: Callable[..., Any]) -> None:

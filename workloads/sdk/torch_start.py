@@ -5,10 +5,9 @@ records, are told by torch._dynamo.callback, which nothing of ours imports: a pr
 does.
 """
 
-import functools
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic_ns
 from typing import Any
@@ -18,7 +17,7 @@ from torch import distributed as dist
 
 from collector.contract.words import StartPart
 from workloads.joining.rendezvous import identify
-from workloads.sdk.guard import Guard
+from workloads.sdk.guard import Call, Guard
 from workloads.starting import FOLDER_VARIABLE, FOLLOWER, Starting
 
 _CALLBACKS = "torch._dynamo.callback"
@@ -52,6 +51,7 @@ class TorchStart:
         self._guard = Guard()
         self._compiling, self._depth = 0, 0
         self._missed = False
+        self._begins, self._ended = self._guard.alone(self._begin), self._guard.alone(self._end)
 
     def install(self) -> None:
         """Take the places, once."""
@@ -73,47 +73,38 @@ class TorchStart:
 
     def _follow_joining(self) -> None:
         original = dist.init_process_group
-
-        @functools.wraps(original)
-        def init_process_group(*arguments: Any, **named: Any) -> Any:
-            if os.getpid() != self._pid or dist.is_initialized():
-                return original(*arguments, **named)
-            self._guard(self._take)
-            self._guard(self._starting.joins)
-            try:
-                answer = original(*arguments, **named)
-            except BaseException:
-                self._guard(self._starting.parted)
-                raise
-            self._guard(self._joined)
-            return answer
-
+        around = self._guard.around(original, self._joins, self._joined, self._parted)
         for name in ("torch.distributed", "torch.distributed.distributed_c10d",
                      "torch.distributed.device_mesh"):  # fmt: skip
             place = sys.modules.get(name)
             if getattr(place, "init_process_group", None) is original:
-                _put(place, "init_process_group", init_process_group)
+                _put(place, "init_process_group", around)
 
     def _take(self) -> None:
         """This process is the rank: children, which inherit its RANK, are not to tell as it."""
         os.environ.pop(FOLDER_VARIABLE, None)
 
-    def _joined(self) -> None:
+    def _joins(self, *_: Any, **named: Any) -> bool | None:
+        if os.getpid() != self._pid or dist.is_initialized():
+            return None
+        self._take()
+        self._starting.joins()
+        return True
+
+    def _joined(self, *_: object) -> None:
         self._starting.joined()
         self._register()
 
+    def _parted(self, _: object) -> None:
+        self._starting.parted()
+
     def _compiled_later(self) -> None:
         """`torch.compile` imports what tells of compilations."""
-        original = torch.compile
-
-        @functools.wraps(original)
-        def compile(*arguments: Any, **named: Any) -> Any:  # noqa: A001 - as torch names it
-            answer = original(*arguments, **named)
-            self._guard(self._register)
-            return answer
-
-        _put(torch, "compile", compile)
+        _put(torch, "compile", self._guard.around(torch.compile, _always, self._compiles))
         self._guard(self._register)
+
+    def _compiles(self, *_: object) -> None:
+        self._register()
 
     def _register(self) -> None:
         """Again where torch._dynamo.reset() took the callbacks away."""
@@ -126,19 +117,13 @@ class TorchStart:
             handler.register_start_callback(self._begins)
             handler.register_end_callback(self._ended)
 
-    def _begins(self, *_: object) -> None:
+    def _begin(self, *_: object) -> None:
         """Before torch 2.8 called with nothing, since then with what is compiled."""
-        self._guard(self._begin)
-
-    def _ended(self, *_: object) -> None:
-        self._guard(self._end)
-
-    def _begin(self) -> None:
         self._depth += 1
         if self._depth == 1:
             self._compiling = monotonic_ns()
 
-    def _end(self) -> None:
+    def _end(self, *_: object) -> None:
         self._depth = max(self._depth - 1, 0)
         if self._depth or os.getpid() != self._pid or self._starting.full:
             return
@@ -157,5 +142,9 @@ def _have_compiled() -> bool:
     return bool(counters.get("frames", {}).get("total", 0))
 
 
-def _put(owner: Any, name: str, function: Callable[..., Any]) -> None:
+def _always(*_: object, **named: object) -> bool:
+    return True
+
+
+def _put(owner: Any, name: str, function: Call) -> None:
     setattr(owner, name, function)

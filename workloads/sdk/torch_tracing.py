@@ -1,6 +1,8 @@
 """Keeps torch.compile out of our functions, which run within programs that it traces."""
 
+from collections.abc import Callable
 from types import CodeType, FunctionType, ModuleType
+from typing import Any
 
 import torch
 
@@ -10,7 +12,7 @@ def untraced(*owners: type | ModuleType) -> None:
 
     Does nothing in a torch that has no such mark.
     """
-    skip = getattr(torch._C._dynamo.eval_frame, "skip_code", None)
+    skip = _skip()
     if skip is None:
         return
     for owner in owners:
@@ -19,6 +21,21 @@ def untraced(*owners: type | ModuleType) -> None:
             if isinstance(function, FunctionType):
                 for code in _within(function.__code__):
                     skip(code)
+
+
+def _skip() -> Callable[[CodeType], object] | None:
+    """What torch._dynamo.eval_frame.skip_code does, without importing it for the program."""
+    frames: Any = torch._C._dynamo.eval_frame
+    skip: Callable[[CodeType], object] | None = getattr(frames, "skip_code", None)
+    if skip is not None:  # before torch 2.7
+        return skip
+    try:
+        action = frames._FrameAction
+        strategy = frames._FrameExecStrategy(action.SKIP, action.DEFAULT)
+        mark: Callable[[CodeType, object], object] = frames.set_code_exec_strategy
+    except AttributeError:
+        return None
+    return lambda code: mark(code, strategy)
 
 
 def _within(code: CodeType) -> list[CodeType]:

@@ -13,22 +13,29 @@ While torch.compile traces a program, what stands here stays out of the trace.
 
 import os
 import threading
-from collections.abc import Callable
+from functools import partial
 from time import monotonic_ns
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Reducer
-from torch.compiler import is_compiling
 from torch.distributed import ProcessGroup, distributed_c10d
 
 from collector.contract.ring import NO_TAG
 from workloads import recording, ring
 from workloads.recording import StepRecorder
 from workloads.ring import GROUP_INDEX, OP_INDEX
-from workloads.sdk import torch_buckets, torch_counts, torch_models
-from workloads.sdk.guard import Guard
+from workloads.sdk import (
+    amounts,
+    guard,
+    items,
+    torch_buckets,
+    torch_counts,
+    torch_models,
+    warning,
+)
+from workloads.sdk.guard import Block, Call, Guard
 from workloads.sdk.silence import Silence
 from workloads.sdk.torch_buckets import Buckets
 from workloads.sdk.torch_counts import Counts, device_in_use, number, registered
@@ -114,12 +121,13 @@ class TorchWaits:
         models = Models(self._buckets, self._recording, self._guard, lambda work: work.wait())
         models.install()
         self._keep_out_of_traces()
-        os.register_at_fork(after_in_child=lambda: self.use(None))
+        os.register_at_fork(after_in_child=partial(self._guard, self.use, None))
 
     def _keep_out_of_traces(self) -> None:
-        untraced(recording, ring, torch_buckets, torch_counts, torch_models)
-        untraced(recording.StepRecorder, ring.RingWriter, Counts, Buckets, Guard, TorchWaits)
-        untraced(Models, torch_models._Hook)
+        untraced(recording, ring, guard, items, amounts, warning)
+        untraced(torch_buckets, torch_counts, torch_models)
+        untraced(recording.StepRecorder, ring.RingWriter, Guard, Block, items.Steps)
+        untraced(Counts, Buckets, TorchWaits, Models, torch_models._Hook, torch_buckets.Averaging)
 
     def use(self, recorder: StepRecorder | None) -> None:
         """Where waiting goes from now on; None = nowhere, and so it is if this fails."""
@@ -148,6 +156,7 @@ class TorchWaits:
     def untimed(self) -> str:
         """Why this rank's waiting since the last call is not known; empty if it is."""
         why = self._guard.taken()
+        self._inside = False  # if what should have said so failed, the step is lost and no other
         missing = self._counts.missing()
         marked = self._recorder is not None and self._recorder.marked > 0
         silent = self._silence.lasts(broken=marked or self._counts.started > 0)
@@ -163,68 +172,56 @@ class TorchWaits:
     def _recording(self) -> bool:
         return self._recorder is not None
 
-    def _timed(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def wait(work: dist.Work, *arguments: Any, **named: Any) -> Any:
-            recorder = self._recorder
-            if is_compiling() or recorder is None or self._inside:
-                return original(work, *arguments, **named)
-            if threading.get_ident() != self._thread:
-                self._guard.lose("another thread waits for collectives")
-                return original(work, *arguments, **named)
-            name = self._guard(self._name, work)
-            return self._wait(recorder, name, original, work, *arguments, **named)
+    def _timed(self, original: Call) -> Call:
+        return self._guard.around(original, self._wait_begins, self._wait_ended, self._lost)
 
-        return wait
+    def _wait_begins(self, work: dist.Work, *_: Any, **named: Any) -> "_Wait | None":
+        recorder = self._recorder
+        if recorder is None or self._inside:
+            return None
+        if threading.get_ident() != self._thread:
+            self._guard.lose("another thread waits for collectives")
+            return None
+        return self._arrive(recorder, self._name(work))
 
-    def _polled(self, original: Callable[..., bool]) -> Callable[..., bool]:
-        def is_completed(work: dist.Work) -> bool:
-            answer = original(work)
-            if not (answer or is_compiling() or self._recorder is None):
+    def _polled(self, original: Call) -> Call:
+        def after(recorder: StepRecorder, ended: bool) -> None:
+            if not ended:
                 self._guard.lose("the program asks again and again whether a collective has ended")
-            return answer
 
-        return is_completed
+        return self._guard.around(original, lambda work: self._recorder, after)
 
-    def _handed_on(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def get_future(work: dist.Work) -> Any:
-            if not (is_compiling() or self._recorder is None or self._buckets.reducing):
+    def _handed_on(self, original: Call) -> Call:
+        def before(work: dist.Work) -> None:
+            if self._recorder is not None and not self._buckets.reducing:
                 self._guard.lose("the program waits for futures of collectives")
-            return original(work)
 
-        return get_future
+        return self._guard.around(original, before)
 
-    def _started(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        counts = self._counts
+    def _started(self, original: Call) -> Call:
+        def before(group: ProcessGroup, *_: Any, **named: Any) -> tuple[ProcessGroup, int] | None:
+            before = None if self._recorder is None else number(group)
+            return None if before is None else (group, before)
 
-        def start(group: ProcessGroup, *arguments: Any, **named: Any) -> Any:
-            if is_compiling() or self._recorder is None:
-                return original(group, *arguments, **named)
-            before = self._guard(number, group)
-            try:
-                return original(group, *arguments, **named)
-            finally:
-                if before is not None:
-                    self._guard(counts.account_group, group, before)
+        def failed(started: tuple[ProcessGroup, int]) -> None:
+            self._counts.account_group(*started)
 
-        return start
+        return self._guard.around(original, before, lambda mark, _: failed(mark), failed)
 
-    def _blocking(self, original: Callable[..., Any], op: str | None) -> Callable[..., Any]:
+    def _blocking(self, original: Call, op: str | None) -> Call:
         """A call that returns when the collectives it started have ended."""
 
-        def call(*arguments: Any, **named: Any) -> Any:
+        def before(*_: Any, **named: Any) -> "_Wait | None":
             recorder = self._recorder
-            if is_compiling() or recorder is None or self._inside:
-                return original(*arguments, **named)
-            if threading.get_ident() != self._thread:
-                return original(*arguments, **named)
-            before = self._guard(self._counts.unaccounted)
-            name = self._guard(self._alone, op)
-            answer = self._wait(recorder, name, original, *arguments, **named)
-            if before is not None:
-                self._guard(self._counts.account_since, before)
-            return answer
+            if recorder is None or self._inside or threading.get_ident() != self._thread:
+                return None
+            return self._arrive(recorder, self._alone(op), self._counts.unaccounted())
 
-        return call
+        def after(wait: _Wait, answer: Any) -> None:
+            self._wait_ended(wait, answer)
+            self._counts.account_since(wait.before)
+
+        return self._guard.around(original, before, after, self._lost)
 
     def _time_functional(self) -> None:
         """Functional collectives wait in one kernel, whoever calls it (Functional.cpp).
@@ -237,47 +234,57 @@ class TorchWaits:
         op = torch.ops._c10d_functional.wait_tensor.default
         elsewhere = torch._C.DispatchKeySet(torch._C.DispatchKey.QuantizedCPU)
 
-        def kernel(tensor: torch.Tensor) -> Any:
-            return op.redispatch(elsewhere, tensor)
-
-        def wait_tensor(_: Any, tensor: torch.Tensor) -> Any:
+        def before(*_: Any) -> "_Wait | None":
             recorder = self._recorder
-            mine = threading.get_ident() == self._thread
-            if recorder is None or self._inside or not mine:
-                return kernel(tensor)
-            before = self._guard(registered)
-            if not before:
-                return kernel(tensor)
-            answer = self._wait(recorder, None, kernel, tensor)
-            self._guard(lambda: self._counts.account(before - registered()))
-            return answer
+            if recorder is None or self._inside or threading.get_ident() != self._thread:
+                return None
+            before = registered()
+            return self._arrive(recorder, None, before) if before else None
+
+        def after(wait: _Wait, answer: Any) -> None:
+            self._wait_ended(wait, answer)
+            self._counts.account(wait.before - registered())
 
         library: Any = torch.library.Library
         self._kernels = library("_c10d_functional", "IMPL")  # ends with the last reference to it
-        self._kernels.impl("wait_tensor", wait_tensor, "CPU", with_keyset=True)
+        kernel = self._guard.around(
+            partial(_redispatched, op, elsewhere), before, after, self._lost
+        )
+        self._kernels.impl("wait_tensor", kernel, "CPU", with_keyset=True)
 
-    def _wait(
-        self, recorder: StepRecorder, name: str | None, original: Callable[..., Any],
-        *arguments: Any, **named: Any,
-    ) -> Any:  # fmt: skip
+    def _arrive(self, recorder: StepRecorder, name: str | None, before: int = 0) -> "_Wait":
+        """Shown as open, if it has a name, until it has ended, which a wait that raises never is.
+
+        So the ring says where the rank was lost.
+        """
         if recorder.marking:  # the program times it itself
-            return original(*arguments, **named)
-        since = self._guard(_arrive, recorder, name)
+            return _Wait(None, None, 0, before)
+        since = monotonic_ns() if name is None else recorder.writer.begin(OP_INDEX[name], _WORLD)
+        wait = _Wait(recorder, name, since, before)
         self._inside = True
-        try:
-            answer = original(*arguments, **named)
-        finally:
+        return wait
+
+    def _wait_ended(self, wait: "_Wait", _: Any) -> None:
+        recorder, name, since = wait.recorder, wait.name, wait.since
+        if recorder is None:
+            return
+        self._inside = False
+        if name is None:
+            recorder.waited(monotonic_ns() - since)
+        else:
+            recorder.waited(recorder.writer.end(OP_INDEX[name], _WORLD, since, 0, NO_TAG))
+
+    def _lost(self, wait: "_Wait") -> None:
+        if wait.recorder is not None:
             self._inside = False
-        if since is not None:
-            self._guard(_leave, recorder, name, since)
-        return answer
 
     def _name(self, work: dist.Work) -> str | None:
         """Of words.OPS, or None where only the waiting is to be counted."""
         try:
-            return self._alone(OP_TYPES.get(_op_type(work)))
+            op = OP_TYPES.get(_op_type(work))
         except AttributeError:  # private names of torch, which another version may not have
             return None
+        return self._alone(op)
 
     def _alone(self, name: str | None) -> str | None:
         """The name, if every process group there is holds all ranks.
@@ -292,19 +299,24 @@ class TorchWaits:
         return name if self._one_group else None
 
 
-def _arrive(recorder: StepRecorder, name: str | None) -> int:
-    """The time; shown as open, if it has a name, until `_leave`, which a wait that raises never is.
+class _Wait(NamedTuple):
+    """A wait under way; `before` counts collectives as it began.
 
-    So the ring says where the rank was lost.
+    The program times those without a recorder itself.
     """
-    return monotonic_ns() if name is None else recorder.writer.begin(OP_INDEX[name], _WORLD)
+
+    recorder: StepRecorder | None
+    name: str | None
+    since: int
+    before: int
 
 
-def _leave(recorder: StepRecorder, name: str | None, since: int) -> None:
-    if name is None:
-        recorder.waited(monotonic_ns() - since)
-    else:
-        recorder.waited(recorder.writer.end(OP_INDEX[name], _WORLD, since, 0, NO_TAG))
+def _redispatched(op: Any, elsewhere: Any, _: Any, tensor: torch.Tensor) -> Any:
+    try:
+        return op.redispatch(elsewhere, tensor)
+    except BaseException as error:
+        error.__traceback__ = None  # without us there would be no Python below the dispatcher
+        raise
 
 
 def _op_type(work: Any) -> int:
@@ -313,5 +325,5 @@ def _op_type(work: Any) -> int:
     return kind
 
 
-def _put(owner: Any, name: str, function: Callable[..., Any]) -> None:
+def _put(owner: Any, name: str, function: Call) -> None:
     setattr(owner, name, function)

@@ -5,10 +5,12 @@ from time import monotonic_ns
 from types import TracebackType
 from typing import Self
 
+from collector.contract import ring
 from collector.contract.ring import NO_TAG
 from workloads.recording import StepRecorder
 from workloads.ring import GROUP_INDEX, OP_INDEX
-from workloads.sdk.warning import warn
+from workloads.sdk.amounts import count
+from workloads.sdk.warning import shown, warn_about
 
 NAMES: dict[tuple[str, str], str] = {
     ("dp", "all-reduce"): "dp-all-reduce",
@@ -34,8 +36,15 @@ class Place:
 
 def place_of(group: str, kind: str) -> Place | None:
     """None where the ring has no name for it; a group that does not exist is warned of."""
-    if group not in GROUP_INDEX:
-        warn(f"there is no group {group!r}; only the waiting counts: {', '.join(GROUP_INDEX)}")
+    if not isinstance(group, str) or group not in GROUP_INDEX:
+        warn_about("group", lambda: f"there is no group {shown(group)}; only the waiting counts:"
+                   f" {', '.join(GROUP_INDEX)}")  # fmt: skip
+        return None
+    if not isinstance(kind, str):
+        warn_about(
+            "kind",
+            lambda: f"there is no kind {shown(kind)} of collective; only the waiting counts",
+        )
         return None
     name = NAMES.get((group, kind))
     return None if name is None else Place(OP_INDEX[name], GROUP_INDEX[group])
@@ -51,7 +60,8 @@ class Waiting:
     __slots__ = ("_inner", "_place", "_recorder", "_since", "_size")
 
     def __init__(self, recorder: StepRecorder, place: Place | None, size: int) -> None:
-        self._recorder, self._place, self._size = recorder, place, max(0, int(size))
+        self._recorder, self._place = recorder, place
+        self._size = count(size, "bytes", ring.MOST_BYTES)
         self._since = 0
         self._inner = False
 

@@ -162,7 +162,7 @@ def _outcome(meta: Mapping[str, Any], path: Path) -> None:
     for name in ("ending", "reason"):
         value = tree.get(name)
         must(value is None or isinstance(value, str), f"outcome.{name}", value, "a text")
-    for name in ("ranks", "exits"):
+    for name in ("ranks", "exits", "raised"):
         value = tree.get(name)
         must(value is None or isinstance(value, list), f"outcome.{name}", value, "a list")
     for rank in tree.get("ranks") or ():
@@ -170,6 +170,11 @@ def _outcome(meta: Mapping[str, Any], path: Path) -> None:
     for one in tree.get("exits") or ():
         good = isinstance(one, dict) and _whole(one.get("rank")) and _whole(one.get("code"))
         must(good, "outcome.exits", one, "objects with a whole rank and code")
+    for one in tree.get("raised") or ():
+        good = (
+            isinstance(one, dict) and _whole(one.get("rank")) and isinstance(one.get("error"), str)
+        )
+        must(good, "outcome.raised", one, "objects with a whole rank and a text error")
 
 
 def _whole(value: object) -> bool:

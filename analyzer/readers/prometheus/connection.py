@@ -19,12 +19,14 @@ from analyzer.readers.prometheus.decoding import Series, decode, without_nan
 from analyzer.readers.prometheus.errors import SourceError, TooMuchError
 from analyzer.readers.prometheus.matchers import ahead, with_matchers
 from analyzer.readers.prometheus.partial import warning
+from analyzer.readers.prometheus.plausible import plausible, range_of
 from analyzer.readers.prometheus.replica_choice import LOOK_BACK, NEWEST, SCRAPES, Choice, choice
 from analyzer.readers.prometheus.replicas import replica_labels
 from analyzer.readers.prometheus.servers import FRESH, Server, seconds, server
 from collector.contract import bounded_json
 from collector.contract.bounded_http import Allowance, TooLargeError, TooLateError, allowed
 from collector.contract.metrics import BUILD_INFO
+from collector.contract.metrics.ranges import CLOCK, Range
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 60.0
@@ -115,7 +117,10 @@ class Connection:
 
         def ask() -> float:
             self._time = self._client.custom_query("time()", FRESH)
-            return seconds(self._time)
+            found = seconds(self._time)
+            if not CLOCK.low <= found <= CLOCK.high:
+                raise ValueError(f"no clock shows {found:g}")
+            return found
 
         return self._small(ask)
 
@@ -169,28 +174,44 @@ class Connection:
         return with_matchers(query, self.replicas(time).matchers)
 
     def instant(
-        self, query: str, time: float, *, every: bool = False
+        self, query: str, time: float, *, every: bool = False, within: Range | None = None
     ) -> list[tuple[Mapping[str, str], float]]:
-        """Labels and value of each series of a query's answer at one moment."""
+        """Labels and value of each series of a query's answer at one moment.
+
+        Args:
+            query: In PromQL.
+            time: Unix seconds.
+            every: Also those of replicas that do not count.
+            within: What its values can be; None = what the metric can that the series are called.
+        """
         params = {"time": f"{time:.3f}", **FRESH}
         asked = query if every else self.counted(query, time)
 
         def ask() -> list[tuple[Mapping[str, str], float]]:
             answer = self._client.custom_query(asked, params)
-            return [(dict(one["metric"]), float(one["value"][1])) for one in answer]
+            told = [(dict(one["metric"]), float(one["value"][1])) for one in answer]
+            return [
+                (labels, value) for labels, value in told
+                if (within or range_of(labels)).holds(value)
+            ]  # fmt: skip
 
         return self._small(ask)
 
     def over(
-        self, query: str, start: float, end: float, step: float, *, every: bool = False
-    ) -> list[Series]:
-        """Each series of a query at `start`, a step later, and so on until `end`."""
+        self, query: str, start: float, end: float, step: float, *, every: bool = False,
+        within: Range | None = None,
+    ) -> list[Series]:  # fmt: skip
+        """Each series of a query at `start`, a step later, and so on until `end`.
+
+        What its values can be is told as to `instant`.
+        """
         asked = query if every else self.counted(query, end)
         if back := self._manners().held_back:
             asked = ahead(asked, back)
         words = {"query": asked, "start": f"{start - back:.3f}", "end": f"{end - back:.3f}",
                  "step": f"{step:.3f}"}  # fmt: skip
-        found = decode(self.body("query_range", words), self.url)
+        told = decode(self.body("query_range", words), self.url)
+        found = [plausible(one, within) for one in told]
         later = round(back * 1000)
         return [Series(one.labels, one.times + later, one.values) for one in found]
 
@@ -199,7 +220,8 @@ class Connection:
 
         Of every replica: replicas.merged makes one of them.
         """
-        found = decode(self.body("query", {"query": ranged, "time": f"{time:.3f}"}), self.url)
+        told = decode(self.body("query", {"query": ranged, "time": f"{time:.3f}"}), self.url)
+        found = [plausible(one) for one in told]
         return [without_nan(one) for one in found] if self._manners().marks_ends else found
 
     def body(self, path: str, words: Mapping[str, str]) -> bytes:

@@ -13,6 +13,7 @@ from collector.contract.metrics import (
     monitor,
     nccl,
     network,
+    process,
     reference,
     remediation,
     training,
@@ -26,6 +27,7 @@ from collector.contract.metrics.host import *
 from collector.contract.metrics.monitor import *
 from collector.contract.metrics.nccl import *
 from collector.contract.metrics.network import *
+from collector.contract.metrics.process import *
 from collector.contract.metrics.reference import *
 from collector.contract.metrics.remediation import *
 from collector.contract.metrics.shape import Kind as Kind
@@ -37,10 +39,10 @@ from collector.contract.metrics.shape import label_text as label_text
 from collector.contract.metrics.training import *
 
 EXPORTERS = {
-    "collector": (monitor, host, network, gpu, events, allocation, nccl, training),
-    "analyzer": (analyzer, delivery),
+    "collector": (monitor, process, host, network, gpu, events, allocation, nccl, training),
+    "analyzer": (analyzer, delivery, process),
     "reference runs": (reference,),
-    "remediator": (remediation,),
+    "remediator": (remediation, process),
 }
 """Who exports which subjects."""
 EXPORTED: dict[str, dict[str, Metric]] = {
@@ -57,6 +59,12 @@ METRICS = EXPORTED["collector"]
 """Those of the collector's page."""
 EVERY: dict[str, Metric] = {name: one for rows in EXPORTED.values() for name, one in rows.items()}
 """Those of all pages."""
+PENDING: dict[str, str] = {
+    **dict.fromkeys(EXPORTED["reference runs"], "no program of this version makes reference runs"),
+    remediation.NODE_QUARANTINED.name: "no mode of `lockstep nodes` taints nodes yet",
+}
+"""Series that this version does not export, or never as more than 0, and why: rules that need one
+are not rendered."""
 SAMPLES: dict[str, Metric] = {
     one.name: one for metric in METRICS.values() for one in metric.parts or (metric,)
 }

@@ -95,10 +95,11 @@ NODE_HEALTH = Metric(
     within=ranges.SHARE,
 )  # fmt: skip
 FINDING_ACTIVE = Metric(
-    "lockstep_finding_active", _G, ("run", "node", "rank", "gpu", "link", "cause", "tier", "kind"),
+    "lockstep_finding_active", _G,
+    ("run", "node", "rank", "gpu", "link", "cause", "tier", "kind", "xid"),
     "1 for each open finding; labels that do not apply are empty; tier = page or record; link = the"
     " link, or the leaf or rack that nodes share; kind = slow, stop, event or hardware: what sort"
-    " of thing it is.",
+    " of thing it is; xid = the number of the error that the driver logged.",
     within=ranges.FLAG,
 )  # fmt: skip
 

@@ -44,7 +44,7 @@ POST_MORTEMS_WAITING = Metric(
     "lockstep_analyzer_post_mortems_waiting",
     _G,
     (),
-    "Alerts whose post-mortem is yet to be written.",
+    "Alerts that are yet to be matched with an archive, and reports that are yet to be written.",
 )
 POST_MORTEM_DURATION = Metric(
     "lockstep_analyzer_post_mortem_duration_seconds", _G, (),

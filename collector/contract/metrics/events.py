@@ -8,13 +8,14 @@ _PLACE = ("gpu", "uuid", "pci_bus_id")
 GPU_XID_ERRORS = Metric(
     "lockstep_gpu_xid_errors_total", _C, (*_PLACE, "xid", "source", "severity"),
     "XID events since boot, repeats included, each counted once; source = nvml or kmsg, whoever"
-    " told of it first, or simulated; severity = fatal, warning or info, as the driver's line says"
-    " or else NVIDIA's catalogue; beyond 32 different ones xid = other. Those that alerts count"
-    " are told as 0 from the start. gpu and uuid are empty while no source of GPUs has told them.",
+    " told of it first, dcgm where neither is heard, or simulated; severity = fatal, warning or"
+    " info, as the driver's line says or else NVIDIA's catalogue; beyond 32 different ones xid ="
+    " other. Those that alerts count are told as 0 from the start where somebody would tell them."
+    " gpu and uuid are empty while no source of GPUs has told them.",
 )  # fmt: skip
 GPU_XID_LAST = Metric(
     "lockstep_gpu_xid_last_timestamp_seconds", _G, (*_PLACE, "xid", "severity"),
-    "Unix time of the last such event.",
+    "Unix time of the last such event; of what DCGM told before the collector looked, of the boot.",
 )  # fmt: skip
 GPU_FALLEN = Metric(
     "lockstep_gpu_fallen_off_bus_total", _C, _PLACE,

@@ -53,8 +53,8 @@ GPU_RECOVERY_ACTION = Metric(
 )  # fmt: skip
 GPU_LAST_XID = Metric(
     "lockstep_gpu_last_xid", _G, _GPU,
-    "The last XID that DCGM told of, 0 = none (D230); where the kernel's log may not be read, a new"
-    " value says that there was one.",
+    "The last XID that DCGM told of, 0 = none (D230); where neither NVML nor the kernel's log is"
+    " heard, a new value counts as an XID.",
     unshown=Unshown.GPU_DETAIL, within=ranges.XID,
 )  # fmt: skip
 GPU_PROCESSES = Metric(
@@ -67,7 +67,10 @@ GPU_SAMPLE_INTERVAL = Metric(
 )  # fmt: skip
 
 GPU_UTILIZATION = Metric(
-    "lockstep_gpu_utilization_ratio", _G, _GPU, "Share of time with a kernel running (DCGM 203)."
+    "lockstep_gpu_utilization_ratio",
+    _G,
+    _GPU,
+    "Share of time with a kernel running (DCGM 203, 1613).",
 )
 GPU_COPY_UTILIZATION = Metric(
     "lockstep_gpu_memory_copy_utilization_ratio", _G, _GPU,
@@ -286,7 +289,7 @@ GPU_NVLINK_UP = Metric(
     "lockstep_gpu_nvlink_up",
     _G,
     (*_GPU, "link"),
-    "1 if the link is up (nvmlDeviceGetNvLinkState).",
+    "1 if the link is up (nvmlDeviceGetNvLinkState, D1508).",
     within=ranges.FLAG,
 )
 GPU_NVLINK_BYTES = Metric(
@@ -295,13 +298,15 @@ GPU_NVLINK_BYTES = Metric(
 )  # fmt: skip
 GPU_NVLINK_ERRORS = Metric(
     "lockstep_gpu_nvlink_errors_total", _C, (*_GPU, "link", "kind"),
-    "NVLink errors (F38, F45, F52, F59, F160; F161 to F163; from NVLink 5 on F206 to F215, F219,"
-    " F221); link all = only the sum is told, other = all further links, which have counted nothing"
+    "NVLink errors (F38, F45, F52, F59, F160, D409 to D439; F161 to F163, D497 to D499; from"
+    " NVLink 5 on F206 to F215, F219, F221, D1204 to D1214, D1219, D1220); link all"
+    " = only the sum is told, other = all further links, which have counted nothing"
     " yet: a first count is a new series, which the sum over links sees.",
 )  # fmt: skip
 GPU_NVLINK_BER = Metric(
     "lockstep_gpu_nvlink_bit_error_ratio", _G, (*_GPU, "link", "kind"),
-    "Bit errors of the bits sent (F220, F222; decoded as mantissa and decimal exponent).",
+    "Bit errors of the bits sent (F220, F222, decoded as mantissa and decimal exponent; D1216,"
+    " D1218 over all links).",
     unshown=Unshown.EVIDENCE,
     within=ranges.BIT_ERRORS,
 )  # fmt: skip

@@ -39,6 +39,9 @@ SECONDS_COUNTED = Range(
 SECONDS = Range(0, 10 * _LIFETIME, "a duration, by one clock")
 AGE = Range(-3600, 10 * _LIFETIME, "clocks of two machines may differ by an hour")
 TIME = Range(0, 1e11, "Unix time until the year 5138")
+CLOCK = Range(
+    0, 4_102_444_800, "a machine's clock: 1970, where it begins without a battery, to 2100"
+)
 CORRECTION = Range(-1e6, 1e6, "what is left to correct of a clock, in either direction")
 BYTES = Range(0, 2.0**57, "memory: no processor has more than 57 bits of addresses")
 BYTES_COUNTED = Range(0, 1.6e13 * _LIFETIME, "all NVLinks of 8 GPUs, 1.8 TB/s each, for 32 years")
@@ -56,6 +59,8 @@ PCIE_LANES = Range(0, 32, "PCIe has 32 lanes at most")
 PCIE_GENERATION = Range(0, 10, "PCIe 7.0 is of 2025")
 PERFORMANCE_STATE = Range(0, 15, "P0 to P15 (nvmlPstates_t); 32 means unknown")
 RECOVERY_ACTION = Range(0, 31, "nvmlDeviceGpuRecoveryAction_t has 8, and grows")
+GPUS_MISSING = Range(-256, 256, "of one node; the largest has 72 behind one switch")
+NVLINKS = Range(0, 64, "of one GPU; NVLink 5 has 18")
 XID = Range(0, 9999, "NVIDIA's catalogue ends below 200")
 IB_STATE = Range(0, 5, "enum ib_port_state of rdma/ib_verbs.h")
 IB_ACTIVE = 4.0

@@ -15,8 +15,9 @@ RINGS = Metric(
 RANK_INFO = Metric(
     "lockstep_rank_info", _G,
     (*_RANK, "attempt", "local_rank", "world_size", "dp", "pp", "tp", "ep", "cp", "gpu", "uuid",
-     "node", "pid"),
-    "Topology of the rank; gpu and uuid are empty on CPU.",
+     "node", "pid", "steps_by"),
+    "Topology of the rank; gpu and uuid are empty on CPU. steps_by: how steps of somebody else's"
+    " program are known (sdk, optimizer or log); empty for a reference run.",
 )  # fmt: skip
 RANK_UP = Metric(
     "lockstep_rank_up", _G, _RANK,

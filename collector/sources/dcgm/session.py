@@ -142,7 +142,7 @@ class Session:
         gpus = [Entity(GPU, number) for number in self._watched]
         parts = [one.entity for one in self._instances]
         ours = [
-            number for one in DCGM_FIELDS for number in (one.id, one.also) if number is not None
+            number for one in DCGM_FIELDS for number in (one.id, *(also.id for also in one.also))
         ]
         ours += [number for number, _ in RAW_FIELDS]
         plain = [number for number in ours if number not in PROFILING]

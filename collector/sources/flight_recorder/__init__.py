@@ -8,13 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from collector.clock import Clock
-from collector.files import opened
+from collector.files import FOREIGN, opened_of, pinned, reopened
 from collector.reading import RankProcess, Rejected, SourceError
 from collector.sources.flight_recorder.dump import MAX_BYTES, Dump, GroupState, parse
 from collector.sources.flight_recorder.many import trees
 from collector.sources.flight_recorder.missing import Missing, missing
+from collector.sources.flight_recorder.owners import RankOwners
 from collector.sources.flight_recorder.places import (
     PIPE_VARIABLE,
+    Named,
     Place,
     Teller,
     beside_rings,
@@ -27,7 +29,7 @@ from collector.sources.flight_recorder.places import (
 
 __all__ = [
     "MAX_BYTES", "PIPE_VARIABLE", "Dump", "DumpReading", "FlightRecorder", "GroupState", "Missing",
-    "missing", "named_prefix", "old_prefix", "read_dump", "request_dump", "trees",
+    "dump_and_bytes", "missing", "named_prefix", "old_prefix", "read_dump", "request_dump", "trees",
 ]  # fmt: skip
 
 SHOWN_SECONDS = 600.0
@@ -71,6 +73,7 @@ class FlightRecorder:
         prefix: What stands before the rank in the paths of dumps, besides what the ranks say.
         living: Ranks of this node by their rings.
         processes: The same as our process table has them; None = as `living`.
+        owners: Ranks that have a ring, living or gone, and whose it is; None = as `living`.
     """
 
     name = "flight_recorder"
@@ -83,6 +86,7 @@ class FlightRecorder:
         clock: Clock,
         living: Callable[[], Sequence[RankProcess]],
         processes: Callable[[], Sequence[RankProcess]] | None = None,
+        owners: Callable[[], Sequence[RankProcess]] | None = None,
     ) -> None:
         self._prefix = prefix or old_prefix()
         self._dir = lockstep_dir
@@ -90,8 +94,11 @@ class FlightRecorder:
         self._clock = clock
         self._living = living
         self._processes = processes or living
+        self._ringed = owners or living
+        self._owners = RankOwners()
+        self._refused: dict[Path, Key] = {}
         self._said: dict[int, str | None] = {}
-        self._tellers: dict[tuple[str, int], Teller] = {}
+        self._tellers: dict[Named, Teller] = {}
         self._parsed: dict[Path, tuple[Key, Dump | None]] = {}
         self._looked_at: float | None = None
         self._reading = DumpReading(0.0, (), (), ())
@@ -127,7 +134,9 @@ class FlightRecorder:
         unread: set[tuple[str, int]] = set()
         known: dict[Path, tuple[Key, Dump | None]] = {}
         spent, self._waiting = 0, False
-        for place, key in self._newest(places, now):
+        living = [(rank.run, rank.rank) for rank in self._living()]
+        self._owners.see(self._ringed(), living, now)
+        for place, key, user in self._newest(places, now, rejected):
             before = self._parsed.get(place.path)
             if before is not None and before[0] == key:
                 known[place.path] = before
@@ -135,14 +144,14 @@ class FlightRecorder:
                 self._waiting = True
             else:
                 spent += max(key[2], BYTES_OF_A_START)
-                self._parse(place, key, now, known, rejected)
+                self._parse(place, key, user, now, known, rejected)
             dump = known[place.path][1] if place.path in known else None
             if dump is not None:
                 fresh.setdefault((place.run, place.rank), replace(dump, run=place.run))
             else:
                 unread.add((place.run, place.rank))
         self._parsed = known
-        here = [who for rank in self._living() if (who := (rank.run, rank.rank)) not in unread]
+        here = [who for who in living if who not in unread]
         dumps = tuple(fresh[key] for key in sorted(fresh))
         return DumpReading(now, dumps, tuple(_missing(dumps, here, now)), tuple(rejected))
 
@@ -152,7 +161,8 @@ class FlightRecorder:
         self._tellers = told_by(processes, self._said, self._tellers, now)
         places, refused = beside_rings(self._dir)
         rejected += refused
-        prefixes = list(dict.fromkeys((self._prefix, *(prefix for prefix, _ in self._tellers))))
+        named = {(prefix, rank) for prefix, rank, _ in self._tellers}
+        prefixes = list(dict.fromkeys((self._prefix, *(prefix for prefix, *_ in self._tellers))))
         if len(prefixes) > MAX_PREFIXES:
             words = f"the ranks name {len(prefixes)} places of dumps; {MAX_PREFIXES} are looked at"
             rejected.append(Rejected("too_many", words))
@@ -161,15 +171,19 @@ class FlightRecorder:
             rejected += refused
             # In a home that many nodes share lie dumps of ranks that are not ours.
             places += [
-                place
-                for place in found
-                if prefix == self._prefix or (prefix, place.rank) in self._tellers
+                place for place in found if prefix == self._prefix or (prefix, place.rank) in named
             ]
         return places, rejected
 
-    def _newest(self, places: list[Place], now: float) -> list[tuple[Place, Key]]:
-        """At most MAX_DUMPS regular files written lately, newest first."""
+    def _newest(
+        self, places: list[Place], now: float, rejected: list[Rejected]
+    ) -> list[tuple[Place, Key, int]]:
+        """At most MAX_DUMPS files written lately, newest first, and whose each is.
+
+        Those that are not of their rank's user are refused before they are counted.
+        """
         found = []
+        users: dict[str, list[int]] = {}
         for place in places:
             try:
                 told = os.lstat(place.path)
@@ -178,21 +192,34 @@ class FlightRecorder:
             written = told.st_mtime_ns / 1e9
             if abs(now - written) <= SHOWN_SECONDS:
                 if not place.run:
-                    place = self._of_run(place, written)
-                found.append((place, (told.st_ino, told.st_mtime_ns, told.st_size)))
-        found.sort(key=lambda one: (-one[1][1], one[0].rank))
-        return found[:MAX_DUMPS]
+                    place = self._of_run(place, written, told.st_uid)
+                key = told.st_ino, told.st_mtime_ns, told.st_size
+                found.append((place, key, told.st_uid))
+                users.setdefault(place.prefix, []).append(told.st_uid)
+        before, self._refused = self._refused, {}
+        ours = []
+        for place, key, user in found:
+            why = self._owners.why_foreign(place, user, users)
+            if not why:
+                ours.append((place, key, user))
+                continue
+            self._refused[place.path] = key
+            if before.get(place.path) != key:
+                rejected.append(Rejected(FOREIGN, f"{place.path}: {why}"))
+        ours.sort(key=lambda one: (-one[1][1], one[0].rank))
+        return ours[:MAX_DUMPS]
 
-    def _of_run(self, place: Place, written: float) -> Place:
-        """With the run whose rank names the place, unless the file is older than that run."""
-        prefix = str(place.path).removesuffix(str(place.rank))
-        teller = self._tellers.get((prefix, place.rank))
+    def _of_run(self, place: Place, written: float, user: int) -> Place:
+        """With the run of that user whose rank names the place, unless the file is older."""
+        named = place.prefix, place.rank
+        teller = self._tellers.get((*named, user)) or self._tellers.get((*named, None))
         return place if teller is None or written < teller.since else place.of(teller.run)
 
     def _parse(
         self,
         place: Place,
         key: Key,
+        user: int,
         now: float,
         known: dict[Path, tuple[Key, Dump | None]],
         rejected: list[Rejected],
@@ -202,7 +229,7 @@ class FlightRecorder:
         So is what this machine was too busy to read.
         """
         try:
-            dump = read_dump(place.path, place.run, place.rank)
+            dump = read_dump(place.path, place.run, place.rank, user)
         except SourceError as error:
             if error.reason == "content" and 0 <= now - key[1] / 1e9 < WRITING_SECONDS:
                 return
@@ -214,19 +241,34 @@ class FlightRecorder:
             rejected += dump.rejected
 
 
-def read_dump(path: Path, run: str, rank: int) -> Dump:
+def read_dump(path: Path, run: str, rank: int, user: int | None = None) -> Dump:
     """One dump.
 
+    Args:
+        path: Of the file; no link on its way is followed.
+        run: Whose dump it is.
+        rank: Likewise.
+        user: Whose file it must be; None = anybody's.
+
     Raises:
-        SourceError: It cannot be read, is too large, or is no dump.
+        SourceError: It cannot be read, is of another user, too large, or no dump.
     """
-    with opened(path) as descriptor:
+    return dump_and_bytes(path, run, rank, user)[0]
+
+
+def dump_and_bytes(path: Path, run: str, rank: int, user: int | None) -> tuple[Dump, bytes]:
+    """One dump, and the bytes that it was parsed from: the file may be another one by now.
+
+    Raises:
+        SourceError: As `read_dump`.
+    """
+    with opened_of(path, user) as descriptor:
         written_at = os.fstat(descriptor).st_mtime_ns / 1e9
         with os.fdopen(os.dup(descriptor), "rb") as file:
             data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise SourceError("too_large", f"a dump of over {MAX_BYTES >> 20} MiB")
-    return parse(data, run, rank, written_at)
+    return parse(data, run, rank, written_at), data
 
 
 def _missing(
@@ -245,37 +287,50 @@ SUFFIX = ".pipe"
 """torch makes `<TORCH_NCCL_DEBUG_INFO_PIPE_FILE><rank>.pipe` and reads it about once a second."""
 
 
-def request_dump(prefix: str, rank: int) -> Path:
+def request_dump(prefix: str, rank: int, user: int | None = None) -> Path:
     """Write to the pipe of a rank, without waiting for it; returns the pipe's path.
 
+    Args:
+        prefix: What stands before the rank in its path, as the rank's environment says.
+        rank: The rank.
+        user: Whose the pipe must be; None = anybody's.
+
     Raises:
-        SourceError: There is no such pipe, it is none, or nobody reads it.
+        SourceError: There is no such pipe, it is none or of another user, or nobody reads it.
     """
     path = Path(f"{prefix}{rank}{SUFFIX}")
-    flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        # Asked first: opening a device may do something.
-        if not stat.S_ISFIFO(os.lstat(path).st_mode):
-            raise SourceError("not_pipe", f"{path} is no pipe; torch would have made one")
-        descriptor = os.open(path, flags)
+        with pinned(path) as pipe:
+            _ask(path, pipe, user)
+    except SourceError as error:
+        if error.reason == "missing":
+            text = f"{path} does not exist; the rank needs {PIPE_VARIABLE}"
+            raise SourceError("missing", text) from error
+        if error.reason == "symlink":
+            text = f"{path} is a symbolic link or lies behind one; torch would have made a pipe"
+            raise SourceError("not_pipe", text) from error
+        raise
+    return path
+
+
+def _ask(path: Path, pipe: int, user: int | None) -> None:
+    status = os.fstat(pipe)
+    if not stat.S_ISFIFO(status.st_mode):
+        raise SourceError("not_pipe", f"{path} is no pipe; torch would have made one")
+    if user is not None and status.st_uid != user:
+        raise SourceError(FOREIGN, f"{path} is of user {status.st_uid}, not of user {user}")
+    try:
+        descriptor = reopened(pipe, os.O_WRONLY)
         try:
-            if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
-                raise SourceError("not_pipe", f"{path} is no pipe; torch would have made one")
             os.write(descriptor, b"1\n")
         finally:
             os.close(descriptor)
     except OSError as error:
         raise SourceError(*_why(path, error)) from error
-    return path
 
 
 def _why(path: Path, error: OSError) -> tuple[str, str]:
     match error.errno:
-        case errno.ENOENT | errno.ENOTDIR:
-            return (
-                "missing",
-                f"{path} does not exist; the rank needs TORCH_NCCL_DEBUG_INFO_PIPE_FILE",
-            )
         case errno.ENXIO:
             return "refused", f"nobody reads {path}; the rank has ended"
         case errno.EAGAIN:

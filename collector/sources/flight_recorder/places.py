@@ -25,16 +25,24 @@ REMEMBERED_SECONDS = 600.0
 SEEN_WITHIN_SECONDS = 30.0
 """A rank that has started is seen by then."""
 
+Named = tuple[str, int, int | None]
+"""A prefix, a rank, and the user of the rank's ring; None = nobody looked."""
+
 _RANK = re.compile(r"\d{1,9}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A file that may be a dump; `run` is "" where nobody says."""
+    """A file that may be a dump; `run` is "" where nobody says.
+
+    Attributes:
+        prefix: What stands before the rank in its path; "" = it lies beside a ring.
+    """
 
     path: Path
     run: str
     rank: int
+    prefix: str = ""
 
     def of(self, run: str) -> "Place":
         """The same, of that run."""
@@ -93,12 +101,13 @@ def prefixes_of(
 def told_by(
     ranks: Sequence[RankProcess],
     said: Mapping[int, str | None],
-    before: Mapping[tuple[str, int], Teller],
+    before: Mapping[Named, Teller],
     now: float,
-) -> dict[tuple[str, int], Teller]:
-    """By (prefix, rank): who names it, or lately did; the dumps of the dead are what matters.
+) -> dict[Named, Teller]:
+    """Who names a prefix for a rank, or lately did; the dumps of the dead are what matters.
 
-    Ranks that were there before the collector may have written at any time.
+    Ranks that were there before the collector may have written at any time. Each user's word is
+    kept apart: anybody may name the prefix of somebody else's rank.
     """
     tellers = {key: one for key, one in before.items() if now - one.seen < REMEMBERED_SECONDS}
     # A rank whose environment may not be read writes where others of its run do.
@@ -106,11 +115,11 @@ def told_by(
     for rank in ranks:
         prefix = said[rank.pid] or usual.get(rank.run)
         if prefix is not None:
-            known = before.get((prefix, rank.rank))
+            known = before.get((prefix, rank.rank, rank.user))
             since = now - SEEN_WITHIN_SECONDS if before else 0.0
             if known is not None and known.run == rank.run:
                 since = known.since
-            tellers[prefix, rank.rank] = Teller(rank.run, since, now)
+            tellers[prefix, rank.rank, rank.user] = Teller(rank.run, since, now)
     return tellers
 
 
@@ -142,4 +151,4 @@ def with_prefix(prefix: str) -> tuple[list[Place], list[Rejected]]:
         for name in names
         if name.startswith(start) and _RANK.fullmatch(name.removeprefix(start))
     ]
-    return [Place(folder / name, "", int(rank)) for name, rank in ranks], rejected
+    return [Place(folder / name, "", int(rank), prefix) for name, rank in ranks], rejected

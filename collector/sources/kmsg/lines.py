@@ -57,10 +57,14 @@ def parse(text: str, monotonic: float) -> KernelEvent | None:
         raise ValueError(f"{text[:80]!r} is not an SXID")
     if "fallen off the bus" in text and (match := _FALLEN.match(text)) is not None:
         return Fall(monotonic, _place(match[1], text))
-    row, device = _row(text)
-    if row is None or not row.kind:
+    found = _row(text)
+    if found is None or not found[0].kind:
         return None
-    return Trouble(monotonic, row.kind, row.severity, device, text[:MAX_TEXT])
+    row, match = found
+    groups = match.groupdict()
+    device = groups.get("device") or groups.get("name") or ""
+    device = pci_bus_id(device) or device
+    return Trouble(monotonic, row.kind, row.rated(match), device, text[:MAX_TEXT])
 
 
 def unread(text: str, level: int | None = None) -> str:
@@ -74,7 +78,7 @@ def unread(text: str, level: int | None = None) -> str:
         return ""
     text = " ".join(text.split())
     drivers = (name for name, begin in kernel_log.DRIVERS.items() if begin.match(text))
-    return next((name for name in drivers if _row(text)[0] is None), "")
+    return next((name for name in drivers if _row(text) is None), "")
 
 
 def spelled_out(raw: bytes) -> str:
@@ -86,14 +90,10 @@ def spelled_out(raw: bytes) -> str:
     return "".join(one if one.isprintable() else " " for one in text)
 
 
-def _row(text: str) -> tuple[kernel_log.KernelLine | None, str]:
-    """The row that reads a line, and the device that the line is about."""
-    for row in kernel_log.LINES:
-        match = row.pattern.match(text)
-        if match is not None:
-            told = next((word for word in match.groupdict().values() if word), "")
-            return row, pci_bus_id(told) or told
-    return None, ""
+def _row(text: str) -> tuple[kernel_log.KernelLine, re.Match[str]] | None:
+    """The row that reads a line, and how."""
+    matches = ((row, row.pattern.match(text)) for row in kernel_log.LINES)
+    return next(((row, match) for row, match in matches if match is not None), None)
 
 
 def _xid(text: str, monotonic: float) -> XidEvent:

@@ -1,54 +1,143 @@
-"""A kernel log as text, as dmesg, journalctl and /dev/kmsg itself write it: its lines, bare."""
+"""A kernel log as text, whoever wrote it: its lines, bare, and their levels.
+
+Read are the forms of the device itself (/dev/kmsg), of dmesg with any of its options (-x, -r, -T,
+-e, -d, -J, --time-format, --color), of journalctl with any of its short outputs, cat and json, of
+syslog files (RFC 3164 and 5424, with and without the uptime), of talosctl, and of pstore.
+"""
 
 import re
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
+from collector.contract import bounded_json
 from collector.sources.kmsg.lines import spelled_out
 
 LONGEST = 8192
 """Characters of a line that are looked at."""
-_RECORD = re.compile(r"[0-9]{1,5},[0-9]{1,19},[0-9]{1,16},[^;\n]{0,128};(.*)", re.ASCII)
-# dmesg: "<4>[  201.668783] ", "[Sun Feb 23 16:24:18 2025] ", "kern  :err   : [ 1.0] "; journalctl:
-# "Nov 03 10:00:00 host kernel: ".
+CONTINUED = 3
+"""Lines that one record is at most."""
+LEVELS = ("emerg", "alert", "crit", "err", "warn", "notice", "info", "debug")
+"""As dmesg -x names them, by their number (syslog(2))."""
+LEVEL = 7
+"""The bits of a priority that are its level."""
+_RECORD = re.compile(r"([0-9]{1,5}),[0-9]{1,19},[0-9]{1,16},[^;\n]{0,128};(.*)", re.ASCII)
+_ABOUT = re.compile(r" [A-Z_]{1,32}=")
+"""What udev knows of the device in the record before."""
+_COLOUR = re.compile(r"\x1b\[[0-9;]{0,16}m")
+
+_WORD = r"\S{0,62}[^\s:]"
+_OFFSET = r"(?:Z|[+-][0-9]{2}:?[0-9]{2})?"
+_CLOCK = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?"
+_ISO = rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ]{_CLOCK}{_OFFSET}"
+# [  201.668783] · [Sun Feb 23 16:24:18 2025] · [Feb23 16:24] · [  +0.000012] ·
+# [  201.668783 <    0.000012>] · [2025-02-23T16:24:18.221034Z]; a message's own has no number.
+_BRACKET = r"\[[^\[\]\n]{0,48}[0-9][^\[\]\n]{0,24}\]"
+_CALLER = r"\[ *[TC][0-9]{1,8}\]"
+_LEVEL = rf"(?P<facility>[a-z0-9]{{1,10}}) *: *(?P<level>{'|'.join(LEVELS)})[a-z]{{0,5}} *: *"
 _FRONT = re.compile(
-    r"(?:<[0-9]{1,3}>)?(?:[a-z0-9]{1,8} *:[a-z]{1,8} *: *)?"
-    r"(?:(?:\S{0,62}[^\s:](?: +\S{0,62}[^\s:]){0,4} +)?kernel: *)?"
-    r"(?:\[[^\[\]\n]{0,48}[0-9][^\[\]\n]{0,16}\] *)?",
+    r"(?:<(?P<priority>[0-9]{1,3})>(?:1 (?=[0-9]{4}-))?)?"
+    rf"(?:[\w.-]{{1,63}}: (?={_LEVEL.replace('?P<facility>', '?:').replace('?P<level>', '?:')}\[))?"
+    rf"(?:{_LEVEL})?"
+    rf"(?:(?:{_BRACKET}:? *)?(?:{_WORD}(?: +{_WORD}){{0,5}} +)?kernel(?:\[[0-9]{{1,10}}\])?"
+    r"(?:: *| (?:- ){2,3}))?"
+    rf"(?:(?:{_BRACKET}:?|{_ISO}) *){{0,2}}(?:{_CALLER} *)?",
     re.ASCII,
 )
 _BEGUN = re.compile(r"NVRM: The NVIDIA GPU \S{5,20}$", re.ASCII)
 _CONTINUED = re.compile(r"NVRM: (?:\(PCI ID|installed|fallen off)")
-CONTINUED = 3
-"""Lines that one record is at most."""
 
 
-def messages(text: str) -> Iterator[str]:
-    """The text of each record.
+class Line(NamedTuple):
+    """One record.
+
+    Attributes:
+        level: 0 (emergency) to 7 (debug), or None where the form does not tell it.
+    """
+
+    text: str
+    level: int | None = None
+
+
+def records(text: str) -> Iterator[Line]:
+    """The records of a log.
 
     A log that does not end with a line end was cut there: its last line is left out, for what it
     says may be half a number. Records of several lines are put together again.
     """
+    document = _document(text)
+    if document is not None:
+        yield from document
+        return
     *lines, _ = text.split("\n")
-    begun: list[str] = []
-    for line in (_bare(one) for one in lines):
-        if begun and _CONTINUED.match(line) and len(begun) < CONTINUED:
+    begun: list[Line] = []
+    for line in (_bare(one) for one in lines if not _ABOUT.match(one)):
+        if begun and _CONTINUED.match(line.text) and len(begun) < CONTINUED:
             begun.append(line)
             continue
         if begun:
-            yield " ".join(begun)
+            yield _joined(begun)
             begun = []
-        if _BEGUN.match(line):
+        if _BEGUN.match(line.text):
             begun = [line]
-        elif line:
+        elif line.text:
             yield line
     if begun:
-        yield " ".join(begun)
+        yield _joined(begun)
 
 
-def _bare(line: str) -> str:
+def messages(text: str) -> Iterator[str]:
+    """The text of each record."""
+    return (line.text for line in records(text))
+
+
+def _joined(lines: list[Line]) -> Line:
+    return Line(" ".join(line.text for line in lines), lines[0].level)
+
+
+def _bare(line: str) -> Line:
     line = line[:LONGEST].rstrip("\r")
     record = _RECORD.fullmatch(line)
     if record is not None:
-        return spelled_out(record[1].encode())
-    found = _FRONT.match(line)
-    return line[found.end() if found else 0 :].strip()
+        return Line(spelled_out(record[2].encode("utf-8", "replace")), int(record[1]) & LEVEL)
+    if line.startswith("{"):
+        return _of_journal(line)
+    line = _COLOUR.sub("", line)
+    front = _FRONT.match(line)
+    if front is None:
+        return Line(line.strip())
+    return Line(spelled_out(line[front.end() :].strip().encode("utf-8", "replace")), _level(front))
+
+
+def _level(front: re.Match[str]) -> int | None:
+    if front["level"]:
+        return LEVELS.index(front["level"])
+    return int(front["priority"]) & LEVEL if front["priority"] else None
+
+
+def _of_journal(line: str) -> Line:
+    """A record of journalctl -o json; what is no record of the kernel tells nothing."""
+    try:
+        tree = bounded_json.loads(line)
+    except ValueError:
+        return Line(line.strip())
+    if not isinstance(tree, dict) or tree.get("_TRANSPORT") != "kernel":
+        return Line("")
+    return _told(tree.get("MESSAGE"), tree.get("PRIORITY"))
+
+
+def _document(text: str) -> list[Line] | None:
+    """The records of dmesg -J, or None where the text is no such document."""
+    if not text.startswith("{") or '"dmesg"' not in text[:200]:
+        return None
+    try:
+        tree = bounded_json.loads(text)
+        return [_told(one.get("msg"), one.get("pri")) for one in tree["dmesg"]]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _told(message: Any, priority: Any) -> Line:
+    text = spelled_out(message.encode("utf-8", "replace")) if isinstance(message, str) else ""
+    number = str(priority)
+    told = number.isascii() and number.isdecimal() and len(number) < 6
+    return Line(text[:LONGEST], int(number) & LEVEL if told else None)

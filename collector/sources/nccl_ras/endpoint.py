@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from collector.clock import Clock
 from collector.config import Address
+from collector.contract import threads
 from collector.reading import RankProcess, Rejected, SourceError
 from collector.sources.nccl_ras.client import QUERY_SECONDS, Connection, Refused, ask, speaks_json
 from collector.sources.nccl_ras.picture import Picture, pictured
@@ -171,7 +172,7 @@ class Endpoint:
         self._turn = _Turn()
         self._monitor: _Monitor | None = None
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"ras {address}", daemon=True)
+        self._thread = threads.loop("ras", self._run, self._stop)
 
     def start(self) -> None:
         """Start asking."""

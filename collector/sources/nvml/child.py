@@ -31,6 +31,7 @@ def main(argv: Sequence[str]) -> int:
     library, slow_period, parent = argv
     _end_with(int(parent))
     session = Session(Path(library), float(slow_period), _own_output())
+    threading.excepthook = session.fail
     threading.Thread(target=session.attach, daemon=True).start()
     for _ in sys.stdin.buffer:
         session.tick()
@@ -140,6 +141,11 @@ class Session:
             self._unsaid.append(line)
             if not self._gathers:
                 self._write()
+
+    def fail(self, thread: threading.ExceptHookArgs) -> None:
+        """A thread failed, which is a bug: the process ends, and its parent starts it anew."""
+        sys.excepthook(thread.exc_type, thread.exc_value or thread.exc_type(), thread.exc_traceback)
+        self.end({"failed": "internal", "message": f"a bug: {thread.exc_value!r}"}, FAILED)
 
     def end(self, message: Mapping[str, Any], code: int) -> NoReturn:
         """Say a last word and end the process."""

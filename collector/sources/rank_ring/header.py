@@ -2,16 +2,14 @@
 
 import math
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from collector.clock import Clock
 from collector.contract import ring
+from collector.contract.ring_name import RingName
 from collector.contract.words import OPS, PHASES, RANK_STATES, RankState
 from collector.reading import SourceError
 
-MAX_COUNT = 1 << 53
-"""Beyond this a counter is no exact number on the page (and 10^15 tokens were never trained on)."""
 AHEAD_NS = 1_000_000_000
 """How far a time of a rank may lie ahead of our clock: it goes on while its header is read."""
 LONGEST_TRIP_NS = 120_000_000_000
@@ -25,8 +23,8 @@ REREAD_SECONDS = 0.001
 class Identity:
     """Who writes the ring (contract.ring.IDENTITY); `gpu` and `uuid` are None on CPU."""
 
-    run: str
-    node: str
+    run: RingName
+    node: RingName
     uuid: str | None
     rank: int
     world: int
@@ -163,11 +161,12 @@ def _decode(page: bytes, clock: Clock, *, consistent: bool) -> Header:
     if state >= len(RANK_STATES):
         raise SourceError("content", f"rank state {state}; known are 0 to {len(RANK_STATES) - 1}")
     heartbeat_ns = header.heartbeat_ns
-    group_names = _names(header.group_names, "group")
+    group_names = tuple(_name(raw, "group") for raw in header.group_names)
     used = [name for name in group_names if name]
     if len(set(used)) != len(used):
         raise SourceError("content", f"the group names repeat: {', '.join(used)}")
-    tags = _names(header.tags, "tag")
+    # A tag is words for people, and never a part of a path.
+    tags = tuple(_text(raw, "tag") for raw in header.tags)
     live = _live(header, group_names) if consistent else None
     if live is not None:
         _check_reach(live, round(clock.monotonic() * 1e9) + AHEAD_NS)
@@ -200,8 +199,8 @@ def _identity(told: ring.Identity) -> Identity:
             "content", f"identity of rank {told.rank} of {told.world} does not hold together"
         )
     return Identity(
-        _text(told.run, "run"), _text(told.node, "node"),
-        _text(told.uuid, "uuid", empty=True) or None,
+        _ring_name(told.run, "run"), _ring_name(told.node, "node"),
+        _text(told.uuid, "uuid") or None,
         *numbers, told.gpu if told.gpu >= 0 else None, *told[18:22],
     )  # fmt: skip
 
@@ -227,7 +226,7 @@ def _live(header: ring.Header, group_names: tuple[str, ...]) -> Live:
 
 
 def _values(header: ring.Header) -> tuple[tuple[str, float], ...]:
-    told = [(_text(name, "value", empty=True), value) for name, value in header.values]
+    told = [(_name(name, "value"), value) for name, value in header.values]
     used = [(name, value) for name, value in told if name]
     names = [name for name, _ in used]
     if len(set(names)) != len(names):
@@ -240,7 +239,7 @@ def _check_reach(live: Live, latest_ns: int) -> None:
 
     Raises:
         SourceError: One lies beyond the time that this machine is up, beyond its group's arrivals,
-            beyond the steps, or beyond MAX_COUNT.
+            beyond the steps, or beyond ring.MAX_COUNT.
     """
     if max(live.wall_ns, live.own_ns, live.cpu_ns, *live.phase_ns) > latest_ns:
         raise SourceError("content", "a time of the ring is longer than this machine is up")
@@ -252,8 +251,8 @@ def _check_reach(live: Live, latest_ns: int) -> None:
     if live.known_steps > live.steps:
         raise SourceError("content", "the ring knows the own time of more steps than it made")
     counts = [live.steps, live.samples, live.tokens, live.op_cursor, live.step_cursor]
-    if max(*counts, *(one.enqueued for one in live.groups)) > MAX_COUNT:
-        raise SourceError("content", f"a counter of the ring is above {MAX_COUNT}")
+    if max(*counts, *(one.enqueued for one in live.groups)) > ring.MAX_COUNT:
+        raise SourceError("content", f"a counter of the ring is above {ring.MAX_COUNT}")
 
 
 def _open(live: ring.Live, group_names: tuple[str, ...]) -> OpenOperation | None:
@@ -265,15 +264,24 @@ def _open(live: ring.Live, group_names: tuple[str, ...]) -> OpenOperation | None
     return OpenOperation(OPS[op], group_names[group], live.sequence, live.since_ns)
 
 
-def _names(names: Iterable[bytes], what: str) -> tuple[str, ...]:
-    return tuple(_text(name, what, empty=True) for name in names)
+def _name(raw: bytes, what: str) -> str:
+    """The name, empty where the place is unused."""
+    return _ring_name(raw, what) if raw[:1] != b"\0" else ""
 
 
-def _text(raw: bytes, what: str, *, empty: bool = False) -> str:
+def _ring_name(raw: bytes, what: str) -> RingName:
+    text = _text(raw, what)
+    try:
+        return RingName(text)
+    except ValueError as error:
+        raise SourceError("content", f"the {what} of the ring: {error}") from error
+
+
+def _text(raw: bytes, what: str) -> str:
     try:
         text = raw.partition(b"\0")[0].decode()
     except UnicodeDecodeError as error:
-        raise SourceError("encoding", f"the {what} name of the ring is not UTF-8") from error
-    if not text.isprintable() or not (text or empty):
-        raise SourceError("content", f"the {what} name of the ring is {text!r}")
+        raise SourceError("encoding", f"the {what} of the ring is not UTF-8") from error
+    if not text.isprintable():
+        raise SourceError("content", f"the {what} of the ring is {text!r}")
     return text

@@ -67,7 +67,7 @@ class Rings:
 
     def memory(self) -> dict[str, Any]:
         """Whose each run and rank is, and which files to look at first, as JSON values."""
-        return {"holders": self._claims.memory(), "living": sorted(self._newest.living)}
+        return self._claims.memory() | {"living": sorted(self._newest.living)}
 
     def recall(self, tree: Any) -> None:
         """Go on with the memory of an earlier process.
@@ -77,7 +77,7 @@ class Rings:
         """
         match tree:
             case {"holders": holders, "living": list(living)} if all(map(self._is_ours, living)):
-                self._claims.recall(holders)
+                self._claims.recall(holders, tree.get("lived"))
                 self._newest.lived(living[:MAX_RINGS])
             case _:
                 raise ValueError(f"it is no holders and living rings in {self.folder}")
@@ -98,9 +98,10 @@ class Rings:
                 f" of all owners in turn; {living} that are left out have a fresh heartbeat"
             )
             rejected.append(Rejected("too_many", text))
+        rejected += self._owners.unsafe(map(Path, chosen))
         read = list(self._read(map(Path, chosen), rejected))
         self._newest.lived(str(rank.path) for rank, _ in read if rank.up)
-        ranks, refused = self._claims.settle(read)
+        ranks, refused = self._claims.settle(read, now)
         states = {"read": len(read), "living_left_out": living, "quiet_left_out": quiet}
         return Scan(now, tuple(ranks), (*rejected, *refused), states)
 

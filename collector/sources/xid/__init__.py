@@ -1,8 +1,8 @@
 """XID events of GPUs, SXIDs of switches and other trouble of the kernel log, each counted once.
 
-NVML and the kernel log tell of most XIDs both. `_total` counts from boot: what the log of this
-boot still holds when the collector first starts is counted too, and with a state folder a
-restarted collector goes on where the one before stopped.
+NVML and the kernel log tell of most XIDs both; where neither is heard, DCGM's counts stand in.
+`_total` counts from boot: what the log of this boot still holds when the collector first starts is
+counted too, and with a state folder a restarted collector goes on where the one before stopped.
 """
 
 import logging
@@ -18,7 +18,9 @@ from collector.contract.kernel_log import KINDS
 from collector.contract.xid import BY_LINE, Severity, describe, judged
 from collector.gpu_reading import Gpu
 from collector.kernel_event import Fall, KernelEvent, KernelEvents, SwitchError, Trouble
+from collector.sources.xid.dcgm_counts import DcgmCounts, place_of, tells
 from collector.sources.xid.ledger import (
+    DCGM,
     Falls,
     LastKey,
     Ledger,
@@ -79,7 +81,7 @@ class Errors:
         switches: SXIDs.
         troubles: Other lines of the kernel log: how often, and when last (unix).
         dropped: Events of more places than are counted, since the start.
-        whole: Whether all that the kernel log held was heard: what is not counted is 0 then.
+        tellers: Who would tell of an XID of a GPU, by place: what is not counted is 0 there.
         heard: Whether the kernel log was heard at all: what it did not tell is 0 then.
     """
 
@@ -90,7 +92,7 @@ class Errors:
     switches: dict[SwitchKey, int]
     troubles: dict[TroubleKey, tuple[int, float]]
     dropped: int
-    whole: bool
+    tellers: dict[str, str]
     heard: bool
 
 
@@ -101,7 +103,8 @@ class Xids:
         clock: Dates the events.
         log: The kernel log, or None if it is not wanted.
         driver: Events that NVML told since the last call.
-        gpus: The GPUs as last read.
+        gpus: The GPUs as last read; the same tuple as before where nothing was read since.
+        source: Who read them.
     """
 
     name = "xid"
@@ -112,8 +115,11 @@ class Xids:
         log: Log | None,
         driver: Callable[[], Iterable[XidEvent]],
         gpus: Callable[[], Sequence[Gpu]],
+        source: Callable[[], str] = lambda: NVML,
     ) -> None:
         self._clock, self._log, self._driver, self._gpus = clock, log, driver, gpus
+        self._source = source
+        self._dcgm = DcgmCounts()
         self._lock = threading.Lock()
         self._ledger = Ledger()
         self._names: dict[str, Name] = {}
@@ -123,11 +129,13 @@ class Xids:
 
     def available(self) -> bool:
         """Whether there is someone to tell of errors."""
-        return bool(self._gpus()) or self._has_log()
+        return self._has_log() or any(self._told_of(gpu) for gpu in self._gpus())
 
     def why_not(self) -> str:
         """What is missing."""
         log = "the kernel log is not wanted" if self._log is None else self._log.why_not()
+        if self._gpus():
+            return f"{log}; and {self._source()} tells no XIDs: it lacks DCGM_FI_DEV_XID_ERRORS"
         return f"{log}; and no GPU answers that NVML could tell of"
 
     def read(self) -> Errors:
@@ -145,6 +153,7 @@ class Xids:
                     self._tell(event)
             if heard.sequence is not None:
                 self._sequence = heard.sequence
+            self._count_by_dcgm(now, wall)
             if heard.sequence is not None or not self._has_log():
                 self._ledger.twins.forget(now)  # before, all of the log may still tell its half
             return self._errors()
@@ -157,7 +166,8 @@ class Xids:
     def memory(self) -> dict[str, Any]:
         """What a restart has to know, for the state folder: counts and place in the log fit."""
         with self._lock:
-            return written(self._ledger, self._names, self._sequence)
+            counts = written(self._ledger, self._names, self._sequence)
+            return counts | {DCGM: self._dcgm.memory()}
 
     def recall(self, tree: Any) -> None:
         """Go on with the memory of an earlier process of this boot; call before `read`.
@@ -167,6 +177,7 @@ class Xids:
         """
         earlier, names, sequence = read(tree)
         with self._lock:
+            self._dcgm.recall(tree.get(DCGM, []))
             self._ledger.resume(earlier)
             self._names = {place: Name(*name) for place, name in names.items()}
             if sequence is not None and self._log is not None:
@@ -188,6 +199,40 @@ class Xids:
         self._held = held[:MAX_HELD]
         return told + held[MAX_HELD:]
 
+    def _count_by_dcgm(self, now: float, wall: float) -> None:
+        """Count what DCGM's counts tell, where the driver itself is not heard.
+
+        What stood when a GPU was first looked at happened since boot: it is told of that time, so
+        that a restart tells nothing anew.
+        """
+        gpus = self._gpus() if self._source().startswith(DCGM) else ()
+        rises = list(self._dcgm.rises(gpus))
+        if self._hears_driver():
+            self._ledger.forget_counts(DCGM)
+            return
+        for place, index, uuid, xid, times, before in rises:
+            self._names.setdefault(place, Name(index, uuid))
+            event = XidEvent(0.0 if before else now, place, xid, DCGM, uuid=uuid)
+            if not before:
+                self._told.append(event)
+            if self._ledger.note(event, wall - now if before else wall, times):
+                self._tell(event)
+
+    def _hears_driver(self) -> bool:
+        return self._sequence is not None and self._has_log()
+
+    def _told_of(self, gpu: Gpu) -> bool:
+        """Whether an XID of a GPU would be told: of DCGM's sources only if they tell the field."""
+        return not self._source().startswith(DCGM) or tells(gpu)
+
+    def _tellers(self) -> dict[str, str]:
+        if self._has_log():
+            # Before all of the log is heard: what it still holds would be a rise then.
+            return dict.fromkeys(self._names, NVML) if self._sequence is not None else {}
+        if not self._source().startswith(DCGM):
+            return dict.fromkeys(self._names, NVML)
+        return {place_of(gpu): DCGM for gpu in self._gpus() if tells(gpu)}
+
     def _name(self, event: KernelEvent) -> Name:
         place = event.device if isinstance(event, Trouble) else event.pci_bus_id
         return self._names.get(place, Name())
@@ -196,7 +241,8 @@ class Xids:
         return self._log is not None and self._log.available()
 
     def _learn_names(self) -> None:
-        for gpu in self._gpus():
+        # A GPU that answers has the name of its place before a lost one that was there.
+        for gpu in sorted(self._gpus(), key=lambda gpu: gpu.up):
             place = pci_bus_id(gpu.info.get("pci_bus_id", ""))
             if place is not None and not gpu.is_mig and gpu.uuid:
                 self._names[place] = Name(str(gpu.index), gpu.uuid)
@@ -211,8 +257,8 @@ class Xids:
             switches=dict(ledger.switches),
             troubles=dict(ledger.troubles),
             dropped=ledger.dropped,
-            whole=self._sequence is not None or not self._has_log(),
-            heard=self._sequence is not None and self._has_log(),
+            tellers=self._tellers(),
+            heard=self._hears_driver(),
         )
 
     def _tell(self, event: KernelEvent) -> None:
@@ -246,6 +292,8 @@ class Xids:
         )  # fmt: skip
 
 
+NVML = "nvml"
+"""Who tells of XIDs that nobody has told of: alerts add up all tellers, so one is enough."""
 MAX_TOLD = 256
 """Events that are kept as they were told; counts keep all."""
 MAX_HELD = 1000

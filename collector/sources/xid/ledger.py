@@ -1,8 +1,9 @@
 """How often each error was told of: counts by place on the PCI bus, bounded, each event once."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from collector.contract.xid import PAGED, REPEATED, judged
+from collector.contract.kernel_log import TOGETHER
+from collector.contract.xid import PAGED, REPEATED, Severity, judged
 from collector.kernel_event import Fall, KernelEvent, SwitchError, Trouble
 from collector.sources.xid.twins import WINDOW_SECONDS, Twins
 from collector.xid_event import XidEvent
@@ -18,6 +19,8 @@ ALERTED = frozenset(PAGED).union(*REPEATED.values())
 """XIDs that are always counted under their own number."""
 MAX_TROUBLES = 256
 """Kinds of other lines by device; further devices are counted together."""
+DCGM: Final = "dcgm"
+"""Who tells XIDs as counts; its words are heard only where the driver's own are not."""
 FELL = 79
 """The XID that says the same as a line without an XID."""
 
@@ -85,8 +88,14 @@ class Ledger:
         self.dropped = 0
         self._numbers: dict[str, set[str]] = {}
 
-    def note(self, event: KernelEvent, unix: float) -> bool:
-        """Count an event that happened at `unix`; whether it is the first of its kind there."""
+    def note(self, event: KernelEvent, unix: float, times: int = 1) -> bool:
+        """Count an event that happened at `unix`; whether it is the first of its kind there.
+
+        Args:
+            event: What happened.
+            unix: When.
+            times: How often, of XIDs that DCGM told as a count.
+        """
         if isinstance(event, Trouble):
             return self._note_trouble(event, unix)
         number = self._number(event)
@@ -95,7 +104,7 @@ class Ledger:
             return False
         match event:
             case XidEvent():
-                return self._note_xid(event, number, unix)
+                return self._note_xid(event, number, unix, times)
             case SwitchError(pci_bus_id=place, severity=severity):
                 key = SwitchKey(place, number, severity)
                 self.switches[key] = self.switches.get(key, 0) + 1
@@ -114,26 +123,41 @@ class Ledger:
         for place, number, *_ in (*self.xids, *self.switches):
             self._numbers.setdefault(place, set()).add(number)
 
-    def _note_xid(self, event: XidEvent, number: str, unix: float) -> bool:
+    def forget_counts(self, origin: str) -> None:
+        """Drop what one has told: somebody who is nearer to the driver tells the same again."""
+        self.xids = {key: count for key, count in self.xids.items() if key.source != origin}
+
+    def _note_xid(self, event: XidEvent, number: str, unix: float, times: int) -> bool:
         place = event.pci_bus_id
         if event.xid == FELL:
             self._note_fall(place, event.monotonic)
-        if self.twins.absorbs(event):
+        if event.origin != DCGM and self.twins.absorbs(event):
             return False
         severity = str(judged(event.xid, event.text).severity)
         key, last = XidKey(place, number, event.origin, severity), LastKey(place, number, severity)
-        self.xids[key] = self.xids.get(key, 0) + 1
+        self.xids[key] = self.xids.get(key, 0) + times
         first = last not in self.last
         self.last[last] = max(unix, self.last.get(last, 0.0))
         return first
 
     def _note_trouble(self, event: Trouble, unix: float) -> bool:
-        key = TroubleKey(event.kind, str(event.severity), event.device)
+        key = TroubleKey(event.kind, str(self._rated(event, unix)), event.device)
         if key not in self.troubles and len(self.troubles) >= MAX_TROUBLES:
             key = key._replace(device="")
         times, last = self.troubles.get(key, (0, 0.0))
         self.troubles[key] = times + 1, max(unix, last)
         return times == 0
+
+    def _rated(self, event: Trouble, unix: float) -> Severity:
+        """How bad it is, beside what was told shortly before."""
+        for pair in TOGETHER:
+            others = pair.kinds - {event.kind}
+            if event.kind in pair.kinds and any(
+                key.kind in others and 0 <= unix - last <= pair.seconds
+                for key, (_, last) in self.troubles.items()
+            ):
+                return pair.severity
+        return event.severity
 
     def _note_fall(self, place: str, monotonic: float) -> bool:
         before = self.falls.get(place, Falls(0, -2 * WINDOW_SECONDS))

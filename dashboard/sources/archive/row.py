@@ -6,6 +6,7 @@ from typing import Any
 
 from analyzer.readers.archive.files import ArchiveError, Files, moment, number, part, run_id, whole
 from collector.contract import archive
+from collector.contract.masking import masked
 from dashboard.shapes import RunRow, Span
 from dashboard.sources import notes
 from dashboard.trouble import TroubleError
@@ -45,6 +46,7 @@ def row(files: Files, meta: Mapping[str, Any], span: Span, now: float) -> RunRow
         folder=str(files.folder),
         report=files.inside(f"{archive.REPORT_STEM}.html") is not None,
         provenance=provenance(meta, verdict), tags=notes.read(files.folder).tags,
+        command=masked(text(meta.get("command"))),
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Findings: what `watch` keeps of them in its folder, and what it exported to Prometheus."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from dashboard.sources.prometheus.asking import Asking
 
 SEVERITIES = {"page": Severity.CRITICAL, "record": Severity.WARNING}
 WORDS = ("run", "node", "rank", "gpu", "link", "cause", "tier", "kind")
+HOUR = 3600.0
 GAP = 300.0
 """Seconds in which nobody told, as when `watch` starts again, and which do not end a finding."""
 
@@ -46,6 +47,15 @@ def findings(
         told = [other for other in told if other not in same]
         rows.append(row)
     return tuple(sorted([*rows, *told], key=lambda one: (not one.open, -one.since, one.finding)))
+
+
+def lost_gpu_hours(found: Iterable[FindingRow], run: str) -> float | None:
+    """What the findings of a run have cost so far, as watch counts it; None = it counts nothing.
+
+    A verdict of an archive knows only what was lost until its finding was opened.
+    """
+    counted = [one.lost_seconds for one in found if one.run == run and one.lost_seconds is not None]
+    return sum(counted) / HOUR if counted else None
 
 
 def _exported(asking: Asking, within: Grid, run: str, now: float) -> Iterator[FindingRow]:

@@ -1,5 +1,7 @@
 """Whether the numbers can be trusted: who is scraped, how old it is, what the analyzer says."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -22,9 +24,18 @@ COLUMNS = {
 
 def health(
     asking: Asking, known: Directory, at: float, now: float, scrape: float,
-    missing: tuple[str, ...],
+    missing: tuple[str, ...], silent: tuple[str, ...],
 ) -> Health:  # fmt: skip
-    """protocol.Source.health."""
+    """protocol.Source.health.
+
+    Args:
+        asking: The Prometheus.
+        known: The nodes whose collectors were scraped lately.
+        at, now: Unix seconds of the last that is known, and of this moment.
+        scrape: Seconds between two scrapes.
+        missing: What an answer lacked.
+        silent: Nodes that do not answer, as on every page (Known.silent).
+    """
     up = {
         target_of(labels): value
         for labels, value in asking.instant(f"last_over_time(up[{lasting(BACK)}])", at)
@@ -32,16 +43,19 @@ def health(
     }
     frame = pd.DataFrame(
         {"node": [known.node_of[target] for target in known.node_of],
-         "up": [up.get(target, 0.0) > 0 for target in known.node_of]}
+         "up": [up.get(target, 0.0) > 0 and known.node_of[target] not in silent
+                for target in known.node_of]}
     )  # fmt: skip
     for name, query in COLUMNS.items():
         words = query.format(at=f"{at:.3f}", build=m.BUILD_INFO.name)
         told = {target_of(labels): value for labels, value in asking.instant(words, at)}
         if told:
             frame[name] = [told.get(target, np.nan) for target in known.node_of]
-    silent = frame.loc[~frame["up"], "node"].tolist()
+    never = [name for name in silent if name not in known.nodes]
+    frame = pd.concat([frame, pd.DataFrame({"node": never, "up": False})], ignore_index=True)
     checks = [
-        _fresh(now - at, scrape), _answers(len(frame), silent), _sources(asking, known, at),
+        _fresh(now - at, scrape), _answers(len({*known.nodes, *silent}), silent),
+        _sources(asking, known, at),
         _synchronised(asking, at), *_analyzer(asking, at, scrape),
         *(Check("Whole answers", Severity.WARNING, f"{one}.") for one in missing),
     ]  # fmt: skip
@@ -57,7 +71,7 @@ def _fresh(age: float, scrape: float) -> Check:
     return Check("Age", Severity.OK, f"The newest scrape is {age:.0f} s old.")
 
 
-def _answers(count: int, silent: list[str]) -> Check:
+def _answers(count: int, silent: Sequence[str]) -> Check:
     if not count:
         return Check("Collectors", Severity.UNKNOWN, "No collector is known.",
                      "Let Prometheus scrape lockstep collect of each node.")  # fmt: skip

@@ -32,7 +32,7 @@ from dashboard.sources.prometheus.asking import Asking
 from dashboard.sources.prometheus.charts import gpu_charts, node_charts
 from dashboard.sources.prometheus.collectives import collectives
 from dashboard.sources.prometheus.directory import Member, sample
-from dashboard.sources.prometheus.findings import findings
+from dashboard.sources.prometheus.findings import findings, lost_gpu_hours
 from dashboard.sources.prometheus.fleet import fleet
 from dashboard.sources.prometheus.health import health
 from dashboard.sources.prometheus.known import Known
@@ -126,7 +126,10 @@ class PrometheusSource:
                 self._asking, one, known, now, self._known.scrape(), words, kept,
                 causes(open_, one.run),
             )  # fmt: skip
-            rows.append(replace(found_row, baseline=against.get(one.run)))
+            rows.append(replace(
+                found_row, baseline=against.get(one.run),
+                lost_gpu_hours=_first(lost_gpu_hours(open_, one.run), found_row.lost_gpu_hours),
+            ))  # fmt: skip
         return tuple(rows)
 
     def run(self, run: str) -> RunRow:
@@ -159,7 +162,9 @@ class PrometheusSource:
         told = slowdowns(self._asking, at, run).get(run)
         judged = statuses(self._asking, at, scrape, run).get(run)
         found = self.findings(one.span, run)
-        return verdict(self._asking, self._findings, run, at, told, found, judged, ended=ended)
+        told_of = verdict(self._asking, self._findings, run, at, told, found, judged, ended=ended)
+        lost = lost_gpu_hours(found, run)
+        return told_of if told_of is None or lost is None else {**told_of, "lost_gpu_hours": lost}
 
     def findings(self, span: Span, run: str = "") -> tuple[FindingRow, ...]:
         now, looked = self._asking.now(), span
@@ -277,7 +282,10 @@ class PrometheusSource:
     def health(self, run: str = "") -> Health:
         at, asking = self._known.at(None), self._asking
         known = self._known.directory(at)
-        return health(asking, known, at, asking.now(), self._known.scrape(), asking.warnings)
+        return health(
+            asking, known, at, asking.now(), self._known.scrape(), asking.warnings,
+            self._known.silent(),
+        )  # fmt: skip
 
     def ledgers(self, span: Span, run: str = "") -> tuple[LedgerRow, ...]:
         moment = self._known.at(span)
@@ -297,3 +305,8 @@ class PrometheusSource:
         raise TroubleError(
             Kind.NOT_TOLD, f"Prometheus has no single operations of run {run}.", NO_OPERATIONS
         )
+
+
+def _first(*values: float | None) -> float | None:
+    """The first that is known."""
+    return next((value for value in values if value is not None), None)

@@ -49,6 +49,7 @@ class Server:
     answers: list[tuple[int, bytes]] = field(default_factory=lambda: [(200, b"")])
     bodies: list[list[dict[str, object]]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    more_headers: dict[str, str] = field(default_factory=dict)
     hold: threading.Event = field(default_factory=threading.Event)
     came: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
 
@@ -58,10 +59,10 @@ class Server:
 
 @pytest.fixture
 def server() -> Iterator[Callable[[], Server]]:
-    """`server()`: another one that listens."""
+    """`server()`: another one that listens, at an address of the loopback's network."""
     running: list[tuple[ThreadingHTTPServer, Server]] = []
 
-    def make() -> Server:
+    def make(host: str = "127.0.0.1", port: int = 0) -> Server:
         told = Server()
 
         class Handler(BaseHTTPRequestHandler):
@@ -73,7 +74,9 @@ def server() -> Iterator[Callable[[], Server]]:
                 told.hold.wait(20)
                 status, text = told.answers.pop(0) if len(told.answers) > 1 else told.answers[0]
                 self.send_response_only(status)
-                self.send_header("Date", email.utils.formatdate(told.clock, usegmt=True))
+                date = {"Date": email.utils.formatdate(told.clock, usegmt=True)}
+                for name, value in (date | told.more_headers).items():
+                    self.send_header(name, value)
                 self.send_header("Content-Length", str(len(text)))
                 with contextlib.suppress(OSError):  # who asked may be gone
                     self.end_headers()
@@ -82,8 +85,8 @@ def server() -> Iterator[Callable[[], Server]]:
             def log_message(self, *_: object) -> None:
                 pass
 
-        listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        told.url = f"http://127.0.0.1:{listening.server_port}"
+        listening = ThreadingHTTPServer((host, port), Handler)
+        told.url = f"http://{host}:{listening.server_port}"
         threading.Thread(target=listening.serve_forever, args=(0.02,), daemon=True).start()
         running.append((listening, told))
         return told

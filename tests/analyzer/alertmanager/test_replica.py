@@ -7,9 +7,11 @@ import pytest
 from analyzer.alertmanager.alert import Alert
 from analyzer.alertmanager.fan_out import Alertmanagers
 from analyzer.alertmanager.outbox import MAX_ALERTS
+from analyzer.alertmanager.posting import post
 from analyzer.alertmanager.replica import Replica
 from analyzer.readers.prometheus.access import access
 from analyzer.readers.prometheus.errors import RequestError
+from collector.contract import threads
 
 
 @pytest.fixture
@@ -155,7 +157,7 @@ def test_all_are_told_to_end_before_any_is_waited_for(clock, monkeypatch) -> Non
             done.append(("join", seconds))
             monkeypatch.setattr("analyzer.alertmanager.fan_out.time.monotonic", lambda: 1e9)
 
-    monkeypatch.setattr("analyzer.alertmanager.fan_out.Replica", Hanging)
+    monkeypatch.setattr("analyzer.alertmanager.service.Replica", Hanging)
     Alertmanagers(["http://127.0.0.1:9"] * 3, clock.unix).stop()
 
     assert ["end"] * 3 + ["join"] * 3 == [what for what, _ in done]
@@ -204,3 +206,81 @@ def test_an_alertmanager_with_another_clock_is_told_its_own_times(
     assert ["2027-01-15T09:00:00.000+00:00", f"{own}.000+00:00"] == ends
     assert 1 == to.counts["delivered"]
     assert f"the clock of Alertmanager {there.url} is {ahead:+.0f} s from ours" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "date",
+    [
+        "Fri, 31 Dec 9999 23:59:59 GMT", "Fri, 31 Dec 9999 23:59:59 -2300",
+        "Wed, 31 Dec 1969 23:59:59 -0000", "Mon, 01 Jan 1900 00:00:00 +2300", "Thu, 01 Jan 3000",
+        "Wed, 31 Feb 2026 25:61:61 GMT", "Mon, 01 Jan 99999999999 00:00:00 GMT", "", "\xff" * 40,
+    ],
+)  # fmt: skip
+def test_a_date_that_no_clock_can_show_is_no_date(server, replica, clock, alert, date) -> None:
+    there = server()
+    there.more_headers = {"Date": date}
+    to = replica(there.url)
+    to.want([alert()])
+    to.work()
+
+    assert 1 == to.counts["delivered"]
+    assert ["2027-01-15T09:00:00.000+00:00"] == [body[0]["endsAt"] for body in there.bodies]
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+@pytest.mark.parametrize(
+    "location",
+    [
+        "http://[::1",
+        "http://a:99999999/",
+        "//[",
+        "http://\xff\xfe/",
+        "http://a b/\x80",
+        "%zz://",
+    ],
+)
+def test_a_redirect_to_no_address_is_a_failed_request_that_is_tried_again(
+    server, replica, clock, alert, status, location
+) -> None:
+    there = server()
+    there.answers, there.more_headers = [(status, b""), (200, b"")], {"Location": location}
+    to = replica(there.url)
+    to.want([alert()])
+    to.work()
+    failed = dict(to.counts)
+    clock.now = 30.0
+    to.work()
+
+    assert {"status": 1, "dropped": 0} == failed
+    assert 1 == to.counts["delivered"]
+
+
+def test_a_bug_in_sending_is_counted_and_the_next_try_is_made(
+    server, clock, alert, monkeypatch, caplog
+) -> None:
+    there, tries = server(), []
+
+    def send(session, access, alerts):
+        tries.append(len(alerts))
+        if len(tries) == 1:
+            raise RuntimeError("nobody thought of this")
+        return post(session, access, alerts)
+
+    monkeypatch.setattr(threads, "FIRST_PAUSE_SECONDS", 0.05)
+    before = failures("alertmanager")
+    to = Replica(access(there.url, {}, "alertmanager"), clock.unix, clock.monotonic, send)
+    to.want([alert()])
+    to.start()
+    try:
+        assert there.came.acquire(timeout=30)
+    finally:
+        to.end()
+        to.join(30)
+
+    assert before + 1 == failures("alertmanager")
+    assert "thread alertmanager failed" in caplog.text
+
+
+def failures(name: str) -> float:
+    told = {labels: value for _, labels, value in threads.samples()}
+    return told.get((name,), 0.0)

@@ -228,6 +228,66 @@ def test_processes_are_matched_by_order_where_labels_begin_later(synthetic):
     assert book.of(Bucket.WAITING) == pytest.approx(6.0 * 4, abs=0.1)
 
 
+def _restarted(synthetic, first_step, nodes=(), answers=True):
+    """100 steps of four ranks, and after 22 s of torchrun a second launch from a step on."""
+    run = synthetic(steps=200).run()
+    early, late = _part(run, 0, 100, 0.0, "crash", 0.0), _part(run, first_step, 200, 30.0, "", 0.0)
+    windows = pd.concat(
+        [part.windows.assign(attempt=number) for number, part in enumerate((early, late))],
+        ignore_index=True,
+    )
+    gone, up = early.windows["end"].max() + 1.0, early.windows["end"].max() + 23.0
+    late_start = windows.loc[windows["attempt"] == 1, "start"]
+    shift = up + 2.0 - late_start.min()
+    windows.loc[windows["attempt"] == 1, ["start", "end"]] += shift
+    own = {info.rank: info.node for info in run.ranks}
+    told = [
+        {"time": when, "rank": rank, "node": node, "metric": metric, "value": value,
+         "labels": labels}
+        for rank in own
+        for when, node, metric, value, labels in (
+            (early.windows["start"].min(), own[rank], "lockstep_rank_info", 1.0, 'attempt="0"'),
+            (gone, own[rank], "lockstep_rank_up", 0.0, ""),
+            *((gone + second, own[rank], "up", float(answers), "") for second in range(1, 22)),
+            (up, dict(nodes).get(rank, own[rank]), "lockstep_rank_info", 1.0, 'attempt="1"'),
+        )
+    ]  # fmt: skip
+    seen = attempt_of(diagnose(run))
+    run = dataclasses.replace(run, windows=windows, samples=pd.DataFrame(told))
+    end = float(windows["end"].max())
+    return ledger([dataclasses.replace(seen, run=run, end=end)])
+
+
+def test_what_torchrun_starts_again_on_the_same_nodes_is_starting_and_an_attempt(synthetic):
+    book = _restarted(synthetic, first_step=79)
+
+    assert book.of(Bucket.WAITING) == 0.0
+    assert book.of(Bucket.STARTING) >= 22.0 * len(book.ranks)
+    assert (2, 1) == (book.launches, book.failures)
+    assert book.seconds.sum() == pytest.approx(book.rank_seconds)
+
+
+@pytest.mark.parametrize("lost", [{"nodes": ((1, "node-9"),)}, {"answers": False}])
+def test_a_restart_for_which_a_node_came_or_was_dark_waited_for_it(synthetic, lost):
+    book = _restarted(synthetic, first_step=79, **lost)
+
+    assert book.of(Bucket.WAITING) == pytest.approx(22.0 * len(book.ranks), abs=0.1)
+
+
+def test_steps_that_overlap_are_replayed_and_no_others(synthetic):
+    step = _restarted(synthetic, first_step=100)
+    book = _restarted(synthetic, first_step=79)
+    of_all = _restarted(synthetic, first_step=0)
+    windows = book.attempts[0].run.windows
+    again = windows[(windows["attempt"] == 1) & (windows["to_step"] <= 100)]
+
+    assert 21 * len(book.ranks) == len(again)
+    assert step.of(Bucket.REPLAYED) == 0.0
+    assert book.of(Bucket.REPLAYED) == pytest.approx(again["wall_seconds"].sum(), rel=0.05)
+    assert not any("first_step" in each for each in book.missing)
+    assert any("recorder(first_step=)" in each for each in of_all.missing)
+
+
 def test_three_attempts_fail_alike_as_archives_or_in_one(synthetic):
     run = synthetic(steps=300).run()
     parts = [_part(run, 0, 100, 0.0, "crash", 0.0)]

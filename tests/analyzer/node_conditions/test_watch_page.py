@@ -16,7 +16,7 @@ NAMES = st.text(max_size=20)
 
 
 def _finding(run: str, node: str, rank: str, gpu: str, cause: str = "xid", tier: str = "page"):  # type: ignore[no-untyped-def]
-    return m.FINDING_ACTIVE(1, run, node, rank, gpu, "", cause, tier, "slow")
+    return m.FINDING_ACTIVE(1, run, node, rank, gpu, "", cause, tier, "slow", "")
 
 
 @given(run=NAMES, node=NAMES.filter(bool), rank=NAMES, gpu=NAMES)

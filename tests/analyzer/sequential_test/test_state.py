@@ -1,5 +1,6 @@
 """What is remembered, and in which file."""
 
+import math
 from dataclasses import fields, replace
 
 import numpy as np
@@ -175,3 +176,21 @@ def test_unknown_metrics_begin_anew_and_known_ones_go_on(fleet, state):
     metrics = (replace(told.metrics[0], name="new"), told.metrics[0])
     found, _ = aligned(state, replace(told, metrics=metrics))
     assert [0.0, float(state.streams.count[0, 0])] == found.streams.count[:, 0].tolist()
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 1e308, -1e308])
+@pytest.mark.parametrize(
+    "name", ["centre", "scale", "lag", "power", "last", "count", "evidence", "length", "excess",
+             "onset", "alarmed", "seen"],
+)  # fmt: skip
+def test_a_number_that_cannot_be_begins_anew_and_opens_nothing(state, tmp_path, name, value):
+    holder = state if name == "seen" else state.streams
+    array = getattr(holder, name)
+    with np.errstate(over="ignore"):
+        array[...] = value
+    save(state, tmp_path / "state.npz")
+    found, why = restore(tmp_path / "state.npz")
+
+    absent = name in ("last", "onset", "alarmed") and math.isnan(value)
+    assert absent == (why is None)
+    assert absent or (0,) == found.node.shape

@@ -10,7 +10,7 @@ from analyzer.alertmanager.alert import alert_json
 from analyzer.alertmanager.webhook import ReceivedAlert
 from analyzer.run import Fact
 from analyzer.watch.alerts import alert, alerts, of_alert, superseded
-from analyzer.watch.finding import Kind, Tier, WatchFinding, Who
+from analyzer.watch.finding import Former, Kind, Tier, WatchFinding, Who
 
 FACTS = tuple(Fact(number % 2 == 0, f"fact {number}", "query") for number in range(12))
 SLOW = WatchFinding(
@@ -120,7 +120,8 @@ def test_hostile_names_stay_one_part_of_an_address() -> None:
 
 
 def test_pages_come_before_records_and_older_ones_first() -> None:
-    record, late = replace(SLOW, tier=Tier.RECORD, opened=1.0), replace(SLOW, opened=2000.0)
+    record = replace(SLOW, tier=Tier.RECORD, opened=1.0, folder="gpt/1")
+    late = replace(SLOW, opened=2000.0, folder="gpt/2")
 
     assert [1000.0, 2000.0, 1.0] == [one.starts_at for one in alerts([record, late, SLOW])]
 
@@ -157,9 +158,26 @@ def test_alerts_of_one_notification_have_an_archive_each() -> None:
 
 
 def test_an_alert_whose_cause_became_known_ends_by_saying_that_it_goes_on() -> None:
-    learnt = replace(SLOW, cause="thermal", learnt=1020.0)
-    [before] = superseded([SLOW, learnt])
+    unknown = replace(SLOW, cause="unknown").alerted
+    learnt = replace(SLOW, cause="thermal", learnt=1020.0, former=(Former(unknown, 1020.0),))
+    [(before, since)] = superseded([SLOW, learnt])
 
     assert ("unknown", "thermal") == (before.labels["cause"], alert(learnt).labels["cause"])
-    assert "It goes on, and its cause is known: thermal." == before.annotations["summary"]
+    assert ("It goes on, and its cause is known: thermal.", 1020.0) == (
+        before.annotations["summary"], since,
+    )  # fmt: skip
+    assert ("", "") == (before.annotations["action"], before.annotations["command"])
     assert before.starts_at == alert(learnt).starts_at
+
+
+def test_what_is_over_commands_nothing_and_says_for_how_long_it_was() -> None:
+    for kind in Kind:
+        told = alert(replace(SLOW, kind=kind, closed=1600.0, ended=1290.0)).annotations
+
+        assert ("", "") == (told["action"], told["command"])
+        assert "drain" not in str(told)
+        assert (
+            "Over after 5 min: node-2 GPU 1 (rank 5), thermal, since 00:16:30 UTC."
+            == (told["summary"])
+        )
+        assert told["description"].startswith("Rank 5 is slow. It is over after 5 min")

@@ -56,6 +56,23 @@ def test_where_several_are_slow_it_is_what_mending_this_node_gives_back():
     assert (pytest.approx(80.0), "rank") == (found.lost_seconds, found.unit)
 
 
+@pytest.mark.parametrize(
+    "what_if", [{}, {"fixes": [{"remove": "node-2", "gain": 0.2}]}], ids=["slowdown", "gain"]
+)
+def test_two_findings_of_one_slowdown_cost_it_once(what_if):
+    other = dataclasses.replace(SLOW, who=dataclasses.replace(WHO, rank=3, gpu=1), folder="gpt-1/y")
+    told = verdict(what_if=what_if)
+    second = dataclasses.replace(told.culprits[0], rank=3, gpu=1)
+    told = dataclasses.replace(told, culprits=(*told.culprits, second))
+    course = Course({(one.who, one.tier): one for one in (SLOW, other)}, {})
+
+    _, change = with_costs(
+        course, Change(still=(SLOW, other)), {"gpt-1": RunCost(8, "GPU", told)}, 1000.0
+    )
+
+    assert 160.0 == pytest.approx(sum(one.lost_seconds or 0.0 for one in change.still))
+
+
 def test_what_no_diagnosis_tells_is_not_known_to_cost_anything():
     for run in (None, RunCost(8, "GPU"), RunCost(8, "GPU", verdict(None))):
         assert counted(SLOW, run, 1000.0).lost_seconds is None

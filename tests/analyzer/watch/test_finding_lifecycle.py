@@ -128,14 +128,115 @@ def test_what_flickers_never_opens(sighting):
     assert [] == [one for change in changes for one in change.opened]
 
 
-def test_a_page_replaces_what_was_for_the_record(sighting):
-    record = sighting(tier=Tier.RECORD)
+def test_a_record_that_becomes_a_page_is_one_finding_that_goes_on(sighting):
+    hot = dataclasses.replace(sighting(tier=Tier.RECORD), kind=Kind.HARDWARE, slowdown=None)
+    page = dataclasses.replace(sighting(), onset=1005.0, sentence="Rank 2 is slow.")
 
-    course, changes = cycles(EMPTY, (1000.0, [record], RUN), (1015.0, [record, sighting()], RUN))
+    course, changes = cycles(EMPTY, (1000.0, [hot], RUN), (1015.0, [hot, page], RUN))
 
-    assert [Tier.PAGE] == [one.tier for one in changes[1].opened]
-    assert [Tier.RECORD] == [one.tier for one in changes[1].closed]
+    [record], [now] = changes[0].opened, changes[1].still
+    assert ((), ()) == (changes[1].opened, changes[1].closed)
+    assert frozenset({record.folder}) == changes[1].paged
+    assert (record.folder, record.opened) == (now.folder, now.opened)
+    assert (Tier.PAGE, Kind.SLOW, 1005.0, 1015.0) == (now.tier, now.kind, now.onset, now.paged)
     assert [Tier.PAGE] == [tier for _, tier in course.open]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        {"kind": Kind.EVENT},  # an error of the driver is not what its temperature says
+        {"who": Who("gpt-1", "node-3", 3, 0, None)},
+        {"who": Who("gpt-1", "node-2", None, None, None)},
+    ],
+)
+def test_another_thing_at_the_place_of_a_record_is_another_finding(sighting, page):
+    hot = dataclasses.replace(sighting(tier=Tier.RECORD), kind=Kind.HARDWARE)
+    other = dataclasses.replace(sighting(), **page)
+
+    _, changes = cycles(EMPTY, (1000.0, [hot], RUN), (1015.0, [hot, other], RUN))
+
+    assert [1, 1] == [len(one.opened) for one in changes]
+    assert [Tier.RECORD] == [one.tier for one in changes[1].still]
+
+
+RECOVERS = dataclasses.replace(PACE, recover=120.0)
+
+
+def read(now, reading, **more):
+    """A cycle in which the own time of rank 2 is this many times its peers'."""
+    return dataclasses.replace(of(RUN, now), readings={("gpt-1", 2): reading}, **more)
+
+
+def test_a_rank_that_is_as_fast_as_before_is_over_though_diagnoses_see_it_for_longer(sighting):
+    course, closed, slow = EMPTY, [], sighting()
+    for now in range(1000, 2500, 15):
+        reading = 1.5 if now < 1300 else 1.02
+        course, change = advance(
+            course, [slow] if now < 1800 else [], read(now, reading), RECOVERS,
+            [one for _, one in closed],
+        )  # fmt: skip
+        closed += [(now, one) for one in change.closed]
+        assert now == 1000 or not change.opened
+
+    [(when, one)] = closed
+    assert 1300 + 120 - 15 <= when <= 1300 + 120 + 15
+    assert abs((1300 - one.onset) - one.lasted) <= 60.0
+    assert "It is over after 6 min" in one.summary
+
+
+@pytest.mark.parametrize("reading", [1.5, 1.4, None])
+def test_a_rank_that_is_as_slow_as_before_or_is_not_told_of_is_not_over(sighting, reading):
+    course, _ = advance(EMPTY, [sighting()], read(1000.0, 1.5), RECOVERS)
+    for now in range(1015, 2500, 15):
+        judged = of(RUN, now) if reading is None else read(now, reading)
+        course, change = advance(course, [sighting()], judged, RECOVERS)
+
+        assert () == change.closed
+
+
+def test_a_rank_with_more_work_than_its_peers_is_over_when_it_is_as_far_from_them_as_before(
+    sighting,
+):
+    def closings(slow, usual):
+        course, _ = advance(EMPTY, [sighting()], read(1000.0, slow), RECOVERS)
+        for now in range(1015, 1400, 15):
+            course, change = advance(course, [sighting()], read(now, usual), RECOVERS)
+            if change.closed:
+                return now
+        return None
+
+    assert (None, 1120) == (closings(1.2, 1.15), closings(1.8, 1.2))
+
+
+def test_a_stop_is_over_when_the_run_makes_steps_again_and_says_for_how_long_it_stood(sighting):
+    stop = dataclasses.replace(sighting(), kind=Kind.STOP, slowdown=None, onset=990.0)
+    course, _ = advance(EMPTY, [stop], of(RUN, 1000.0), PACE)
+    again = dataclasses.replace(of(RUN, 1090.0), went_on={"gpt-1": 1075.0})
+    stands = advance(course, [stop], again, PACE)[1]
+    _, change = advance(course, [], again, PACE)
+
+    assert () == stands.closed  # others go on, and this rank does not
+    assert [("the run went on", 85.0)] == [(one.ending, one.lasted) for one in change.closed]
+
+
+def test_a_slow_rank_that_stops_its_run_is_told_of_as_that(sighting):
+    stop = dataclasses.replace(sighting(), kind=Kind.STOP, cause="freeze", slowdown=None)
+    _, changes = cycles(EMPTY, *((1000.0 + 15 * n, [one], RUN)
+                                 for n, one in enumerate((sighting(), stop, stop))))  # fmt: skip
+
+    assert [Kind.SLOW] == [one.kind for one in changes[1].closed]
+    assert [Kind.STOP] == [one.kind for one in changes[2].opened]
+
+
+def test_what_is_sure_and_may_be_over_in_a_moment_is_waited_for(sighting):
+    flap = dataclasses.replace(sighting(), kind=Kind.EVENT, settle=45.0)
+    short = cycles(EMPTY, (1000.0, [flap], RUN), (1015.0, [flap], RUN),
+                   *((1030.0 + 15 * n, [], RUN) for n in range(40)))[1]  # fmt: skip
+    long = cycles(EMPTY, *((1000.0 + 15 * n, [flap], RUN) for n in range(4)))[1]
+
+    assert [] == [one for change in short for one in change.opened]
+    assert [0, 0, 0, 1] == [len(one.opened) for one in long]
 
 
 def test_a_node_that_is_named_says_what_its_ranks_would(sighting):

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.watch.finding import Kind, Tier, WatchFinding, Who
+from analyzer.watch.finding import LOST, Kind, Tier, WatchFinding, Who
 from analyzer.watch.headline import LONGEST, clipped, first_action, headline, sureness
 from collector.contract.words import Cause
+from collector.contract.xid import PAGED, describe
 
 SLOW = WatchFinding(
     who=Who("gpt", "gpu-17", 5, 1, None), kind=Kind.SLOW, scope="gpu", attempt=0, cause="thermal",
@@ -144,3 +145,45 @@ def test_every_cause_has_a_first_action(cause: Cause) -> None:
 @given(names, st.integers(10, 200))
 def test_what_is_clipped_is_no_longer_than_asked(text: str, most: int) -> None:
     assert len(clipped(text, most)) <= most
+
+
+@pytest.mark.parametrize("cause", list(Cause))
+@pytest.mark.parametrize("kind", [Kind.HARDWARE, Kind.SLOW])
+def test_nothing_is_taken_out_of_service_for_what_costs_nothing(cause: Cause, kind: Kind) -> None:
+    record = replace(SLOW, kind=kind, cause=str(cause), tier=Tier.RECORD)
+    text, command = first_action(record)
+
+    assert text
+    assert "drain" not in command
+    assert "out of service" not in text
+
+
+@pytest.mark.parametrize("number", sorted(PAGED))
+def test_the_first_action_about_an_error_is_that_of_its_catalogue_and_awaits_no_checkpoint(
+    number: int,
+) -> None:
+    error = replace(SLOW, kind=Kind.EVENT, cause="xid", slowdown=None, signature=f"xid {number}")
+    lost = replace(error, signature=LOST)
+
+    assert describe(number).advice == first_action(error)[0]
+    assert "checkpoint" not in headline(error)
+    assert "drain gpu-17" in first_action(lost)[1]
+    assert "after the next checkpoint" not in first_action(lost)[0]
+
+
+def test_a_gpu_that_is_gone_is_taken_out_now() -> None:
+    gone = replace(SLOW, kind=Kind.EVENT, cause="xid", slowdown=None, signature="xid 79")
+
+    assert (
+        "kubectl cordon gpu-17 && kubectl drain gpu-17 --ignore-daemonsets"
+        == (first_action(gone)[1])
+    )
+
+
+def test_a_run_whose_end_nobody_explains_does_not_stand() -> None:
+    run = Who("gpt", None, None, None, None)
+    ended = replace(SLOW, who=run, kind=Kind.STOP, scope="run", slowdown=None, cause="unknown",
+                    tier=Tier.RECORD)  # fmt: skip
+
+    assert headline(ended).startswith("Run gpt ended at 00:16:30 UTC, cause not known.")
+    assert "answer" not in headline(ended)

@@ -1,6 +1,10 @@
 """What is remembered comes back as it was, and what is torn is refused in words."""
 
 import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from functools import reduce
+from operator import getitem
 
 import pytest
 
@@ -12,6 +16,7 @@ from analyzer.watch.hardware import Event
 from analyzer.watch.inventory import Inventory, seen
 from analyzer.watch.memory import Memory, MemoryFileError, from_json, to_json
 from analyzer.watch.progress import Progress
+from analyzer.watch.run_life import End, How, Life, Lost, Place
 
 
 @pytest.fixture
@@ -59,9 +64,88 @@ def test_every_torn_part_is_refused_in_a_sentence(memory):
             from_json(text[:end])
 
 
-def test_a_field_of_another_type_is_refused(memory):
+def test_an_entry_of_another_type_is_left_out_and_said(memory):
     tree = json.loads(to_json(memory))
     tree["open"][0]["who"] = {"run": "x"}
+    refused = []
 
-    with pytest.raises(MemoryFileError, match="torn, or of another kind"):
-        from_json(json.dumps(tree))
+    left = from_json(json.dumps(tree), refused.append)
+
+    assert ({}, memory.runs) == (dict(left.course.open), left.runs)
+    assert ["open: WatchFinding.who has no node"] == refused
+
+
+ODD = (
+    1e308, -1e308, 1e11 + 1, -1, -5.5, 2**70, "x", "", None, True, [], [1], {}, {"a": 1},
+    "../../x", "NaN", float("inf"), float("-inf"), float("nan"),
+)  # fmt: skip
+
+
+def places(tree, path=()):
+    """Of every value that is no object or list."""
+    if isinstance(tree, dict):
+        return [each for key, value in tree.items() for each in places(value, (*path, key))]
+    if isinstance(tree, list):
+        return [each for key, value in enumerate(tree) for each in places(value, (*path, key))]
+    return [path]
+
+
+def numbers(value):
+    """All in a Memory, but for what a finding quotes."""
+    if isinstance(value, Mapping):
+        return [each for pair in value.items() for part in pair for each in numbers(part)]
+    if isinstance(value, tuple | list | frozenset):
+        return [each for part in value for each in numbers(part)]
+    if is_dataclass(value):
+        # Of `gone` infinity says that nobody saw it.
+        names = [one.name for one in fields(value) if one.name != "gone"]
+        return [each for name in names for each in numbers(getattr(value, name))]
+    return [value] if isinstance(value, int | float) else []
+
+
+def test_no_value_of_any_place_ends_the_start_or_is_no_number_that_can_be(memory):
+    life = Life({0: Place("node-1", 3)}, frozenset({("a", "b")}), 1, 990.0, lost=Lost(1.0, 2.0))
+    ended = replace(life, end=End(995.0, How.DIED, (0,), states={"failed": 1}, gone=996.0))
+    memory = replace(
+        memory, lives={"gpt-1": life, "gpt-2": ended}, told={"node-1": {"ranks": 990.0}},
+        since=900.0, taken={"http://a": frozenset({"m"})}, renamed={"a": "b"},
+        closed=tuple(memory.course.open.values()),
+    )  # fmt: skip
+    text = to_json(memory)
+    assert memory == from_json(text)
+    every = [path for path in places(json.loads(text)) if path != ("format",)]
+    assert len(every) > 60
+
+    for path in every:
+        for odd in ODD:
+            tree = json.loads(text)
+            *before, last = path
+            reduce(getitem, before, tree)[last] = odd
+            try:
+                left = from_json(json.dumps(tree))
+            except MemoryFileError:
+                continue
+            assert all(-1 <= each <= 4.2e18 for each in numbers(left)), (path, odd)
+            assert all(
+                one.folder.count("/") == 1 and ".." not in one.folder
+                for one in (*left.course.open.values(), *left.closed)
+            )
+            to_json(left)
+
+
+def test_a_moment_that_no_clock_shows_is_forgotten(memory):
+    tree = json.loads(to_json(memory))
+    tree["inventory"]["nodes"].append([["node-9"], 1.0, 1e12])
+    tree["inventory"]["links"].append([["node-9", "0", "GPU-1"], 1e308, 1000.0])
+    refused = []
+
+    left = from_json(json.dumps(tree), refused.append).inventory
+
+    assert (memory.inventory.nodes, {}) == (left.nodes, left.links)
+    assert 2 == len(refused)
+
+
+def test_what_is_of_tomorrow_is_not_missed_for_ever():
+    later = seen({("node-9",): (1.0, 4e9)}, [], 1000.0)
+
+    assert {} == later

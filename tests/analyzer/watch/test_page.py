@@ -28,3 +28,15 @@ def test_a_node_is_as_ill_as_the_place_is_sure_whatever_the_cause(sighting, tier
 
 def test_where_no_place_was_told_apart_the_one_confidence_counts(sighting):
     assert pytest.approx(0.1) == _health(sighting())["node-2"]
+
+
+def test_of_what_nobody_is_to_be_told_no_rule_is_told_either(sighting):
+    quiet = replace(sighting(tier=Tier.RECORD), quiet=True)
+    judged = Closable(1000.0, frozenset({"gpt-1"}), {"gpt-1": 1000.0})
+    told = [sighting(1), quiet]
+    _, change = advance(Course({}, {}), told, judged, Pace(confirm=600.0, close=300.0))
+    samples = list(of_findings(change.open, ["node-1", "node-2"]))
+
+    assert 2 == len(change.open)
+    assert ["node-1"] == [one.labels[1] for one in samples if one.metric is m.FINDING_ACTIVE]
+    assert 1.0 == _health(quiet)["node-2"]

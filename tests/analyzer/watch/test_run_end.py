@@ -10,7 +10,7 @@ from analyzer.watch.finding import Detection, Kind, Tier, Who
 from analyzer.watch.finding_lifecycle import Course, Pace, advance
 from analyzer.watch.memory import Memory, from_json, to_json
 from analyzer.watch.run_end import Seen, ended
-from analyzer.watch.run_life import End, How, Life, Lost, Place, inherited, lived, with_told
+from analyzer.watch.run_life import End, Heard, How, Life, Lost, Place, inherited, lived, with_told
 from analyzer.watch.run_over import HOLD_SECONDS, detection, over, with_ends
 
 PAGES = frozenset({("lockstep", "a:9410")})
@@ -75,12 +75,39 @@ LATER = {**{r: Seen(1003.0, 1004.0) for r in (2, 3)}, **{r: Seen(1000.0, 1001.0)
 )
 def test_a_run_that_somebody_ends_accuses_nobody_and_pages_nobody(states, seen, how):
     end = end_of(*states, seen=seen)
-    told = detection("gpt", LIFE, end)
+    words, held = over({"gpt": replace(LIFE, end=end)}, {"other"}, end.when + 20.0)
 
     assert how == end.how
-    assert (how is How.STOPPED) is ("was ended from outside" in told.sentence)
-    assert (Tier.RECORD if how is How.STOPPED else Tier.PAGE) == told.tier
-    assert how is How.DIED or told.who == Who("gpt", None, None, None, None)
+    assert (how is How.STOPPED) is ("was ended from outside" in words["gpt"])
+    assert (set() if how is How.STOPPED else {"gpt"}) == held.keys()
+    assert how is How.STOPPED or detection("gpt", LIFE, end).tier is Tier.PAGE
+
+
+def test_only_what_service_discovery_dropped_is_recorded_and_told_to_nobody():
+    lost = [End(1000.0, How.VANISHED, heard=one) for one in Heard]
+
+    assert [Heard.UNTOLD] == [end.heard for end in lost if detection("gpt", LIFE, end).quiet]
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_ranks_that_are_killed_together_on_nodes_that_answer_are_told_to_somebody(count):
+    life = replace(LIFE, ranks={rank: RANKS[rank] for rank in range(count)})
+    end = end_of(*(RUNNING,) * count, seen={rank: TOGETHER[rank] for rank in range(count)},
+                 life=life)  # fmt: skip
+    told = detection("gpt", life, end)
+
+    assert (How.DIED, False) == (end.how, told.quiet)
+    assert "without a word, as by SIGKILL; whether on purpose is not known" in told.sentence
+
+
+def test_a_stop_that_was_over_does_not_tell_of_the_end_that_came_after_it():
+    died = Life(RANKS, PAGES, 0, 1001.0, end=End(1001.0, How.DIED, first=(2,)))
+    told = [
+        with_told({"gpt": died}, [opened(900.0)], {"gpt": when})["gpt"].end
+        for when in (890.0, 920.0)
+    ]
+
+    assert [True, False] == [end.told for end in told if end is not None]
 
 
 def test_the_ranks_of_a_node_that_fell_silent_before_the_others_went_were_first():
@@ -153,7 +180,7 @@ def test_a_run_that_went_on_without_a_page_lost_a_collector_and_no_node(stepped,
     [
         ((FAILED, RUNNING, FAILED, LOST), Tier.PAGE, 1, "rank 1 on node-0 went without a word"),
         ((FAILED,) * 4, Tier.PAGE, None, "which rank met it first cannot be told"),
-        ((RUNNING,) * 4, Tier.RECORD, None, "as when a scheduler ends a job"),
+        ((RUNNING,) * 4, Tier.RECORD, None, "whether on purpose is not known"),
     ],
 )
 def test_an_end_wakes_somebody_only_where_something_went_wrong(states, tier, who, words):

@@ -19,7 +19,7 @@ COLLECTORS, RUNS, MONITORING = "lockstep-collector", "lockstep-runs", "monitorin
 SCRAPE_SECONDS = 1
 """A stream is judged once it has 40 samples (analyzer/sequential_test/baseline.py)."""
 JOBS = {"collector": "collector", "watch": "analyzer", "nodes": "nodes"}
-PORTS = {"collector": 9410, "watch": 9411, "nodes": 9412}
+PORTS = {"collector": 9410, "watch": 9411, "nodes": 9413}
 VALUES: Mapping[str, Any] = {
     "images": {"registry": REGISTRY},
     "prometheus": {"url": f"http://prometheus.{MONITORING}.svc:9090"},

@@ -42,6 +42,18 @@ def test_the_run_is_told_as_lists_show_it(source: ArchiveSource) -> None:
     assert ("emulated devices", "simulated GPU telemetry") == row.provenance
 
 
+def test_the_command_that_started_a_run_is_shown_and_its_secrets_are_not(tmp_path: Path) -> None:
+    run = {
+        "schema_version": 1,
+        "run": "r",
+        "command": "lockstep run --exec -- t --token=Zq7 --lr 1",
+    }
+    (tmp_path / "run.json").write_text(json.dumps(run))  # as an older version wrote it
+    (row,) = ArchiveSource(tmp_path).runs()
+
+    assert "lockstep run --exec -- t --token=*** --lr 1" == row.command
+
+
 def test_a_span_without_the_run_has_no_runs(source: ArchiveSource) -> None:
     assert () == source.runs(Span(0, 1))
 

@@ -32,18 +32,18 @@ def test_nothing_told_is_unknown_and_never_well():
 
 
 def test_much_that_is_unknown_is_no_answer():
-    row = replace(ROW, buckets={"useful step": 95.0, "unknown": 30.0}, stragglers={})
+    row = replace(ROW, buckets={"computing": 95.0, "unknown": 30.0}, stragglers={})
     said = headline((row,), "")
     assert said.severity is Severity.UNKNOWN
     assert "Of 24% nobody knows where it went." in said.text
 
 
 def test_a_bar_has_all_of_a_run_and_unknown_is_last():
-    other = LedgerRow("gpt-0", "vision", "x", {"useful step": 10.0}, {})
+    other = LedgerRow("gpt-0", "vision", "x", {"computing": 10.0}, {})
     shown = ledger((ROW, other))
 
     bars = shown.figure["data"]
-    assert bars[0]["name"] == "useful step"
+    assert bars[0]["name"] == "computing"
     assert bars[-1]["name"] == "unknown"
     assert [sum(bar["x"][place] for bar in bars) for place in (0, 1)] == pytest.approx([100, 100])
     assert shown.table["share"].groupby(shown.table["run"]).sum().tolist() == [1.0, 1.0]

@@ -83,7 +83,7 @@ def test_the_worst_slowdown_stands_beside_what_should_be() -> None:
 def test_nothing_analyzed_is_a_dash_and_no_zero() -> None:
     shown = six(run(slowdown=None, lost_gpu_hours=None))
     assert ["–"] * 3 == [
-        shown[label].value for label in ("Worst slowdown", "Lost GPU time", "Useful GPU time")
+        shown[label].value for label in ("Worst slowdown", "Lost GPU time", "Not lost to culprits")
     ]
 
 
@@ -92,7 +92,7 @@ def test_what_was_lost_is_summed_and_taken_from_what_was_spent() -> None:
     shown = six(run("a", lost_gpu_hours=lost), run("b", lost_gpu_hours=0.0))
     assert (f"{lost:.3g}", "88 %") == (
         shown["Lost (GPU-h)"].value,
-        shown["Useful GPU time"].value,
+        shown["Not lost to culprits"].value,
     )
 
 

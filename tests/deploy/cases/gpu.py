@@ -36,7 +36,8 @@ XID_FATAL = Case(
     "GpuXidFatal", {**ON_A, "xid": "79"}, f"{WHO}: fatal XID 79",
     {
         "count": (_xid("79"), "0x200"), "last": (_last(), "_x200"),
-        "kmsg": (_xid("79", "kmsg"), "_x200"), "application": (_xid("43"), "0x200"),
+        "kmsg": (_xid("79", "kmsg"), "_x200"), "dcgm": (_xid("79", "dcgm"), "_x200"),
+        "application": (_xid("43"), "0x200"),
         "next pod": (_xid("79", pod="c-2"), "_x200"), "next last": (_last("c-2"), "_x200"),
         "nonfatal": (_xid("145", "kmsg", severity="warning"), "_x200"),
         "nonfatal last": (_of_line("145", "warning"), "_x200"),
@@ -54,6 +55,14 @@ XID_FATAL = Case(
         ),
         "a second teller's first count is a rise though the first teller's 0 stands": (
             {"kmsg": "_x9 1x60", "last": "_x9 120x60"}, "+2m15s -9m",
+        ),
+        "where only dcgm-exporter tells of XIDs its counts are rises": (
+            {"count": "_x200", "dcgm": "0x8 1x20 3x60", "last": "_x9 120x20 430x60"},
+            "-1m45s +2m15s +8m",
+        ),
+        "what stood in DCGM when the collector was installed fires once, and a restart tells it"
+        " of the boot again": (
+            {"count": "_x200", "dcgm": "_x9 1x60", "last": "_x9 -86400x60"}, "-1m45s +2m15s -9m",
         ),
         "an old count after 20 minutes without scrapes is no new event": (
             {"count": "3x20 _x80 3x40", "last": "5x20 _x80 5x40"}, "-26m -30m",
@@ -91,7 +100,7 @@ XID_FATAL = Case(
 
 XID_CONTAINED = Case(
     "GpuXidContainedRepeated", {**ON_A, "xid": "94"},
-    f"{WHO}: XID 94 for the second time in a day",
+    f"{WHO}: XID 94 twice or more in a day",
     {
         "count": (_xid("94"), "0x200"), "kmsg": (_xid("94", "kmsg"), "_x200"),
         "other": (_xid("63"), "0x200"), "next pod": (_xid("94", pod="c-2"), "_x200"),
@@ -99,9 +108,15 @@ XID_CONTAINED = Case(
     },
     fires=[({"count": "0x15 1x15 2x15"}, "-1h52m +2h32m")],
     silent=[({"count": "0x15 1x15", "other": "0x15 1x15"}, "-1h52m")],
-    boundary=[({"count": "4x15 5x15"}, "-1h52m"), ({"count": "4x15 6x15"}, "-1h4m +1h8m")],
-    clears=[({"count": "0x15 2x400"}, "+24h -25h12m")],
+    boundary=[({"count": "4x15 5x30"}, "-2h8m"), ({"count": "4x15 5x15 6x15"}, "-2h4m +2h8m")],
+    clears=[({"count": "0x15 1x15 2x400"}, "+24h -25h16m")],
     more={
+        "six lines of one burst are one time": ({"count": "0x15 6x30"}, "-1h4m -1h52m -2h"),
+        "so they are where a scrape lies in between": ({"count": "0x15 3 6x30"}, "-1h8m -1h52m"),
+        "two bursts are two times": ({"count": "0x15 6x15 9x15"}, "-2h4m +2h8m"),
+        "an event in 40 minutes without scrapes is the second time": (
+            {"count": "0x15 1x5 _x10 2x20"}, "-1h24m +2h12m",
+        ),
         "two tellers of one event each are two events": (
             {"count": "0x15 1x15", "kmsg": "_x22 1x15"}, "-1h20m +1h52m",
         ),
@@ -123,16 +138,17 @@ XID_CONTAINED = Case(
 
 XID_APPLICATION = Case(
     "GpuXidAppRepeatedSameGpu", {**ON_A, "xid": "31"},
-    f"{WHO}: XID 31 for the second time in a day",
+    f"{WHO}: XID 31 twice or more in a day",
     {
         "count": (_xid("31"), "0x200"),
         "elsewhere": (page("lockstep_gpu_xid_errors_total", gpu="1", uuid="GPU-1", xid="31",
                            source="nvml", pci_bus_id="0000:2a:00.0"), "0x200"),
     },
     fires=[({"count": "0x15 1x15 2x15"}, "-1h52m +2h32m")],
-    silent=[({"count": "0x15 1x15", "elsewhere": "0x15 1x15"}, "-1h52m")],
-    boundary=[({"count": "4x15 5x15"}, "-1h52m"), ({"count": "4x15 6x15"}, "-1h4m +1h8m")],
-    clears=[({"count": "0x15 2x400"}, "+24h -25h12m")],
+    silent=[({"count": "0x15 1x15", "elsewhere": "0x15 1x15"}, "-1h52m"),
+            ({"count": "0x15 6x30"}, "-1h4m -1h52m")],
+    boundary=[({"count": "4x15 5x30"}, "-2h8m"), ({"count": "4x15 5x15 6x15"}, "-2h4m +2h8m")],
+    clears=[({"count": "0x15 1x15 2x400"}, "+24h -25h16m")],
     interval="4m",
 )  # fmt: skip
 
@@ -294,7 +310,49 @@ REMAP_HIGH = Case(
     clears=[({"rows": "512x20 0x20"}, "+5m -6m")],
 )  # fmt: skip
 
+SRAM = _flag(
+    "GpuSramThresholdExceeded", "lockstep_gpu_sram_threshold_exceeded",
+    "more uncorrectable SRAM errors than its threshold allows", "",
+)  # fmt: skip
+
+FABRIC = Case(
+    "GpuFabricUnhealthy", ON_A, f"{WHO}: its NVLink fabric is not healthy",
+    {"healthy": (page("lockstep_gpu_fabric_healthy", **GPU), "1x80")},
+    fires=[({"healthy": "1x8 0x70"}, "-7m +8m")],
+    silent=[({}, "-15m"), ({"healthy": "_x80"}, "-15m"), ({"healthy": "0x16 1x60"}, "-4m -15m")],
+    boundary=[({"healthy": "1x8 0x19 1x40"}, "-7m -7m15s"), ({"healthy": "1x8 0x70"}, "+7m15s")],
+    clears=[({"healthy": "0x40 1x40"}, "+8m -11m")],
+)  # fmt: skip
+
+_SXID = "lockstep_nvswitch_sxid_errors_total"
+_OF_SXID = {"nvswitch": "0000:c3:00.0", "sxid": "12028"}
+
+SXID = Case(
+    "NvswitchSxidFatal", {"node": "a", **_OF_SXID},
+    "NVSwitch 0000:c3:00.0 on a: fatal SXID 12028",
+    {
+        "count": (page(_SXID, **_OF_SXID, severity="fatal"), "_x120"),
+        "next pod": (page(_SXID, **_OF_SXID, severity="fatal", pod="c-2"), "_x120"),
+        "nonfatal": (page(_SXID, **_OF_SXID, severity="nonfatal"), "_x120"),
+        "page": (page("lockstep_build_info", version="1", python="3"), "1x120"),
+    },
+    fires=[({"count": "_x40 1x80"}, "-9m45s +10m")],
+    silent=[({}, "-20m"), ({"nonfatal": "_x40 1x20 5x60"}, "-10m -15m -20m"),
+            ({"count": "2x120"}, "-0s -4m -10m")],
+    boundary=[({"count": "2x60"}, "-12m"), ({"count": "2x40 3x60"}, "-10m +10m15s")],
+    clears=[({"count": "_x40 1x80"}, "+11m -16m")],
+    more={
+        "an old count of a node that is scraped for the first time is no new event": (
+            {"count": "_x40 1x80", "page": "_x40 1x80"}, "-10m -12m -16m",
+        ),
+        "an old count with another pod after a roll-out is no new event": (
+            {"count": "1x40 stale", "next pod": "_x44 1x70"}, "-8m -11m -12m -20m",
+        ),
+    },
+)  # fmt: skip
+
 CASES = (
+    SRAM, FABRIC, SXID,
     XID_FATAL, XID_CONTAINED, XID_APPLICATION, RECOVERY, LOST, THERMAL, SLOWDOWN, BRAKE, MARGIN,
     CLOCK, ECC,
     REMAP_FAILED, REMAP_PENDING, REMAP_HIGH,

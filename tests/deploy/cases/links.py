@@ -111,6 +111,7 @@ IB_DOWNED = Case(
     "mlx5_0 port 1 on a: link_downed",
     {
         "downed": (_DOWNED, "0x200"),
+        "state": (page("lockstep_ib_port_state_id", **PORT), "1x200"),
         "received": (
             page("lockstep_ib_port_errors_total", **PORT, kind="port_rcv_errors"), "0x200",
         ),
@@ -123,7 +124,8 @@ IB_DOWNED = Case(
     },
     fires=[({"downed": "0x20 1x60"}, "-5m +5m15s"),
            ({"retries": "0x20 1x60"}, "+5m15s", [{**PORT_ON_A, "kind": "rnr_nak_retry_err"}])],
-    silent=[({"received": "0+1x60"}, "-8m"), ({"downed": "_x20 7x60"}, "-6m -12m")],
+    silent=[({"received": "0+1x60"}, "-8m"), ({"downed": "_x20 7x60"}, "-6m -12m"),
+            ({"downed": "0x20 1x60", "state": "4x19 1x2 4x60"}, "-5m -5m15s -5m30s -6m -9m")],
     boundary=[({"downed": "2x60"}, "-12m"), ({"downed": "2x30 3x60"}, "-7m30s +7m45s")],
     clears=[({"downed": "2x20 3x80"}, "+9m -11m")],
     more={
@@ -151,6 +153,19 @@ IB_DOWNED = Case(
         ),
         "so it is for the other kind of counter": (
             {"retries": "1x40 0x4 1x40"}, "-10m +12m", [{**PORT_ON_A, "kind": "rnr_nak_retry_err"}],
+        ),
+        "a link that went down and stays down is told of after a minute": (
+            {"downed": "0x20 1x60", "state": "4x19 1x60"}, "-5m30s +6m +9m",
+        ),
+        "a link that flaps between two scrapes is up": (
+            {"downed": "0x20 1x60", "state": "4x200"}, "-5m15s -9m",
+        ),
+        "data lost on a link that is up is told at once": (
+            {"retries": "0x20 1x60", "state": "4x200"}, "+5m15s",
+            [{**PORT_ON_A, "kind": "rnr_nak_retry_err"}],
+        ),
+        "where nobody tells the port's state a rise is told at once": (
+            {"downed": "0x20 1x60", "state": "_x200"}, "+5m15s",
         ),
     },
 )  # fmt: skip
@@ -218,17 +233,69 @@ _CYCLE = "4x20 1 1 2 3 "
 
 FLAPPING = Case(
     "IbLinkFlapping", PORT_ON_A,
-    "mlx5_0 port 1 on a: changed between up and down 6 times in 12 hours",
-    {"state": (page("lockstep_ib_port_state_id", **PORT), "4x100")},
+    "mlx5_0 port 1 on a: went down and came back 3 times in 12 hours",
+    {"state": (page("lockstep_ib_port_state_id", **PORT), "4x100"),
+     "downed": (_DOWNED, "0x100")},
     fires=[({"state": _CYCLE * 3 + "4x30"}, "+1h30m")],
-    silent=[({}, "-1h30m"), ({"state": "4x20 _x40 4x40"}, "-1h30m")],
-    boundary=[({"state": _CYCLE * 2 + "4x60"}, "-1h30m"),
+    silent=[({}, "-1h30m"), ({"state": "4x20 _x40 4x40"}, "-1h30m"),
+            ({"state": "4x20 1x3 4x80", "downed": "0x20 1x80"}, "-22m -1h30m"),
+            ({"downed": "7x20 0x20 7x20 0x20 7x20"}, "-1h30m")],
+    boundary=[({"downed": "0x20 1x20 2x60"}, "-1h30m"),
+              ({"downed": "0x20 1x20 2x20 3x60"}, "-1h2m +1h4m"),
+              ({"state": _CYCLE * 2 + "4x60"}, "-1h30m"),
               ({"state": _CYCLE * 3 + "4x30"}, "-1h14m +1h15m")],
     clears=[({"state": _CYCLE * 3 + "4x800"}, "+12h -13h30m")],
     interval="1m",
 )  # fmt: skip
 
+_RATE = "lockstep_ib_port_rate_bytes_per_second"
+
+RATE = Case(
+    "IbRateReduced", PORT_ON_A,
+    "mlx5_0 port 1 on a: its link is active at 2.5e+10 B/s, less than before",
+    {
+        "rate": (page(_RATE, **PORT), "5e10x100"),
+        "state": (page("lockstep_ib_port_state_id", **PORT), "4x100"),
+        "other": (page(_RATE, device="mlx5_1", port="1"), "1.25e10x100"),
+    },
+    fires=[({"rate": "5e10x20 2.5e10x80"}, "-10m +11m")],
+    silent=[({}, "-20m"), ({"rate": "2.5e10x20 5e10x80"}, "-20m"),
+            ({"rate": "5e10x20 1e9x80", "state": "4x20 1x80"}, "-20m")],
+    boundary=[({"rate": "5e10x20 4.9e10x19 5e10x60"}, "-10m -10m15s -12m"),
+              ({"rate": "5e10x20 4.9e10x80"}, "-10m +10m15s")],
+    clears=[({"rate": "5e10x20 2.5e10x40 5e10x40"}, "+12m -16m")],
+)  # fmt: skip
+
+_PAUSED = "lockstep_net_pfc_pause_seconds_total"
+_PRIORITY = {"device": "eth2", "priority": "3"}
+
+PAUSED = Case(
+    "PfcPauseSustained", {"node": "a", **_PRIORITY},
+    "eth2 on a, priority 3: told to wait 0.20 of the time",
+    {
+        "receive": (page(_PAUSED, **_PRIORITY, direction="receive"), "0x100"),
+        "transmit": (page(_PAUSED, **_PRIORITY, direction="transmit"), "0x100"),
+    },
+    fires=[({"receive": "0+3x60"}, "-5m +9m")],
+    silent=[({}, "-12m"), ({"transmit": "0+3x60"}, "-12m"), ({"receive": "900x60"}, "-12m")],
+    boundary=[({"receive": "0+1.5x60"}, "-12m"), ({"receive": "0+1.515x60"}, "+12m")],
+    clears=[({"receive": "0+3x40 120x40"}, "+9m -13m")],
+)  # fmt: skip
+
+ETHERNET = Case(
+    "EthernetLinkDown", {"node": "a", "device": "eth2"}, "eth2 on a: its Ethernet link is down",
+    {
+        "up": (page("lockstep_net_up", device="eth2"), "1x100"),
+        "never": (page("lockstep_net_up", device="eth3"), "0x100"),
+    },
+    fires=[({"up": "1x20 0x80"}, "-9m +11m")],
+    silent=[({}, "-20m"), ({"up": "1x20 _x80"}, "-20m"), ({"up": "1x20 0x2 1x70"}, "-5m30s -20m")],
+    boundary=[({"up": "1x20 0x15 1x60"}, "-9m -9m15s"), ({"up": "1x20 0x80"}, "+9m15s")],
+    clears=[({"up": "1x20 0x40 1x40"}, "+12m -16m")],
+)  # fmt: skip
+
 CASES = (
+    RATE, PAUSED, ETHERNET,
     CRC, REPLAY, NVLINK_DOWN, PCIE_REPLAY, PCIE_DOWN, IB_DOWN, IB_DOWNED, SYMBOL_HOUR,
     SYMBOL_RATE, RECOVERY, DISCARDS, FLAPPING,
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """Alerts about the monitor itself."""
 
-from tests.deploy.cases.shape import Case, page, watch
+from tests.deploy.cases.shape import GPU, Case, page, watch
 
 _BUILD = {"version": "1", "python": "3"}
 
@@ -11,18 +11,34 @@ DOWN = Case(
         "b": (watch("lockstep_node_expected", node="b"), "1x80"),
         "a page": (page("lockstep_build_info", "a", **_BUILD), "1x80"),
         "b page": (page("lockstep_build_info", "b", **_BUILD), "1x80"),
-        "other": ('up{job="node-exporter",instance="a",node="a"}', "1x80"),
+        "a up": ('up{job="lockstep-collector",instance="a",node="a"}', "1x80"),
+        "b up": ('up{job="lockstep-collector",instance="b",node="b"}', "1x80"),
+        "other": ('up{job="node-exporter",instance="a:9100",node="a"}', "1x80"),
+        "kube": ('kube_node_info{job="kube-state-metrics",instance="k",node="a"}', "_x80"),
         "other job": ('lockstep_build_info{job="gpus",instance="a:9410",node="a"}', "_x80"),
         "no node": ('lockstep_build_info{job="gpus",instance="a:9410"}', "_x80"),
     },
-    fires=[({"a page": "1x8 stale"}, "+8m")],
+    fires=[({"a page": "1x8 stale"}, "+8m"),
+           ({"a page": "1x8 stale", "a up": "1x8 0x72", "other": "_x80"}, "+8m")],
     silent=[({}, "-15m"), ({"a": "_x80", "a page": "_x80"}, "-15m"),
+            ({"a page": "1x8 stale", "a up": "1x8 stale", "other": "1x12 stale"}, "-8m -15m"),
             ({"a page": "_x80", "other job": "1x80"}, "-15m")],
     boundary=[({"a page": "1x19 stale _x19 1x30"}, "-9m45s -10m"),
               ({"a page": "1x19 stale _x20 1x30"}, "-9m45s +10m")],
     clears=[({"a page": "1x8 stale _x32 1x30"}, "+9m -11m")],
-    more={"a target without the label node is of no node": (
-        {"a page": "_x80", "no node": "1x80"}, "+8m")},
+    more={
+        "a target without the label node is of no node": (
+            {"a page": "_x80", "no node": "1x80"}, "+8m"),
+        "a pod that vanished from a node that other targets are on is down": (
+            {"a page": "1x8 stale", "a up": "1x8 stale"}, "+8m"),
+        "so it is on a node that only kube-state-metrics tells of": (
+            {"a page": "1x8 stale", "a up": "1x8 stale", "other": "_x80", "kube": "1x80"}, "+8m"),
+        "until the node is gone there too": (
+            {"a page": "1x8 stale", "a up": "1x8 stale", "other": "_x80", "kube": "1x36 stale"},
+            "+8m -10m"),
+        "where no target has a node, none is known to be gone": (
+            {"a page": "1x8 stale", "a up": "_x80", "b up": "_x80", "other": "_x80"}, "+8m"),
+    },
 )  # fmt: skip
 
 _SUCCESS = "lockstep_source_last_success_timestamp_seconds"
@@ -39,6 +55,61 @@ STALE = Case(
     silent=[({}, "-15m"), ({"success": "0+15x10 150x70", "available": "1x10 0x70"}, "-8m")],
     boundary=[({"success": "-120+15x80"}, "-15m"), ({"success": "-121+15x80"}, "-1m45s +2m")],
     clears=[({"success": "0+15x10 150x30 615+15x40"}, "+9m -12m")],
+)  # fmt: skip
+
+_FAMILY = {"family": "lockstep_gpu_nvlink_up"}
+
+DROPPED = Case(
+    "SeriesDropped", {"node": "a"},
+    "a: its page has more series than its cap, and some are left out",
+    {"dropped": (page("lockstep_series_dropped_total", **_FAMILY), "0x100"),
+     "other": (page("lockstep_series_dropped_total", "b", **_FAMILY), "9x100")},
+    fires=[({"dropped": "0x10 5+5x90"}, "+9m")],
+    silent=[({}, "-15m"), ({"dropped": "7x100"}, "-15m"), ({"dropped": "_x100"}, "-15m")],
+    boundary=[({"dropped": "0x10 5x89"}, "-7m45s -10m"),
+              ({"dropped": "0x10 5x1 6x88"}, "-7m30s +7m45s")],
+    clears=[({"dropped": "0x10 5+5x40 205x60"}, "+10m -18m")],
+)  # fmt: skip
+
+_UNREAD = "lockstep_source_names_unread"
+
+NAMES_UNREAD = Case(
+    "SourceNamesUnread", {"node": "a", "source": "dcgm_exporter"},
+    "a: source dcgm_exporter meets 3 names that it does not know",
+    {
+        "unread": (page(_UNREAD, source="dcgm_exporter"), "0x120"),
+        "next pod": (page(_UNREAD, source="dcgm_exporter", pod="c-2"), "_x120"),
+        "ethtool": (page(_UNREAD, source="ethtool"), "0x120"),
+    },
+    fires=[({"unread": "0x8 3x110"}, "-16m +18m")],
+    silent=[({}, "-25m"), ({"unread": "0x8 3x40 0x70"}, "-25m")],
+    boundary=[({"unread": "1x59 0x60"}, "-14m45s -20m"), ({"unread": "1x120"}, "-14m +16m")],
+    clears=[({"unread": "3x70 0x50"}, "+16m -20m")],
+    more={"a collector that is rolled out does not restart it": (
+        {"unread": "3x40 stale", "next pod": "_x40 3x80"}, "+16m")},
+)  # fmt: skip
+
+_SM = {"gpu": "0", "uuid": "GPU-0", "domain": "sm"}
+
+CLOCKS_UNKNOWN = Case(
+    "GpuClocksUnknown", {"node": "a"}, "a has GPUs, and nobody tells their clocks",
+    {
+        "up": (page("lockstep_gpu_up", **GPU), "1x120"),
+        "clock": (page("lockstep_gpu_clock_hertz", **_SM), "1980000000x120"),
+        "b up": (page("lockstep_gpu_up", "b", **GPU), "1x120"),
+        "b clock": (page("lockstep_gpu_clock_hertz", "b", **_SM), "1980000000x120"),
+        "memory": (page("lockstep_gpu_clock_hertz", **{**_SM, "domain": "mem"}), "1x120"),
+        "device": (page("lockstep_gpu_up", gpu="0", uuid="GPU-0/gi7"), "_x120"),
+    },
+    fires=[({"clock": "1980000000x8 stale"}, "-11m +13m")],
+    silent=[({}, "-25m"), ({"up": "_x120", "clock": "_x120"}, "-25m"),
+            ({"clock": "1980000000x20 stale _x20 1980000000x70"}, "-25m"),
+            ({"up": "0x120", "clock": "_x120"}, "-25m")],
+    boundary=[({"clock": "_x39 0x80"}, "-9m45s -10m"), ({"clock": "_x120"}, "-9m45s +10m")],
+    clears=[({"clock": "_x60 1980000000x60"}, "+14m -16m")],
+    more={"MIG devices whose GPU tells its clock are fine": ({"device": "1x120"}, "-25m"),
+          "MIG devices without any clock are not": (
+              {"up": "_x120", "clock": "_x120", "device": "1x120"}, "+11m")},
 )  # fmt: skip
 
 _EVALUATED = "lockstep_analyzer_last_evaluation_timestamp_seconds"
@@ -129,6 +200,37 @@ WATCHDOG = Case(
     fires=[({}, "+0s +1m")], silent=[], boundary=[], clears=[],
 )  # fmt: skip
 
+UNSYNCHRONIZED = Case(
+    "ClockNotSynchronized", {"node": "a"}, "a: its clock is not synchronized",
+    {
+        "synchronized": (page("lockstep_clock_synchronized"), "1x120"),
+        "error": (page("lockstep_clock_max_error_seconds"), "16x120"),
+        "b": (page("lockstep_clock_synchronized", "b"), "0x120"),
+        "b error": (page("lockstep_clock_max_error_seconds", "b"), "0.2x120"),
+    },
+    fires=[({"synchronized": "1x8 0x110"}, "-12m +13m")],
+    silent=[({}, "-25m"), ({"synchronized": "0x20 1x100"}, "-5m -25m"),
+            ({"synchronized": "0x120", "error": "0.1x120"}, "-25m")],
+    boundary=[({"synchronized": "0x120", "error": "15.9x120"}, "-25m"),
+              ({"synchronized": "0x120"}, "-9m45s +10m")],
+    clears=[({"synchronized": "0x60 1x60"}, "+14m -16m")],
+)  # fmt: skip
+
+_SECONDS = "lockstep_analyzer_cycle_duration_seconds"
+
+SLOW = Case(
+    "AnalyzerSlow", {}, "lockstep watch is in its cycles 1.00 of the time",
+    {"seconds": (watch(_SECONDS), "3x120"),
+     "cycles": (watch("lockstep_analyzer_cycles_total"), "0+1x120")},
+    fires=[({"seconds": "30x120", "cycles": "0+0.5x120"}, "-5m -12m +16m")],
+    silent=[({}, "-25m"), ({"seconds": "1x120", "cycles": "0+7.5x120"}, "-25m"),
+            ({"seconds": "_x120", "cycles": "_x120"}, "-25m")],
+    boundary=[({"seconds": "13.5x120"}, "-25m"), ({"seconds": "13.6x120"}, "+16m")],
+    clears=[({"seconds": "15x60 3x60"}, "+15m -22m")],
+)  # fmt: skip
+
 CASES = (
-    DOWN, STALE, NOT_RUNNING, BLIND, UNDELIVERED, WRITE, BREAKER, STUCK, WATCHDOG,
+    UNSYNCHRONIZED, SLOW,
+    DOWN, STALE, DROPPED, NAMES_UNREAD, CLOCKS_UNKNOWN, NOT_RUNNING, BLIND, UNDELIVERED, WRITE,
+    BREAKER, STUCK, WATCHDOG,
 )  # fmt: skip

@@ -165,4 +165,40 @@ BANDWIDTH = Case(
     clears=[({"a": "2e11x20 3e11x40"}, "+5m -6m")],
 )  # fmt: skip
 
-CASES = (FINDING, RECORDED, STRAGGLER, STALLED, GONE, BASELINE, REFERENCE, BANDWIDTH)
+_STUCK = "lockstep_nccl_communicator_stuck"
+
+STUCK = Case(
+    "CommunicatorStuck", {**RUN, "group": "dp"}, "Run r: communicator dp makes no progress",
+    {"stuck": (page(_STUCK, run="r", group="dp"), "0x60"),
+     "seen elsewhere": (page(_STUCK, "b", run="r", group="dp"), "_x60"),
+     "other": (page(_STUCK, run="r", group="tp"), "0x60")},
+    fires=[({"stuck": "0x8 1x40"}, "-3m +4m")],
+    silent=[({}, "-10m"), ({"stuck": "_x60"}, "-10m"), ({"stuck": "0x8 1x2 0x40"}, "-3m -5m")],
+    boundary=[({"stuck": "0x8 1x3 0x40"}, "-3m -3m15s"), ({"stuck": "0x8 1x40"}, "-3m +3m15s")],
+    clears=[({"stuck": "1x20 0x40"}, "+5m -6m")],
+    more={"two nodes that tell of one communicator are one alert": (
+        {"stuck": "1x40", "seen elsewhere": "1x40"}, "+5m")},
+)  # fmt: skip
+
+_INFINITE = "0.5x20 " + "Inf " * 40
+
+LOSS = Case(
+    "LossNotFinite", RUN, "Run r: its loss is not a finite number, or no longer told",
+    {
+        "loss": (_rank("lockstep_train_loss", "0", "a"), "0.5x200"),
+        "steps": (_rank("lockstep_train_steps_total", "0", "a"), "0+3x200"),
+        "dropped": (page("lockstep_series_dropped_total", family="lockstep_train_loss"), "0x200"),
+    },
+    fires=[({"loss": _INFINITE}, "-6m +7m"), ({"loss": "0.5x20 stale"}, "-14m +17m +40m"),
+           ({"loss": "0.5x20 stale", "steps": "0x40 1x160"}, "-14m +17m")],
+    silent=[({}, "-40m"), ({"loss": "_x200"}, "-40m"),
+            ({"loss": "0.5x20 stale", "steps": "0+3x20 60x180"}, "-17m -40m"),
+            ({"loss": "0.5x20 stale", "dropped": "0x20 1x180"}, "-17m -40m"),
+            ({"loss": "0.5x20 _x20 0.4x160"}, "-17m -40m")],
+    boundary=[({"loss": "0.5x20 " + "Inf " * 4 + "0.5x60"}, "-6m -6m15s"),
+              ({"loss": "0.5x20 " + "Inf " * 5 + "0.5x60"}, "-6m +6m15s -7m")],
+    clears=[({"loss": _INFINITE + "0.5x60"}, "+7m -16m"),
+            ({"loss": "0.5x20 _x80 0.4x60"}, "+20m -26m")],
+)  # fmt: skip
+
+CASES = (STUCK, LOSS, FINDING, RECORDED, STRAGGLER, STALLED, GONE, BASELINE, REFERENCE, BANDWIDTH)

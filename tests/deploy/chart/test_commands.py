@@ -59,7 +59,7 @@ def test_each_page_is_where_the_program_serves_it():
 
     for name, (port, listens) in found.items():
         assert [f"--listen=0.0.0.0:{port}"] == listens, name
-    assert {"collector": 9410, "watch": 9411, "dashboard": 8501, "nodes": 9412} == {
+    assert {"collector": 9410, "watch": 9411, "dashboard": 8501, "nodes": 9413} == {
         name: port for name, (port, _) in found.items()
     }
 

@@ -31,6 +31,24 @@ def test_they_say_what_is_not_read():
     assert "nobody else in" in told
 
 
+@pytest.mark.parametrize(
+    ("values", "xids"),
+    [
+        ({}, "XIDs: NOT seen: nobody tells them"),
+        ({"nvml": {"enabled": True}}, "XIDs: by NVML, as numbers without the driver's words"),
+        ({"dcgmExporter": {"enabled": True}}, "DCGM_EXP_XID_ERRORS_TOTAL in its list of counters"),
+        ({"kernelLog": True}, "XIDs: by the kernel's log"),
+    ],
+)
+def test_they_say_who_tells_xids_and_what_is_blind_without_the_kernel_log(values, xids):
+    told = notes({"collector": values})
+
+    assert xids in told
+    assert ("kernelLog" in values) == ("the kernel's log: read" in told)
+    assert ("kernelLog" in values) == ("alerts on them are blind" not in told)
+    assert ("kernelLog" in values) == ("PRIVILEGED containers (kernelLog)" in told)
+
+
 def test_they_warn_of_images_that_nobody_has_published():
     assert "WARNING: images.registry is empty" in notes()
     # Helm renders for a Kubernetes of its own age; tests/cluster reads the notes of 1.20.

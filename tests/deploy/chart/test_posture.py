@@ -125,6 +125,9 @@ def test_the_collector_runs_on_every_node_and_stays_on_tainted_ones():
     ({"hostPID": True}, ["hostPID"]),
     ({"podResources": True},
      ["volume pod-resources: hostPath", "runAsNonRoot is not true", "runAsUser 0"]),
+    ({"kernelLog": True},
+     ["volume kernel-log: hostPath", "privileged", "runAsNonRoot is not true", "runAsUser 0",
+      "allowPrivilegeEscalation is not false", "capabilities are not dropped"]),
     ({"nvml": {"enabled": True}}, []),
     ({"dcgmExporter": {"enabled": True}}, []),
 ])  # fmt: skip
@@ -134,6 +137,21 @@ def test_what_a_source_needs_more_is_asked_for_and_is_no_more_than_that(values, 
     least = ["volume sys: hostPath", "volume rings: hostPath", *CLEANER]
 
     assert sorted([*least, *more]) == sorted(found)
+
+
+def test_the_kernel_log_is_the_node_s_device_for_the_collector_alone():
+    spec = collector({"kernelLog": True})
+    [volume] = [one for one in spec["volumes"] if one["name"] == "kernel-log"]
+    reads = {
+        each["name"] for each in spec["containers"]
+        if "kernel-log" in {mount["name"] for mount in each["volumeMounts"]}
+    }  # fmt: skip
+
+    assert {"path": "/dev/kmsg", "type": "CharDevice"} == volume["hostPath"]
+    assert {"collector"} == reads
+    assert "--kmsg=/host/kmsg" in named(spec, "collector")["args"]
+    assert "privileged" not in named(spec, "cleaner")["securityContext"]
+    assert "--kmsg" not in str(collector({}))
 
 
 def test_gpus_are_seen_without_one_being_consumed():
@@ -221,7 +239,7 @@ def test_a_network_policy_opens_the_page_of_each_part_and_no_other_port():
 
     assert {
         "lockstep-collector": {9410}, "lockstep-watch": {9411},
-        "lockstep-dashboard": set(), "lockstep-nodes": {9412},
+        "lockstep-dashboard": set(), "lockstep-nodes": {9413},
     } == ports  # fmt: skip
 
 

@@ -43,7 +43,7 @@ def served(runs: Path) -> Iterator[Api]:
     starting = Starting(runs, (sys.executable, str(FAKE)))
     bearer = Bearer(lambda: TOKEN.encode())
     server = Server(application(Reading(runs), bearer, starting), Address("127.0.0.1", 0))
-    server.start(lambda: None)
+    server.start()
     url = f"http://{server.address}"
     with pytest.MonkeyPatch.context() as patch, lockstep.Client(url, token=TOKEN) as client:
         patch.setattr(kinds, "refused", dict)

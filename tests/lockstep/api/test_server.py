@@ -19,7 +19,7 @@ pytest.importorskip("fastapi", reason="needs the extra api")
 
 import lockstep
 from collector.contract.words import ExitCode
-from lockstep.api import server
+from collector.exporter import bounded
 from lockstep.api.bearer import FILE, bearer
 from lockstep.output import CommandError
 from tests.lockstep.api.served import TOKEN, Api
@@ -96,7 +96,7 @@ def test_no_token_stands_in_a_log(api: Api, caplog: pytest.LogCaptureFixture) ->
 def test_who_says_nothing_or_never_ends_keeps_no_place(
     api: Api, monkeypatch: pytest.MonkeyPatch, said: bytes
 ) -> None:
-    monkeypatch.setattr(server, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(bounded, "HEAD_SECONDS", 0.3)
     with connected(api) as one:
         one.sendall(said)
         assert one.recv(1) == b""
@@ -104,7 +104,7 @@ def test_who_says_nothing_or_never_ends_keeps_no_place(
 
 
 def test_who_asks_again_is_held_to_the_same_time(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(bounded, "HEAD_SECONDS", 0.5)
     with connected(api) as one:
         one.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         assert one.recv(4096).startswith(b"HTTP/1.1 200")
@@ -116,7 +116,7 @@ def test_who_asks_again_is_held_to_the_same_time(api: Api, monkeypatch: pytest.M
 
 
 def test_a_body_that_never_comes_is_given_up(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lockstep.api.door.BODY_SECONDS", 0.3)
+    monkeypatch.setattr(bounded, "HEAD_SECONDS", 0.5)
     head = f"POST /api/v1/runs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
     with connected(api) as one:
         one.sendall(f"{head}Content-Length: 10\r\n\r\n{{".encode())

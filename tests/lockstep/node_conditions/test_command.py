@@ -49,7 +49,7 @@ def watch() -> Iterator[str]:
             samples = [m.LAST_EVALUATION(now), m.DATA_AGE(1.0), m.PROMETHEUS_UP(1),
                        *(m.NODE_SCRAPED(now, name) for name in NAMES),
                        *(m.NODE_HEALTH(1.0, name) for name in NAMES),
-                       m.FINDING_ACTIVE(1, "", "n1", "", "3", "", "xid", "page", "event"),
+                       m.FINDING_ACTIVE(1, "", "n1", "", "3", "", "xid", "page", "event", "79"),
                        ]  # fmt: skip
             body = render(samples).encode()
             self.send_response(200)

@@ -302,6 +302,29 @@ def test_what_a_driver_says_anew_is_shown(line):
     assert told.endswith(": a new thing")
 
 
+FALLEN = "NVRM: Xid (PCI:0000:9b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off."
+
+
+@pytest.mark.parametrize("front", [
+    "", "[ 4801.221034] ", "[Sun Feb 23 16:24:18 2025] ", "kern  :err   : [ 4801.221034] ",
+    "2025-02-23T16:24:18,221034+00:00 ", "kern  :err   : 2025-02-23T16:24:18,221034+00:00 ",
+    "Feb 23 16:24:18 node-1 kernel: ", "2025-02-23T16:24:18+0000 node-1 kernel: ",
+    "Feb 23 16:24:18 node-1 kernel: [ 4801.221034] ", "3,1,1,-;",
+])  # fmt: skip
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_an_xid_is_read_behind_whatever_dmesg_and_journalctl_write(front, end):
+    found = parsed("kernel_log", f"{front}{FALLEN}{end}")
+
+    assert (1, {}) == (found.values, found.not_understood)
+
+
+@pytest.mark.parametrize("front", ["a front of tomorrow | ", "{16:24:18} "])
+def test_an_xid_behind_a_front_that_nobody_knows_is_shown_and_never_passed_over(front):
+    found = parsed("kernel_log", f"{front}{FALLEN}\n")
+
+    assert (0, 1) == (found.values, len(found.not_understood))
+
+
 def test_labels_that_are_known_and_not_used_are_named_and_not_counted():
     labels = {
         "topology.kubernetes.io/region": "r", "topology.kubernetes.io/zone": "z",

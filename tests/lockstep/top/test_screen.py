@@ -28,6 +28,8 @@ def test_the_late_rank_is_named_and_comes_first():
     )
     assert shown.ranks.lines[0].cells[:5] == ("3", "node-1", "1", "75 ms", "1.50x")
     assert shown.nodes.lines[0].cells[0] == "node-1"
+    assert shown.ranks.header[-1] == "run"
+    assert all(line.cells[-1] for line in shown.ranks.lines)
     assert [one.mood for one in shown.ranks.lines].count(Mood.BAD) == 1
 
 

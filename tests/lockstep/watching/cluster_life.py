@@ -31,6 +31,8 @@ from analyzer.watch.choice import Pages
 from analyzer.watch.finding import Kind, WatchFinding
 from analyzer.watch.run_over import HOLD_SECONDS
 from lockstep import finding_folders
+from lockstep.report_worker import written
+from lockstep.reports import Done, Reports, Urgency
 from lockstep.watching import archivist, loop
 from lockstep.watching.delivery import Delivery
 from lockstep.watching.diagnoses import Diagnoses
@@ -81,6 +83,7 @@ class SimulatedRun(FakePrometheus):
         dies: When each rank is gone; of a run that ends as it should all at once.
         vanished: From when on its pages tell nothing of it, as after a restart of the node.
         dark: (from when, until when) none of its pages is reached, though it lives.
+        stands: (from when, until when, the rank that stops it) no step is made.
     """
 
     def __init__(self, name: str, row: int, begun: float, attempt: int, seed: int) -> None:
@@ -92,6 +95,7 @@ class SimulatedRun(FakePrometheus):
         self.vanished = FOREVER
         self.gaps: list[tuple[float, float]] = []
         self.dark: list[tuple[float, float]] = []
+        self.stands: list[tuple[float, float, int]] = []
         self.bare = True
         dice = np.random.default_rng(seed)
         self._noise = np.cumsum(0.01 * dice.standard_normal((NODES, LONGEST_STEPS)), axis=1)
@@ -129,6 +133,7 @@ class SimulatedRun(FakePrometheus):
         stops = min(self.dies.values(), default=FOREVER)
         until, done = min(time, stops, self.vanished), 0.0
         at = self.begun
+        until -= sum(max(0.0, min(until, end) - begin) for begin, end, _ in self.stands)
         for one in self.episodes:
             if one.begin >= until:
                 break
@@ -136,6 +141,9 @@ class SimulatedRun(FakePrometheus):
             at = min(one.end, until)
             done += (at - one.begin) / max(STEP, OWN * one.factor + 0.1)
         return float(math.floor(max(0.0, done + (until - at) / STEP)))
+
+    def _paused(self, time: float) -> list[float]:
+        return [begin for begin, end, _ in self.stands if begin <= time < end]
 
     def own(self, time: float, rank: int) -> float:
         steps = self.steps(time)
@@ -231,6 +239,13 @@ class Still(Replica):
 
     def start(self) -> None:
         pass
+
+
+class ReportsAtOnce(Reports):
+    """Writes each report when it is wanted, in no process of its own."""
+
+    def want(self, folder: Path, urgency: Urgency, done: Done | None = None) -> None:
+        written(folder)
 
 
 class Cluster:
@@ -333,7 +348,7 @@ class SimulatedConnection(Direct):
         return self.cluster.now
 
     def instant(
-        self, query: str, time: float, *, every: bool = False
+        self, query: str, time: float, *, every: bool = False, within: object = None
     ) -> list[tuple[Mapping[str, str], float]]:
         from analyzer.watch import questions as ask
 
@@ -394,6 +409,10 @@ class Findings:
     last: WatchFinding | None = None
 
 
+def _as(told: Told) -> tuple[str, str]:
+    return told.labels["cause"], told.labels["tier"]
+
+
 class Days:
     """A cluster, watch, and Alertmanager; `live` lets time go on.
 
@@ -406,7 +425,7 @@ class Days:
         self, folder: Path, seed: int, rows: int = 3, chaos: bool = True, *, oracle: bool = False
     ) -> None:
         self.oracle = oracle
-        self.cluster = Cluster(seed, rows)
+        self.cluster = self._world(seed, rows)
         self.folder, self.chaos = folder, chaos
         self.dice = np.random.default_rng(seed + 1)
         self.wrong: list[str] = []
@@ -415,17 +434,23 @@ class Days:
         self.alertmanager = SimulatedAlertmanager(lambda: self.cluster.now, self._burn)
         self._fuse: int | None = None
         self._back = 0.0
-        self._watch, self._delivery = self._process()
+        with self.patched():
+            self._watch, self._delivery = self._process()
+
+    def _world(self, seed: int, rows: int) -> Cluster:
+        return Cluster(seed, rows)
+
+    def _connection(self) -> SimulatedConnection:
+        return SimulatedConnection(self.cluster)
 
     @contextmanager
     def patched(self) -> Iterator[None]:
         """What watch asks is this world; what it writes may be the last that it does."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(loop, "Connection", lambda *_, **__: SimulatedConnection(self.cluster))
-            patch.setattr(
-                archivist, "Connection", lambda *_, **__: SimulatedConnection(self.cluster)
-            )
+            patch.setattr(loop, "Connection", lambda *_, **__: self._connection())
+            patch.setattr(archivist, "Connection", lambda *_, **__: self._connection())
             patch.setattr(archivist.operations, "fetch", lambda *_: Operations())
+            patch.setattr(loop, "Reports", ReportsAtOnce)
             patch.setattr(archivist, "AGAIN_SECONDS", 0.0)
             if self.oracle:
                 patch.setattr(Diagnoses, "_one", lambda *words: self._verdict(*words))
@@ -510,7 +535,7 @@ class Days:
             self.alertmanager.tick()
 
     def _deliver(self) -> None:
-        for replica in self._delivery._alertmanagers._replicas:
+        for replica in self._delivery._alertmanagers._services:
             replica.work()
 
     def _process(self) -> tuple[Watch, Delivery]:
@@ -521,7 +546,7 @@ class Days:
         watch = Watch(settings)
         delivery = Delivery(watch, (), None, None)
         clock = lambda: self.cluster.now  # noqa: E731
-        delivery._alertmanagers._replicas = [
+        delivery._alertmanagers._services = [
             Still(access("http://alertmanager", {}, "alertmanager"), clock, clock,
                   self.alertmanager.send)  # type: ignore[arg-type]
         ]  # fmt: skip
@@ -692,19 +717,27 @@ class Days:
             by_folder[folder] += each
         for folder, each in by_folder.items():
             causes = {one.labels["cause"] for one in each}
-            firing = Counter(one.labels["cause"] for one in each if one.firing)
-            ends = Counter(one.labels["cause"] for one in each if not one.firing)
+            firing = Counter(_as(one) for one in each if one.firing)
+            ends = Counter(_as(one) for one in each if not one.firing)
             counts["told"] += len(each)
             counts["causes told later"] += len(causes) - 1
             if len(causes) > 2:
                 self.wrong.append(f"{folder} was told with the causes {sorted(causes)}")
             if max(firing.values(), default=0) > 1 or max(ends.values(), default=0) > 1:
                 self.wrong.append(f"{folder} was told twice: {dict(firing)} {dict(ends)}")
-            if folder not in open_now and firing != ends:
+            still = any(self._told_by(one) == folder for one in open_now)
+            if folder not in open_now and not still and firing != ends:
                 self.wrong.append(f"{folder} is over, and people were not told: {firing} {ends}")
         for folder, known in self.findings.items():
-            if folder not in by_folder and known.last is not None:
+            one = known.last
+            if one is None or folder in by_folder or one.alerted.folder in by_folder:
+                continue
+            if not one.quiet:
                 self.wrong.append(f"{folder} was told to nobody")
+
+    def _told_by(self, folder: str) -> str:
+        one = self.findings[folder].last
+        return folder if one is None else one.alerted.folder
 
     def _of_runs(self, counts: Counter[str]) -> None:
         """Each bad end has its finding, of a good one there is none."""

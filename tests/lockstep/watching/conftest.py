@@ -10,6 +10,9 @@ import requests
 
 from analyzer.readers.bounded_session import BoundedAdapter
 from analyzer.readers.prometheus.access import access
+from lockstep.report_worker import written
+from lockstep.reports import Reports
+from lockstep.watching import loop
 from lockstep.watching.diagnoses import Diagnoses
 from lockstep.watching.loop import Watch
 from lockstep.watching.settings import Settings
@@ -17,6 +20,24 @@ from tests.lockstep.watching.fake_prometheus import FakePrometheus
 from tests.lockstep.watching.few_runs import FewRuns, verdict
 
 URL = "http://prometheus.fake"
+
+
+class OwnProcess:
+    """Writes reports in this process: one of its own takes seconds to begin."""
+
+    def write(self, folder: Path) -> str:
+        return written(folder)
+
+    def idle(self) -> None:
+        pass
+
+    def end(self) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def reports(monkeypatch) -> None:
+    monkeypatch.setattr(loop, "Reports", lambda: Reports(OwnProcess))
 
 
 @pytest.fixture(scope="session")

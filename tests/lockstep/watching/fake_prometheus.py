@@ -144,9 +144,9 @@ class FakePrometheus:
         timed = time if self.known(time, rank) == self.steps(time) else self.untimed[1]
         return self.own(timed, rank)
 
-    def per_step(self, time: float, rank: int) -> float | None:
-        """As known.own_per_step over 300 s."""
-        before = time - 285.0
+    def per_step(self, time: float, rank: int, seconds: float = 300.0) -> float | None:
+        """As known.own_per_step over a span."""
+        before = time - seconds + SCRAPE
         steps = self.steps(time) - self.steps(before)
         if steps <= 0 or self.known(time, rank) - self.known(before, rank) < steps:
             return None
@@ -203,9 +203,10 @@ class FakePrometheus:
             return self._errors()
         if (self._away(query) and query != ask.TELLING) or query in self.no_answers:
             return []
-        if query == ask.own_seconds_query(300.0):
-            living = [(r, self.per_step(at, r)) for r in every if not self.dead(at, r)]
-            return [(self._who(r), own) for r, own in living if own is not None]
+        for seconds in (60.0, 300.0):
+            if query == ask.own_seconds_query(seconds):
+                living = [(r, self.per_step(at, r, seconds)) for r in every if not self.dead(at, r)]
+                return [(self._who(r), own) for r, own in living if own is not None]
         if query == ask.rate(m.TRAIN_STEPS, 300.0):
             return [
                 (self._who(r), (self.steps(at) - self.steps(at - 285.0)) / 285.0)

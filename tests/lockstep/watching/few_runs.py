@@ -94,6 +94,9 @@ def verdict(diagnoses: Diagnoses, connection: Any, seen: Any, wish: Any, *_: Any
         diagnoses._concluded.add(wish.run)
         slow = None
     named = () if slow is None else (culprit(slow.rank, slow.begin, slow.factor, "thermal"),)
+    for begin, end, rank in run.stands:
+        if begin + 20.0 <= seen.now < end:
+            named = (culprit(rank, begin, None, "freeze"),)
     judged(diagnoses, wish.run, seen.now, named)
 
 

@@ -73,7 +73,7 @@ class Direct:
         return query
 
     def instant(
-        self, query: str, time: float, *, every: bool = False
+        self, query: str, time: float, *, every: bool = False, within: object = None
     ) -> list[tuple[Mapping[str, str], float]]:
         _, body = self.fake.answer("/query", {"query": query, "time": f"{time:.3f}"})
         told = json.loads(body)["data"]["result"]

@@ -1,6 +1,7 @@
 """`lockstep watch` from outside: exit codes, signals, words."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from lockstep.claim import claim_folder
+from lockstep.watching.program import STATE_FILE
 from tests.lockstep.watching.over_http import over_http
 
 
@@ -81,3 +84,28 @@ def test_a_signal_ends_it_in_a_second_with_its_state_saved(number, code, url, tm
     assert "Traceback" not in told
     assert seconds < 10.0  # a second on an idle machine
     assert "lockstep watch memory 1" == json.loads((state / "memory.json").read_text())["format"]
+
+
+@pytest.mark.parametrize("words", [(), ("--once",)])
+def test_a_second_watch_on_one_state_is_refused_in_a_sentence(words, lockstep, tmp_path):
+    state = tmp_path / "state"
+    with claim_folder(state, STATE_FILE, "--state", locks=True):
+        found = lockstep(
+            "watch", "--prometheus", "http://127.0.0.1:9", "--listen", "127.0.0.1:0",
+            "--state", str(state), *words,
+        )  # fmt: skip
+
+    assert 64 == found.code
+    assert f"--state {state} is being written by process {os.getpid()} on" in found.err
+    assert 1 == len(found.err.strip().splitlines())
+    assert [] == list(state.iterdir())
+
+
+def test_a_state_of_a_watch_that_was_killed_is_taken(lockstep, tmp_path):
+    (tmp_path / STATE_FILE).write_text("process 1 on a-pod-that-is-gone")
+    found = lockstep(
+        "watch", "--prometheus", "http://127.0.0.1:9", "--once", "--state", str(tmp_path)
+    )
+
+    assert 69 == found.code
+    assert "cannot be reached" in found.err

@@ -14,6 +14,7 @@ from analyzer.watch.alerts import of_alert
 from analyzer.watch.finding import WatchFinding
 from collector.config import Address
 from lockstep.output import CommandError
+from lockstep.reports import Reports
 from lockstep.watching import program
 from lockstep.watching.delivery import Delivery
 from lockstep.watching.server import Server
@@ -28,6 +29,7 @@ class FakeWatch:
         self.on_change: list[Callable[..., None]] = []
         self.more_samples: list[Callable[..., object]] = []
         self.taken: Callable[..., object] | None = None
+        self.reports = Reports()
 
     def taken_before(self) -> dict[str, frozenset[str]]:
         return {}

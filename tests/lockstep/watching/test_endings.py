@@ -76,6 +76,34 @@ def ended(told: Told, stepped: float, before: End | None = None) -> Life:
     return lives_now(told, seen, {"gpt": life}, progress, SCRAPE, 300.0)["gpt"]  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("after", [20.0, 76.0, 400.0])
+def test_a_crash_that_follows_a_stop_is_told_as_a_finding_of_its_own(few_runs, after):
+    runs = few_runs(1)
+    run = runs.begin("gpt")
+    runs.go(600.0)
+    begin, end = runs.now + 5.0, runs.now + 65.0
+    run.stands.append((begin, end, 1))
+    crashes(run, end + after, rank=2)
+    runs.go(60.0 + after + 120.0)
+
+    assert [(1, Tier.PAGE), (2, Tier.PAGE)] == runs.stops()
+    [stood] = [one for one in runs.closed if one.kind is Kind.STOP]
+    assert (1, "the run went on") == (stood.who.rank, stood.ending)
+    assert 40.0 <= stood.lasted <= 100.0
+    assert "crash" == runs.opened[-1].cause
+
+
+def test_the_end_of_a_run_that_stood_until_then_is_told_once(few_runs):
+    runs = few_runs(1)
+    run = runs.begin("gpt")
+    runs.go(600.0)
+    run.stands.append((runs.now + 5.0, FOREVER, 1))
+    crashes(run, runs.now + 300.0, rank=2)  # its watchdog ends it
+    runs.go(500.0)
+
+    assert [(1, Tier.PAGE)] == runs.stops()
+
+
 @pytest.mark.parametrize(
     ("stepped", "first"),
     [

@@ -37,7 +37,7 @@ class FullDisk(Archivist):
         self.tries: list[WatchFinding] = []
         self.wrote = threading.Event()
 
-    def write(self, finding: WatchFinding, plan: Plan) -> Path:
+    def write(self, finding: WatchFinding, plan: Plan, *, again: bool = False) -> Path:
         self.tries.append(finding)
         if len(self.tries) == 1:
             raise OSError(28, "No space left on device")
@@ -176,9 +176,11 @@ def test_an_archive_that_is_written_after_the_end_of_its_finding_has_a_report(
     finding, tmp_path, monkeypatch
 ):
     reported: list[Path] = []
-    monkeypatch.setattr("lockstep.watching.archivist.write_report", reported.append)
-    archivist = Archivist(Settings(access("http://127.0.0.1:9", {}), tmp_path, None))
-    monkeypatch.setattr(archivist, "write", lambda one, _: tmp_path / one.folder)
+    archivist = Archivist(
+        Settings(access("http://127.0.0.1:9", {}), tmp_path, None),
+        report=lambda archive, _: reported.append(archive),
+    )
+    monkeypatch.setattr(archivist, "_read", lambda *_: (None, "it does not answer"))
     archivist.start()
     archivist.opened(replace(finding, closed=2.0), PLAN)
 

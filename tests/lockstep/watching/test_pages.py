@@ -63,6 +63,31 @@ def test_nothing_else_is_served(server: Server, path: str) -> None:
     assert 404 == asked(f"http://{server.address}/findings/{path}")[0]
 
 
+def test_a_link_in_a_page_works_before_its_report_is_written(out: Path) -> None:
+    late, unsaid = "gpt/19700101T002000Z-rank-6", "gpt/19700101T002000Z-rank-7"
+    (out / late).mkdir()
+    (out / late / "finding.json").write_text('{"alerts": [], "sentence": "Rank 6 <b>is</b> hot."}')
+    known = {unsaid: "Rank 7 is slow."}
+    troubles = {out / unsaid: "the disk is full"}
+    made = Server(
+        Address("127.0.0.1", 0),
+        routes(out, lambda folder: known.get(folder, ""), lambda path: troubles.get(path, "")),
+        1 << 10,
+    )
+    made.start()
+    told = {
+        each: asked(f"http://{made.address}/findings/{each}/report.html")
+        for each in (late, unsaid, "gpt/nobody")
+    }
+    made.stop()
+
+    assert [200, 200, 404] == [status for status, _, _ in told.values()]
+    assert b"Rank 6 &lt;b&gt;is&lt;/b&gt; hot." in told[late][2]
+    assert b"Rank 7 is slow." in told[unsaid][2]
+    assert b"the disk is full" in told[unsaid][2]
+    assert all(b'http-equiv="refresh"' in told[each][2] for each in (late, unsaid))
+
+
 def test_a_runbook_that_is_not_there_is_refused(server: Server) -> None:
     status, _, said = asked(f"http://{server.address}/runbooks/../../CHANGELOG.md")
 

@@ -165,7 +165,7 @@ class Twins(SimulatedConnection):
     """Which page says of which rank that it lives, where two programs have one name."""
 
     def instant(
-        self, query: str, time: float, *, every: bool = False
+        self, query: str, time: float, *, every: bool = False, within: object = None
     ) -> list[tuple[Mapping[str, str], float]]:
         if query != ask.UP_BY_PAGE:
             return super().instant(query, time, every=every)

@@ -1,115 +1,30 @@
-"""Whatever is wrong with the timing, the program that is timed computes what it would without."""
+"""Where timing cannot be, or a model is copied, the program computes what it would without."""
 
 import copy
 import io
 import os
-from contextlib import contextmanager
+import traceback
+from collections import Counter
+from datetime import timedelta
 
 import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
 
 import lockstep
 from tests.workloads.waits import programs
 from tests.workloads.waits.ranks import prepared
-from workloads.recording import StepRecorder
-from workloads.ring import RingWriter
-from workloads.sdk import torch_buckets, torch_models, torch_waits
-from workloads.sdk.torch_buckets import Buckets
-from workloads.sdk.torch_counts import Counts
-from workloads.sdk.torch_data import TorchData
-from workloads.sdk.torch_models import Models
-from workloads.sdk.torch_waits import TorchWaits
+from workloads.joining.reachable import free_port
 
 pytestmark = pytest.mark.distributed
-
-OURS = {
-    torch_waits: ("_arrive", "_leave", "number", "registered"),
-    torch_buckets: ("_noting",),
-    torch_models: ("_unfit",),
-    TorchWaits: ("_name", "_alone", "use", "settle", "in_use", "untimed"),
-    TorchData: ("use", "follow"),
-    Counts: (
-        "restart", "missing", "total", "accounted", "account", "account_group", "account_since",
-        "unaccounted",
-    ),
-    Buckets: ("_arrive", "_begin", "_compute_ended", "_reduced", "settle"),
-    Models: ("_adopt", "_hooked", "_count_joined"),
-    RingWriter: ("begin", "end", "enqueue", "await_", "complete"),
-    StepRecorder: ("waited", "phase"),
-}  # fmt: skip
-"""Functions of ours that run within a program of torch."""
 
 
 def recording(rank=0, world=1):
     return lockstep.recorder(rank=rank, world=world, environment=dict(os.environ))
-
-
-def a_program(step):
-    """Weights after all that is timed was done."""
-    model = DistributedDataParallel(programs.a_model(normed=True))
-    hooked = DistributedDataParallel(programs.a_model())
-    hooked.register_comm_hook(None, allreduce_hook)
-    optimizer = SGD([*model.parameters(), *hooked.parameters()], lr=0.05)
-    loader = DataLoader(TensorDataset(torch.stack(list(programs.inputs(2)))))
-    with Join([model], divide_by_initial_world_size=False):
-        for (batch,) in loader:
-            with step():
-                optimizer.zero_grad()
-                (model(batch[0]) + hooked(batch[0])).square().mean().backward()
-                optimizer.step()
-                functional.wait_tensor(functional.all_reduce(torch.ones(4), "sum", [0]))
-                dist.all_reduce(torch.ones(4), async_op=True).wait()
-                dist.monitored_barrier()
-    return torch.cat([each.detach().flatten() for each in model.parameters()]).tolist()
-
-
-@contextmanager
-def broken(owner, name):
-    """The function raises; gives the list of its calls."""
-    calls = []
-
-    def fails(*arguments, **named):
-        calls.append(name)
-        raise ArithmeticError("ours")
-
-    right = getattr(owner, name)
-    setattr(owner, name, fails)
-    try:
-        yield calls
-    finally:
-        setattr(owner, name, right)
-
-
-def with_each_broken(folder, port):
-    """(what broke, whether the weights are right, how often it was called), one by one."""
-    prepared(folder, 0, 1, port)
-    dist.init_process_group("gloo")
-    alone = a_program(lambda: torch.enable_grad())
-    recording().close()  # so that the places are taken
-    found = []
-    for owner, names in OURS.items():
-        for name in names:
-            with broken(owner, name) as calls:
-                recorder = recording()
-                found.append((name, a_program(recorder.step) == alone, len(calls)))
-            TorchWaits.use(torch_waits.of_process(), None)
-            recorder.close()
-    return found
-
-
-def test_whatever_of_ours_raises_the_program_is_unharmed(forked, tmp_path, port):
-    (found,) = forked(1, lambda rank: with_each_broken(tmp_path, port))
-
-    assert sum(map(len, OURS.values())) == len(found)
-    assert [] == [name for name, right, _ in found if not right]
-    assert [] == [name for name, _, calls in found if not calls]
 
 
 def over(backend, folder, rank, world, port):
@@ -165,3 +80,124 @@ def test_a_model_can_be_copied_and_saved(forked, tmp_path, port):
 
     assert alone == watched
     assert watched[0] == watched[1] == watched[2]
+
+
+def lost(folder, rank, port, *, watched):
+    """Where the traceback of a program stands whose peer is gone, by file and function."""
+    prepared(folder, rank, 2, port)
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    if watched:
+        recording(rank, 2).watch_torch()
+    dist.all_reduce(torch.ones(4))
+    if rank == 1:
+        return []
+    frames = []
+    for call in (
+        lambda: dist.all_reduce(torch.ones(4)),
+        lambda: dist.all_reduce(torch.ones(4), async_op=True).wait(),
+        lambda: dist.barrier(),
+        lambda: functional.wait_tensor(functional.all_reduce(torch.ones(4), "sum", [0, 1])),
+        lambda: dist.broadcast(torch.ones(4), 1),
+    ):
+        try:
+            call()
+            frames.append([])
+        except RuntimeError as error:
+            stack = traceback.extract_tb(error.__traceback__)
+            frames.append([[each.filename, each.name] for each in stack])
+    return frames
+
+
+def test_an_error_of_gloo_ends_in_torch_s_frames(forked, tmp_path):
+    first, second = free_port(), free_port()
+    alone, _ = forked(2, lambda rank: lost(tmp_path, rank, first, watched=False))
+    watched, _ = forked(2, lambda rank: lost(tmp_path, rank, second, watched=True))
+
+    assert all(alone)
+    assert alone == watched
+
+
+def compiled(folder, rank, port, order):
+    """Whether each step of a compiled model's is known, without the first two."""
+    prepared(folder, rank, 2, port)
+    recorder = recording(rank, 2) if order == "recorder first" else None
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(programs.a_model())
+    recorder = recorder or recording(rank, 2)
+    model = torch.compile(model, backend="aot_eager")
+    optimizer = SGD(model.parameters(), lr=0.05)
+    known = []
+    for batch in programs.inputs(6):
+        with recorder.step():
+            model(batch).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        own = recorder.recorder.own_seconds
+        known.append(own == own)
+    return known[2:]
+
+
+@pytest.mark.parametrize("order", ["recorder first", "model first"])
+def test_steps_of_a_compiled_model_are_known(forked, tmp_path, port, order):
+    answers = forked(2, lambda rank: compiled(tmp_path, rank, port, order))
+
+    assert [[True] * 4] * 2 == answers
+
+
+def patched(folder, rank, port, when):
+    """Weights and losses of a program that puts functions of its own into torch, and their calls.
+
+    Args:
+        when: Before or after the recorder is made; "alone" = without one.
+    """
+    prepared(folder, rank, 2, port)
+    dist.init_process_group("gloo")
+    calls = Counter()
+
+    def patch(owner, name):
+        original = getattr(owner, name)
+
+        def mine(*arguments, **named):
+            calls[name] += 1
+            return original(*arguments, **named)
+
+        setattr(owner, name, mine)
+
+    def patch_all():
+        patch(dist, "all_reduce")
+        patch(dist.Work, "wait")
+        patch(dist.ProcessGroup, "allreduce")
+        patch(DistributedDataParallel, "_pre_forward")
+        patch(DistributedDataParallel, "__init__")
+        patch(DataLoader, "__iter__")
+        patch(torch.optim.Optimizer, "zero_grad")
+
+    if when == "before":
+        patch_all()
+    recorder = None if when == "alone" else recording(rank, 2)
+    if recorder is not None:
+        recorder.watch_torch()
+    if when != "before":
+        patch_all()
+    model = DistributedDataParallel(programs.a_model())
+    optimizer = SGD(model.parameters(), lr=0.05)
+    loader = DataLoader(torch.stack(list(programs.inputs())))
+    losses = []
+    for batch in loader if recorder is None else recorder.steps(loader):
+        loss = model(batch[0]).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total = loss.detach()
+        dist.all_reduce(total)
+        losses.append(total.item().hex())
+    return [losses, sorted(calls)]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_program_that_patches_torch_itself_computes_the_same(forked, tmp_path, when):
+    first, second = free_port(), free_port()
+    alone = forked(2, lambda rank: patched(tmp_path, rank, first, "alone"))
+    watched = forked(2, lambda rank: patched(tmp_path, rank, second, when))
+
+    assert alone == watched

@@ -10,9 +10,17 @@ from time import monotonic, sleep
 from collector.contract import ring
 from workloads.launchers import Ending, Exit, Outcome, Progress
 from workloads.processes.exits import Exits, first_to_fail
+from workloads.processes.log_end import last_line
 from workloads.processes.rank_process import RankProcess
 from workloads.processes.ring_state import RingState
-from workloads.processes.watching import POLL_SECONDS, crashed, laggards, last_line
+from workloads.processes.watching import (
+    POLL_SECONDS,
+    crashed,
+    exceptions,
+    laggards,
+    raised_alone,
+    stand,
+)
 from workloads.sdk.holder import Holder, holder
 from workloads.spec import RunSpec
 
@@ -56,10 +64,10 @@ class Programs:
 
     Attributes:
         peak_flops: Not known of an external program.
-        means: How each rank's steps came to be known (sdk.holder.Means), once `wait` has returned;
-            ranks of which no step was seen are left out.
-        own_time_known: Whether the own time of any step of any rank is known; the steps say of
-            which.
+        means: How each rank's steps came to be known (sdk.holder.Means), as far as it was seen by
+            now; ranks of which no step was seen are left out.
+        own_time_known: Whether the own time of any step of any rank is known by now; the steps say
+            of which.
     """
 
     peak_flops: float | None = None
@@ -82,11 +90,10 @@ class Programs:
         A program of which no step was seen is not ended for that: perhaps its steps cannot be
         seen. Then only a collective that ranks have waited in for so long is a hang.
         """
-        outcome = self._watched(on_progress)
-        known = {one.rank: by for one in self._ranks if (by := one.holder()) is not None}
-        self.means = {rank: by.means for rank, by in known.items()}
-        self.own_time_known = any(by.waited for by in known.values())
-        return outcome
+        try:
+            return self._watched(on_progress)
+        finally:
+            self._look_at_holders()  # before any ring goes, whatever ended the wait
 
     def end(self) -> None:
         """End every rank that still runs, with all processes that it started."""
@@ -103,6 +110,13 @@ class Programs:
             else:
                 return
 
+    def _look_at_holders(self) -> None:
+        """Note who recorded the steps of each rank, and whether any own time is known."""
+        for rank in self._ranks:
+            if (known := rank.holder()) is not None:
+                self.means[rank.rank] = known.means
+                self.own_time_known = self.own_time_known or known.waited
+
     def _watched(self, on_progress: Callable[[Progress], None]) -> Outcome:
         pulse, look, exits = _Pulse(self._spec.hang_timeout), 0.0, Exits(self._ranks)
         while True:
@@ -117,6 +131,7 @@ class Programs:
             look = monotonic() + POLL_SECONDS
             told = [known for rank in self._ranks if (known := rank.ring_state())]
             if pulse.moved([one.steps for one in told]):
+                self._look_at_holders()
                 on_progress(_progress(told))
             elif pulse.stopped():
                 missing = self._explain()
@@ -126,14 +141,19 @@ class Programs:
 
     def _hang(self, pulse: "_Pulse", missing: Missing | None, ended: tuple[Exit, ...]) -> Outcome:
         late = laggards(self._ranks) if missing is None else missing.ranks
+        raised = exceptions(self._ranks, ended)
         self.end()
         parts = [f"no rank completed a step for {pulse.patience:.0f} s"]
         if missing is not None:
             parts.append(missing.sentence)
         # An exception does not end every program: gloo's threads can hold one that raised.
-        wrote = {one.rank: last_line(one.log) for one in self._ranks if one.rank in late}
-        parts += [f"rank {rank} last wrote: {line}" for rank, line in wrote.items() if line]
-        return Outcome(Ending.HANG, late, "; ".join(parts), ended)
+        if who := raised_alone(raised, len(self._ranks)):
+            late = who
+            parts += stand(raised)
+        else:
+            wrote = {one.rank: last_line(one.log) for one in self._ranks if one.rank in late}
+            parts += [f"rank {rank} last wrote: {line}" for rank, line in wrote.items() if line]
+        return Outcome(Ending.HANG, late, "; ".join(parts), ended, raised)
 
 
 class _Pulse:

@@ -9,14 +9,17 @@ import os
 import resource
 import signal
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
 from typing import NoReturn
 
+from collector.contract import ring
 from workloads.exec.choice import Choice
 from workloads.exec.follow import Follower
 from workloads.processes.death import die_with_parent
+from workloads.processes.stopping import say_failed
 
 LOOK_SECONDS = 0.02
 """How finely steps in a log are timed; a look costs about 20 microseconds."""
@@ -80,7 +83,12 @@ class _Supervisor:
             follower.look(alive=_runs(pid))
         if status is None:
             return signal.SIGTERM
-        follower.close(os.waitstatus_to_exitcode(status))
+        code = os.waitstatus_to_exitcode(status)
+        follower.close(code)
+        if code > 0:
+            own = program.environment
+            with suppress(OSError, ValueError):  # no ring, or none of this rank
+                say_failed(Path(own["LOCKSTEP_DIR"]) / ring.file_name(int(own["RANK"])))
         return status
 
     def _note(self, number: int, frame: object) -> None:

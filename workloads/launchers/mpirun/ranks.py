@@ -10,9 +10,10 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from workloads.launchers import Ending, LaunchError, Outcome, Progress
+from workloads.processes.log_end import SHOWN_CHARACTERS, as_exception
 from workloads.processes.rank_report import Report, parsed
 from workloads.processes.ring_state import RingState
-from workloads.processes.watching import POLL_SECONDS, SHOWN_CHARACTERS, how_it_ended, watch
+from workloads.processes.watching import POLL_SECONDS, by_itself, how_it_ended, watch
 from workloads.spec import RunSpec
 
 STARTUP_SECONDS = 300.0
@@ -55,6 +56,12 @@ class RemoteRank:
         assert self.report is not None
         assert self.report.status is not None
         return how_it_ended(self.report.status, self.report.last)
+
+    def raised(self) -> str:
+        """The exception that ended it; empty = none."""
+        if self.report is None or not by_itself(self.report.status):
+            return ""
+        return as_exception(self.report.last)
 
 
 @dataclass(slots=True)

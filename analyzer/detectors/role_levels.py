@@ -1,0 +1,109 @@
+"""Ranks of a foreign program that differ from the others since the start: more work, or slow.
+
+Times alone cannot tell (analyzer.model.roles), so such a finding accuses nobody by itself: the
+hardware decides (analyzer.culprits.where).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyzer.model.accepted import HEAVY
+from analyzer.model.roles import (
+    BEGINNING,
+    BY_CLOCK,
+    BY_ITS_PROGRAM,
+    DOUBT,
+    ROLE,
+    equal_roles_known,
+    standing,
+)
+from analyzer.run import Finding, FloatGrid, Grid
+from analyzer.slowness.before_after import SM_CLOCK
+from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY, NOISE_FLOOR, column_medians
+from analyzer.slowness.peer_groups import columns_by, model_name
+from analyzer.slowness.robust_stats import interval_95, median_of
+from analyzer.slowness.significance import PARTS_ON_AVERAGE, phase_shares
+from collector.contract.robust import MAD_TO_SIGMA
+
+
+def role_levels(grid: Grid) -> Sequence[Finding]:
+    """A finding of kind `heavy` for each rank that always was slower than those of other roles.
+
+    And for each whose GPU's clock always was below that of GPUs of its model: a rank with little
+    work may be slow and yet not slower than others. How slow it is its clock tells then.
+    """
+    if equal_roles_known(grid) or not len(grid.start):
+        return ()
+    lower = _lower_clocks(grid)
+    found = {
+        column: _finding(grid, column, peers, over, error, clock=column in lower)
+        for column, over, error, peers in standing(grid)
+    }
+    return tuple((found | {
+        column: _finding(grid, column, peers, over, error, clock=True)
+        for column, (over, error, peers) in lower.items()
+    }).values())  # fmt: skip
+
+
+def _lower_clocks(grid: Grid) -> dict[int, tuple[float, float, NDArray[np.int64]]]:
+    """Column -> log of its peers' SM clock over its own, its error, and these peers."""
+    clocks, usable = grid.signals.get(SM_CLOCK), np.flatnonzero(~grid.masked)
+    if clocks is None or len(usable) < BEGINNING:
+        return {}
+    told = np.log(np.where(clocks[usable] > 0, clocks[usable], np.nan))
+    found = {}
+    for model, columns in columns_by(grid, lambda info: model_name(info.model)).items():
+        for column in columns.tolist() if model else ():
+            peers = columns[columns != column]
+            over = column_medians(told[:, peers].T) - told[:, column] if len(peers) else told[:0, 0]
+            parts = [median_of(part) for part in np.array_split(over, BEGINNING)]
+            level = median_of(over)
+            if level >= PARTS_ON_AVERAGE and min(parts) >= level / 2:
+                found[column] = (level, _error(over, level), peers)
+    return found
+
+
+def _error(over: FloatGrid, level: float) -> float:
+    known = over[np.isfinite(over)]
+    sigma = MAD_TO_SIGMA * median_of(np.abs(known - level))
+    return max(MEDIAN_EFFICIENCY * sigma / float(np.sqrt(len(known))), NOISE_FLOOR)
+
+
+def _finding(
+    grid: Grid, column: int, peers: NDArray[np.int64], over: float, error: float, *, clock: bool
+) -> Finding:
+    usable, info = np.flatnonzero(~grid.masked), grid.ranks[column]
+    low, ratio, high = interval_95(over, error)
+    mine = median_of(grid.time["own"][usable, column])
+    text = f"rank {info.rank} takes {ratio:.2f}x the own time of other ranks"
+    if clock:
+        text = f"rank {info.rank}'s GPU runs at 1/{ratio:.2f} of the clock of its peers"
+    details: dict[str, Any] = {
+        ROLE: info.role,
+        BY_CLOCK: clock,
+        "place_confidence": BY_ITS_PROGRAM,
+        "log_chance": 0.0,
+        "peers": [grid.ranks[other].rank for other in peers.tolist()],
+        "from_start": True,
+        "shape": "constant",
+        "own_seconds": mine,
+        "own_seconds_before": None,
+        "peer_seconds": mine / ratio,
+        "critical_score": None,
+    }
+    return Finding(
+        detector="role_levels",
+        kind=HEAVY,
+        rank=info.rank,
+        first=int(usable[0]),
+        last=None,
+        slowdown=ratio,
+        interval=(low, high),
+        score=over / max(error, NOISE_FLOOR),
+        share=phase_shares(grid, column, peers, usable, usable, throughout=True),
+        text=f"{text} in all steps seen; {DOUBT}",
+        details=details,
+    )

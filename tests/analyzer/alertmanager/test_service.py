@@ -1,0 +1,161 @@
+"""Several Alertmanagers behind one name: each is told of everything, whoever comes and goes."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from analyzer.alertmanager import service
+from analyzer.alertmanager.service import Service, addresses_of
+from analyzer.readers.prometheus.access import access
+
+PATIENCE_SECONDS = 30.0
+
+
+@pytest.fixture
+def pods(server) -> Callable[..., list]:
+    """Servers at addresses of the loopback's network, all on one port, as pods of one Service."""
+
+    def make(count: int) -> list:
+        first = server()
+        port = int(first.url.rpartition(":")[2])
+        return [first, *(server(f"127.0.0.{2 + number}", port) for number in range(count - 1))]
+
+    return make
+
+
+@pytest.fixture
+def of(clock) -> Iterator[Callable[..., Service]]:
+    made: list[Service] = []
+
+    def make(url: str, resolve=lambda _: ()) -> Service:
+        made.append(Service(access(url, {}, "alertmanager"), clock.unix, clock.monotonic, resolve))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.end()
+
+
+def url(pods: list) -> str:
+    return pods[0].url.replace("127.0.0.1", "localhost")
+
+
+def work(one: Service) -> None:
+    for replica in one.replicas:
+        replica.work()
+
+
+def told(pod) -> set[str]:
+    return {alert["labels"]["node"] for body in pod.bodies for alert in body}
+
+
+def test_every_replica_behind_the_name_is_told(pods, of, alert) -> None:
+    three = pods(3)
+    one = of(url(three))
+    one.lead_to(["127.0.0.1", "127.0.0.2", "127.0.0.3"])
+    one.want([alert("node-1")])
+    work(one)
+
+    assert [{"node-1"}] * 3 == [told(pod) for pod in three]
+    assert 3 == one.counts["delivered"]
+    host = url(three).removeprefix("http://")
+    assert {host} == {header["Host"] for pod in three for header in pod.headers}
+
+
+def test_a_replica_that_comes_later_is_told_of_what_fires(pods, of, alert) -> None:
+    two = pods(2)
+    one = of(url(two))
+    one.want([alert("node-1")])
+    work(one)
+    one.lead_to(["127.0.0.1", "127.0.0.2"])
+    work(one)
+
+    assert [{"node-1"}] * 2 == [told(pod) for pod in two]
+
+
+def test_a_replica_that_is_replaced_is_told_of_what_the_one_before_missed(pods, of, alert) -> None:
+    two = pods(2)
+    one = of(url(two))
+    one.want([alert("node-1")])
+    one.lead_to(["127.0.0.1", "127.0.0.9"])
+    work(one)
+    one.want([])
+    failed = one.counts["unreachable"]
+    one.lead_to(["127.0.0.1", "127.0.0.2"])
+    for replica in one.replicas:
+        replica._outbox._not_before = float("-inf")
+    work(one)
+
+    assert 1 == failed
+    assert {"node-1"} == told(two[1])
+
+
+def test_the_counts_of_one_that_is_gone_stay(pods, of, alert) -> None:
+    two = pods(2)
+    one = of(url(two))
+    one.lead_to(["127.0.0.1", "127.0.0.2"])
+    one.want([alert("node-1")])
+    work(one)
+    one.lead_to([])
+
+    assert 2 == one.counts["delivered"]
+    assert [None] == [replica.address for replica in one.replicas]
+
+
+def test_while_it_serves_the_name_is_looked_up_again(pods, of, alert, monkeypatch) -> None:
+    monkeypatch.setattr(service, "RESOLVE_SECONDS", 0.05)
+    two, answers = pods(2), [("127.0.0.1", "127.0.0.2")]
+
+    def resolve(_: str) -> tuple[str, ...]:
+        if len(answers) < 3:
+            answers.append(())
+            raise socket.gaierror
+        return answers[0]
+
+    one = of(url(two), resolve)
+    one.want([alert("node-1")])
+    one.start()
+
+    assert all(pod.came.acquire(timeout=PATIENCE_SECONDS) for pod in two)
+
+
+@pytest.mark.parametrize(
+    ("found", "addresses"),
+    [
+        (["10.0.0.2", "10.0.0.1", "10.0.0.1"], ("10.0.0.1", "10.0.0.2")),
+        (["10.0.0.1"], ()),
+        (["127.0.0.1", "::1"], ()),
+        (["fd00::1", "fd00::2"], ("fd00::1", "fd00::2")),
+        (["10.0.0.1", "10.0.0.2", "fd00::1", "fd00::2"], ("10.0.0.1", "10.0.0.2")),
+        ([f"10.0.0.{number}" for number in range(10, 60)],
+         tuple(f"10.0.0.{number}" for number in range(10, 26))),
+    ],
+)  # fmt: skip
+def test_of_a_name_those_of_one_family_count(found, addresses, monkeypatch) -> None:
+    def resolved(host: str, port: int, **_: object) -> list:
+        assert ("alertmanager", 9093) == (host, port)
+        return [
+            (socket.AF_INET6 if ":" in each else socket.AF_INET, socket.SOCK_STREAM, 6, "",
+             (each, port))
+            for each in found
+        ]  # fmt: skip
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+    assert addresses == addresses_of("http://alertmanager:9093/prefix")
+
+
+def test_no_thread_is_left_once_it_ended(of) -> None:
+    one = of("http://127.0.0.1:9")
+    one.start()
+    mine = [each for each in threading.enumerate() if each.name in ("addresses", "alertmanager")]
+    one.end()
+    for each in mine:
+        each.join(PATIENCE_SECONDS)
+
+    assert mine
+    assert not any(each.is_alive() for each in mine)
