@@ -162,6 +162,7 @@ class FindingRow:
         scope: As of analyzer.watch.finding.WatchFinding; empty = not told.
         lost_seconds: Of `unit`s, that it alone has cost so far; None = not known.
         unit: Whose seconds these are: GPU or rank.
+        lasts: Whether its end was not seen: the run ended first, and its place is suspect still.
     """
 
     finding: str
@@ -183,6 +184,7 @@ class FindingRow:
     scope: str = ""
     lost_seconds: float | None = None
     unit: str = "GPU"
+    lasts: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,10 @@ def why(one: FindingRow) -> str:
 
 
 def to_do(one: FindingRow) -> tuple[str, str]:
-    """What to do first, and the command for it or nothing: the words of the alert."""
+    """What to do first, and the command for it or nothing: the words of the alert.
+
+    A run that ended with its culprit leaves a machine that is as suspect as before.
+    """
     return first_action(_as_watched(one))
 
 
@@ -59,8 +62,9 @@ def _as_watched(one: FindingRow) -> WatchFinding:
         kind=_kind(one), scope=one.scope or _scope(one), attempt=None, cause=one.cause,
         tier=Tier.PAGE if page else Tier.RECORD, confidence=one.confidence or 0.0,
         slowdown=one.slowdown, onset=one.since, first_seen=one.since, opened=one.since,
-        seen=one.since, closed=one.until, sentence=one.sentence, facts=(), folder="",
-        place_confidence=one.place_confidence, lost_seconds=one.lost_seconds, unit=one.unit,
+        seen=one.since, closed=None if one.lasts else one.until, sentence=one.sentence,
+        facts=(), folder="", place_confidence=one.place_confidence,
+        lost_seconds=one.lost_seconds, unit=one.unit,
     )  # fmt: skip
 
 

@@ -45,7 +45,8 @@ def page() -> str:
     ]
     lines += [line for metric in recorded for line in _metric(metric, "rules")]
     alert = Metric("ALERTS", Kind.GAUGE, ("alertname", "alertstate", "severity", "node", "run"), "")
-    return "\n".join([*lines, *_metric(alert, "rules"), "# EOF\n"])
+    # What several programs export alike is one series here.
+    return "\n".join([*dict.fromkeys(lines), *_metric(alert, "rules"), "# EOF\n"])
 
 
 def stored(folder: Path) -> Path:

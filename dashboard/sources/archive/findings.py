@@ -36,7 +36,7 @@ def of_verdict(
             slowdown=number(culprit.get("slowdown")), since=until if since is None else since,
             until=None if open_ and to_step is None else end,
             sentence=text(verdict.get("sentence")) if number_ == 0 else _words(culprit),
-            place_confidence=number(culprit.get("place_confidence")),
+            place_confidence=number(culprit.get("place_confidence")), lasts=to_step is None,
         ))  # fmt: skip
     return tuple(rows)
 

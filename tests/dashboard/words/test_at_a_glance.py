@@ -1,6 +1,7 @@
 """The lines under the sentence of a finding."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,14 @@ def test_what_to_do_first_is_what_the_alert_says_with_its_command() -> None:
     action, command = at_a_glance.to_do(found(cause="thermal", place_confidence=0.99))
     assert action
     assert "node-1" in command
+
+
+def test_a_machine_is_suspect_after_a_run_that_ended_with_its_culprit() -> None:
+    past = found(cause="thermal", place_confidence=0.99, open=False, until=FOUND.since + 30.0)
+    assert ("", "") == at_a_glance.to_do(past)
+    assert at_a_glance.to_do(replace(past, until=None)) == at_a_glance.to_do(
+        replace(past, lasts=True)
+    )
 
 
 def test_a_run_that_stands_is_not_told_to_drain() -> None:
