@@ -2,6 +2,7 @@
 
 import copy
 import errno
+import fcntl
 import functools
 import math
 import os
@@ -520,17 +521,98 @@ def test_a_later_attempt_takes_the_place_of_an_earlier_one_that_lives(environmen
     assert taken == may_take(other, "mine", attempt, os.getpid() + 1, Means.SDK, trains=True)
 
 
+def elsewhere(path: Path, namespace: int, **words: int) -> None:
+    """As if the ring's writer were in another PID namespace, and its heart beat just now."""
+    with path.open("r+b") as file:
+        for offset, word in (
+            (ring.PID_NAMESPACE_OFFSET, ring.PID_NAMESPACE.pack(namespace)),
+            (ring.HEARTBEAT_OFFSET, ring.HEARTBEAT.pack(round(monotonic() * 1e9))),
+            *((ring.LOCKED_OFFSET, ring.LOCKED.pack(word)) for word in words.values()),
+        ):
+            file.seek(offset)
+            file.write(word)
+
+
 @pytest.mark.parametrize("namespace", [0, 12345])
-def test_where_the_pid_says_nothing_the_heartbeat_decides(environment, namespace):
+def test_where_neither_pid_nor_lock_says_anything_the_heartbeat_decides(environment, namespace):
     """Of a writer that does not tell its namespace, as older ones, or of another namespace."""
     path = ring_of(environment)
-    with path.open("r+b") as file:
-        file.seek(ring.PID_NAMESPACE_OFFSET)
-        file.write(ring.PID_NAMESPACE.pack(namespace))
-        file.seek(ring.HEARTBEAT_OFFSET)
-        file.write(ring.HEARTBEAT.pack(round(monotonic() * 1e9)))
+    elsewhere(path, namespace, locked=0)
 
     assert holder(path).lives
+
+
+@pytest.mark.parametrize("namespace", [0, 12345])
+def test_a_restart_in_another_pid_namespace_is_recorded_at_once(environment, namespace):
+    path = ring_of(environment)
+    elsewhere(path, namespace)
+    assert not holder(path).lives
+    made = lockstep.recorder(environment=environment)
+
+    assert made.active
+    made.close()
+
+
+@pytest.mark.parametrize("namespace", [0, 12345])
+def test_a_rank_that_lives_in_another_pid_namespace_keeps_its_place(
+    environment, recorder, namespace
+):
+    path = Path(environment["LOCKSTEP_DIR"]) / "rank-0.ring"
+    elsewhere(path, namespace)
+
+    assert holder(path).lives
+    assert holder(path).lives, "asking does not take the lock away"
+
+
+def test_several_that_ask_at_once_do_not_take_each_other_for_the_writer(environment):
+    path = ring_of(environment)
+    elsewhere(path, 12345)
+    with path.open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        assert not holder(path).lives
+
+
+CONTAINER = """\
+import os, sys, time, lockstep
+recorder = lockstep.recorder()
+recorder.step_ended()
+print("recorded" if recorder.active else "refused", flush=True)
+if os.fork() == 0:  # as a loader's worker
+    time.sleep(60)
+time.sleep(60)
+"""
+
+
+@pytest.mark.root
+def test_containers_of_one_rank_are_recorded_one_after_the_other_and_not_at_once(environment):
+    """The rank is process 1 in each of them."""
+    inside = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if shutil.which("unshare") is None or subprocess.run([*inside, "true"]).returncode != 0:
+        pytest.skip("needs the right to make pid namespaces")
+    variables = os.environ | environment | {"RANK": "0", "WORLD_SIZE": "1"}
+
+    def container() -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [*inside, sys.executable, "-c", CONTAINER], env=variables, stdout=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
+
+    first = container()
+    try:
+        assert "recorded\n" == first.stdout.readline()
+        second = container()
+        assert "refused\n" == second.stdout.readline()
+        second.kill()
+        second.communicate()
+    finally:
+        first.kill()
+        first.communicate()
+    third = container()
+    told = third.stdout.readline()
+    third.kill()
+    third.communicate()
+
+    assert "recorded\n" == told
 
 
 def test_a_resumed_run_s_steps_carry_their_true_numbers(environment, tmp_path):
