@@ -4,6 +4,7 @@ import copy
 import errno
 import fcntl
 import functools
+import json
 import math
 import os
 import pickle
@@ -328,6 +329,8 @@ def test_plain_items_are_an_iterable_that_claims_no_class_of_c(recorder, tmp_pat
     assert not isinstance(given, (list, tuple, range))
     assert (2, 1, True, [2, 1]) == (len(given), given[0], 2 in given, list(reversed(given)))
     assert items == given
+    with pytest.raises(TypeError):  # as docs/ml/own-code.md says
+        json.dumps(given)
     if not isinstance(items, range):
         assert type(items)([0, 1, 2]) == type(items)([0]) + given
         assert type(items)([1, 2, 3]) == given + type(items)([3])
