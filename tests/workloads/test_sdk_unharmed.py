@@ -674,6 +674,30 @@ def test_a_module_that_the_program_does_not_import_is_not_executed(
     assert refused or told.stderr == ""
 
 
+@pytest.mark.parametrize("imported", [True, False])
+@pytest.mark.parametrize("name", ["collector", "workloads", "analyzer"])
+def test_a_client_beside_a_module_called_as_ours_is_ours_and_executes_none(
+    tmp_path, name, imported
+):
+    (tmp_path / f"{name}.py").write_text("print('executed'); MINE = 1")
+    (tmp_path / "ask.py").write_text(
+        f"import lockstep\n{f'import {name}' if imported else ''}\n"
+        "client = lockstep.Client('http://127.0.0.1:9', token='t')\n"
+        "assert lockstep.Client is type(client)\n"
+        "try: client.runs()\n"
+        "except lockstep.ApiError as error: print(error.error)\n"
+        "except Exception as error: print(type(error).__name__)\n"
+        f"import {name}; print({name}.MINE)\n"
+    )
+    told = subprocess.run(
+        [sys.executable, "ask.py"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )  # fmt: skip
+
+    lines = told.stdout.splitlines()
+    assert ["executed", "1"] == [lines[0 if imported else 1], lines[2]]
+    assert "" == told.stderr
+
+
 def test_a_module_of_the_program_s_own_that_exits_when_we_import_it_ends_nothing(
     environment, tmp_path
 ):
