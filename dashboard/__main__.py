@@ -4,6 +4,7 @@
 """
 
 import os
+import resource
 import signal
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,9 @@ from workloads.processes.death import die_with_parent
 
 HOSTS_VARIABLE = "STREAMLIT_SERVER_ALLOWED_HOSTS"
 """Streamlit's own: names under which a proxy on this machine is reached."""
+MOST_DESCRIPTORS = 1 << 16
+"""Streamlit's server has no deadline for a request, so each connection that says nothing keeps one;
+a shell gives 1,024 of the hundreds of thousands that a process may take."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -24,12 +28,21 @@ def main(words: Sequence[str]) -> None:
     """
     parent, host, port, *secrets = words
     die_with_parent(int(parent), signal.SIGTERM)
+    take_descriptors()
     from streamlit.web import cli
 
     cli.main(
         ["run", str(Path(__file__).with_name("server.py")), *options(host, port, secrets)],
         prog_name="dashboard",
     )
+
+
+def take_descriptors() -> None:
+    """As many as the process may take without a right of root's."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def options(host: str, port: str, secrets: Sequence[str]) -> list[str]:

@@ -51,6 +51,7 @@ class RunRow:
         tags: That people gave it.
         provenance: What of it was emulated or simulated, in words; shown wherever the run is.
         command: That started it, secrets masked; empty = not known.
+        name: That it was given: its id begins with it; empty = none.
     """
 
     run: str
@@ -71,6 +72,7 @@ class RunRow:
     tags: tuple[str, ...] = ()
     baseline: float | None = None
     command: str = ""
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

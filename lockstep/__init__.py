@@ -5,6 +5,7 @@
 """
 
 import sys
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,23 +17,27 @@ if TYPE_CHECKING:
 __all__ = ["ApiError", "AsyncClient", "Client", "WaitError", "recorder"]
 _ROOT = Path(__file__).parents[1]
 CLIENT = ("ApiError", "AsyncClient", "Client", "WaitError")
+PACKAGES = ("workloads", "collector")
 
 
-def _recorder() -> Any:
-    """`recorder`, also where a module of the program's own is called as our package."""
-    if _is_beside("workloads"):
-        from workloads.sdk import recorder
+def _imported(module: str, names: Iterable[str], needs: Iterable[str]) -> None:
+    """Take names of a module of ours, also where one of the program's is called as our packages.
 
-        return recorder
-    theirs = {each: sys.modules.pop(each) for each in _ours()}
-    sys.path.insert(0, str(_ROOT))
-    try:
-        return import_module("workloads.sdk").recorder
-    finally:
-        sys.path.remove(str(_ROOT))
-        for each in _ours():
-            del sys.modules[each]
-        sys.modules.update(theirs)
+    Once: another import would give other classes of the same names.
+    """
+    if all(map(_is_beside, needs)):
+        found = import_module(module)
+    else:
+        theirs = {each: sys.modules.pop(each) for each in _ours()}
+        sys.path.insert(0, str(_ROOT))
+        try:
+            found = import_module(module)
+        finally:
+            sys.path.remove(str(_ROOT))
+            for each in _ours():
+                del sys.modules[each]
+            sys.modules.update(theirs)
+    globals().update({name: getattr(found, name) for name in names})
 
 
 def _is_beside(package: str) -> bool:
@@ -48,15 +53,15 @@ def _is_beside(package: str) -> bool:
 
 
 def _ours() -> list[str]:
-    return [each for each in sys.modules if each.partition(".")[0] in ("workloads", "collector")]
+    return [each for each in sys.modules if each.partition(".")[0] in PACKAGES]
 
 
 def __getattr__(name: str) -> Any:
     # Not imported here: `lockstep --help` is measured, and imports this file.
     if name == "recorder":
-        return _recorder()
-    if name in CLIENT:
-        from workloads.sdk import client
-
-        return getattr(client, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        _imported("workloads.sdk", [name], ["workloads"])
+    elif name in CLIENT:
+        _imported("workloads.sdk.client", CLIENT, PACKAGES)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return globals()[name]

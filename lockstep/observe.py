@@ -30,8 +30,9 @@ from workloads.launchers.local.janitor import Janitor
 from workloads.launchers.local.ranks import Ranks
 from workloads.launchers.mpirun.ranks import MpirunRanks
 from workloads.network.emulated import EmulatedNetwork, emulated
-from workloads.processes.ownership import OWNER_FILE, SHARED_MEMORY, owner
+from workloads.processes.ownership import COMMAND_FILE, OWNER_FILE, SHARED_MEMORY, owner
 from workloads.spec import PROGRAM, RunSpec
+from workloads.tasks import find
 
 if TYPE_CHECKING:
     from collector.recorder import Recorder
@@ -65,7 +66,7 @@ def execute(
     interrupts = Interrupts()
     with interrupts.noted(), ExitStack() as stack:
         stack.enter_context(claim.claim_new_folder(out))
-        _own(workspace)
+        _own(workspace, spec)
         janitor = Janitor(spec.run, workspace)
         stack.callback(janitor.dismiss)
         with interrupts.heeded():
@@ -243,11 +244,13 @@ def _stopped(recorder: "Recorder") -> Recording:
     return Recording(recorder.errors, recorder.lost_steps, incomplete)
 
 
-def _own(workspace: Path) -> None:
-    """The run's folder in shared memory, with our name on it."""
+def _own(workspace: Path, spec: RunSpec) -> None:
+    """The run's folder in shared memory, with our name on it, and how it was started."""
+    command = spec.command(faults=False, taken=find(spec.workload).options)
     try:
         workspace.mkdir(parents=True)
         (workspace / OWNER_FILE).write_text(json.dumps(owner()))
+        (workspace / COMMAND_FILE).write_text(command, "utf-8", "replace")
     except OSError as error:
         shutil.rmtree(workspace, ignore_errors=True)
         fail(ExitCode.UNREACHABLE, f"cannot write {error.filename}: {error.strerror}")

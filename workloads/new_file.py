@@ -5,6 +5,8 @@ Standard library only.
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -37,18 +39,30 @@ def write_whole(path: Path, content: bytes) -> None:
         raise
 
 
-def head(path: Path, size: int) -> bytes | None:
-    """The first bytes of a regular file; None where there is none, or a shorter one."""
+@contextmanager
+def reading(path: Path) -> Iterator[int | None]:
+    """The descriptor of a regular file; None where there is none that may be read."""
     try:
         descriptor = os.open(path, _READ)
     except (OSError, ValueError):
-        return None
+        yield None
+        return
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
+        yield descriptor if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+    finally:
+        os.close(descriptor)
+
+
+def head(path: Path, size: int) -> bytes | None:
+    """The first bytes of a regular file; None where there is none, or a shorter one."""
+    with reading(path) as descriptor:
+        return None if descriptor is None else head_of(descriptor, size)
+
+
+def head_of(descriptor: int, size: int) -> bytes | None:
+    """The first bytes of an open file; None where it is shorter, or cannot be read."""
+    try:
         content = os.pread(descriptor, size, 0)
     except OSError:
         return None
-    finally:
-        os.close(descriptor)
     return content if len(content) == size else None

@@ -1,5 +1,6 @@
 """A new ring file: its room in shared memory, and who writes it."""
 
+import fcntl
 import mmap
 import os
 from dataclasses import dataclass
@@ -75,7 +76,17 @@ def _filled(descriptor: int, who: Identity) -> mmap.mmap:
         ring.OP_CAPACITY, ring.STEP_CAPACITY, ring.OP_RECORD.size, ring.STEP_RECORD.size,
     )  # fmt: skip
     ring.PID_NAMESPACE.pack_into(page, ring.PID_NAMESPACE_OFFSET, pid_namespace())
+    ring.LOCKED.pack_into(page, ring.LOCKED_OFFSET, _locked(descriptor))
     return page
+
+
+def _locked(descriptor: int) -> bool:
+    """Lock the file at once or not at all; the mapping's own descriptor keeps the lock."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def padded(text: str, size: int) -> bytes:

@@ -201,6 +201,22 @@ max(increase(lockstep_analyzer_state_write_failures_total[15m])) > 0""",
         dashboard="self",
     ),
     Alert(
+        "ThreadFailed",
+        "max by (node, job, thread) (increase(lockstep_thread_failures_total[15m])) > 0",
+        Severity.WARNING, "platform",
+        summary=(
+            "{{ $labels.job }}{{ if $labels.node }} on {{ $labels.node }}{{ end }}: its thread {{"
+            " $labels.thread }} failed"
+        ),
+        description=(
+            "A bug of Lockstep: an exception would have ended the thread. It begins again after a"
+            " pause of at most a minute, and what it does stands still meanwhile; the log has the"
+            " traceback."
+        ),
+        source="One failure is one too many: no thread is to fail.",
+        dashboard="self",
+    ),
+    Alert(
         "RemediationBreakerTripped",
         "max(lockstep_remediation_breaker_open) == 1",
         Severity.CRITICAL, "human",

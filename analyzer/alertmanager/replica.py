@@ -4,6 +4,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from copy import deepcopy
 from typing import Any
 
 import requests
@@ -38,12 +39,14 @@ class Replica:
         address: Where it is connected to, of several that the name in `url` leads to; None =
             wherever that leads.
         counts: Alerts `delivered`, `rejected` and `dropped`; failed requests by words of Result.
+        answered: When it last took or refused an alert, in `monotonic` seconds; before that -inf.
     """
 
     def __init__(self, access: Access, unix: Clock, monotonic: Clock, send: Send = post) -> None:
         self.url = access.url
         self.address: str | None = None
         self.counts: Counter[str] = Counter()
+        self.answered = float("-inf")
         self._access = access
         self._unix = unix
         self._monotonic = monotonic
@@ -72,6 +75,13 @@ class Replica:
         with self._change:
             self.address, self._skew = address, 0.0
             self._session = session(address=address)
+
+    def succeed(self, other: "Replica") -> None:
+        """Owe whatever another one owes: it may be that one, anew."""
+        with other._change:
+            outbox = deepcopy(other._outbox)
+        with self._change:
+            self._outbox = outbox
 
     def join(self, seconds: float) -> None:
         """Wait for a request under way, at most so long; it may end with the process."""
@@ -168,7 +178,9 @@ class Replica:
     def _settled(self, sent: Sequence[Owed], answer: Answer) -> bool:
         """Whether it answered, so that more may be sent."""
         now = self._monotonic()
+        answers = answer.result in (Result.TAKEN, Result.WRONG)
         with self._change:
+            self.answered = now if answers else self.answered
             match answer.result:
                 case Result.TAKEN:
                     self._outbox.taken(sent, now)
@@ -186,7 +198,7 @@ class Replica:
         else:
             words = f"Alertmanager {self.url}: {answer.why}; its alerts wait and are sent again"
             self._say(f"{words}, in {pause:.0f} s first", answer.why)
-        return answer.result in (Result.TAKEN, Result.WRONG)
+        return answers
 
     def _say(self, words: str, trouble: str) -> None:
         """Once for each change of what is wrong."""

@@ -12,13 +12,16 @@ from urllib.parse import urlsplit
 
 from requests.utils import get_environ_proxies
 
-from analyzer.alertmanager.alert import Alert
+from analyzer.alertmanager.alert import FIRING_SECONDS, Alert
 from analyzer.alertmanager.replica import Clock, Replica
 from analyzer.readers.prometheus.access import Access
 from collector.contract import threads
 
 RESOLVE_SECONDS = 30.0
 """A pod that is replaced has another address; cluster DNS is 5 to 30 s old."""
+SILENT_SECONDS = 300.0
+"""Whose address left the name and who answers nothing for so long is gone: longer than a pod that
+is not ready for a moment, shorter than until somebody else has its address."""
 MOST_REPLICAS = 16
 """Of one name; Alertmanager's own mesh is of three, as a rule."""
 
@@ -26,7 +29,7 @@ Resolve = Callable[[str], Sequence[str]]
 
 
 def addresses_of(url: str) -> tuple[str, ...]:
-    """The addresses behind the name in a URL, where there are several; else none.
+    """The addresses behind the name in a URL; none where a proxy finds them.
 
     Of one family only: `localhost` is one machine by two.
 
@@ -38,11 +41,12 @@ def addresses_of(url: str) -> tuple[str, ...]:
     if get_environ_proxies(url):  # whose it is to find the way
         return ()
     found = socket.getaddrinfo(host, parts.port, type=socket.SOCK_STREAM)
-    for family in (socket.AF_INET, socket.AF_INET6):
-        every = {str(address[0]) for kind, *_, address in found if kind == family}
-        if len(every) > 1:
-            return tuple(sorted(every))[:MOST_REPLICAS]
-    return ()
+    families: list[set[str]] = [
+        {str(address[0]) for kind, *_, address in found if kind == family}
+        for family in (socket.AF_INET, socket.AF_INET6)
+    ]
+    most = max(families, key=lambda every: min(len(every), 2))
+    return tuple(sorted(most))[:MOST_REPLICAS]
 
 
 class Service:
@@ -60,9 +64,10 @@ class Service:
     ) -> None:
         self.url = access.url
         self._new: Callable[[], Replica] = lambda: Replica(access, unix, monotonic)
-        self._resolve = resolve
+        self._resolve, self._monotonic = resolve, monotonic
         self._lock = threading.Lock()
         self._replicas = [self._new()]
+        self._left: dict[Replica, float] = {}
         self._wanted: Sequence[Alert] = ()
         self._before: Counter[str] = Counter()
         self._ended = threading.Event()
@@ -118,34 +123,67 @@ class Service:
             replica.remember(marks)
 
     def undelivered(self) -> int:
-        """Alerts that fire and that one of them has not taken for a while."""
-        return max(replica.undelivered() for replica in self.replicas)
+        """Alerts that fire and that one of those in the name has not taken for a while."""
+        with self._lock:
+            there = [each for each in self._replicas if each not in self._left]
+        return max(replica.undelivered() for replica in there)
 
     def lead_to(self, addresses: Sequence[str]) -> None:
-        """Tell those at these addresses, each; none = whoever answers to the name.
+        """Tell those at these addresses, each; none, or the first one alone = who answers the name.
 
-        Who is replaced goes on under another address: what it was not told yet is told there.
+        Who leaves the name for a moment has its alerts all the same, and hears of their end: it is
+        told until they would have lapsed, or it is silent. Who comes may be it, elsewhere: what
+        that one was not told yet is told there as well.
         """
-        wanted: list[str | None] = [*addresses] or [None]
+        now = self._monotonic()
         marks = self.marks()
         with self._lock:
-            free = [each for each in self._replicas if each.address not in wanted]
-            held = {each.address for each in self._replicas}
-            for address in [each for each in wanted if each not in held]:
-                if free:
-                    free.pop(0).move(address)
+            at = {each.address: each for each in self._replicas}
+            several = len(addresses) > 1 or None not in at
+            wanted: list[str | None] = [*addresses] if addresses and several else [None]
+            for address in wanted:
+                if address in at:
+                    self._left.pop(at[address], None)
+            leaving = [
+                each for each in self._replicas
+                if each.address not in wanted and each not in self._left
+            ]  # fmt: skip
+            for address in [each for each in wanted if each not in at]:
+                before = leaving.pop(0) if leaving else None
+                if before is not None and before.address is None:
+                    before.move(address)
                     continue
-                replica = self._new()
-                replica.move(address)
-                replica.remember(marks)
-                replica.want(self._wanted)
-                self._replicas.append(replica)
-                if self._started and not self._ended.is_set():
-                    replica.start()
-            for replica in free:
+                self._add(address, before, marks)
+                if before is not None:
+                    self._left[before] = now
+            self._left.update(dict.fromkeys(leaving, now))
+            for replica in self._gone(now):
                 replica.end()
                 self._replicas.remove(replica)
+                del self._left[replica]
                 self._before.update(replica.counts)
+
+    def _add(self, address: str | None, before: Replica | None, marks: Collection[str]) -> None:
+        replica = self._new()
+        replica.move(address)
+        if before is None:
+            replica.remember(marks)
+        else:
+            replica.succeed(before)
+        replica.want(self._wanted)
+        self._replicas.append(replica)
+        if self._started and not self._ended.is_set():
+            replica.start()
+
+    def _gone(self, now: float) -> list[Replica]:
+        """Of those that left the name, the ones that are told no more; the lock is held."""
+        newest = sorted(self._left, key=self._left.__getitem__, reverse=True)
+        return [
+            each for place, each in enumerate(newest)
+            if each.address is None or place >= MOST_REPLICAS
+            or now - self._left[each] >= FIRING_SECONDS
+            or now - max(self._left[each], each.answered) >= SILENT_SECONDS
+        ]  # fmt: skip
 
     def _follow(self) -> None:
         while not self._ended.is_set():

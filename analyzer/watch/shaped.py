@@ -4,6 +4,7 @@ A file of ours may be torn, edited, or of another version. A number out of its r
 open a finding on every node, or end the next start.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
@@ -27,6 +28,8 @@ OF_FIELDS: Mapping[str, Range] = {
     "slowdown": RELATION, "reading": RELATION,
 }  # fmt: skip
 """By the name of a field; of all others QUANTITY and WHOLE."""
+ROUNDING = 1e-9
+"""Ten times what a sum of a million doubles can lose; the relative tolerance is the same."""
 
 
 class ShapeError(ValueError):
@@ -44,7 +47,7 @@ def shaped(kind: type[T], tree: object) -> T:
 
 
 def number(value: object, within: Range, name: str) -> float:
-    """A number that can be.
+    """A number that can be; a sum or product that rounding put beyond an end is that end.
 
     Raises:
         ShapeError: It is none.
@@ -52,6 +55,9 @@ def number(value: object, within: Range, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ShapeError(f"{name} is no number")
     if not within.low <= value <= within.high:
+        for end in (within.low, within.high):
+            if isinstance(value, float) and math.isclose(value, end, abs_tol=ROUNDING):
+                return float(end)
         raise ShapeError(f"{name} is {value:g}; it can be {within.low:g} to {within.high:g}")
     return float(value)
 

@@ -60,6 +60,12 @@ PID_NAMESPACE = Struct("<Q")
 """Inode of the PID namespace that the identity's pid is of (/proc/self/ns/pid, namespaces(7)).
 Written once; 0 = nobody knows, as a writer leaves it that does not tell."""
 
+LOCKED_OFFSET = 352
+LOCKED = Struct("<Q")
+"""1 = the writer holds an exclusive flock(2) on this file for as long as it has it mapped, so that
+processes that cannot see its pid can ask whether it lives: LOCK_SH | LOCK_NB fails. Written once;
+0 = it holds none, as a writer that does not tell, or a file system without locks."""
+
 GUARD_OFFSET = 384
 GUARD = Struct("<Q")
 """Even = consistent, odd = the writer is inside LIVE or COUNTERS."""
@@ -231,6 +237,11 @@ class Header:
     def pid_namespace(self) -> int:
         """Of the identity's pid; 0 = nobody knows."""
         return int(PID_NAMESPACE.unpack_from(self._page, PID_NAMESPACE_OFFSET)[0])
+
+    @property
+    def locked(self) -> bool:
+        """Whether the writer's flock tells if it lives."""
+        return bool(LOCKED.unpack_from(self._page, LOCKED_OFFSET)[0])
 
     @property
     def guard(self) -> int:

@@ -1,7 +1,6 @@
 """Asks the ranks of a run on this node for their flight-recorder dumps, and reads them."""
 
 import os
-import stat
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -22,6 +21,7 @@ from collector.sources.flight_recorder import (
     old_prefix,
     request_dump,
 )
+from collector.sources.flight_recorder.requests import check_request
 from collector.sources.rank_ring import Rank, scan
 
 POLL_SECONDS = 0.05
@@ -208,9 +208,7 @@ def _touched(path: Path, folder: int) -> int:
     """
     pinned = os.open(path.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
-        status = os.fstat(pinned)
-        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-            raise SourceError("not_regular", f"{path.name} is there, and is no request")
+        check_request(path.name, os.fstat(pinned))
         os.utime(f"/proc/self/fd/{pinned}")
         return os.fstat(pinned).st_mtime_ns
     finally:

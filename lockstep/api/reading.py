@@ -186,6 +186,7 @@ def info(row: RunRow, behind: str | None = None) -> Tree:
         "started": iso(row.span.start), "ended": None if going else iso(row.span.end),
         "slowdown": _or_none(row.slowdown), "lost_gpu_hours": _or_none(row.lost_gpu_hours),
         "provenance": list(row.provenance), "behind": behind, "command": row.command or None,
+        "name": row.name or None,
     }  # fmt: skip
 
 

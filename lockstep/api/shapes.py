@@ -104,6 +104,8 @@ class RunInfo(BaseModel):
                                         " it.")]  # fmt: skip
     command: Annotated[str | None, Field(description="The same on the command line, secrets masked;"
                                          " null = not known.")]  # fmt: skip
+    name: Annotated[str | None, Field(description="As `lockstep run --name` gave it; the id begins"
+                                      " with it. null = none.")]  # fmt: skip
 
 
 class Failure(BaseModel):

@@ -91,14 +91,16 @@ def _source(pages: list[str], prometheus: str | None, run: str | None) -> "Pages
         from lockstep.top.prometheus import Recorded
 
         return Recorded(prometheus, run)
-    from lockstep.top.pages import Pages, announced
+    from lockstep.top.pages import Pages, announced, commands
 
     for url in pages:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise typer.BadParameter(f"{url!r} is no address of a page, as {USUAL}")
     rings = load(None, os.environ, {}).lockstep_dir
-    return Pages(lambda: pages or announced(rings) or [USUAL], SystemClock().wall)
+    return Pages(
+        lambda: pages or announced(rings) or [USUAL], SystemClock().wall, lambda: commands(rings)
+    )
 
 
 def _once(source: "Pages | Recorded") -> int:

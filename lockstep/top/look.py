@@ -66,6 +66,7 @@ class Look:
         rates: Of the ranks that were told of.
         findings: Sentences of open findings, the worst first; None = nobody tells of findings.
         doubts: Run -> why its status is unknown, as `lockstep watch` says; only where it watches.
+        commands: Run -> the line that started it, secrets masked; of runs on this machine alone.
         warnings: That an answer was not whole, in the source's words.
     """
 
@@ -77,6 +78,7 @@ class Look:
     rates: Mapping[Who, Rates]
     findings: Sequence[str] | None = None
     doubts: Mapping[str, str] = field(default_factory=dict)
+    commands: Mapping[str, str] = field(default_factory=dict)
     warnings: Sequence[str] = ()
 
     def rows(self, metric: m.Metric) -> Sequence[Row]:

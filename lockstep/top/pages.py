@@ -19,7 +19,7 @@ from collector.reading import SourceError
 from collector.recorder.rows import AnswerError
 from lockstep.top.look import GAUGES, Answered, Labels, Look, LookError, Rates, Who, by_name
 from lockstep.watching.asking import ask
-from workloads.processes.ownership import is_dead
+from workloads.processes.ownership import COMMAND_FILE, is_dead
 
 ANSWER_SECONDS = 4.0
 """For all pages together: who has not answered by then is silent."""
@@ -29,6 +29,7 @@ SPAN = 60.0
 """Seconds that rates are over, as the recording rules' and the dashboard's."""
 MOST_ANNOUNCED = 256
 ADDRESS_BYTES = 256
+COMMAND_BYTES = 4096
 _ADDRESS = re.compile(r"[\w.-]+:\d{1,5}|\[[0-9A-Fa-f:]+\]:\d{1,5}", re.ASCII)
 COUNTERS = (m.TRAIN_OWN, m.TRAIN_STEPS, m.TRAIN_KNOWN_STEPS, m.TRAIN_COLLECTIVE)
 _READ = frozenset(one.name for one in (*GAUGES, *COUNTERS, m.NODE_INFO))
@@ -59,14 +60,18 @@ class Pages:
         find: Their pages' addresses, asked before each look, with or without /metrics; credentials
             in them or in LOCKSTEP_COLLECTOR_TOKEN, or LOCKSTEP_COLLECTOR_USER and _PASSWORD.
         wall: Unix seconds.
+        started: Asked at each look for `Look.commands`.
     """
 
-    def __init__(self, find: Callable[[], Sequence[str]], wall: Callable[[], float]) -> None:
+    def __init__(
+        self, find: Callable[[], Sequence[str]], wall: Callable[[], float],
+        started: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:  # fmt: skip
         import prometheus_client.parser  # noqa: F401 - now, and not in the first look
 
         self._find = find
         self._pages: dict[str, _Page] = {}
-        self._wall = wall
+        self._wall, self._started = wall, started
 
     @property
     def source(self) -> str:
@@ -110,7 +115,7 @@ class Pages:
             )
             for url, page in self._pages.items()
         ]
-        return Look(self.source, now, span, nodes, by_name(rows), rates)
+        return Look(self.source, now, span, nodes, by_name(rows), rates, commands=self._started())
 
 
 def announced(folder: Path) -> list[str]:
@@ -119,17 +124,26 @@ def announced(folder: Path) -> list[str]:
     Args:
         folder: Where runs keep their rings: `<run>/<node>.address` holds HOST:PORT.
     """
-    found = []
-    for path in sorted(folder.glob("*/*.address"))[:MOST_ANNOUNCED]:
+    told = (text for _, text in _told_by_runs(folder, "*.address", ADDRESS_BYTES))
+    return [f"http://{text}" for text in told if _ADDRESS.fullmatch(text)]
+
+
+def commands(folder: Path) -> dict[str, str]:
+    """Run -> the line that started it, of the runs on this machine that this user has started."""
+    return dict(_told_by_runs(folder, COMMAND_FILE, COMMAND_BYTES))
+
+
+def _told_by_runs(folder: Path, name: str, most: int) -> Iterator[tuple[str, str]]:
+    """Runs of this user that live, and the beginnings of such files of theirs, by run and name."""
+    for path in sorted(folder.glob(f"*/{name}"))[:MOST_ANNOUNCED]:
         try:
             with opened(path) as file:
                 mine = os.fstat(file).st_uid == os.getuid()
-                text = os.read(file, ADDRESS_BYTES).decode("ascii").strip()
-        except (SourceError, ValueError):
+                text = os.read(file, most).decode(errors="replace").strip()
+        except SourceError:
             continue
-        if mine and _ADDRESS.fullmatch(text) and not is_dead(path.parent):
-            found.append(f"http://{text}")
-    return found
+        if mine and not is_dead(path.parent):
+            yield path.parent.name, text
 
 
 def read(body: bytes) -> list[Told]:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from textwrap import shorten
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +29,8 @@ FROZEN_SECONDS = 3.0
 """contract.metrics.TRAIN_HEARTBEAT_AGE."""
 STANDS_SECONDS = 10.0
 """In one collective, or without one and without progress: hang-timeout of a local run."""
+COMMAND_WIDTH = 160
+"""Of the line that started a run: its beginning tells which it is."""
 STALE_SECONDS = 90.0
 """Of the newest scrape: six of Prometheus' usual 15 s."""
 UNKNOWN = "-"
@@ -244,6 +247,9 @@ def _sentences(
         yield f"{text} Nothing below is about them.", Mood.UNKNOWN
     for said in look.warnings[:1]:
         yield said, Mood.UNKNOWN
+    for run in who.runs:
+        if line := look.commands.get(run):
+            yield f"{run} is `{shorten(line, COMMAND_WIDTH, placeholder=' …')}`.", Mood.NOTE
 
 
 def _of_run(run: str, ranks: Sequence[_Rank], look: Look) -> Iterable[tuple[str, str]]:

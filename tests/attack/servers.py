@@ -107,14 +107,16 @@ KINDS = (
 class Server:
     """One of them on a port of the loopback."""
 
-    def __init__(self, kind: Kind, folder: Path, descriptors: int | None = None) -> None:
+    def __init__(
+        self, kind: Kind, folder: Path, descriptors: tuple[int, int] | None = None
+    ) -> None:
         self.kind = kind
         announced = folder / "address"
         self._log = folder / "log"
 
         def limit() -> None:
             if descriptors is not None:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+                resource.setrlimit(resource.RLIMIT_NOFILE, descriptors)
 
         command = [
             sys.executable, *kind.command(folder, "127.0.0.1:0"), "--announce", str(announced)
@@ -168,10 +170,10 @@ class Server:
                 said += part
         return said
 
-    def answers(self, source: str = "127.0.0.1") -> bool:
-        """Whether a well-behaved client is told that the server is well."""
+    def answers(self, source: str = "127.0.0.1", path: str = "") -> bool:
+        """Whether a well-behaved client is told that the server is well, or given a page."""
         with contextlib.suppress(OSError):
-            said = self.ask(request(self.kind.health, "Connection: close"), source)
+            said = self.ask(request(path or self.kind.health, "Connection: close"), source)
             return said.startswith(b"HTTP/1.1 200")
         return False
 
@@ -196,8 +198,10 @@ def request(path: str, *headers: str, method: str = "GET") -> bytes:
 
 
 @contextlib.contextmanager
-def running(kind: Kind, folder: Path, descriptors: int | None = None) -> Iterator[Server]:
-    """A server until the end of the block."""
+def running(
+    kind: Kind, folder: Path, descriptors: tuple[int, int] | None = None
+) -> Iterator[Server]:
+    """A server until the end of the block, with its limits of descriptors (soft, hard)."""
     server = Server(kind, folder, descriptors)
     try:
         yield server

@@ -406,6 +406,57 @@ def test_a_dump_beside_the_rings_is_of_the_rank_that_lies_there(tmp_path, ranks,
 
 
 @as_root
+@pytest.mark.parametrize("kind", ["folder", "link", "dangling", "names", "fifo", "file", "none"])
+def test_what_denies_requests_for_dumps_is_counted_once_and_said(node, tmp_path, monkeypatch, kind):
+    node.clock.unix = time.time()
+    folder = node.rings
+    way = folder / request_name(RUN)
+    user = os.geteuid()
+    ranks = [RankProcess(RUN, rank, 1, STRANGER + 1, folder) for rank in (0, 1)]
+    source = FlightRecorder(str(tmp_path / "none"), folder, node.proc, node.clock, lambda: ranks)
+    match kind:
+        case "folder":
+            way.mkdir()
+        case "link":
+            way.symlink_to(tmp_path)
+        case "dangling":
+            way.symlink_to(tmp_path / "nowhere")
+        case "names":
+            (folder / "other").touch()
+            way.hardlink_to(folder / "other")
+        case "fifo":
+            os.mkfifo(way)
+        case "file":
+            way.touch()
+            monkeypatch.setattr(os, "geteuid", lambda: user + 7)
+    if kind != "none":
+        os.chown(way, STRANGER, STRANGER, follow_symlinks=False)
+    told = []
+    for _ in range(3):
+        source.available()
+        told += source.read().rejected
+        node.clock.now += 10.0
+
+    assert ["request_denied"] * (kind != "none") == [one.reason for one in told]
+    assert all(str(way) in one.message for one in told)
+
+
+@as_root
+@pytest.mark.parametrize("whose", [0, STRANGER + 1])
+def test_a_request_of_root_or_of_the_rank_s_user_denies_nothing(node, tmp_path, monkeypatch, whose):
+    node.clock.unix = time.time()
+    way = node.rings / request_name(RUN)
+    way.touch()
+    os.chown(way, whose, whose)
+    monkeypatch.setattr(os, "geteuid", lambda: 7)
+    ranks = [RankProcess(RUN, 0, 1, STRANGER + 1, node.rings)]
+    source = FlightRecorder(str(tmp_path / "no"), node.rings, node.proc, node.clock, lambda: ranks)
+
+    assert not source.available()
+    assert () == source.read().rejected
+
+
+@as_root
 def test_where_no_rank_has_a_ring_dumps_of_several_users_name_nobody(node, tmp_path):
     node.clock.unix = time.time()
     prefix = str(tmp_path / "nccl_trace_rank_")

@@ -4,6 +4,7 @@ The claims hold for all servers alike, whatever serves them.
 """
 
 import contextlib
+import resource
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -181,3 +182,23 @@ def test_ten_thousand_headers_do_not_fill_the_memory(server):
         grown = server.resident() - before
 
     assert grown < 60e6
+
+
+DESCRIPTORS = 256
+"""Fewer than CONNECTIONS, as the 1,024 of a shell are fewer than what a stranger can open."""
+
+
+def test_the_dashboard_has_descriptors_for_more_silent_connections_than_a_shell_gives(tmp_path):
+    dashboard = next(kind for kind in KINDS if kind.name == "dashboard")
+    if find_spec(dashboard.needs) is None:
+        pytest.skip(f"{dashboard.needs} is not installed")
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= hard < 4 * CONNECTIONS:
+        pytest.skip(f"this process may have {hard} descriptors only")
+    with running(dashboard, tmp_path, (DESCRIPTORS, hard)) as server, attacked(server, silent):
+        time.sleep(0.3)
+        answers = [server.answers(path=path) for path in ("/", "/_stcore/health") * 2]
+        log = server.log()
+
+    assert all(answers)
+    assert "Traceback" not in log

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from collector.collectors.gpu import collect
 from collector.contract import metrics as m
+from collector.gpu_inventory import GpuInventory
 from collector.reading import SourceError
 from collector.sources.dcgm import INSTALLED, Dcgm
 from collector.sources.dcgm.session import (
@@ -20,6 +21,7 @@ from collector.sources.dcgm.session import (
     OK,
     STALE_SECONDS,
 )
+from collector.sources.xid import Xids
 
 VALUES = {
     54: "GPU-a", 50: "NVIDIA H100", 1: "550.54.15", 52: 3, 100: 1980, 150: 61, 155: 650.0,
@@ -216,6 +218,30 @@ def test_a_lost_gpu_is_not_up_and_leaves_no_stale_value(engine, source, state):
     }
     assert 1 == values[m.GPU_PRESENT.name, ()]
     assert 1 == engine.connections
+
+
+@pytest.mark.parametrize("state", [OK, LOST, DETACHED])
+@pytest.mark.parametrize("age", [0.5, 30.0])
+def test_the_last_xid_of_a_gpu_is_told_once_though_it_is_lost_by_then(engine, clock, state, age):
+    """DCGM stamps it with the time of the event, which may be long before a reading."""
+    bus = "0000:18:00.0"
+    engine.values[GPU, 0] |= {230: 0, 57: "00000000:18:00.0"}
+    inventory = GpuInventory()
+    source = inventory.watching(Dcgm(clock))
+    xids = Xids(clock, None, list, inventory.gpus, inventory.source)
+    source.read()
+    xids.read()
+    engine.values[GPU, 0][230], engine.ages, engine.gpus[0] = 79, {230: age}, state
+    counted = []
+    for _ in range(3):
+        source.read()
+        counted.append(
+            {(key.pci_bus_id, key.xid): count for key, count in xids.read().xids.items()}
+        )
+        clock.sleep(30)
+        engine.ages[230] += 30
+
+    assert [{(bus, "79"): 1}] * 3 == counted
 
 
 def test_a_gpu_that_was_lost_before_we_came_is_not_up_either(engine, source):

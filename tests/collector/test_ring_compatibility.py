@@ -52,8 +52,8 @@ def test_a_ring_of_ours_is_that_of_the_last_release_to_the_byte(tmp_path):
     page = written(tmp_path / "rank-3.ring")[: ring.HEADER_BYTES]
     struct.pack_into("<i", page, PID_OFFSET, 0)
     ring.HEARTBEAT.pack_into(page, ring.HEARTBEAT_OFFSET, 0)
-    # The namespace of the pid stands where the last release wrote nothing.
-    struct.pack_into("<Q", page, ring.PID_NAMESPACE_OFFSET, 0)
+    # The namespace of the pid, and that the file is locked, stand where it wrote nothing.
+    struct.pack_into("<QQ", page, ring.PID_NAMESPACE_OFFSET, 0, 0)
 
     assert bytes(page) == OLD_PAGE
 

@@ -35,13 +35,16 @@ def test_every_alert_has_its_tests_and_no_test_is_of_none() -> None:
 
 
 def exported() -> set[str]:
-    """Metrics of the contract that a program other than the contract and the rules names."""
+    """Metrics of the contract that a program other than the contract and the rules names.
+
+    The contract itself counts what becomes of its threads.
+    """
     rows = {row.name: name for name, row in vars(metrics).items() if isinstance(row, Metric)}
     words = {
         word
         for folder in ("analyzer", "collector", "lockstep")
         for path in (ROOT / folder).rglob("*.py")
-        if not {"contract", "alert_rules"} & set(path.parts)
+        if not {"contract", "alert_rules"} & set(path.parts) or path.name == "threads.py"
         for word in re.findall(r"\b[A-Z][A-Z0-9_]+\b", path.read_text("utf-8"))
     }
     return {name for name, row in rows.items() if row in words}

@@ -13,9 +13,10 @@ from analyzer.pipeline import diagnose
 from analyzer.readers.archive import load
 from analyzer.verdict_json import verdict_json
 from collector.contract.words import ExitCode
-from lockstep import archive, external_program
+from lockstep import archive, external_program, observe
 from lockstep.node_collectors import NodeCollectors
 from lockstep.output import CommandError
+from lockstep.top.pages import commands
 from workloads.launchers import Ending, Outcome
 from workloads.spec import Layout, RunSpec
 
@@ -67,6 +68,21 @@ def observed(out: Path, workspace: Path, *arguments: str, patience: float):
     }  # fmt: skip
     (out / "run.json").write_text(json.dumps(run))
     return outcome, programs
+
+
+def test_who_looks_at_the_rings_finds_how_the_run_was_started(tmp_path):
+    """As `lockstep top` does, without the words of faults and without secrets."""
+    program = ("python", "train.py", "--token", "hunter2-abcdef")
+    spec = RunSpec(
+        "exec-1", "exec", Layout(3, 1, 3), steps=0, seed=0, pace=False, program=program, name="n"
+    )
+    observe._own(tmp_path / spec.run, spec)
+
+    line = commands(tmp_path)[spec.run]
+    assert line.startswith("lockstep run --exec --nodes 3")
+    assert "--name n" in line
+    assert "python train.py" in line
+    assert "hunter2" not in line
 
 
 @pytest.mark.distributed

@@ -2,7 +2,9 @@
 
 import copy
 import errno
+import fcntl
 import functools
+import json
 import math
 import os
 import pickle
@@ -327,6 +329,8 @@ def test_plain_items_are_an_iterable_that_claims_no_class_of_c(recorder, tmp_pat
     assert not isinstance(given, (list, tuple, range))
     assert (2, 1, True, [2, 1]) == (len(given), given[0], 2 in given, list(reversed(given)))
     assert items == given
+    with pytest.raises(TypeError):  # as docs/ml/own-code.md says
+        json.dumps(given)
     if not isinstance(items, range):
         assert type(items)([0, 1, 2]) == type(items)([0]) + given
         assert type(items)([1, 2, 3]) == given + type(items)([3])
@@ -520,17 +524,98 @@ def test_a_later_attempt_takes_the_place_of_an_earlier_one_that_lives(environmen
     assert taken == may_take(other, "mine", attempt, os.getpid() + 1, Means.SDK, trains=True)
 
 
+def elsewhere(path: Path, namespace: int, **words: int) -> None:
+    """As if the ring's writer were in another PID namespace, and its heart beat just now."""
+    with path.open("r+b") as file:
+        for offset, word in (
+            (ring.PID_NAMESPACE_OFFSET, ring.PID_NAMESPACE.pack(namespace)),
+            (ring.HEARTBEAT_OFFSET, ring.HEARTBEAT.pack(round(monotonic() * 1e9))),
+            *((ring.LOCKED_OFFSET, ring.LOCKED.pack(word)) for word in words.values()),
+        ):
+            file.seek(offset)
+            file.write(word)
+
+
 @pytest.mark.parametrize("namespace", [0, 12345])
-def test_where_the_pid_says_nothing_the_heartbeat_decides(environment, namespace):
+def test_where_neither_pid_nor_lock_says_anything_the_heartbeat_decides(environment, namespace):
     """Of a writer that does not tell its namespace, as older ones, or of another namespace."""
     path = ring_of(environment)
-    with path.open("r+b") as file:
-        file.seek(ring.PID_NAMESPACE_OFFSET)
-        file.write(ring.PID_NAMESPACE.pack(namespace))
-        file.seek(ring.HEARTBEAT_OFFSET)
-        file.write(ring.HEARTBEAT.pack(round(monotonic() * 1e9)))
+    elsewhere(path, namespace, locked=0)
 
     assert holder(path).lives
+
+
+@pytest.mark.parametrize("namespace", [0, 12345])
+def test_a_restart_in_another_pid_namespace_is_recorded_at_once(environment, namespace):
+    path = ring_of(environment)
+    elsewhere(path, namespace)
+    assert not holder(path).lives
+    made = lockstep.recorder(environment=environment)
+
+    assert made.active
+    made.close()
+
+
+@pytest.mark.parametrize("namespace", [0, 12345])
+def test_a_rank_that_lives_in_another_pid_namespace_keeps_its_place(
+    environment, recorder, namespace
+):
+    path = Path(environment["LOCKSTEP_DIR"]) / "rank-0.ring"
+    elsewhere(path, namespace)
+
+    assert holder(path).lives
+    assert holder(path).lives, "asking does not take the lock away"
+
+
+def test_several_that_ask_at_once_do_not_take_each_other_for_the_writer(environment):
+    path = ring_of(environment)
+    elsewhere(path, 12345)
+    with path.open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        assert not holder(path).lives
+
+
+CONTAINER = """\
+import os, sys, time, lockstep
+recorder = lockstep.recorder()
+recorder.step_ended()
+print("recorded" if recorder.active else "refused", flush=True)
+if os.fork() == 0:  # as a loader's worker
+    time.sleep(60)
+time.sleep(60)
+"""
+
+
+@pytest.mark.root
+def test_containers_of_one_rank_are_recorded_one_after_the_other_and_not_at_once(environment):
+    """The rank is process 1 in each of them."""
+    inside = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if shutil.which("unshare") is None or subprocess.run([*inside, "true"]).returncode != 0:
+        pytest.skip("needs the right to make pid namespaces")
+    variables = os.environ | environment | {"RANK": "0", "WORLD_SIZE": "1"}
+
+    def container() -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [*inside, sys.executable, "-c", CONTAINER], env=variables, stdout=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
+
+    first = container()
+    try:
+        assert "recorded\n" == first.stdout.readline()
+        second = container()
+        assert "refused\n" == second.stdout.readline()
+        second.kill()
+        second.communicate()
+    finally:
+        first.kill()
+        first.communicate()
+    third = container()
+    told = third.stdout.readline()
+    third.kill()
+    third.communicate()
+
+    assert "recorded\n" == told
 
 
 def test_a_resumed_run_s_steps_carry_their_true_numbers(environment, tmp_path):
@@ -587,6 +672,30 @@ def test_a_module_that_the_program_does_not_import_is_not_executed(
     assert "1\n2\nexecuted\nmine\n" == told.stdout
     assert int(refused) == len([line for line in told.stderr.splitlines() if "not rec" in line])
     assert refused or told.stderr == ""
+
+
+@pytest.mark.parametrize("imported", [True, False])
+@pytest.mark.parametrize("name", ["collector", "workloads", "analyzer"])
+def test_a_client_beside_a_module_called_as_ours_is_ours_and_executes_none(
+    tmp_path, name, imported
+):
+    (tmp_path / f"{name}.py").write_text("print('executed'); MINE = 1")
+    (tmp_path / "ask.py").write_text(
+        f"import lockstep\n{f'import {name}' if imported else ''}\n"
+        "client = lockstep.Client('http://127.0.0.1:9', token='t')\n"
+        "assert lockstep.Client is type(client)\n"
+        "try: client.runs()\n"
+        "except lockstep.ApiError as error: print(error.error)\n"
+        "except Exception as error: print(type(error).__name__)\n"
+        f"import {name}; print({name}.MINE)\n"
+    )
+    told = subprocess.run(
+        [sys.executable, "ask.py"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )  # fmt: skip
+
+    lines = told.stdout.splitlines()
+    assert ["executed", "1"] == [lines[0 if imported else 1], lines[2]]
+    assert "" == told.stderr
 
 
 def test_a_module_of_the_program_s_own_that_exits_when_we_import_it_ends_nothing(

@@ -10,6 +10,8 @@ SHARED_MEMORY = Path("/dev/shm/lockstep")  # noqa: S108 - the place of docs/meth
 """Where the folders are, one a run."""
 OWNER_FILE = "owner.json"
 """Says who made the folder: {"pid", "start_ticks"}, the second because pids are reused."""
+COMMAND_FILE = "command"
+"""The line that started the run, secrets masked; a run whose launcher is ours has one."""
 LOCK_FILE = "ranks.lock"
 """Each rank that has no launcher holds it shared (flock(2)), for as long as it lives."""
 

@@ -1,5 +1,6 @@
 """Who writes a ring, read from its header with pread."""
 
+import fcntl
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,7 @@ from time import monotonic_ns
 from collector.contract import ring
 from collector.contract.words import LIVING_STATES, RANK_STATES
 from collector.contract.words import Means as Means
-from workloads.new_file import head
+from workloads.new_file import head_of, reading
 from workloads.process_life import pid_namespace, process_lives
 
 FRESH_SECONDS = 3.0
@@ -24,8 +25,10 @@ class Holder:
         pid: As it knows itself.
         steps: That it has recorded.
         means: The first tag: how it knows them.
-        lives: It has not said that it has ended, its heart beat lately, and its process is there.
+        lives: It has not said that it has ended, its heart beat lately, and its process is there,
+            by its pid or its lock.
         waited: The own time of some of its steps is known.
+        here: Its pid is of this process's PID namespace, as far as it tells.
     """
 
     run: str
@@ -35,14 +38,17 @@ class Holder:
     means: str
     lives: bool
     waited: bool
+    here: bool = True
 
 
 def holder(path: Path) -> Holder | None:
     """Who writes the ring; None if there is none."""
-    page = head(path, ring.HEADER_BYTES)
-    if page is None:
-        return None
-    header = ring.Header(page)
+    with reading(path) as descriptor:
+        page = None if descriptor is None else head_of(descriptor, ring.HEADER_BYTES)
+        if descriptor is None or page is None:
+            return None
+        header = ring.Header(page)
+        lives = _lives(header, descriptor)
     who = header.identity
     return Holder(
         run=_text(who.run),
@@ -50,8 +56,9 @@ def holder(path: Path) -> Holder | None:
         pid=who.pid,
         steps=header.live.step_cursor,
         means=_text(header.tags[0]),
-        lives=_lives(header),
+        lives=lives,
         waited=header.known_steps > 0,
+        here=header.pid_namespace in (0, pid_namespace()),
     )
 
 
@@ -66,25 +73,40 @@ def may_take(
     """
     if not other.lives or other.run != run or other.attempt < attempt:
         return True
+    own = other.here and other.pid == pid
     if other.means == Means.SDK:
-        return means is Means.SDK and other.pid == pid
+        return means is Means.SDK and own
     if means is Means.SDK or (other.means == Means.LOG and means is Means.OPTIMIZER):
         return trains
-    return trains and (other.pid == pid or other.steps == 0)
+    return trains and (own or other.steps == 0)
 
 
-def _lives(header: ring.Header) -> bool:
-    """Of a process in another PID namespace the heartbeat alone is known."""
+def _lives(header: ring.Header, descriptor: int) -> bool:
+    """A pid says something in its own PID namespace; elsewhere the kernel tells by the lock.
+
+    Not by the lock everywhere: processes that the writer forked hold it as well. In another
+    namespace, as of a container, they end with it. Of a writer without a lock the heartbeat alone
+    is known.
+    """
     ended = header.state < len(RANK_STATES) and RANK_STATES[header.state] not in LIVING_STATES
     age = (monotonic_ns() - header.heartbeat_ns) / 1e9
     if ended or not 0.0 <= age < FRESH_SECONDS:
         return False
     who = header.identity
     if not header.pid_namespace or header.pid_namespace != pid_namespace():
-        return True
+        return not header.locked or _is_locked(descriptor)
     return who.pid == os.getpid() or process_lives(
         who.pid, by_ns=who.start_wall_ns - who.wall_minus_monotonic_ns
     )
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Whether a writer holds its lock; shared, so that those who ask do not see each other."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # let go as the descriptor closes
+    except OSError:  # held, or nobody can tell
+        return True
+    return False
 
 
 def _text(padded: bytes) -> str:

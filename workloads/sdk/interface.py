@@ -27,7 +27,8 @@ class Recorder:
 
         A step ends where the loop asks for the next item, or leaves the loop after having done
         something. In all else (length, attributes, class) what is given behaves as the items do;
-        for a plain list, tuple or range it is an iterable of another class.
+        for a plain list, tuple or range it is an iterable of another class, which `json.dumps` and
+        other code in C that wants one refuse.
         """
         return items
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from collector.clock import Clock
-from collector.gpu_reading import GpuReading
+from collector.gpu_reading import Gpu, GpuReading
 from collector.reading import SourceError
 from collector.sources.dcgm.bindings import INSTALLED, installed, load
 from collector.sources.dcgm.session import Session
@@ -29,7 +29,7 @@ class Dcgm:
         self._folders = folders
         self._session: Session | None = None
         self._number = itertools.count()
-        self._known: dict[int, tuple[int, str]] = {}
+        self._known: dict[int, Gpu] = {}
 
     def available(self) -> bool:
         """Whether the bindings are installed."""

@@ -1,6 +1,7 @@
 """A connection to DCGM's host engine with a watch on every field of every GPU and MIG device."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from collector.clock import Clock
@@ -102,6 +103,9 @@ HOST_ENGINE = "127.0.0.1"
 NAME, UUID, INDEX = 50, 54, 52
 IDENTITY = {NAME: "model", 53: "serial", 57: "pci_bus_id", 85: "vbios", 1: "driver"}
 """Fields that hold words, by label of GPU_INFO."""
+XID = 230
+"""Of an event, and stamped with its time (DcgmCacheManager.cpp of DCGM, ManageDeviceEvents): it
+stands until there is another."""
 UPDATE_SECONDS = 1.0
 STALE_SECONDS = 2 * UPDATE_SECONDS
 """A value that DCGM has not renewed for so long is not told: it is of another time."""
@@ -123,13 +127,11 @@ class Session:
         bindings: DCGM's modules.
         clock: DCGM stamps values with the same wall clock.
         name: Of this session's groups: no two of a host engine have the same.
-        known: Index and uuid by DCGM's number, which outlive sessions: a GPU that is lost tells
-            them no more.
+        known: GPUs without their values by DCGM's number, which outlive sessions: one that is lost
+            does not tell who it is any more.
     """
 
-    def __init__(
-        self, bindings: Bindings, clock: Clock, name: str, known: dict[int, tuple[int, str]]
-    ) -> None:
+    def __init__(self, bindings: Bindings, clock: Clock, name: str, known: dict[int, Gpu]) -> None:
         self._bindings, self._clock, self._known = bindings, clock, known
         # What the bindings raise is DCGM's, or of bindings that lack a call.
         self._errors = (bindings.structs.DCGMError, AttributeError)
@@ -181,7 +183,7 @@ class Session:
         gpus: list[Gpu] = []
         for number, state in self._states.items():
             if state in GONE:
-                gpus.append(Gpu(*self._known.get(number, (number, "")), up=False))
+                gpus.append(self._lost(number, latest.get(Entity(GPU, number), {}), rejected))
             elif number in self._watched:
                 gpus += self._gpu(number, latest.get(Entity(GPU, number), {}), rejected)
         for one in self._instances:
@@ -211,13 +213,22 @@ class Session:
 
     def _gpu(self, number: int, told: Mapping[int, Any], rejected: list[Rejected]) -> list[Gpu]:
         words, numbers = self._split(f"GPU {number}", told, rejected)
-        if not numbers:
+        if not numbers.keys() - {XID}:
             rejected.append(Rejected("no_data", f"DCGM has nothing of GPU {number}"))
             return []
         index = words.pop(INDEX, "")
-        self._known[number] = (int(index) if index.isdecimal() else number, words.pop(UUID, ""))
+        uuid = words.pop(UUID, "")
         info = {IDENTITY[field]: text for field, text in words.items()}
-        return [Gpu(*self._known[number], info=info, values=values(numbers))]
+        known = Gpu(int(index) if index.isdecimal() else number, uuid, info=info)
+        self._known[number] = known
+        return [replace(known, values=values(numbers))]
+
+    def _lost(self, number: int, told: Mapping[int, Any], rejected: list[Rejected]) -> Gpu:
+        """Who it was, and its last XID: most often why it is lost."""
+        last = {field: series for field, series in told.items() if field == XID}
+        _, numbers = self._split(f"GPU {number}", last, rejected)
+        known = self._known.get(number, Gpu(number, ""))
+        return replace(known, up=False, values=values(numbers))
 
     def _part(self, one: Instance, told: Mapping[int, Any], rejected: list[Rejected]) -> Gpu:
         words, numbers = self._split(one.uuid, told, rejected)
@@ -244,7 +255,7 @@ class Session:
                 continue
             if field in IDENTITY or field in (UUID, INDEX):  # they do not age
                 words[field] = str(one.value)
-            elif abs(now - one.ts) > STALE_SECONDS * 1e6:
+            elif field != XID and abs(now - one.ts) > STALE_SECONDS * 1e6:
                 stale += 1
             else:
                 try:

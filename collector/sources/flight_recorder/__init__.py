@@ -26,6 +26,7 @@ from collector.sources.flight_recorder.places import (
     told_by,
     with_prefix,
 )
+from collector.sources.flight_recorder.requests import denied
 
 __all__ = [
     "MAX_BYTES", "PIPE_VARIABLE", "Dump", "DumpReading", "FlightRecorder", "GroupState", "Missing",
@@ -97,6 +98,7 @@ class FlightRecorder:
         self._ringed = owners or living
         self._owners = RankOwners()
         self._refused: dict[Path, Key] = {}
+        self._in_the_way: list[Rejected] = []
         self._said: dict[int, str | None] = {}
         self._tellers: dict[Named, Teller] = {}
         self._parsed: dict[Path, tuple[Key, Dump | None]] = {}
@@ -135,7 +137,9 @@ class FlightRecorder:
         known: dict[Path, tuple[Key, Dump | None]] = {}
         spent, self._waiting = 0, False
         living = [(rank.run, rank.rank) for rank in self._living()]
-        self._owners.see(self._ringed(), living, now)
+        ringed = self._ringed()
+        rejected += self._denied(ringed)
+        self._owners.see(ringed, living, now)
         for place, key, user in self._newest(places, now, rejected):
             before = self._parsed.get(place.path)
             if before is not None and before[0] == key:
@@ -154,6 +158,13 @@ class FlightRecorder:
         here = [who for who in living if who not in unread]
         dumps = tuple(fresh[key] for key in sorted(fresh))
         return DumpReading(now, dumps, tuple(_missing(dumps, here, now)), tuple(rejected))
+
+    def _denied(self, ranks: Sequence[RankProcess]) -> list[Rejected]:
+        """Ranks whose dumps nobody can ask for; each thing that is in the way is told once."""
+        found = list(dict.fromkeys(filter(None, map(denied, ranks))))
+        new = [each for each in found if each not in self._in_the_way]
+        self._in_the_way = found
+        return new
 
     def _places(self, now: float) -> tuple[list[Place], list[Rejected]]:
         processes = self._processes()

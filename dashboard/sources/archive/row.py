@@ -46,7 +46,7 @@ def row(files: Files, meta: Mapping[str, Any], span: Span, now: float) -> RunRow
         folder=str(files.folder),
         report=files.inside(f"{archive.REPORT_STEM}.html") is not None,
         provenance=provenance(meta, verdict), tags=notes.read(files.folder).tags,
-        command=masked(text(meta.get("command"))),
+        command=masked(text(meta.get("command"))), name=text(meta.get("name")),
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 
 import pytest
 
@@ -92,16 +93,98 @@ def test_a_replica_that_is_replaced_is_told_of_what_the_one_before_missed(pods, 
     assert {"node-1"} == told(two[1])
 
 
-def test_the_counts_of_one_that_is_gone_stay(pods, of, alert) -> None:
+def later(clock, seconds: float, *them) -> None:
+    """The clocks of the servers go on with ours."""
+    clock.now += seconds
+    for pod in them:
+        pod.clock = clock.unix()
+
+
+def ends(pod, clock) -> list[bool]:
+    """Of every alert that it was told, whether it is over."""
+    now = datetime.fromtimestamp(clock.unix(), UTC).isoformat(timespec="milliseconds")
+    return [alert["endsAt"] <= now for body in pod.bodies for alert in body]
+
+
+@pytest.mark.parametrize("away", [1, 2])
+def test_a_replica_that_leaves_the_name_for_a_moment_hears_of_the_end(
+    pods, of, alert, clock, away
+) -> None:
+    """Whichever of the two stays alone in the name meanwhile."""
+    two, addresses = pods(2), ["127.0.0.1", "127.0.0.2"]
+    one = of(url(two))
+    one.lead_to(addresses)
+    one.want([alert("node-1")])
+    work(one)
+    one.lead_to([f"127.0.0.{3 - away}"])
+    later(clock, 120, *two)
+    one.want([])
+    work(one)
+    one.lead_to(addresses)
+    later(clock, 120, *two)
+    work(one)
+
+    assert [[False, True]] * 2 == [ends(pod, clock) for pod in two]
+
+
+def test_who_left_the_name_is_told_as_long_as_it_answers_and_its_alerts_stand(
+    pods, of, alert, clock
+) -> None:
+    two = pods(2)
+    one = of(url(two))
+    one.lead_to(["127.0.0.1", "127.0.0.2"])
+    one.want([alert("node-1")])
+    for _ in range(80):
+        work(one)
+        later(clock, 60, *two)
+        one.lead_to(["127.0.0.1"])
+
+    assert 80 == len(two[0].bodies)
+    # An hour: FIRING_SECONDS after it left, its last alert would have lapsed.
+    assert 60 <= len(two[1].bodies) <= 61
+
+
+def test_who_left_the_name_and_is_silent_is_let_go_and_counts_as_no_failure(
+    pods, of, alert, clock
+) -> None:
+    one = of(url(pods(1)))
+    one.lead_to(["127.0.0.1", "127.0.0.9"])
+    one.want([alert("node-1")])
+    work(one)
+    clock.now += 200
+    work(one)
+    missing = one.undelivered()
+    one.lead_to(["127.0.0.1"])
+    left, kept = one.undelivered(), len(one.replicas)
+    clock.now += 299
+    one.lead_to(["127.0.0.1"])
+    before = len(one.replicas)
+    clock.now += 1
+    one.lead_to(["127.0.0.1"])
+
+    assert (1, 0, 2, 2, 1) == (missing, left, kept, before, len(one.replicas))
+
+
+def test_a_name_that_leads_to_others_all_the_time_is_no_crowd(pods, of, alert, clock) -> None:
+    one = of(url(pods(1)))
+    for number in range(100):
+        one.lead_to(["127.0.0.1", f"127.0.1.{number}"])
+
+    assert 2 + service.MOST_REPLICAS >= len(one.replicas)
+
+
+def test_the_counts_of_one_that_is_gone_stay(pods, of, alert, clock) -> None:
     two = pods(2)
     one = of(url(two))
     one.lead_to(["127.0.0.1", "127.0.0.2"])
     one.want([alert("node-1")])
     work(one)
-    one.lead_to([])
+    one.lead_to(["127.0.0.1"])
+    clock.now += 4000
+    one.lead_to(["127.0.0.1"])
 
     assert 2 == one.counts["delivered"]
-    assert [None] == [replica.address for replica in one.replicas]
+    assert ["127.0.0.1"] == [replica.address for replica in one.replicas]
 
 
 def test_while_it_serves_the_name_is_looked_up_again(pods, of, alert, monkeypatch) -> None:
@@ -125,8 +208,8 @@ def test_while_it_serves_the_name_is_looked_up_again(pods, of, alert, monkeypatc
     ("found", "addresses"),
     [
         (["10.0.0.2", "10.0.0.1", "10.0.0.1"], ("10.0.0.1", "10.0.0.2")),
-        (["10.0.0.1"], ()),
-        (["127.0.0.1", "::1"], ()),
+        (["10.0.0.1"], ("10.0.0.1",)),
+        (["127.0.0.1", "::1"], ("127.0.0.1",)),
         (["fd00::1", "fd00::2"], ("fd00::1", "fd00::2")),
         (["10.0.0.1", "10.0.0.2", "fd00::1", "fd00::2"], ("10.0.0.1", "10.0.0.2")),
         ([f"10.0.0.{number}" for number in range(10, 60)],

@@ -81,6 +81,33 @@ ODD = (
 )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("name", "told", "taken"),
+    [
+        ("confidence", 1.0000000000000002, 1.0),
+        ("confidence", sum([0.1] * 3) + 0.7 + 1e-12, 1.0),
+        ("place_confidence", -1e-17, 0.0),
+        ("slowdown", -2e-16, 0.0),
+        ("slowdown", 0.9999999, 0.9999999),
+        ("confidence", 1.001, None),
+        ("confidence", -0.001, None),
+        ("slowdown", -1e-6, None),
+        ("slowdown", 1.1e9, None),
+    ],
+)
+def test_what_rounding_put_beyond_an_end_is_that_end(memory, name, told, taken):
+    tree = json.loads(to_json(memory))
+    tree["open"][0][name] = told
+    refused = []
+
+    left = from_json(json.dumps(tree), refused.append).course.open.values()
+
+    assert ([] if taken is None else [taken]) == [
+        getattr(one, name) for one in left if one.who == next(iter(memory.course.open.values())).who
+    ]
+    assert (taken is None) == bool(refused)
+
+
 def places(tree, path=()):
     """Of every value that is no object or list."""
     if isinstance(tree, dict):

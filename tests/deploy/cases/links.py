@@ -148,6 +148,12 @@ IB_DOWNED = Case(
         "nor is one that an earlier collector told as a count": (
             {"downed": "255x20 stale", "full": "_x20 1x100"}, "-5m30s -9m",
         ),
+        "of a register of four bits, which is full at 15, neither": (
+            {"downed": "15x20 stale", "full": "_x20 1x100"}, "-5m30s -9m",
+        ),
+        "one that counted 14 before was not full": (
+            {"downed": "14x20 stale", "full": "_x20 1x100"}, "+5m30s -16m",
+        ),
         "a count that began anew and came back the same at once is an event": (
             {"downed": "1x40 0x4 1x40"}, "-10m +12m",
         ),

@@ -163,6 +163,22 @@ WRITE = Case(
     clears=[({"archive": "0x20 1x100"}, "+19m -21m")],
 )  # fmt: skip
 
+_FAILURES = "lockstep_thread_failures_total"
+
+THREAD = Case(
+    "ThreadFailed", {"node": "a", "job": "lockstep-collector", "thread": "dumps"},
+    "lockstep-collector on a: its thread dumps failed",
+    {"page": (page(_FAILURES, thread="dumps"), "0x120"),
+     "beside": (page(_FAILURES, thread="rules"), "3x120"),
+     "watch": (watch(_FAILURES, thread="alertmanager"), "0x120")},
+    fires=[({"page": "0x20 1x60"}, "+5m15s"),
+           ({"watch": "0x20 1x60"}, "+5m15s",
+            [{"job": "lockstep-analyzer", "thread": "alertmanager"}])],
+    silent=[({}, "-5m"), ({"page": "7x120"}, "-5m -25m"), ({"page": "7x20 0x100"}, "-6m -25m")],
+    boundary=[({"page": "3x60"}, "-10m"), ({"page": "3x20 4x40"}, "-5m +5m15s")],
+    clears=[({"page": "0x20 1x100"}, "+19m -21m")],
+)  # fmt: skip
+
 
 def _remediator(metric: str, **labels: str) -> str:
     pairs = "".join(f',{name}="{value}"' for name, value in labels.items())
@@ -232,5 +248,5 @@ SLOW = Case(
 CASES = (
     UNSYNCHRONIZED, SLOW,
     DOWN, STALE, DROPPED, NAMES_UNREAD, CLOCKS_UNKNOWN, NOT_RUNNING, BLIND, UNDELIVERED, WRITE,
-    BREAKER, STUCK, WATCHDOG,
+    THREAD, BREAKER, STUCK, WATCHDOG,
 )  # fmt: skip

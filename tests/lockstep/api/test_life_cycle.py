@@ -105,6 +105,21 @@ def test_nodes_and_last_lines_of_a_run_of_others_are_told(api: Api) -> None:
     assert api.client.runs(state="failed")[0]["run"] == "made-1"
 
 
+def test_a_run_has_the_name_that_it_was_given_and_its_command_without_secrets(api: Api) -> None:
+    archive = api.folder / "made-1"
+    assert api.client.run("made-1")["name"] is None
+    told = json.loads((archive / "run.json").read_text())
+    command = "lockstep run --exec --name night -- python train.py --token hunter2-abcdef"
+    told |= {"name": "night", "command": command}
+    (archive / "run.json").write_text(json.dumps(told))
+
+    for one in (api.client.run("made-1"), *api.client.runs()):
+        if one["run"] == "made-1":
+            assert one["name"] == "night"
+            assert "--name night -- python train.py" in one["command"]
+            assert "hunter2" not in one["command"]
+
+
 def test_a_run_without_an_archive_fails_with_its_last_words(api: Api) -> None:
     api.client.start(name="fail-1")
 

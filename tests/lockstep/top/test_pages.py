@@ -10,7 +10,7 @@ import pytest
 
 from collector.contract.bounded_json import loads
 from lockstep.top.look import LookError
-from lockstep.top.pages import Pages, announced, counters, rates, read
+from lockstep.top.pages import Pages, announced, commands, counters, rates, read
 from lockstep.top.screen import screen
 from tests.lockstep.top.looks import RUN, page
 
@@ -150,3 +150,19 @@ def test_collectors_of_runs_on_this_machine_are_found(tmp_path: Path):
     assert loads(str(dead).replace("'", '"')) == dead
     (run / "owner.json").write_text(str(dead).replace("'", '"'))
     assert announced(tmp_path) == []
+
+
+def test_how_runs_on_this_machine_were_started_is_shown(nodes: Nodes, tmp_path: Path):
+    run = tmp_path / RUN
+    run.mkdir()
+    (run / "command").write_text(f"lockstep run --exec --name t -- python train.py {'x' * 300}\n")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "command").symlink_to(run / "command")
+    nodes.texts = {"0": page(0, {0: 0.05, 1: 0.05}, world=2)}
+    told = Pages(lambda: [nodes.url(0)], Clock(), lambda: commands(tmp_path)).look()
+    assert list(told.commands) == [RUN]
+    (line,) = [one.text for one in screen(told).sentences if "train.py" in one.text]
+    assert line.startswith(f"{RUN} is `lockstep run --exec --name t -- python train.py")
+    assert len(line) < 200
+    (run / "owner.json").write_text('{"pid": 4194305, "start_ticks": 1}')
+    assert commands(tmp_path) == {}
