@@ -15,8 +15,8 @@ from analyzer.model.roles import (
     BEGINNING,
     BY_CLOCK,
     ROLE,
-    chance_of_slow,
     equal_roles_known,
+    of_standing,
     standing,
 )
 from analyzer.run import Finding, FloatGrid, Grid
@@ -75,7 +75,7 @@ def _finding(
     grid: Grid, column: int, peers: NDArray[np.int64], over: float, error: float, *, clock: bool
 ) -> Finding:
     usable, info = np.flatnonzero(~grid.masked), grid.ranks[column]
-    chance, why = chance_of_slow(grid, [column])
+    more, why = of_standing(grid, [column])
     low, ratio, high = interval_95(over, error)
     mine = median_of(grid.time["own"][usable, column])
     text = f"rank {info.rank} takes {ratio:.2f}x the own time of other ranks"
@@ -84,7 +84,7 @@ def _finding(
     details: dict[str, Any] = {
         ROLE: info.role,
         BY_CLOCK: clock,
-        "place_confidence": chance,
+        **more,
         "log_chance": 0.0,
         "peers": [grid.ranks[other].rank for other in peers.tolist()],
         "from_start": True,

@@ -22,10 +22,10 @@ from analyzer.model.quick_steps import plainly_longer, with_quick_steps
 from analyzer.model.ramps import ramps
 from analyzer.model.roles import (
     ROLE,
-    chance_of_slow,
     crept,
     equal_roles_known,
     for_roles,
+    of_standing,
     roles_differ,
 )
 from analyzer.model.run_queue import is_run_queue, with_steady_computing, without_run_queue
@@ -407,7 +407,7 @@ def _findings(sure: Candidate, one: Candidate, accused: Collection[int]) -> Iter
     kind = "slow" if scope.stage is not None or place_confidence >= LIKELIER else UNPLACED
     if kind == "slow" and sure.since_start and not equal_roles_known(table.grid):
         kind = HEAVY
-        place_confidence, why = chance_of_slow(table.grid, scope.columns.tolist())
+        standing, why = of_standing(table.grid, scope.columns.tolist())
     if edges is None:
         told = sure.table.rest[np.isin(sure.table.usable, np.concatenate(sure.groups.members))]
         edges = span_edges(sure.groups, sure.shift, told[:, sure.place])
@@ -439,7 +439,8 @@ def _findings(sure: Candidate, one: Candidate, accused: Collection[int]) -> Iter
                 why = "it came little by little, and work differs by rank here: the work may have"
             text = f"{text}; but {why}"
         if kind == HEAVY:
-            text, more[ROLE] = f"{text}; {why}", table.grid.ranks[column].role
+            text, more = f"{text}; {why}", {**more, **standing}
+            more[ROLE] = table.grid.ranks[column].role
         yield replace(finding, kind=kind, text=text, details={**finding.details, **more})
 
 

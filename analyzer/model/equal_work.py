@@ -35,7 +35,8 @@ def equal_work(grid: Grid, column: int) -> bool:
     * it is longer in the phase `forward` and in the rest of own time by most of what it is longer
       in all: a slow part lengthens both, while work that nobody tells lies in one of them. All that
       it spends in phases without training would not be most of the excess, so it is not that;
-    * more than half of them are quicker by as much: of two, or two halves, either may be normal.
+    * more than half of them are quicker by as much in `forward`: of two, or two halves, either may
+      be normal.
 
     What is told wrongly (work that is extra in forward and backward alike, as hooks that log both)
     passes, which is why it is a probability and no certainty (roles.BY_EQUAL_WORK).
@@ -50,11 +51,12 @@ def equal_work(grid: Grid, column: int) -> bool:
         return False
     own, forward = (grid.time[name][told] for name in ("own", Phase.FORWARD))
     level = _longer(own, column, mates)
-    each = np.array([median_of(np.log(own[:, column] / own[:, mate])) for mate in mates.tolist()])
+    each = np.array([_longer(forward, column, np.array([mate])) for mate in mates.tolist()])
     excess = own[:, column] - column_medians(own[:, mates].T)
     elsewhere = sum((grid.time[phase][told, column] for phase in NO_TRAINING), np.zeros(len(told)))
     return bool(
-        _same_work_told(grid, told, np.append(mates, column))
+        level >= PARTS_ON_AVERAGE
+        and _same_work_told(grid, told, np.append(mates, column))
         and _steady(grid, told, column)
         and 2 * int((each >= MOSTLY * level).sum()) > len(mates) + 1
         and _longer(forward, column, mates) >= MOSTLY * level

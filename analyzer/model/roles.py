@@ -10,8 +10,9 @@ or the part's, and times cannot tell which, unless the work is proven to be the 
 Ranks that share no group of ranks, by way of others neither, are no replicas, whatever their times.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,8 @@ rests on what a program tells wrongly of itself."""
 OF_ROLES = "by design, or slow since the start"
 DOUBT = f"{OF_ROLES}: it is not known whether it does the same work"
 """Of such a rank, in words."""
+SAME_WORK = "same_work"
+"""Key of `Finding.details` of such a rank; whether its work is proven to be the others'."""
 EQUAL = "by its collectives and by what it tells of its steps it does the same work as they do"
 """Of one whose work is proven to be the same."""
 ROLE = "role"
@@ -80,15 +83,18 @@ def with_roles(grid: Grid) -> Grid:
     return replace(grid, ranks=tuple(ranks))
 
 
-def chance_of_slow(grid: Grid, columns: Iterable[int]) -> tuple[float, str]:
-    """That ranks which differ since the start are slow, before the hardware is asked; and why.
+def of_standing(grid: Grid, columns: Iterable[int]) -> tuple[Mapping[str, Any], str]:
+    """Details of a finding of ranks that differ since the start, and in words why they may.
+
+    How likely they are slow, before the hardware is asked, and whether their work is proven.
 
     Args:
         grid: The run's windows.
         columns: Of these ranks.
     """
     proven = all(equal_work(grid, column) for column in columns)
-    return (BY_EQUAL_WORK, EQUAL) if proven else (BY_ITS_PROGRAM, DOUBT)
+    chance = BY_EQUAL_WORK if proven else BY_ITS_PROGRAM
+    return {"place_confidence": chance, SAME_WORK: proven}, EQUAL if proven else DOUBT
 
 
 def roles_differ(grid: Grid) -> bool:

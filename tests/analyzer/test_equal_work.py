@@ -58,7 +58,10 @@ def test_who_does_the_same_work_and_always_was_slower_is_named(program, factor, 
 
 
 def test_nobody_is_named_in_a_healthy_one(program):
-    assert [] == named(program(slow=()))
+    run = program(slow=())
+
+    assert [] == named(run)
+    assert not any(equal_work(with_roles(align(run)), column) for column in range(4))
 
 
 @pytest.mark.parametrize("exchange", [
@@ -120,6 +123,16 @@ def test_steps_that_vary_more_than_parts_take_other_work_than_is_told(program):
     }
 
     assert not equal_work(with_roles(align(changed(program(), None, **of_length))), SLOW)
+
+
+def test_who_is_slow_beside_rollouts_of_another_rank_is_named_and_that_one_is_not(program):
+    extra = {name: lambda told: told + 0.05 for name in ("other_seconds", "own_seconds")}
+    run = changed(changed(program(), 0, **extra), None, wall_seconds=lambda told: told + 0.05)
+    verdict = diagnose(run).verdict
+
+    assert [SLOW] == [one.rank for one in verdict.culprits]
+    assert ["role-imbalance"] == [one["kind"] for one in verdict.structure]
+    assert "rank 0 (" in str(verdict.structure[0]["text"])
 
 
 def test_of_two_halves_nobody_knows_which_is_normal(program):
