@@ -51,14 +51,14 @@ def equal_work(grid: Grid, column: int) -> bool:
         return False
     own, forward = (grid.time[name][told] for name in ("own", Phase.FORWARD))
     level = _longer(own, column, mates)
-    each = np.array([_longer(forward, column, np.array([mate])) for mate in mates.tolist()])
+    quicker = column_medians(_logs(forward)[:, [column]] - _logs(forward)[:, mates])
     excess = own[:, column] - column_medians(own[:, mates].T)
     elsewhere = sum((grid.time[phase][told, column] for phase in NO_TRAINING), np.zeros(len(told)))
     return bool(
         level >= PARTS_ON_AVERAGE
         and _same_work_told(grid, told, np.append(mates, column))
         and _steady(grid, told, column)
-        and 2 * int((each >= MOSTLY * level).sum()) > len(mates) + 1
+        and 2 * int((quicker >= MOSTLY * level).sum()) > len(mates) + 1
         and _longer(forward, column, mates) >= MOSTLY * level
         and _longer(own - forward, column, mates) >= MOSTLY * level
         and median_of(elsewhere) <= (1.0 - MOSTLY) * median_of(excess)
@@ -106,7 +106,12 @@ def _steady(grid: Grid, told: NDArray[np.int64], column: int) -> bool:
 
 def _longer(seconds: FloatGrid, column: int, mates: NDArray[np.int64]) -> float:
     """The middle of the log of its seconds over the others'; NaN where one took none."""
-    log = np.log(np.where(seconds > 0, seconds, np.nan))
+    log = _logs(seconds)
     if not np.isfinite(log[:, [column, *mates.tolist()]]).any(axis=0).all():
         return float("nan")
     return median_of(log[:, column] - column_medians(log[:, mates].T))
+
+
+def _logs(seconds: FloatGrid) -> FloatGrid:
+    logs: FloatGrid = np.log(np.where(seconds > 0, seconds, np.nan))
+    return logs

@@ -137,19 +137,23 @@ def crept(rest: FloatGrid, onset: int, effect: float, *, width: int) -> bool:
 
 def _sharing(grid: Grid, columns: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """The columns that share a group, by way of others too; all of them where one tells none."""
-    left: dict[int, frozenset[str]] = {}
+    groups: dict[int, frozenset[str]] = {}
+    members: dict[str, list[int]] = {}
     for column in columns.tolist():
         told = grid.ranks[column].exchange
         if told is None:
             return [columns]
-        left[column] = told.groups
+        groups[column] = told.groups
+        for group in told.groups:
+            members.setdefault(group, []).append(column)
     found: list[NDArray[np.int64]] = []
-    while left:
-        first = next(iter(left))
-        mine, groups = [first], left.pop(first)
-        while more := [column for column, theirs in left.items() if theirs & groups]:
-            groups = groups.union(*(left.pop(column) for column in more))
-            mine += more
+    while groups:
+        mine, open_ = [], [next(iter(groups))]
+        while open_:
+            column = open_.pop()
+            if column in groups:
+                mine.append(column)
+                open_ += (one for group in groups.pop(column) for one in members.pop(group, ()))
         found.append(np.array(sorted(mine), dtype=np.int64))
     return found
 

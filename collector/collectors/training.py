@@ -79,14 +79,14 @@ def _living(
 
 def _exchange(told: Exchange, key: tuple[str, str]) -> Sample:
     every = sum(each.bytes for each in told.groups) + sum(each.bytes for each in told.peers)
-    groups = sorted(
+    groups = {
         f"{group.members:012x}:{group.size}"
         for group in told.groups
         if group.size > 1 and (group.unseen or group.bytes >= LEAST_SHARE * every)
-    )
+    }
     peers = map(str, sorted(peer.rank for peer in told.peers))
     averages = "true" if told.plain == told.total else "false"
-    return m.RANK_EXCHANGE_INFO(1, *key, ",".join(groups), ",".join(peers), averages)
+    return m.RANK_EXCHANGE_INFO(1, *key, ",".join(sorted(groups)), ",".join(peers), averages)
 
 
 def _values(live: Live | None, key: tuple[str, str], room: int) -> Iterator[Sample]:

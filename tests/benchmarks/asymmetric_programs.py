@@ -120,8 +120,9 @@ def lengths(rng: Generator, steps: int) -> Scene:
     ranks = int(rng.integers(4, 9))
     mean = rng.uniform(0.85, 1.35, ranks)
     length = mean * _noise(rng, steps, ranks, rng.uniform(0.1, 0.3))
-    # Some programs tell how many there are, others how many there were without padding.
-    return Scene(0.03 * length, tokens=np.round(4096 * length) if rng.random() < 0.5 else 4096)
+    # Some programs tell how many tokens there are, others how many of the longest sequences.
+    tokens = np.round(4096 * length) if rng.random() < 0.5 else 4096
+    return Scene(0.03 * length * _noise(rng, steps, ranks, 0.03), tokens=tokens)
 
 
 def equal(rng: Generator, steps: int) -> Scene:

@@ -28,12 +28,12 @@ class Exchanges:
     """Those of one process since its last warm-up step."""
 
     def __init__(self) -> None:
-        self._names: dict[str, tuple[int, int]] = {}
         self.restart()
 
     def restart(self) -> None:
         """Forget what was until now."""
         self._steps = 0
+        self._names: dict[str, tuple[int, int]] = {}
         self._clear()
 
     def _clear(self) -> None:
@@ -73,7 +73,10 @@ class Exchanges:
             started: Group name -> collectives that it has counted in the step.
         """
         self._steps += 1
-        if self._steps <= WARMUP_STEPS or not dist.is_initialized():
+        if not dist.is_initialized():  # groups that are made later may have the same names
+            self.restart()
+            return
+        if self._steps <= WARMUP_STEPS:
             self._clear()
             return
         mixed = self._total != self._plain
