@@ -17,8 +17,7 @@ def exchanges(samples: pd.DataFrame) -> dict[int, Exchange]:
     """Rank -> what its page told last (contract RANK_EXCHANGE_INFO)."""
     rows = samples[(samples["metric"] == RANK_EXCHANGE_INFO.name) & samples["rank"].notna()]
     found = {}
-    last = rows.sort_values("time", kind="stable").drop_duplicates("rank", keep="last")
-    for row in last.to_dict("records"):
+    for row in rows.drop_duplicates("rank", keep="last").to_dict("records"):
         told = parsed(str(row["labels"]))
         words, numbers = (told.get(name, "").split(",") for name in ("groups", "peers"))
         peers = frozenset(int(each) for each in numbers if each.isascii() and each.isdigit())

@@ -329,11 +329,11 @@ class Header:
         end = peers + MAX_PARTNERS * EXCHANGE_PEER.size
         told = map(ExchangeGroup._make, EXCHANGE_GROUP.iter_unpack(self._page[groups:peers]))
         others = map(ExchangePeer._make, EXCHANGE_PEER.iter_unpack(self._page[peers:end]))
+        total, plain, left_out = EXCHANGE.unpack_from(self._page, EXCHANGE_OFFSET)
         return Exchange(
-            *EXCHANGE.unpack_from(self._page, EXCHANGE_OFFSET),
-            tuple(each for each in told if each.members),
+            total, plain, left_out, tuple(each for each in told if each.members),
             tuple(each for each in others if each.used),
-        )
+        )  # fmt: skip
 
     def _names(self, offset: int, count: int, size: int) -> tuple[bytes, ...]:
         starts = range(offset, offset + count * size, size)
