@@ -35,6 +35,22 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class Exchange:
+    """With whom a rank of somebody else's program exchanges data (contract RANK_EXCHANGE_INFO).
+
+    Attributes:
+        groups: A word for each group of ranks by which its data goes, the same on all members.
+        peers: Ranks that it sends to or receives from.
+        only_averages: Whether it does nothing but average gradients, beside barriers and a few
+            numbers: then no rank hands it work.
+    """
+
+    groups: frozenset[str]
+    peers: frozenset[int]
+    only_averages: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RankInfo:
     """Who a rank is; ids that do not apply are None.
 
@@ -43,6 +59,7 @@ class RankInfo:
         external: Whether its program is somebody else's: its place may be assumed, and what it does
             at that place is not known.
         role: Of those at one place, who does the same work as whom (analyzer.model.roles).
+        exchange: With whom it exchanges data; None = nobody told.
     """
 
     rank: int
@@ -56,6 +73,7 @@ class RankInfo:
     model: str = ""
     external: bool = False
     role: int = 0
+    exchange: Exchange | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,22 @@ class RingWriter:
         self._doubles[_VALUES + index * _WORDS_PER_VALUE] = value
         return True
 
+    def exchange(self, told: ring.Exchange) -> None:
+        """Say with whom the rank exchanges data; at most ring.MAX_PARTNERS groups and peers."""
+        guard = self._guard
+        self._words[_GUARD] = guard + 1
+        offset = ring.EXCHANGE_OFFSET
+        ring.EXCHANGE.pack_into(self._map, offset, told.total, told.plain, told.left_out)
+        offset += ring.EXCHANGE.size
+        for place, group in enumerate(told.groups):
+            ring.EXCHANGE_GROUP.pack_into(
+                self._map, offset + place * ring.EXCHANGE_GROUP.size, *group
+            )
+        offset += ring.MAX_PARTNERS * ring.EXCHANGE_GROUP.size
+        for place, peer in enumerate(told.peers):
+            ring.EXCHANGE_PEER.pack_into(self._map, offset + place * ring.EXCHANGE_PEER.size, *peer)
+        self._words[_GUARD] = self._guard = guard + 2
+
     def phase(self, index: int) -> int:
         """Enter a phase (index into PHASES) of the step in progress; returns the time."""
         now = self._now()

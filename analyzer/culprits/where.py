@@ -7,7 +7,8 @@ and what is shown there decide together; it is named if it is likelier than not,
 
 whatever the cause of the slowness (`Weights.log_ratio`). So it is with a rank of a foreign program
 that differs since the start. Its load may differ, and with it heat, power and the wait for a
-processor: R is at most 1 there unless hardware deviates as more work does not make it (`FAULTY`).
+processor: R is at most 1 there unless hardware deviates as more work does not make it (`FAULTY`),
+and at least 1 where its work is proven to be the same: then what is well does not clear it.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -20,7 +21,7 @@ from analyzer.cause_spec import AGAINST
 from analyzer.cause_weights import PRIOR, slow_or_well, weigh_causes
 from analyzer.model.accepted import HEAVY
 from analyzer.model.effects import LIKELIER
-from analyzer.model.roles import BY_CLOCK, OF_ROLES, ROLE
+from analyzer.model.roles import BY_CLOCK, OF_ROLES, ROLE, SAME_WORK
 from analyzer.run import Evidence, Finding, Grid
 from analyzer.slowness.significance import STEPS_AT_LEAST
 from analyzer.symptoms import KINDS, Symptom, measured
@@ -119,8 +120,8 @@ def _of_standing(grid: Grid, mine: Sequence[Finding], ratio: float) -> float:
     """The log of R of a place that differs since the start, as far as that can be told.
 
     Without a fault of the hardware it is not slow, with one it is not cleared by what else is
-    well, and a busy GPU with a lower clock is slow. Of a run that was not seen from its first
-    steps nobody knows that it is by design.
+    well, nor where its work is proven to be the same, and a busy GPU with a lower clock is slow. Of
+    a run that was not seen from its first steps nobody knows that it is by design.
     """
     told = [measured(grid, one) for one in mine]
     pairs = list(zip(mine, told, strict=True))
@@ -128,6 +129,8 @@ def _of_standing(grid: Grid, mine: Sequence[Finding], ratio: float) -> float:
         ratio = min(ratio, 0.0)
     if any(_slow_clock(*pair) for pair in pairs):
         ratio = max(ratio, SLOW_CLOCK)
+    if all(one.details.get(SAME_WORK) for one in mine):
+        ratio = max(ratio, 0.0)
     late = len(grid.from_step) > 0 and int(grid.from_step.min()) >= STEPS_AT_LEAST
     doubtful = late or any(_doubtful(grid, *pair) for pair in pairs)
     return max(ratio, float(np.log(LIKELIER))) if doubtful else ratio

@@ -1,7 +1,7 @@
 """Ranks of a foreign program that differ from the others since the start: more work, or slow.
 
 Times alone cannot tell (analyzer.model.roles), so such a finding accuses nobody by itself: the
-hardware decides (analyzer.culprits.where).
+hardware decides (analyzer.culprits.where), and whether its work is proven to be the others'.
 """
 
 from collections.abc import Sequence
@@ -14,10 +14,9 @@ from analyzer.model.accepted import HEAVY
 from analyzer.model.roles import (
     BEGINNING,
     BY_CLOCK,
-    BY_ITS_PROGRAM,
-    DOUBT,
     ROLE,
     equal_roles_known,
+    of_standing,
     standing,
 )
 from analyzer.run import Finding, FloatGrid, Grid
@@ -76,6 +75,7 @@ def _finding(
     grid: Grid, column: int, peers: NDArray[np.int64], over: float, error: float, *, clock: bool
 ) -> Finding:
     usable, info = np.flatnonzero(~grid.masked), grid.ranks[column]
+    more, why = of_standing(grid, [column])
     low, ratio, high = interval_95(over, error)
     mine = median_of(grid.time["own"][usable, column])
     text = f"rank {info.rank} takes {ratio:.2f}x the own time of other ranks"
@@ -84,7 +84,7 @@ def _finding(
     details: dict[str, Any] = {
         ROLE: info.role,
         BY_CLOCK: clock,
-        "place_confidence": BY_ITS_PROGRAM,
+        **more,
         "log_chance": 0.0,
         "peers": [grid.ranks[other].rank for other in peers.tolist()],
         "from_start": True,
@@ -104,6 +104,6 @@ def _finding(
         interval=(low, high),
         score=over / max(error, NOISE_FLOOR),
         share=phase_shares(grid, column, peers, usable, usable, throughout=True),
-        text=f"{text} in all steps seen; {DOUBT}",
+        text=f"{text} in all steps seen; {why}",
         details=details,
     )

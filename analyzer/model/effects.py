@@ -21,12 +21,11 @@ from analyzer.model.precision import WINDOWS, Precision
 from analyzer.model.quick_steps import plainly_longer, with_quick_steps
 from analyzer.model.ramps import ramps
 from analyzer.model.roles import (
-    BY_ITS_PROGRAM,
-    DOUBT,
     ROLE,
     crept,
     equal_roles_known,
     for_roles,
+    of_standing,
     roles_differ,
 )
 from analyzer.model.run_queue import is_run_queue, with_steady_computing, without_run_queue
@@ -407,7 +406,8 @@ def _findings(sure: Candidate, one: Candidate, accused: Collection[int]) -> Iter
     edges, place_confidence = sure.edges, sure.place_confidence(accused)
     kind = "slow" if scope.stage is not None or place_confidence >= LIKELIER else UNPLACED
     if kind == "slow" and sure.since_start and not equal_roles_known(table.grid):
-        kind, place_confidence = HEAVY, BY_ITS_PROGRAM
+        kind = HEAVY
+        standing, why = of_standing(table.grid, scope.columns.tolist())
     if edges is None:
         told = sure.table.rest[np.isin(sure.table.usable, np.concatenate(sure.groups.members))]
         edges = span_edges(sure.groups, sure.shift, told[:, sure.place])
@@ -439,7 +439,8 @@ def _findings(sure: Candidate, one: Candidate, accused: Collection[int]) -> Iter
                 why = "it came little by little, and work differs by rank here: the work may have"
             text = f"{text}; but {why}"
         if kind == HEAVY:
-            text, more[ROLE] = f"{text}; {DOUBT}", table.grid.ranks[column].role
+            text, more = f"{text}; {why}", {**more, **standing}
+            more[ROLE] = table.grid.ranks[column].role
         yield replace(finding, kind=kind, text=text, details={**finding.details, **more})
 
 

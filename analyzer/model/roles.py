@@ -4,15 +4,20 @@ The ranks of one place of a layout do the same work in our own workloads. In som
 the layout may be assumed, and replicas may have work of their own: rollouts or evaluations on one
 rank, a popular expert, a heavy stage of a pipeline made by hand. Log own time is m[w] + a[r] +
 effects there, with a[r] of any size: a difference that stands from the first step on is the work's
-or the part's, and times cannot tell which. A change is an effect as ever.
+or the part's, and times cannot tell which, unless the work is proven to be the same
+(analyzer.model.equal_work). A change is an effect as ever.
+
+Ranks that share no group of ranks, by way of others neither, are no replicas, whatever their times.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from analyzer.model.equal_work import equal_work
 from analyzer.model.precision import Precision
 from analyzer.run import FloatGrid, Grid
 from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY, column_medians
@@ -25,9 +30,16 @@ from collector.contract.words import EXTERNAL_PROGRAM
 BY_ITS_PROGRAM = 0.21
 """Probability, before the hardware is asked, that a rank which differs since the start is slow and
 not given more work: that of nodes with a stage of their own (detectors.stage_levels.BY_TIMES)."""
+BY_EQUAL_WORK = 0.9
+"""The same of one that is proven to do the same work as the others, chosen: of ten such proofs one
+rests on what a program tells wrongly of itself."""
 OF_ROLES = "by design, or slow since the start"
 DOUBT = f"{OF_ROLES}: it is not known whether it does the same work"
 """Of such a rank, in words."""
+SAME_WORK = "same_work"
+"""Key of `Finding.details` of such a rank; whether its work is proven to be the others'."""
+EQUAL = "by its collectives and by what it tells of its steps it does the same work as they do"
+"""Of one whose work is proven to be the same."""
 ROLE = "role"
 """Key of `Finding.details` of such a rank; the number of its role."""
 BY_CLOCK = "by_clock"
@@ -50,20 +62,39 @@ def equal_roles_known(grid: Grid) -> bool:
 def with_roles(grid: Grid) -> Grid:
     """The grid with the role of each rank: one for all of a place, where their work is known.
 
-    Else ranks of a place whose own times in the first part of the run are further apart than those
-    of identical parts (PARTS_AT_MOST) have roles, between which there is a gap (PARTS_ON_AVERAGE).
+    Else ranks of a place have other roles where they share no group, and where their own times in
+    the first part of the run are further apart than those of identical parts (PARTS_AT_MOST), with
+    a gap between two roles (PARTS_ON_AVERAGE).
     """
+    if equal_roles_known(grid):
+        return grid
     usable = np.flatnonzero(~grid.masked & np.isfinite(grid.time["own"]).any(axis=1))
     steps = int((grid.to_step - grid.from_step)[usable].sum())
-    if equal_roles_known(grid) or steps < BEGINNING * STEPS_AT_LEAST or len(usable) < BEGINNING:
-        return grid
+    seen = steps >= BEGINNING * STEPS_AT_LEAST and len(usable) >= BEGINNING
     own = np.log(grid.time["own"][np.array_split(usable, BEGINNING)[0]])
     role = np.zeros(len(grid.ranks), dtype=np.int64)
     for columns in peer_groups(grid).values():
-        for number, mine in enumerate(_roles(own, columns)):
-            role[mine] = number
+        number = 0
+        for part in _sharing(grid, columns):
+            for mine in _roles(own, part) if seen else [part.tolist()]:
+                role[mine] = number
+                number += 1
     ranks = (replace(info, role=int(role[column])) for column, info in enumerate(grid.ranks))
     return replace(grid, ranks=tuple(ranks))
+
+
+def of_standing(grid: Grid, columns: Iterable[int]) -> tuple[Mapping[str, Any], str]:
+    """Details of a finding of ranks that differ since the start, and in words why they may.
+
+    How likely they are slow, before the hardware is asked, and whether their work is proven.
+
+    Args:
+        grid: The run's windows.
+        columns: Of these ranks.
+    """
+    proven = all(equal_work(grid, column) for column in columns)
+    chance = BY_EQUAL_WORK if proven else BY_ITS_PROGRAM
+    return {"place_confidence": chance, SAME_WORK: proven}, EQUAL if proven else DOUBT
 
 
 def roles_differ(grid: Grid) -> bool:
@@ -102,6 +133,29 @@ def crept(rest: FloatGrid, onset: int, effect: float, *, width: int) -> bool:
     gap = width // 2
     before, after = rest[max(onset - gap - width, 0) : max(onset - gap, 1)], rest[onset + gap :]
     return median_of(after[:width]) - median_of(before) < effect / 2
+
+
+def _sharing(grid: Grid, columns: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """The columns that share a group, by way of others too; all of them where one tells none."""
+    groups: dict[int, frozenset[str]] = {}
+    members: dict[str, list[int]] = {}
+    for column in columns.tolist():
+        told = grid.ranks[column].exchange
+        if told is None:
+            return [columns]
+        groups[column] = told.groups
+        for group in told.groups:
+            members.setdefault(group, []).append(column)
+    found: list[NDArray[np.int64]] = []
+    while groups:
+        mine, open_ = [], [next(iter(groups))]
+        while open_:
+            column = open_.pop()
+            if column in groups:
+                mine.append(column)
+                open_ += (one for group in groups.pop(column) for one in members.pop(group, ()))
+        found.append(np.array(sorted(mine), dtype=np.int64))
+    return found
 
 
 def _roles(own: FloatGrid, columns: NDArray[np.int64]) -> list[list[int]]:

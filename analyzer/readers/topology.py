@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from analyzer.readers.exchanges import exchanges, with_stages
 from analyzer.readers.labels import number, parsed
 from analyzer.readers.layouts import place_of
 from analyzer.readers.rank_info import rank_labels
@@ -39,6 +40,7 @@ def rank_infos(
         others: More ranks that must exist, whoever they are.
     """
     series = _from_series(samples)
+    partners = exchanges(samples)
     known = {int(row["rank"]): _from_row(row) for row in table.to_dict("records")}
     for rank in known.keys() & series.keys():
         known[rank] = replace(known[rank], external=series[rank].external)
@@ -56,7 +58,9 @@ def rank_infos(
             else _nowhere(rank, *place(rank))
             for rank in silent
         }
-    return tuple(known[rank] for rank in sorted(known))
+    return with_stages([
+        replace(known[rank], exchange=partners.get(rank)) for rank in sorted(known)
+    ])  # fmt: skip
 
 
 def world_of(samples: pd.DataFrame) -> int:

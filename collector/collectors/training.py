@@ -5,15 +5,19 @@ from collections.abc import Iterator
 
 from collector.contract import metrics as m
 from collector.contract.metrics import MAX_SERIES_PER_RANK, Metric, Sample
+from collector.contract.ring import Exchange
 from collector.contract.words import GROUPS, PHASES, Means
 from collector.sources.rank_ring import Rank, RingReading
 from collector.sources.rank_ring.header import AHEAD_NS, Group, Identity, Live
 
 RESERVED = 4
 """Series that others or only some moments give: throttling, run queue, allocation, open op."""
-GIVE_WAY = (m.TRAIN_FLOPS, m.TRAIN_SAMPLES, m.TRAIN_LOSS, m.TRAIN_ROUND_TRIP)
+GIVE_WAY = (m.RANK_EXCHANGE_INFO, m.TRAIN_FLOPS, m.TRAIN_SAMPLES, m.TRAIN_LOSS, m.TRAIN_ROUND_TRIP)
 """What a rank that uses all six groups does without: the tokens and its log tell as much, and the
-node's counters most of what a link is slow by."""
+node's counters most of what a link is slow by. Such a rank tells its place itself."""
+LEAST_SHARE = 0.01
+"""Of the bytes that a rank exchanges, from which a group counts: by a norm or a loss that all ranks
+of a pipeline reduce they are no replicas."""
 
 
 def collect(reading: RingReading) -> Iterator[Sample]:
@@ -69,6 +73,20 @@ def _living(
     if not math.isnan(live.loss):
         yield m.TRAIN_LOSS(live.loss, *key)
     yield m.TRAIN_FLOPS(live.flops, *key)
+    if live.exchange is not None and not live.exchange.left_out:
+        yield _exchange(live.exchange, key)
+
+
+def _exchange(told: Exchange, key: tuple[str, str]) -> Sample:
+    every = sum(each.bytes for each in told.groups) + sum(each.bytes for each in told.peers)
+    groups = {
+        f"{group.members:012x}:{group.size}"
+        for group in told.groups
+        if group.size > 1 and (group.unseen or group.bytes >= LEAST_SHARE * every)
+    }
+    peers = map(str, sorted(peer.rank for peer in told.peers))
+    averages = "true" if told.plain == told.total else "false"
+    return m.RANK_EXCHANGE_INFO(1, *key, ",".join(sorted(groups)), ",".join(peers), averages)
 
 
 def _values(live: Live | None, key: tuple[str, str], room: int) -> Iterator[Sample]:

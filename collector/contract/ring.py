@@ -103,6 +103,20 @@ VALUE = Struct(f"<{VALUE_NAME_BYTES}sd")
 yet), one entry for each of MAX_VALUES; a name is written inside the guard and before its first
 value, a value in one store outside it. A writer that tells none leaves zeros."""
 
+MAX_PARTNERS = 8
+EXCHANGE_OFFSET = VALUES_OFFSET + MAX_VALUES * VALUE.size
+EXCHANGE = Struct("<QQQ")
+"""Collectives and transfers that the rank's process groups began in its steps after the warm-up;
+how many of them hand no work from rank to rank (averages of gradients, barriers, all-reduces of a
+few numbers); whether there are groups or peers for which there was no room. Inside the guard, with
+the two tables that follow. A writer that tells none leaves zeros."""
+EXCHANGE_GROUP = Struct("<QQII")
+"""A process group that data went through: a hash of its members (0 = unused), bytes, its size, and
+collectives of unknown bytes; one entry for each of MAX_PARTNERS groups."""
+EXCHANGE_PEER = Struct("<QII")
+"""A rank that data was sent to or received from: bytes, its number, 1 (0 = unused); one entry for
+each of MAX_PARTNERS peers."""
+
 OP_RECORD = Struct("<HBBIIHHqqqQ")
 """op, group (LOCAL_GROUP = local work, sequence 0), flags, step, sequence, tag (index into the tag
 names; NO_TAG = none), reserved, bytes, enqueue_ns, complete_ns, guard."""
@@ -203,6 +217,33 @@ class GroupCounters(NamedTuple):
     completed: int
 
 
+class ExchangeGroup(NamedTuple):
+    """EXCHANGE_GROUP."""
+
+    members: int
+    bytes: int
+    size: int
+    unseen: int
+
+
+class ExchangePeer(NamedTuple):
+    """EXCHANGE_PEER."""
+
+    bytes: int
+    rank: int
+    used: int
+
+
+class Exchange(NamedTuple):
+    """EXCHANGE, and those entries of its tables that are used."""
+
+    total: int
+    plain: int
+    left_out: int
+    groups: tuple[ExchangeGroup, ...]
+    peers: tuple[ExchangePeer, ...]
+
+
 class Header:
     """The numbers and bytes of a header page, each decoded when it is asked for; nothing is judged.
 
@@ -290,6 +331,20 @@ class Header:
         """Padded name and last value of what the program says of itself; unused ones are empty."""
         end = VALUES_OFFSET + MAX_VALUES * VALUE.size
         return tuple(VALUE.iter_unpack(self._page[VALUES_OFFSET:end]))
+
+    @property
+    def exchange(self) -> Exchange:
+        """With whom the rank exchanges data."""
+        groups = EXCHANGE_OFFSET + EXCHANGE.size
+        peers = groups + MAX_PARTNERS * EXCHANGE_GROUP.size
+        end = peers + MAX_PARTNERS * EXCHANGE_PEER.size
+        told = map(ExchangeGroup._make, EXCHANGE_GROUP.iter_unpack(self._page[groups:peers]))
+        others = map(ExchangePeer._make, EXCHANGE_PEER.iter_unpack(self._page[peers:end]))
+        total, plain, left_out = EXCHANGE.unpack_from(self._page, EXCHANGE_OFFSET)
+        return Exchange(
+            total, plain, left_out, tuple(each for each in told if each.members),
+            tuple(each for each in others if each.used),
+        )  # fmt: skip
 
     def _names(self, offset: int, count: int, size: int) -> tuple[bytes, ...]:
         starts = range(offset, offset + count * size, size)

@@ -6,7 +6,11 @@ middle, and as many a GPU that is capped from the first step on, with telemetry.
 healthy and slow real runs of each program of `programs/asymmetric.py` are made as well.
 
 The layout is that of `--exec`, which knows none; in every second pipeline the program tells its
-stages. Each run that is wrong is a line on stderr.
+stages. In every second run it tells phases and tokens, and its recorder with whom each rank
+exchanges data. In as many runs of all kinds, and of replicas that are equal, that is told and a
+rank is slow from the first step on, without a sign of its hardware: it is to be named where its
+work is proven to be the same, and nobody where it is not. Each run that is wrong is a line on
+stderr.
 """
 
 import json
@@ -48,31 +52,48 @@ GOALS = {
     "slow_others_named": 0.0,
     "capped_missed_share": 0.1,
     "capped_others_named": 0.0,
+    "equal_standing_missed_share": 0.2,
+    "standing_others_named": 0.0,
     "real_healthy_named": 0.0,
     "real_others_named": 0.0,
 }
-HEALTHY, SLOW, CAPPED = "healthy", "slow", "capped"
+HEALTHY, SLOW, CAPPED, STANDING = "healthy", "slow", "capped", "standing"
+AVERAGES, MIXED, CHAIN = "averages", "mixed", "chain"
+"""What a rank exchanges: averages of gradients; more than those; with its neighbours, and those."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A run: (N, R) seconds of own time without a fault, and whether the program tells stages."""
+    """A run without a fault.
+
+    Attributes:
+        own: (N, R) seconds of own time.
+        staged: Whether the program tells stages.
+        exchange: What ranks exchange.
+        beside: (N, R) of that what is no forward or backward pass; 0 = nothing.
+        tokens: (N, R) that a step has, or all.
+    """
 
     own: Floats
     staged: bool = False
+    exchange: str = AVERAGES
+    beside: Any = 0.0
+    tokens: Any = 4096
 
 
 def pipeline(rng: Generator, steps: int) -> Scene:
     """Four stages, each with its own work; most of a step a rank waits for the heaviest."""
     weights = rng.uniform(0.5, 1.6, 4)
-    return Scene(0.03 * weights * _noise(rng, steps, 4, 0.03), bool(rng.random() < 0.5))
+    own = 0.03 * weights * _noise(rng, steps, 4, 0.03)
+    return Scene(own, bool(rng.random() < 0.5), CHAIN)
 
 
 def rollouts(rng: Generator, steps: int) -> Scene:
     """Rank 0 makes rollouts of its own length before each update."""
     own = 0.03 * _noise(rng, steps, int(rng.integers(3, 9)), 0.04)
+    train = own.copy()
     own[:, 0] += 0.03 * rng.uniform(0.6, 2.2) * rng.lognormal(0, rng.uniform(0.05, 0.25), steps)
-    return Scene(own)
+    return Scene(own, beside=own - train)
 
 
 def expert(rng: Generator, steps: int) -> Scene:
@@ -81,29 +102,40 @@ def expert(rng: Generator, steps: int) -> Scene:
     load = np.ones(ranks) + rng.uniform(-0.1, 0.1, ranks)
     load[rng.integers(ranks)] *= rng.uniform(1.4, 2.4)
     wander = np.exp(np.cumsum(rng.normal(0, 0.004, (steps, ranks)), axis=0))
-    return Scene(0.03 * load * wander * _noise(rng, steps, ranks, 0.05))
+    return Scene(0.03 * load * wander * _noise(rng, steps, ranks, 0.05), exchange=MIXED)
 
 
 def evaluation(rng: Generator, steps: int) -> Scene:
     """Rank 0 logs each step and evaluates now and then, which nobody marks."""
     own = 0.03 * _noise(rng, steps, int(rng.integers(3, 9)), 0.03)
+    train = own.copy()
     own[:, 0] += 0.03 * rng.uniform(0.02, 0.3)
     every = int(rng.integers(10, 60))
     own[every - 1 :: every, 0] += 0.03 * rng.uniform(2, 12)
-    return Scene(own)
+    return Scene(own, beside=own - train)
 
 
 def lengths(rng: Generator, steps: int) -> Scene:
     """Sequences of many lengths; each rank's part of the data has its own mean."""
     ranks = int(rng.integers(4, 9))
     mean = rng.uniform(0.85, 1.35, ranks)
-    return Scene(0.03 * mean * _noise(rng, steps, ranks, rng.uniform(0.1, 0.3)))
+    length = mean * _noise(rng, steps, ranks, rng.uniform(0.1, 0.3))
+    # Some programs tell how many tokens there are, others how many of the longest sequences.
+    tokens = np.round(4096 * length) if rng.random() < 0.5 else 4096
+    return Scene(0.03 * length * _noise(rng, steps, ranks, 0.03), tokens=tokens)
+
+
+def equal(rng: Generator, steps: int) -> Scene:
+    """Replicas, and nothing beside: whoever is slow since the start is slow."""
+    return Scene(0.03 * _noise(rng, steps, int(rng.integers(3, 9)), 0.03))
 
 
 KINDS: Mapping[str, Callable[[Generator, int], Scene]] = {
     "pipeline": pipeline, "rollouts": rollouts, "expert": expert, "evaluation": evaluation,
     "lengths": lengths,
 }  # fmt: skip
+EQUAL = "equal"
+STAND = {**KINDS, EQUAL: equal}
 
 
 def main() -> dict[str, float]:
@@ -117,6 +149,11 @@ def main() -> dict[str, float]:
                 mine[state, judged(kind, state, number)] += 1
         print(f"  {kind:12}" + _words(mine), flush=True)  # noqa: T201
         told += mine
+    stood = {
+        kind: Counter(judged(kind, STANDING, number) for number in range(RUNS)) for kind in STAND
+    }
+    for kind, counts in stood.items():
+        print(f"  {kind:12}{STANDING}: {dict(counts)}", flush=True)  # noqa: T201
     figures = {
         "healthy": float(_all(told, HEALTHY)),
         "healthy_named": float(told[HEALTHY, "others"]),
@@ -126,6 +163,8 @@ def main() -> dict[str, float]:
         "slow_called_healthy": float(told[SLOW, "healthy"]),
         "capped_missed_share": 1.0 - told[CAPPED, "right"] / max(_all(told, CAPPED), 1),
         "capped_others_named": float(told[CAPPED, "others"]),
+        "equal_standing_missed_share": 1.0 - stood[EQUAL]["right"] / max(RUNS, 1),
+        "standing_others_named": float(sum(counts["others"] for counts in stood.values())),
     }
     return figures | (real() if REAL else {})
 
@@ -134,7 +173,7 @@ def judged(kind: str, state: str, number: int) -> str:
     """right, others (who is well is named), healthy or unknown."""
     rng = np.random.default_rng([SEED, number, *kind.encode(), *state.encode()])
     with TemporaryDirectory(prefix="lockstep-asymmetric-") as scratch:
-        rank = write(Path(scratch), rng, KINDS[kind], state)
+        rank = write(Path(scratch), rng, STAND[kind], state)
         verdict = verdict_json(diagnose(load(Path(scratch))).verdict)
     return graded(verdict, rank, f"{kind} {state} {number}")
 
@@ -145,7 +184,7 @@ def graded(verdict: Mapping[str, Any], rank: int | None, name: str) -> str:
     answer = str(verdict["status"])
     if named:
         answer = "right" if rank is not None and named <= {rank, f"node-{rank}"} else "others"
-    if answer == "others" or (rank is not None and answer != "right"):
+    if answer == "others" or (rank is not None and answer != "right" and STANDING not in name):
         print(f"{name}: rank {rank}, {verdict['sentence']}", file=sys.stderr)  # noqa: T201
     return answer
 
@@ -165,6 +204,9 @@ def write(
         own[steps // 2 :, rank] *= rng.uniform(1.3, 2.0)
     if state == CAPPED:
         own[:, rank] /= cap
+    if state == STANDING:
+        own[:, rank] *= rng.uniform(1.3, 2.0)
+    told = state == STANDING or bool(rng.random() < 0.5)
     wall = own.max(axis=1, keepdims=True) + 0.002
     ends = EPOCH + np.cumsum(wall[:, 0])
     places = np.arange(ranks)
@@ -176,12 +218,15 @@ def write(
     run = run_document("exec-1", "exec", EPOCH, layout, {}, 1e-4)
     run |= {"ended": run["started"], "outcome": outcome("finished"), "own_time_known": True}
     (folder / RUN_FILE).write_text(json.dumps(run))
-    _write_steps(folder, own, wall, ends)
+    _write_steps(folder, own, wall, ends, scene if told else None)
     samples = Samples()
     for place in places:
         capped = cap if place == rank and state == CAPPED else 1.0
         _tell(samples, rng, nodes[place], int(place), ends, own[:, place] / wall[:, 0],
               capped if gpus else None)  # fmt: skip
+        if told:
+            exchange = _exchange(scene.exchange, int(place), ranks)
+            samples.add(nodes[place], -1, int(place), "rank_exchange_info", exchange, ends[-1:], 1)
     pq.write_table(samples.table(), folder / SAMPLES_FILE)
     return rank
 
@@ -192,8 +237,23 @@ def _noise(rng: Generator, steps: int, ranks: int, sigma: float) -> Floats:
     return noise
 
 
-def _write_steps(folder: Path, own: Floats, wall: Floats, ends: Floats) -> None:
+def _exchange(what: str, rank: int, ranks: int) -> str:
+    beside = [other for other in (rank - 1, rank + 1) if what == CHAIN and 0 <= other < ranks]
+    return labels(
+        groups="" if what == CHAIN else f"0000000000ab:{ranks}",
+        only_averages="true" if what == AVERAGES else "false",
+        peers=",".join(map(str, beside)),
+    )
+
+
+def _write_steps(folder: Path, own: Floats, wall: Floats, ends: Floats, told: Scene | None) -> None:
+    """As told, or with all time in `other` and no tokens: DDP waits within the backward pass."""
     steps, ranks = own.shape
+    parts = {"other": wall}
+    if told is not None:
+        beside = np.broadcast_to(told.beside * (own / told.own), own.shape)
+        forward = (own - beside) / 3
+        parts = {"forward": forward, "backward": wall - forward - beside, "other": beside}
 
     def column(values: Any) -> Any:
         return np.broadcast_to(np.asarray(values), own.shape).T.ravel()
@@ -204,8 +264,10 @@ def _write_steps(folder: Path, own: Floats, wall: Floats, ends: Floats) -> None:
         "start": column(ends[:, None] - wall), "wall_seconds": column(wall),
         "cpu_seconds": column(0.4 * own), "own_seconds": column(own),
         **{f"{phase}_seconds": column(0.0) for phase in PHASES},
-        "other_seconds": column(wall), "tags": column(np.where(step < 5, "warmup", "")),
-        "loss": column(np.nan), "samples": column(0), "tokens": column(0), "flops": column(0.0),
+        **{f"{phase}_seconds": column(seconds) for phase, seconds in parts.items()},
+        "tags": column(np.where(step < 5, "warmup", "")), "loss": column(np.nan),
+        "samples": column(0), "tokens": column(0 if told is None else told.tokens),
+        "flops": column(0.0),
     }  # fmt: skip
     pq.write_table(steps_table(values), folder / STEPS_FILE)
 

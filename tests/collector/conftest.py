@@ -83,6 +83,7 @@ class RingImage:
     open: tuple[int, int, int] | None = None
     tags: tuple[str, ...] = ("grads.0",)
     values: tuple[tuple[bytes, float], ...] = ()
+    exchange: ring.Exchange | None = None
     ops: list[tuple[Any, ...]] = field(default_factory=list)
     step_records: list[tuple[Any, ...]] = field(default_factory=list)
 
@@ -133,6 +134,8 @@ class RingImage:
         ring.GUARD.pack_into(data, ring.GUARD_OFFSET, self.guard)
         for place, value in enumerate(self.values):
             ring.VALUE.pack_into(data, ring.VALUES_OFFSET + place * ring.VALUE.size, *value)
+        if self.exchange is not None:
+            data[ring.EXCHANGE_OFFSET : ring.HEADER_BYTES] = exchange_bytes(self.exchange)
         op, group, since = self.open or (0, 0, 0)
         ring.LIVE.pack_into(
             data, ring.LIVE_OFFSET, len(self.ops), len(self.step_records), self.steps, 3, op,
@@ -160,6 +163,21 @@ class RingImage:
             offset = ring.STEPS_OFFSET + number % ring.STEP_CAPACITY * ring.STEP_RECORD.size
             ring.STEP_RECORD.pack_into(data, offset, *record)
         return bytes(data)
+
+
+def exchange_bytes(told: ring.Exchange) -> bytes:
+    """From ring.EXCHANGE_OFFSET to the end of the header."""
+    data = bytearray(ring.HEADER_BYTES - ring.EXCHANGE_OFFSET)
+    ring.EXCHANGE.pack_into(data, 0, *told[:3])
+    offset = ring.EXCHANGE.size
+    for group in told.groups:
+        ring.EXCHANGE_GROUP.pack_into(data, offset, *group)
+        offset += ring.EXCHANGE_GROUP.size
+    offset = ring.EXCHANGE.size + ring.MAX_PARTNERS * ring.EXCHANGE_GROUP.size
+    for peer in told.peers:
+        ring.EXCHANGE_PEER.pack_into(data, offset, *peer)
+        offset += ring.EXCHANGE_PEER.size
+    return bytes(data)
 
 
 class Machine:

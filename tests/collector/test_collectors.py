@@ -6,6 +6,7 @@ import pytest
 
 from collector.collectors import simulated_gpu, training
 from collector.contract import metrics as m
+from collector.contract import ring
 from collector.contract.alerted import XID_ZEROS
 from collector.contract.metrics import MAX_SERIES_PER_RANK
 from collector.contract.words import GROUPS, Means
@@ -64,6 +65,34 @@ def test_a_rank_has_at_most_45_series_with_all_groups_and_every_source(collected
         and metric not in {*from_other_sources, m.RANK_LAST_STATE, m.TRAIN_VALUE}
         and name not in names
     }
+
+
+def exchange(*, plain=8, left_out=0, peers=((100, 1, 1),), sizes=(4, 2, 4)):
+    groups = ((0xAB, 10_000, sizes[0], 0), (7, 3, sizes[1], 0), (9, 0, sizes[2], 1))
+    told = tuple(ring.ExchangeGroup(*each) for each in groups)
+    others = tuple(ring.ExchangePeer(*each) for each in peers)
+    return ring.Exchange(8, plain, left_out, told, others)
+
+
+@pytest.mark.parametrize(("plain", "only"), [(8, "true"), (7, "false")])
+def test_with_whom_a_rank_exchanges_data_is_told_without_groups_of_a_few_numbers(
+    collected, image, plain, only
+):
+    told = [labels[2:] for name, labels in collected(image(exchange=exchange(plain=plain)))
+            if name == m.RANK_EXCHANGE_INFO.name]  # fmt: skip
+
+    assert [("000000000009:4,0000000000ab:4", "1", only)] == told
+
+
+@pytest.mark.parametrize("wrong", [
+    {"left_out": 1}, {"plain": 9}, {"peers": ((100, 4, 1),)}, {"sizes": (5, 2, 4)},
+])  # fmt: skip
+def test_exchanges_that_are_not_all_there_or_cannot_be_are_absent_and_nothing_else(
+    collected, image, wrong
+):
+    names = [name for name, _ in collected(image(exchange=exchange(**wrong)))]
+
+    assert names == [name for name, _ in collected(image())]
 
 
 def test_groups_that_were_never_used_are_absent(collected, image):

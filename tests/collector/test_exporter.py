@@ -49,6 +49,7 @@ NOT_ON_THE_GOLDEN_PAGE = {
         for row in vars(m.nccl).values()
         if isinstance(row, m.Metric) and row.name.startswith(RAS) and row.name not in INSPECTOR
     },
+    m.RANK_EXCHANGE_INFO.name: "these ranks run no torch; one in test_collectors.py does",
     m.TRAIN_VALUE.name: "these ranks log nothing of their own; one in test_collectors.py does",
     m.NCCL_RANK_WAIT.name: "one rank of eight is here; test_nccl_inspector_rank_waits.py has all",
 }

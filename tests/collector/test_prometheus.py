@@ -22,6 +22,7 @@ from collector.clock import SystemClock
 from collector.collectors.monitor import collect_build
 from collector.config import Address
 from collector.contract import metrics as m
+from collector.contract import ring
 from collector.contract.metrics import METRICS, SAMPLES
 from collector.exporter import Exporter
 from collector.exporter.page import Form
@@ -131,7 +132,9 @@ def machines(machine, image, gpu_state, nvml, serve, busy) -> dict[str, Served]:
     machine.throttled("/train", 2_500_000_000)
     machine.file(machine.proc / "100/schedstat", "5000000000 125000000 91\n")
     machine.file(machine.proc / "self/schedstat", "1 2 3\n")
-    machine.ring(image(heartbeat_ns=now, progress_ns=now, open=(15, 1, now)).training(6))
+    exchange = ring.Exchange(8, 8, 0, (ring.ExchangeGroup(7, 4096, 4, 0),), ())
+    now_open = image(heartbeat_ns=now, progress_ns=now, open=(15, 1, now), exchange=exchange)
+    machine.ring(now_open.training(6))
     machine.gpu(gpu_state(time_ns=now))
     nvml.partition(1, 2)
     for field in SELDOM:

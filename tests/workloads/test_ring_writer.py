@@ -56,6 +56,26 @@ def test_a_value_of_the_program_is_its_last_one_and_a_ninth_name_has_no_room(wri
     assert 0 == told.guard % 2
 
 
+def test_with_whom_a_rank_exchanges_data_is_behind_its_values_and_within_the_header(writer) -> None:
+    groups = (ring.ExchangeGroup(7, 4096, 4, 0), ring.ExchangeGroup(9, 0, 2, 3))
+    peers = (ring.ExchangePeer(1024, 2, 1),)
+    none = ring.Header(writer.path.read_bytes()[: ring.HEADER_BYTES]).exchange
+    told = ring.Exchange(12, 4, 0, groups, peers)
+    writer.exchange(told)
+    header = ring.Header(writer.path.read_bytes()[: ring.HEADER_BYTES])
+    end = (
+        ring.EXCHANGE_OFFSET
+        + ring.EXCHANGE.size
+        + ring.MAX_PARTNERS * (ring.EXCHANGE_GROUP.size + ring.EXCHANGE_PEER.size)
+    )
+
+    assert ring.Exchange(0, 0, 0, (), ()) == none
+    assert told == header.exchange
+    assert 0 == header.guard % 2
+    assert ring.EXCHANGE_OFFSET % 8 == 0
+    assert end <= ring.HEADER_BYTES
+
+
 def test_values_lie_between_the_tags_and_the_records() -> None:
     assert ring.VALUES_OFFSET + ring.MAX_VALUES * ring.VALUE.size <= ring.HEADER_BYTES
     assert 0 == ring.VALUES_OFFSET % 8 == ring.VALUE.size % 8

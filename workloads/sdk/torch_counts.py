@@ -28,6 +28,8 @@ class Counts:
         self._seen: dict[tuple[str, str], int] = {}
         self._accounted = 0
         self._accounted_before = 0
+        self.started: dict[str, int] = {}
+        """Group name -> its collectives between the last two calls of `missing`, where any are."""
 
     def total(self) -> int:
         """Collectives that all groups there are have started, of those that count."""
@@ -45,9 +47,11 @@ class Counts:
         """Collectives that are started and not accounted for."""
         return self.total() - self.accounted()
 
-    def account_group(self, group: ProcessGroup, before: int) -> None:
+    def account_group(self, group: ProcessGroup, before: int) -> int:
         """What the group has started since its number was `before` is accounted for."""
-        self._accounted += (number(group) or 0) - before
+        started = (number(group) or 0) - before
+        self._accounted += started
+        return started
 
     def account_since(self, before: int) -> None:
         """What was started since `unaccounted` gave `before` is accounted for."""
@@ -59,7 +63,8 @@ class Counts:
 
     def missing(self) -> str:
         """Why a collective since the last call was not timed; empty if all of them were."""
-        why, started = "", 0
+        why = ""
+        self.started = {}
         now: dict[tuple[str, str], int] = {}
         for group in distributed_c10d._world.pg_map:
             for backend, count in numbers(group).items():
@@ -73,22 +78,20 @@ class Counts:
                     why = why or "process groups were made"
                 elif count != before and backend not in _HOST_BACKENDS:
                     why = "its collectives do not end on the host"
-                started += count - (before or 0)
+                if more := count - (before or 0):
+                    self.started[place[0]] = self.started.get(place[0], 0) + more
         if not why and self._seen.keys() - now.keys():
             why = "process groups were destroyed"
         self._seen = now
         accounted = self.accounted()
+        started = sum(self.started.values())
         untimed, self._accounted_before = (
             started - accounted + self._accounted_before,
             accounted,
         )
-        self.started = started
         if not why and untimed:
             why = f"{abs(untimed)} of {started} collectives of a step were not timed"
         return why
-
-    started = 0
-    """Collectives between the last two calls of `missing`."""
 
 
 def numbers(group: ProcessGroup) -> dict[str, int | None]:

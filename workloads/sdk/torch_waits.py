@@ -32,6 +32,7 @@ from workloads.sdk import (
     items,
     torch_buckets,
     torch_counts,
+    torch_exchanges,
     torch_models,
     warning,
 )
@@ -39,6 +40,7 @@ from workloads.sdk.guard import Block, Call, Guard
 from workloads.sdk.silence import Silence
 from workloads.sdk.torch_buckets import Buckets
 from workloads.sdk.torch_counts import Counts, device_in_use, number, registered
+from workloads.sdk.torch_exchanges import Exchanges
 from workloads.sdk.torch_models import Models
 from workloads.sdk.torch_tracing import untraced
 
@@ -95,6 +97,9 @@ class TorchWaits:
         self._counts = Counts()
         self._buckets = Buckets(self._counts, self._guard)
         self._silence = Silence()
+        self._exchanges = Exchanges()
+        self._apart = Guard()
+        """Of what may fail without a step being lost: with whom data is exchanged."""
         self._groups = 0
         self._one_group = True
         self._inside = False
@@ -109,7 +114,7 @@ class TorchWaits:
         _put(work, "get_future", self._handed_on(work.get_future))
         for name in STARTS:
             if hasattr(ProcessGroup, name):
-                _put(ProcessGroup, name, self._started(getattr(ProcessGroup, name)))
+                _put(ProcessGroup, name, self._started(getattr(ProcessGroup, name), name))
         for owner, name, op in (
             (ProcessGroup, "monitored_barrier", "world-barrier"),
             (dist, "_broadcast_coalesced", "world-broadcast"),
@@ -125,9 +130,10 @@ class TorchWaits:
 
     def _keep_out_of_traces(self) -> None:
         untraced(recording, ring, guard, items, amounts, warning)
-        untraced(torch_buckets, torch_counts, torch_models)
+        untraced(torch_buckets, torch_counts, torch_exchanges, torch_models)
         untraced(recording.StepRecorder, ring.RingWriter, Guard, Block, items.Steps)
-        untraced(Counts, Buckets, TorchWaits, Models, torch_models._Hook, torch_buckets.Averaging)
+        untraced(Counts, Buckets, Exchanges, TorchWaits, Models)
+        untraced(torch_models._Hook, torch_buckets.Averaging)
 
     def use(self, recorder: StepRecorder | None) -> None:
         """Where waiting goes from now on; None = nowhere, and so it is if this fails."""
@@ -135,6 +141,7 @@ class TorchWaits:
         self._buckets.use(None)
         if recorder is not None:
             self._counts.restart()
+            self._exchanges.restart()
             self._guard.taken()
             self._thread = threading.get_ident()
             self._buckets.use(recorder)
@@ -159,7 +166,9 @@ class TorchWaits:
         self._inside = False  # if what should have said so failed, the step is lost and no other
         missing = self._counts.missing()
         marked = self._recorder is not None and self._recorder.marked > 0
-        silent = self._silence.lasts(broken=marked or self._counts.started > 0)
+        silent = self._silence.lasts(broken=marked or bool(self._counts.started))
+        if self._recorder is not None:
+            self._apart(self._exchanges.step_ended, self._recorder.writer, self._counts.started)
         if threading.get_ident() != self._thread:
             self._thread = threading.get_ident()
             return "another thread trains now"
@@ -198,15 +207,19 @@ class TorchWaits:
 
         return self._guard.around(original, before)
 
-    def _started(self, original: Call) -> Call:
-        def before(group: ProcessGroup, *_: Any, **named: Any) -> tuple[ProcessGroup, int] | None:
+    def _started(self, original: Call, name: str) -> Call:
+        def before(group: ProcessGroup, *given: Any, **named: Any) -> "_Start | None":
             before = None if self._recorder is None else number(group)
-            return None if before is None else (group, before)
+            return None if before is None else _Start(group, before, (*given, *named.values()))
 
-        def failed(started: tuple[ProcessGroup, int]) -> None:
-            self._counts.account_group(*started)
+        def began(start: _Start, _: Any = None) -> None:
+            count = self._counts.account_group(start.group, start.before)
+            averaging = self._buckets.reducing
+            self._apart(partial(
+                self._exchanges.began, name, start.group, start.given, count, averaging=averaging
+            ))  # fmt: skip
 
-        return self._guard.around(original, before, lambda mark, _: failed(mark), failed)
+        return self._guard.around(original, before, began, began)
 
     def _blocking(self, original: Call, op: str | None) -> Call:
         """A call that returns when the collectives it started have ended."""
@@ -297,6 +310,14 @@ class TorchWaits:
             world = dist.get_world_size()
             self._one_group = all(group.size() == world for group in groups)
         return name if self._one_group else None
+
+
+class _Start(NamedTuple):
+    """A collective that Python starts; `before` is the number of its group, `given` arguments."""
+
+    group: ProcessGroup
+    before: int
+    given: tuple[Any, ...]
 
 
 class _Wait(NamedTuple):

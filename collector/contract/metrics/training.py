@@ -33,6 +33,15 @@ RANK_LAST_STATE = Metric(
     unshown=Unshown.END_OF_RANK,
     within=ranges.FLAG,
 )  # fmt: skip
+RANK_EXCHANGE_INFO = Metric(
+    "lockstep_rank_exchange_info", _G, (*_RANK, "groups", "peers", "only_averages"),
+    "With whom a torch program's rank exchanges data in its steps: groups (hash of the members, and"
+    " how many) by which 1 % of its bytes or more go, peers of its sends and receives, and whether"
+    " it only averages gradients, beside barriers and all-reduces of at most 64 bytes. Absent where"
+    " nobody told, or it has more than 8 groups or peers.",
+    unshown=Unshown.IDENTITY,
+    within=ranges.FLAG,
+)  # fmt: skip
 TRAIN_STEPS = Metric(
     "lockstep_train_steps_total", _C, _RANK,
     "Steps completed = number of the next step (a resumed run starts at the resumed step).",

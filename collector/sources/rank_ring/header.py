@@ -87,6 +87,8 @@ class Live:
     """Of PHASES, the one under way; "" = not told."""
     values: tuple[tuple[str, float], ...] = ()
     """Name and last value of what the program says of itself; NaN = none yet."""
+    exchange: ring.Exchange | None = None
+    """With whom the rank exchanges data; None = not told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +223,16 @@ def _live(header: ring.Header, group_names: tuple[str, ...]) -> Live:
     return Live(
         live.op_cursor, live.step_cursor, *counters, header.known_steps, phase_ns, groups,
         _open(live, group_names), live.progress_ns,
-        PHASES[live.phase] if live.phase < len(PHASES) else "", _values(header),
+        PHASES[live.phase] if live.phase < len(PHASES) else "", _values(header), _exchange(header),
     )  # fmt: skip
+
+
+def _exchange(header: ring.Header) -> ring.Exchange | None:
+    """None where nobody told, or ranks are told that the run has not."""
+    told, world = header.exchange, header.identity.world
+    ranks = [*(group.size - 1 for group in told.groups), *(peer.rank for peer in told.peers)]
+    sound = told.plain <= told.total and all(0 <= rank < world for rank in ranks)
+    return told if told.total and sound else None
 
 
 def _values(header: ring.Header) -> tuple[tuple[str, float], ...]:
