@@ -144,7 +144,7 @@ def _of_slowed_port(grid: Grid, metric: str) -> FloatGrid | None:
     A transfer over several ports ends with the slowest of them, and one of eight that has half of
     its speed lowers their sum by a sixteenth.
     """
-    ports = [cells for key, cells in grid.signals.items() if key.partition("{")[0] == metric]
+    ports = [grid.signals[key] for key in grid.signals if key.partition("{")[0] == metric]
     if not ports:
         return None
     cells = np.array(ports)
