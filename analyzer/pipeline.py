@@ -17,16 +17,18 @@ from analyzer.cost.step_time import bill
 from analyzer.culprits.link import link_culprit
 from analyzer.culprits.rank import culprit
 from analyzer.culprits.together import together
-from analyzer.culprits.uniform import slower_structures
+from analyzer.culprits.uniform import full_networks, slower_structures
 from analyzer.culprits.where import heavier_or_slow, heavier_stages, placed, standing_roles
 from analyzer.detectors import DETECTORS
 from analyzer.detectors.change import change
+from analyzer.detectors.links import FULL, links
 from analyzer.elastic import of_last_launch
 from analyzer.from_operations import examine_operations, examine_trace, trace_evidence
 from analyzer.model import shared_loading
 from analyzer.model.accepted import UNPLACED, accepted, surely_slower
 from analyzer.model.precision import STEP_TIMES
 from analyzer.model.roles import with_roles
+from analyzer.model.without_slow import without_slow
 from analyzer.operations import Trace
 from analyzer.posterior import posterior
 from analyzer.rejected import rejected
@@ -101,7 +103,10 @@ def effects(case: Case) -> Case:
     """
     if case.trace is not None:
         return replace(case, findings=tuple(change(case.grid, STEP_TIMES)))
-    found = (finding for detector in DETECTORS for finding in detector.detect(case.grid))
+    found = [finding for detector in DETECTORS for finding in detector.detect(case.grid)]
+    rest = without_slow(case.grid, [one for one in found if one.detector == "effects"])
+    if rest is not None and not any(one.kind == "link" for one in found):
+        found += [one for one in links(rest) if one.kind == "link"]
     return replace(case, findings=tuple(found))
 
 
@@ -157,7 +162,8 @@ def culprits(case: Case) -> Case:
 def costs(case: Case) -> Case:
     """What the culprits, or the whole run's slowdown, cost (docs/method/cost.md)."""
     grid, slow, links = case.grid, case.accused_of("slow"), case.accused_of("link")
-    about = links[0] if links else case.first(WHOLE_RUN)
+    full = next((one for one in case.findings if one.details.get(FULL)), None)
+    about = links[0] if links else full or case.first(WHOLE_RUN)
     blind = about is None and not slow and case.seen.why_unknown is not None
     bounds = None if blind else bill(grid, slow, about)
     bounds = trace_evidence.of_all_ranks(case.seen, bounds, grid)
@@ -182,7 +188,8 @@ def structures(case: Case) -> Case:
     by_operations = trace_evidence.structure(case.seen)
     heavier = () if by_operations else heavier_stages(case.findings)
     roles = standing_roles(case.findings)
-    told = (*alike, *by_operations, *heavier, *roles, *slower_models(case.grid))
+    full = full_networks(case.findings)
+    told = (*alike, *full, *by_operations, *heavier, *roles, *slower_models(case.grid))
     return replace(case, verdict=replace(case.verdict, structure=told))
 
 

@@ -171,9 +171,10 @@ class Grid:
 
 
 UNIFORM, STAGE_SLOWDOWN, SHARED_LOADING = "uniform", "stage-slowdown", "shared-loading"
-NO_NODES_FAULT = (UNIFORM, STAGE_SLOWDOWN, SHARED_LOADING)
-"""Kinds of structure by which a run is slower than it was: all ranks alike, all of a stage, or
-what ranks of most nodes read from."""
+FULL_NETWORK = "full-network"
+NO_NODES_FAULT = (UNIFORM, STAGE_SLOWDOWN, SHARED_LOADING, FULL_NETWORK)
+"""Kinds of structure by which a run is slower than it was: all ranks alike, all of a stage, what
+ranks of most nodes read from, or the network between all nodes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
-"""A slowdown of all ranks alike, or of a stage's, as structure: nobody is blamed."""
+"""A slowdown of all ranks alike, of a stage, or of the whole network, as structure: nobody's."""
 
 from collections.abc import Mapping, Sequence
 
+from analyzer.detectors.links import FULL
 from analyzer.posterior import Posterior
-from analyzer.run import STAGE_SLOWDOWN, UNIFORM, Finding
+from analyzer.run import FULL_NETWORK, STAGE_SLOWDOWN, UNIFORM, Finding
 from collector.contract.words import Cause
 
 ADVICE = "; look at "
@@ -39,3 +40,17 @@ def slower_structures(
             ]
         told.append(one)
     return tuple(told)
+
+
+def full_networks(findings: Sequence[Finding]) -> tuple[Mapping[str, object], ...]:
+    """That packets of most nodes wait for the network since transfers take longer."""
+    return tuple(
+        {
+            "kind": FULL_NETWORK,
+            "share": 1.0 - 1.0 / one.slowdown,
+            "text": one.text,
+            "cause": Cause.CONGESTION,
+        }
+        for one in findings
+        if one.kind == "network" and one.details.get(FULL)
+    )

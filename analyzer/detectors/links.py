@@ -59,13 +59,16 @@ of 1.3 to 2.0 they took from 0.10 of a step; without, on two cores that up to tw
 wanted, at most 0.001, where medians alone once passed the floor (measured, 6 and 4 runs)."""
 MEAN_FLOOR = WAKES_BY_BOUND
 """Of a usual step, with counters that moved; of what comes and goes by the mean."""
+FULL = "waiting_nodes"
+"""`details` of a finding that accuses nobody: on how many nodes packets wait, while no link counts
+errors; 0 where that is less than half."""
 BY_GROUPS = "groups"
 """`details["by"]` of a link that nothing but slow and healthy groups tells of."""
 COUNTERS = (*SPEEDS, *BAD_LINK, *FULL_LINK, ROUND_TRIP)
 
 
 def links(grid: Grid) -> Sequence[Finding]:
-    """At most one finding: `link` accuses, `network` does not.
+    """Findings of kind `link`, which accuse, or one of kind `network`, which does not.
 
     Transfer = least collective seconds in the data-parallel group: the last to come only sends.
     Durations alone cannot tell which link of a ring is slow: all its ranks wait alike. So a link
@@ -80,11 +83,31 @@ def links(grid: Grid) -> Sequence[Finding]:
     longer in most steps. With pipeline stages collectives hold bubbles, and only times with
     counters tell, or groups. A window in which a rank did not tell says nothing: all may wait for
     it.
+
+    Beside the clearest link another one is accused of what transfers take longer at another time.
     """
+    found: list[Finding] = []
+    while (one := _clearest(grid)) is not None and (one.kind == "link" or not found):
+        if not any(_nodes_of(one) & _nodes_of(other) for other in found):
+            found.append(one)
+        grid = replace(grid, masked=grid.masked | one.inside(grid))
+        if one.kind != "link":
+            break
+    return found
+
+
+def _nodes_of(one: Finding) -> set[str]:
+    """The nodes whose links a finding is about."""
+    node = one.details["node"]
+    return set(one.details["part_nodes"] or ([node] if node else one.details["nodes"]))
+
+
+def _clearest(grid: Grid) -> Finding | None:
+    """The finding that says most, of all times at which transfers take longer; None without."""
     groups = blocks(grid)
     usual = median_of(grid.time["wall"][~grid.masked])
     if len({info.node for info in grid.ranks}) < 2 or not groups.members or not usual > 0:
-        return ()
+        return None
     transfer = transfers(grid)
     told = (
         *_spans(grid, groups, transfer, usual),
@@ -97,9 +120,11 @@ def links(grid: Grid) -> Sequence[Finding]:
         found = [_of_one_host(one) for one in found]
     # Who tells whose it is explains more than who only tells that it is the network; and what
     # transfers tell by themselves more than what they tell at a time that a counter knows.
-    return sorted(
-        found, key=lambda each: (each.kind != "link", each.score < each.details["critical_score"])
-    )[:1]
+    return min(
+        found,
+        key=lambda each: (each.kind != "link", each.score < each.details["critical_score"]),
+        default=None,
+    )
 
 
 def one_host(grid: Grid) -> bool:
@@ -130,7 +155,7 @@ def _of_one_host(one: Finding) -> Finding:
         f" {milliseconds(one.details['transfer_seconds_before'])} in the other steps; all nodes of"
         " the run are one host, without a link between them: its processors or memory are short"
     )
-    return replace(one, kind="network", text=text)
+    return replace(one, kind="network", text=text, details={**one.details, FULL: 0})
 
 
 class _Longer(NamedTuple):
@@ -314,6 +339,8 @@ def _judged(grid: Grid, one: _Longer, transfer: FloatGrid, usual: float) -> Find
     held = held_back(grid, one.inside, one.outside)
     if found.kind == "link" and ((clear and held is None) or (sure and told)):
         return found
+    if found.details[FULL] and certain and (longer or not one.lasts):
+        return found
     if held is not None:
         found = replace(
             found, kind="network",
@@ -332,7 +359,7 @@ def _finding(grid: Grid, one: _Longer, moved: Sequence[Movement], named: Sequenc
     part = " and ".join(map(str, parts)) or None
     # Of more than half nobody knows that it is not all.
     several = 2 <= len(named) <= len(nodes) / 2 and _nowhere(grid) and _at_once(grid, moved, named)
-    two = len(nodes) == 2
+    two, full = len(nodes) == 2, 0
     usable = np.concatenate(one.groups.members)
     span = usable[(usable >= first) & (usable < (len(grid.start) if last is None else last))]
     some = 1.0 if one.lasts else min(len(one.inside) / max(len(span), 1), 1.0)
@@ -358,7 +385,8 @@ def _finding(grid: Grid, one: _Longer, moved: Sequence[Movement], named: Sequenc
             " share nobody told"
         )
     elif not two and node is None:
-        text += f", and {_why_nobody(grid, one.inside, one.outside, len(nodes))}"
+        full = _full(grid, one.inside, one.outside, len(nodes))
+        text += f", and {_why_nobody(grid, full, len(nodes))}"
     details: dict[str, Any] = {
         "critical_score": shift.critical,
         "nodes": nodes,
@@ -367,6 +395,7 @@ def _finding(grid: Grid, one: _Longer, moved: Sequence[Movement], named: Sequenc
         "scope": "rack" if parts else "link",
         "part_nodes": list(named) if part else [],
         "in_turns": some < 1.0,
+        FULL: full,
         "transfer_seconds": now,
         "transfer_seconds_before": then,
     }
@@ -433,10 +462,8 @@ def _by_groups(
     return replace(found, kind="link", text=text, details={**found.details, **details})
 
 
-def _why_nobody(
-    grid: Grid, inside: NDArray[np.int64], outside: NDArray[np.int64], nodes: int
-) -> str:
-    """Why no link is accused: the fabric is full, or nobody counts what would tell.
+def _full(grid: Grid, inside: NDArray[np.int64], outside: NDArray[np.int64], nodes: int) -> int:
+    """On how many nodes packets wait since then; 0 where those are few, or a link counts errors.
 
     Many nodes that wait and no link with errors are congestion (docs/method/causes.md).
     """
@@ -444,9 +471,15 @@ def _why_nobody(
         {each.node for each in movements(grid, inside, outside, wanted, beyond_others=False)}
         for wanted in ((*SPEEDS, *BAD_LINK), FULL_LINK)
     )
-    if 2 * len(full) >= nodes and not bad and not standing(grid, BAD_LINK):
+    many = 2 * len(full) >= nodes and not bad and not standing(grid, BAD_LINK)
+    return len(full) if many else 0
+
+
+def _why_nobody(grid: Grid, full: int, nodes: int) -> str:
+    """Why no link is accused: the fabric is full, or nobody counts what would tell."""
+    if full:
         return (
-            f"packets wait on {len(full)} of {nodes} nodes while no link counts errors: the fabric"
+            f"packets wait on {full} of {nodes} nodes while no link counts errors: the fabric"
             " is full, not one link bad"
         )
     stand = "; ".join(text for texts in standing(grid, COUNTERS).values() for text in texts)

@@ -93,6 +93,11 @@ class Candidate:
         return (int(members[-1][-1]) + 1 if last is None else last) - first
 
     @property
+    def windows_high(self) -> int:
+        """In how many it is high: of what comes and goes a part of those that it spans."""
+        return self.windows if self.high is None else len(self.high)
+
+    @property
     def gain(self) -> float:
         """Student's log likelihood ratio to nothing, penalised: above 0 it is beyond chance."""
         return float(

@@ -30,7 +30,7 @@ from analyzer.model.roles import (
 )
 from analyzer.model.run_queue import is_run_queue, with_steady_computing, without_run_queue
 from analyzer.model.scopes import Table, tables
-from analyzer.model.spans import always, spans, spans_to_the_end
+from analyzer.model.spans import always, short_spans, spans, spans_to_the_end
 from analyzer.model.whole_or_parts import LONGER, alike_noise, each_rank, whole_or_parts
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.changepoint import Blocks, autocorrelation_factor
@@ -39,7 +39,9 @@ from analyzer.slowness.robust_stats import WITHIN, interval_95, mean_of, median_
 from analyzer.slowness.significance import STEPS_AT_LEAST, slow_finding, span_edges
 from analyzer.wording import NAMED
 
-SHAPES = (ramps, spans, always, spans_to_the_end, again_and_again, stand_stills)
+SHAPES = (
+    ramps, spans, short_spans, always, spans_to_the_end, again_and_again, stand_stills,
+)  # fmt: skip
 """Of two shapes of one scope the earlier explains more of its windows."""
 LIKELIER = 0.5
 """Confidence in a place from which it is likelier than all others, and nobody, together."""
@@ -357,7 +359,7 @@ def _shapes(table: Table) -> Iterator[Candidate]:
             last = told.get(one.place)
             if (
                 last is None
-                or one.windows >= LONGER * last.windows
+                or one.windows_high >= LONGER * last.windows_high
                 or one.windows * one.shift.effect >= LONGER * last.windows * last.shift.effect
             ):
                 told[one.place] = one

@@ -12,11 +12,13 @@ from analyzer.model.scopes import Scope, Table, View, middles
 from analyzer.run import FloatGrid, Grid
 from analyzer.slowness.changepoint import (
     BLOCKS_AT_LEAST,
+    BLOCKS_AT_MOST,
     FALSE_ALARM,
     MEDIAN_EFFICIENCY,
     NOISE_FLOOR,
     Blocks,
     Shift,
+    blocks,
     clearest_spans,
     column_medians,
     critical_t,
@@ -35,7 +37,10 @@ from analyzer.slowness.robust_stats import (
 from analyzer.slowness.significance import PARTS_ON_AVERAGE, STEPS_ABOVE
 from collector.contract.robust import MAD_TO_SIGMA
 
-BLOCKS_AT_MOST = 30
+FINER = 4
+"""Times as many blocks of the whole run, in which three are a fiftieth of it: chosen, as what lasts
+for less has seldom cost a percent of it."""
+LAST_AT_MOST = 30
 """Of the shortest kind, two to begin with and the rest to tell what is usual."""
 SHORTEST = 2
 MOST = 0.7
@@ -60,6 +65,26 @@ def spans(table: Table) -> Iterator[Candidate]:
     ):
         if _became(table, table.whole, shift):
             yield candidate(table, table.whole, shift)
+
+
+def short_spans(table: Table) -> Iterator[Candidate]:
+    """What came and went within a few blocks of the whole run, in finer ones.
+
+    Blocks of the whole run grow with it, and one that holds an end of a span is neither high nor
+    low: of a span of two blocks that is most of it. Where what came and went need not have cost
+    anything it is not looked for: a burst of any length would be told.
+    """
+    precision = table.precision
+    if precision.pooled or not precision.transient_share:
+        return
+    groups = blocks(table.grid, least=precision.block_steps, most=FINER * BLOCKS_AT_MOST)
+    if len(groups) <= len(table.whole.groups):
+        return
+    view = table.view(groups)
+    for shift in clearest_spans(view.rest, peers=table.peers, noise=precision.noise):
+        ended = shift.last < len(groups)
+        if ended and _became(table, view, shift) and _steps_above(table, groups, shift) >= MOST:
+            yield candidate(table, view, shift)
 
 
 def always(table: Table) -> Iterator[Candidate]:
@@ -100,7 +125,7 @@ def newest_spans(
         peers: As of `clearest_spans`.
         noise: The same.
     """
-    if len(groups) < BLOCKS_AT_MOST // 2:
+    if len(groups) < LAST_AT_MOST // 2:
         return
     tests = series.shape[1] * len(groups) * LOOKS
     asked = critical_t(len(groups), series.shape[1], tests)
@@ -271,7 +296,7 @@ def last_blocks(grid: Grid, usable: NDArray[np.int64], precision: Precision = WI
     held: list[int] = [0]
     for window, count in zip(usable[::-1].tolist(), steps[::-1].tolist(), strict=True):
         if held[-1] >= precision.block_steps:
-            if len(members) == BLOCKS_AT_MOST:
+            if len(members) == LAST_AT_MOST:
                 break
             members.append([])
             held.append(0)

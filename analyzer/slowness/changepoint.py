@@ -102,8 +102,10 @@ class Shift:
     freedom: float | None = None
 
 
-def blocks(grid: Grid, by: str = "own", least: float = BLOCK_STEPS_AT_LEAST) -> Blocks:
-    """The unmasked windows of a Grid in at most BLOCKS_AT_MOST groups of about equal steps.
+def blocks(
+    grid: Grid, by: str = "own", least: float = BLOCK_STEPS_AT_LEAST, most: int = BLOCKS_AT_MOST
+) -> Blocks:
+    """The unmasked windows of a Grid in at most `most` groups of about equal steps.
 
     Each holds at least `least` steps; a short last window joins the one before.
 
@@ -111,12 +113,13 @@ def blocks(grid: Grid, by: str = "own", least: float = BLOCK_STEPS_AT_LEAST) -> 
         grid: The run's windows.
         by: The time (of Grid.time) that some rank must have told in a window.
         least: Steps of a block.
+        most: Blocks.
     """
     usable = np.flatnonzero(~grid.masked & np.isfinite(grid.time[by]).any(axis=1))
     if usable.size == 0:
         return Blocks((), 0.0)
     steps = (grid.to_step - grid.from_step)[usable]
-    least = max(float(least), float(steps.sum()) / BLOCKS_AT_MOST)
+    least = max(float(least), float(steps.sum()) / most)
     members: list[list[int]] = [[]]
     held = 0.0
     for window, count in zip(usable.tolist(), steps.tolist(), strict=True):

@@ -105,10 +105,12 @@ def counted(grid: Grid, metric: str) -> FloatGrid | None:
     What a switch cannot route or a partition forbids is counted on links that are well. Kinds that
     have counted nothing yet are told as one: until a kind is told by its own name it is 0 where
     that one is told. Later it is missing where its register stands at its maximum. Of round trips,
-    which each rank tells, it is the least.
+    which each rank tells, it is the least; of SPEEDS that of the port which fell furthest.
     """
     if metric == ROUND_TRIP:
         return _least_of_node(grid, grid.signals.get(ROUND_TRIP))
+    if metric in SPEEDS:
+        return _of_slowed_port(grid, metric)
     if metric != metrics.IB_ERRORS.name:
         return total(grid, metric)
     told = [total(grid, metric, kind=kind) for kind in sorted(OF_THE_LINK)]
@@ -134,6 +136,22 @@ def _least_of_node(grid: Grid, cells: FloatGrid | None) -> FloatGrid | None:
     nodes = np.array([info.node for info in grid.ranks])
     mine = [np.flatnonzero(nodes == node) for node in nodes]
     return np.column_stack([np.fmin.reduce(cells[:, each], axis=1) for each in mine])
+
+
+def _of_slowed_port(grid: Grid, metric: str) -> FloatGrid | None:
+    """(W, R) the speed of that port of each rank's node which is furthest below its own highest.
+
+    A transfer over several ports ends with the slowest of them, and one of eight that has half of
+    its speed lowers their sum by a sixteenth.
+    """
+    ports = [grid.signals[key] for key in grid.signals if key.partition("{")[0] == metric]
+    if not ports:
+        return None
+    cells = np.array(ports)
+    highest = np.nanmax(np.where(np.isfinite(cells), cells, -np.inf), axis=1)
+    shares = np.divide(mean(cells, 1), highest, where=highest > 0, out=np.ones_like(highest))
+    worst = np.nan_to_num(shares, nan=1.0).argmin(axis=0)
+    return np.asarray(np.take_along_axis(cells, worst[None, None, :], axis=0)[0])
 
 
 class Movement(NamedTuple):

@@ -9,9 +9,17 @@ import pytest
 
 from analyzer.align import align
 from analyzer.detectors.links import links
+from analyzer.model.effects import effects
+from analyzer.model.without_slow import without_slow
 from analyzer.pipeline import diagnose
 from analyzer.symptoms.network import QUOTA, counted, movements
-from collector.contract.metrics import IB_ERRORS, NET_PAUSE, TCP_RETRANSMITTED, TRAIN_ROUND_TRIP
+from collector.contract.metrics import (
+    IB_ERRORS,
+    IB_RATE,
+    NET_PAUSE,
+    TCP_RETRANSMITTED,
+    TRAIN_ROUND_TRIP,
+)
 
 PAUSES = NET_PAUSE.series(device="eth0", direction="receive", priority="3")
 
@@ -461,3 +469,102 @@ def test_between_nodes_of_one_host_is_no_link(synthetic, fault, told):
     assert "are one host, without a link between them" in verdict.sentence
     emulated = dataclasses.replace(run, meta={**run.meta, "emulated_network": True})
     assert ["link"] == [one.scope for one in diagnose(emulated).verdict.culprits]
+
+
+@pytest.mark.parametrize("ports", [1, 2, 8])
+@pytest.mark.parametrize("share", [0.5, 0.25])
+def test_one_port_of_a_node_that_is_slower_is_its_link(synthetic, fault, ports, share):
+    """A transfer over all ports ends with the slowest, and their sum hardly falls."""
+    grid = align(synthetic(world=4, faults=[fault("link", 2, 1.5, 80)]).run())
+    speeds = {}
+    for port in range(ports):
+        speed = np.full(grid.time["own"].shape, 5e10)
+        if port == ports - 1:
+            speed[80:, 2] *= share
+        speeds[IB_RATE.series(device=f"mlx5_{port}", port="1")] = speed
+    (found,) = links(dataclasses.replace(grid, signals={**grid.signals, **speeds}))
+
+    assert ("link", "node-2") == (found.kind, found.details["node"])
+
+
+def test_ports_of_other_speeds_that_never_change_are_nobodys_link(synthetic, fault):
+    """As of a port for management; and what is unknown for a while is no fall."""
+    grid = align(synthetic(world=4, faults=[fault("link", 2, 1.5, 80)]).run())
+    slow, some = np.full(grid.time["own"].shape, 1.25e8), np.full(grid.time["own"].shape, 5e10)
+    some[100:120, 1] = np.nan
+    speeds = {IB_RATE.series(device=f"mlx5_{port}", port="1"): cells
+              for port, cells in enumerate((slow, some))}  # fmt: skip
+    (found,) = links(dataclasses.replace(grid, signals={**grid.signals, **speeds}))
+
+    assert "network" == found.kind
+
+
+def test_two_links_that_are_slow_one_after_the_other_are_both_named(synthetic, fault):
+    faults = [fault("loss", 2, 1.5, 80, 130), fault("loss", 1, 1.5, 300, 350)]
+    grid = align(synthetic(world=4, steps=400, faults=faults).run())
+    again = {}
+    for key, cells in grid.signals.items():
+        again[key] = cells.copy()
+        if key.startswith(TCP_RETRANSMITTED.name):
+            for node, span in ((2, slice(80, 130)), (1, slice(300, 350))):
+                again[key][:, node] = 0.5
+                again[key][span, node] = 20.0
+    found = links(dataclasses.replace(grid, signals=again))
+
+    assert {"node-1", "node-2"} == {one.details["node"] for one in found}
+    assert {"link"} == {one.kind for one in found}
+
+
+def test_a_slow_rank_of_another_stage_hides_no_slow_link(synthetic, fault):
+    """Everybody waits for the rank as well: what is left without that is the link's."""
+    faults = [fault("loss", 2, 1.5, 80)]
+    grid = align(synthetic(world=8, steps=300, faults=faults).run())
+    own, longer = grid.time["own"].copy(), np.zeros(len(grid.start))
+    longer[140:] = 0.03
+    own[:, 1] += longer
+    time = {**grid.time, "own": own, "wall": grid.time["wall"] + longer[:, None]}
+    for name in ("collective", "grad_sync"):
+        time[name] = grid.time[name] + longer[:, None]
+        time[name][:, 1] -= longer
+    time["collective"][:, 1] += longer  # it waits in its stage as long as others wait for it
+    stages = tuple(dataclasses.replace(i, dp=i.rank // 2, pp=i.rank % 2) for i in grid.ranks)
+    both = dataclasses.replace(grid, ranks=stages, time=time)
+    rest = without_slow(both, effects(both))
+    assert rest is not None
+    (found,) = links(rest)
+
+    assert () == tuple(links(both))
+    assert ("link", "node-2") == (found.kind, found.details["node"])
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_a_network_that_is_full_between_all_nodes_is_told_and_nobody_named(
+    synthetic, fault, staged
+):
+    faults = [fault("full", rank, 1.05, 80) for rank in range(4)]
+    run = synthetic(world=4, faults=faults).run()
+    if staged:
+        ranks = tuple(dataclasses.replace(i, dp=i.rank // 2, pp=i.rank % 2) for i in run.ranks)
+        run = dataclasses.replace(run, ranks=ranks)
+    verdict = diagnose(run).verdict
+    (told,) = verdict.structure
+
+    assert ("degraded", ()) == (verdict.status, verdict.culprits)
+    assert ("full-network", "congestion") == (told["kind"], told["cause"])
+    assert 1.2 == pytest.approx(verdict.slowdown, abs=0.06)
+    assert verdict.sentence.startswith("Slower, and no node is to blame: transfers between 4 nodes")
+
+
+def test_packets_that_wait_everywhere_while_transfers_are_as_ever_are_nothing(synthetic, fault):
+    faults = [fault("full", rank, 1.0, 80) for rank in range(4)]
+
+    assert "healthy" == diagnose(synthetic(world=4, faults=faults).run()).verdict.status
+
+
+def test_where_a_link_counts_errors_beside_full_ones_the_network_is_not_told_to_be_full(
+    synthetic, fault
+):
+    faults = [fault("full", rank, 1.05, 80) for rank in range(4)] + [fault("loss", 1, 1.0, 80)]
+    verdict = diagnose(synthetic(world=4, faults=faults).run()).verdict
+
+    assert "full-network" not in {one["kind"] for one in verdict.structure}

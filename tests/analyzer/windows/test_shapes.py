@@ -88,3 +88,48 @@ def test_what_takes_time_in_one_step_of_five_has_its_share_of_the_excess(healthy
 
     assert "periodic" == finding.details["shape"]
     assert share_of_excess(done.grid, finding, "cpu") == pytest.approx(1.0, abs=0.15)
+
+
+def with_pauses(run, slowed):
+    """Three ranks once, for longer than anything below: no row of pauses is one rank's."""
+    for rank, step in ((0, 100), (2, 250), (3, 700)):
+        run = slowed(run, [rank], 4.0, between(step, 1))
+    return run
+
+
+@pytest.fixture(scope="module", params=[5, 6])
+def paused(request, synthetic, slowed):
+    run = synthetic(seed=request.param, world=8, steps=900, telemetry=False).run()
+    return with_pauses(run, slowed)
+
+
+def between(first, steps):
+    return lambda step: ((step >= first) & (step < first + steps)).astype(float)
+
+
+@pytest.mark.parametrize("first", [400, 412])
+@pytest.mark.parametrize("lasting", [30, 40])
+def test_what_came_and_went_within_two_blocks_is_named_where_it_cost_enough(
+    paused, slowed, first, lasting
+):
+    """Blocks of a run of 900 steps hold 23 of them, and one with an end of it is half high."""
+    _, verdict = slow(slowed(paused, [1], 1.6, between(first, lasting)))
+
+    assert [1] == [culprit.rank for culprit in verdict.culprits]
+    assert abs(verdict.culprits[0].from_step - first) <= 5
+    assert abs(verdict.culprits[0].to_step - first - lasting) <= 5
+
+
+def test_of_what_came_and_went_once_single_wild_windows_make_no_row_of_bursts(healthy, slowed):
+    """On and off since the first of them is how often it is high, not how long that span is."""
+    run = slowed(with_pauses(healthy, slowed), [1], 1.6, between(400, 30))
+    _, verdict = slow(run)
+
+    assert [(1, 400)] == [(culprit.rank, culprit.from_step) for culprit in verdict.culprits]
+
+
+@pytest.mark.parametrize(("factor", "lasting"), [(1.6, 12), (1.15, 30)])
+def test_a_burst_that_is_short_or_cost_little_accuses_nobody(paused, slowed, factor, lasting):
+    told, _ = slow(slowed(paused, [1], factor, between(400, lasting)))
+
+    assert [] == told
