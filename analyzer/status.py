@@ -16,8 +16,9 @@ from analyzer.slowness.changepoint import BLOCKS_AT_LEAST, blocks, column_median
 from analyzer.slowness.coverage import COVERAGE_AT_LEAST, unseen_words
 from analyzer.slowness.on_and_off import on_and_off, stretches
 from analyzer.slowness.peer_groups import peer_groups
-from analyzer.slowness.robust_stats import MOSTLY, median_of
-from analyzer.slowness.significance import NATURAL_SPREAD, TENTH, TENTH_MORE
+from analyzer.slowness.robust_stats import MOSTLY, NOTHING, median_of
+from analyzer.slowness.significance import NATURAL_SPREAD, RECORDED, TENTH, TENTH_MORE
+from analyzer.slowness.stopped import STALL_SECONDS, STALL_STEPS
 from analyzer.slowness.transfers import transfers
 from analyzer.symptoms.network import always_worse
 from analyzer.wording import listed
@@ -88,7 +89,8 @@ def _stands_still(grid: Grid) -> str | None:
     """Why a run that stands still for much of its time is not healthy, whoever began it.
 
     A step may take twice the usual one; what is beyond that, and in no phase that is slow by
-    design, is a pause. Together they must be as much as what counts as a change of a run.
+    design, is a pause. Together they must be as much as what counts as a change of a run; those
+    that are as long as a stalled collective, which no noise is, as what is recorded.
     """
     design = sum(np.nan_to_num(grid.time[phase]) for phase in BY_DESIGN)
     steps = (grid.to_step - grid.from_step).astype(float)
@@ -96,18 +98,23 @@ def _stands_still(grid: Grid) -> str | None:
     told = ~grid.masked & np.isfinite(wall)
     if not told.any():
         return None
-    beyond = np.maximum(wall[told] - 2 * np.median(wall[told]), 0.0)
-    over = beyond * steps[told]
-    share = float(over.sum() / (wall[told] * steps[told]).sum())
-    if share < TENTH_MORE:
-        return None
+    usual = float(np.median(wall[told]))
+    beyond = np.maximum(wall[told] - 2 * usual, 0.0)
+    over, stalls = beyond * steps[told], (wall[told] - usual) * steps[told]
+    run = float((wall[told] * steps[told]).sum())
+    stalls = np.where(stalls >= max(STALL_SECONDS, STALL_STEPS * usual), stalls, 0.0)
+    if over.sum() < TENTH_MORE * run:
+        over = stalls
+        if over.sum() < max(RECORDED * run, NOTHING):
+            return None
+    share = float(over.sum()) / run
     words = (
         f"steps stood still for {over.sum():.1f} s, {share:.0%} of the run, and nobody is known to"
         " be why"
     )
     longest = int(over.argmax())
     own = np.nan_to_num(grid.time["own"][told])[longest]
-    if own.max() < MOSTLY * beyond[longest]:
+    if own.max() < MOSTLY * over[longest] / steps[told][longest]:
         return words  # it is in nobody's own time
     who = grid.ranks[int(own.argmax())]
     return f"{words}; in the longest pause rank {who.rank} ({who.node}) was away the longest"
