@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from analyzer.common_writes import BY_DESIGN
 from analyzer.detectors.change import per_work
-from analyzer.detectors.checkpoints import longer_writes
+from analyzer.detectors.checkpoints import longer_writes, unlike_writers
 from analyzer.model.minimum_detectable_effect import smallest_noticed
 from analyzer.model.precision import WINDOWS, Precision
 from analyzer.run import Finding, FloatGrid, Grid
@@ -18,13 +18,16 @@ from analyzer.slowness.on_and_off import on_and_off, stretches
 from analyzer.slowness.peer_groups import peer_groups
 from analyzer.slowness.robust_stats import MOSTLY, NOTHING, median_of
 from analyzer.slowness.significance import NATURAL_SPREAD, RECORDED, TENTH, TENTH_MORE
-from analyzer.slowness.stopped import STALL_SECONDS, STALL_STEPS
+from analyzer.slowness.stopped import STALL_SECONDS
 from analyzer.slowness.transfers import transfers
 from analyzer.symptoms.network import always_worse
 from analyzer.wording import listed
 
 NOTICED_AT_MOST = 1.5
 """A run in which only slower ranks than this would have been noticed is not called healthy."""
+
+WAITED_STEPS = 3.0
+"""Usual steps for which ranks wait in one window beyond what they do else, chosen: a stall."""
 
 
 def why_unknown(
@@ -54,6 +57,7 @@ def why_unknown(
         _stands_still(grid)
         or _longer_in_turns(grid, precision)
         or longer_writes(grid)
+        or unlike_writers(grid)
         or _worse_links(grid)
     )
     if longer is not None:
@@ -100,9 +104,12 @@ def _stands_still(grid: Grid) -> str | None:
         return None
     usual = float(np.median(wall[told]))
     beyond = np.maximum(wall[told] - 2 * usual, 0.0)
-    over, stalls = beyond * steps[told], (wall[told] - usual) * steps[told]
-    run = float((wall[told] * steps[told]).sum())
-    stalls = np.where(stalls >= max(STALL_SECONDS, STALL_STEPS * usual), stalls, 0.0)
+    over, run = beyond * steps[told], float((wall[told] * steps[told]).sum())
+    own = column_medians(grid.time["own"].T)[told]
+    waits = wall[told] - np.where(np.isfinite(own), own, median_of(own))
+    waits = np.where(np.isfinite(waits), waits, wall[told])
+    stalls = (waits - np.median(waits)) * steps[told]
+    stalls = np.where(stalls >= max(STALL_SECONDS, WAITED_STEPS * usual), stalls, 0.0)
     if over.sum() < TENTH_MORE * run:
         over = stalls
         if over.sum() < max(RECORDED * run, NOTHING):
