@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from analyzer.readers.windows import MAX_GAP
 from analyzer.run import FloatGrid, Grid
-from analyzer.slowness.changepoint import column_medians
+from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY, column_medians
 from analyzer.slowness.coverage import KNOWN_AT_LEAST
 from analyzer.slowness.robust_stats import NEARLY_ALL, NOTHING, WITHIN, mean, median_of
 from collector.contract.robust import MAD_TO_SIGMA
@@ -59,14 +59,16 @@ def without_common_writes(grid: Grid) -> Grid:
     for phase in BY_DESIGN:
         paused = np.nan_to_num(grid.time[phase])
         apart = bool(phase in JUDGED_APART and paused.any())
-        fitted = _by_amount(grid, paused) if apart and often(grid, paused) else None
+        mostly = apart and often(grid, paused)
+        fitted = _by_amount(grid, paused) if mostly else None
         if fitted is not None:
             written = np.clip(grid.time["own"] - fitted.usual, 0.0, paused)
             more[WRITTEN] = np.where(fitted.writes, written, 0.0 * written)
             own = own - more[WRITTEN]
             continue
         if apart:
-            more[WRITTEN] = _its_own(grid, paused)
+            written = _its_own(grid, paused)
+            more[WRITTEN] = np.full_like(written, np.nan) if mostly else written
         if common := _common(grid, paused):
             design = paused if apart else paused * _by_design(grid, paused, common)
             windows = np.concatenate(common)
@@ -123,17 +125,32 @@ def _its_own(grid: Grid, paused: FloatGrid) -> FloatGrid:
     """(W, R) seconds of a phase that are a rank's own: who has written waits for the last to.
 
     They are no more than what its own time is longer by than in the windows around without the
-    phase; as far as that is no noise. NaN where nobody told of the phase, or where no window shows
-    what the rank takes without it.
+    phase, evaluations apart; as far as that is no noise. NaN where nobody told of the phase, or
+    where no window shows what the rank takes without it.
     """
-    own = np.where((paused == 0) & ~grid.masked[:, None], grid.time["own"], np.nan)
+    bare = grid.time["own"] - np.nan_to_num(grid.time[Phase.EVAL])
+    own = np.where((paused == 0) & ~grid.masked[:, None], bare, np.nan)
     around = pd.DataFrame(own).rolling(AROUND, center=True, min_periods=1).median()
     usual = around.ffill().bfill()
     sigma = MAD_TO_SIGMA * (pd.DataFrame(own) - usual).abs().median()
-    most = np.maximum(grid.time["own"] - (usual - NOISE * sigma).to_numpy(), 0.0)
+    most = np.maximum(bare - (usual - NOISE * sigma).to_numpy(), 0.0)
     timed = np.isfinite(grid.time["own"]).any(axis=0)
     written = np.where(np.isfinite(most) | timed, np.minimum(paused, most), paused)
+    more = np.where(paused > 0, (bare - usual).to_numpy(), np.nan)
+    written = np.where(_only_waits(more, sigma.to_numpy()), 0.0, written)
     return np.where(np.isfinite(grid.time[Phase.CHECKPOINT]), written, np.nan)
+
+
+def _only_waits(more: FloatGrid, sigma: FloatGrid) -> NDArray[np.bool_]:
+    """(R,) who takes no longer by itself where it is in a phase than else, beyond noise.
+
+    Args:
+        more: (W, R) by how much, in the windows with the phase.
+        sigma: (R,) deviation of the others.
+    """
+    windows = np.isfinite(more).sum(axis=0)
+    error = WITHIN * MEDIAN_EFFICIENCY * np.nan_to_num(sigma) / np.sqrt(np.maximum(windows, 1))
+    return np.asarray((windows > 0) & (column_medians(more) <= error))
 
 
 def _common(grid: Grid, paused: FloatGrid) -> list[NDArray[np.int64]]:

@@ -19,6 +19,9 @@ from analyzer.run import FloatGrid, RankInfo
 from analyzer.sample_columns import Integers, SampleColumns, numbered
 from collector.contract.metrics import METRICS, RANK_UP, TRAIN_HEARTBEAT_AGE, Kind
 
+FRESH = 2.0
+"""Seconds that a heartbeat (every second) may be old by the time that its page is scraped."""
+
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
@@ -215,7 +218,8 @@ def _oldest(
         if row is None:
             continue
         cells = _at_cells(value, node.cells[row])
-        for place, column in enumerate(node.columns.tolist()):
+        for place in np.flatnonzero(np.nan_to_num(cells).max(axis=0, initial=0.0) > FRESH).tolist():
+            column = node.columns[place]
             first, stop = (np.searchsorted(node.times, edges[:, column]) for edges in own)
             inside = np.flatnonzero(stop > first)
             if not inside.size:

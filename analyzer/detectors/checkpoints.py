@@ -40,12 +40,12 @@ def checkpoints(grid: Grid) -> Sequence[Finding]:
     """
     writes = _writes(grid)
     seconds = _of_writers(grid, writes)
-    if len(writes) < WRITES.steps or np.isfinite(seconds).any(axis=0).sum() < MAJORITY:
+    several = often(grid, np.nan_to_num(grid.time[Phase.CHECKPOINT]))
+    precision = SHARED_WINDOWS if several else WRITES
+    if len(writes) < precision.steps or np.isfinite(seconds).any(axis=0).sum() < MAJORITY:
         return []
     told, middle = _compared(grid, writes, seconds)
-    several = often(grid, np.nan_to_num(grid.time[Phase.CHECKPOINT]))
-    found = effects(told, SHARED_WINDOWS if several else WRITES)
-    return list(_costly(grid, found, writes, seconds, middle))
+    return list(_costly(grid, effects(told, precision), writes, seconds, middle))
 
 
 def unlike_writers(grid: Grid) -> str | None:

@@ -128,6 +128,6 @@ _FEW_TOGETHER = float(np.log(1.4))
 
 SHARED_WINDOWS = replace(
     WRITES, floor=_FEW_TOGETHER, node_floor=_FEW_TOGETHER, transient_floor=_FEW_TOGETHER,
-    parts=_FEW_TOGETHER,
+    parts=_FEW_TOGETHER, steps=3, transient_steps=3,
 )  # fmt: skip
 """Seconds of a few checkpoints in a row, where windows are no shorter than the time between two."""

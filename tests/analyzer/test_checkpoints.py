@@ -261,3 +261,23 @@ def test_where_most_windows_hold_a_write_writers_alike_accuse_nobody():
     grid = scraped(run_of(), 10, np.full(16, 5.0), np.full(16, 2.0))
 
     assert [] == list(checkpoints(without_common_writes(grid)))
+
+
+@pytest.mark.parametrize("evaluated", [0.0, 2.0])
+def test_who_only_waits_in_the_phase_is_no_writer_in_noisy_steps_or_beside_evaluations(evaluated):
+    """One rank of each node writes, all alike; all are in the phase for as long."""
+    grid, dice = align(run_of()), np.random.default_rng(7)
+    writers = np.arange(16) % 4 == 0
+    noise = dice.normal(0.0, 0.3, grid.time["own"].shape)
+    writes = (np.nan_to_num(grid.time["checkpoint"]) > 0).any(axis=1)[:, None]
+    bare = grid.time["own"] - np.nan_to_num(grid.time["checkpoint"]) + noise
+    written = np.where(writers & writes, 1.0, 0.0)
+    design = np.where(writes & (writers >= 0), evaluated, 0.0)
+    time = {**grid.time, "own": bare + written + design, "eval": design}
+    time |= {"checkpoint": np.where(writes & (writers >= 0), 1.2, 0.0)}
+    told = without_common_writes(dataclasses.replace(grid, time=time))
+
+    assert [] == list(checkpoints(told))
+    seconds = np.nansum(told.time["written"], axis=0)
+    assert (seconds[~writers] == 0.0).mean() > 0.8
+    assert (seconds[writers] > 0.0).all()
