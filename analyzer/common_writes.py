@@ -136,7 +136,7 @@ def _its_own(grid: Grid, paused: FloatGrid) -> FloatGrid:
     most = np.maximum(bare - (usual - NOISE * sigma).to_numpy(), 0.0)
     timed = np.isfinite(grid.time["own"]).any(axis=0)
     written = np.where(np.isfinite(most) | timed, np.minimum(paused, most), paused)
-    more = np.where(paused > 0, (bare - usual).to_numpy(), np.nan)
+    more = np.where(paused > 0, bare - usual.to_numpy(), np.nan)
     written = np.where(_only_waits(more, sigma.to_numpy()), 0.0, written)
     return np.where(np.isfinite(grid.time[Phase.CHECKPOINT]), written, np.nan)
 
