@@ -135,11 +135,13 @@ def longer_writes(grid: Grid) -> str | None:
     if len(writes) < 2 * BLOCKS_AT_LEAST:
         return None
     each = np.array([[np.nanmax(_seconds(grid, windows), initial=0.0)] for windows in writes])
-    with np.errstate(divide="ignore"):
-        levels = np.log(each)
+    levels = np.log(np.where(each > 0, each, np.nan))
     steps = grid.to_step - grid.from_step
     total = float(np.nansum(column_medians(grid.time["wall"].T) * steps))
-    for shift in clearest_spans(levels, noise=WRITES.noise):
+    least = int(WRITES.steps)
+    for shift in clearest_spans(
+        levels, shortest=least, baseline=1, noise=WRITES.noise, pooled=WRITES.pooled
+    ):
         inside = np.zeros(len(writes), dtype=bool)
         inside[shift.first : shift.last] = True
         now, then = median_of(each[inside]), median_of(each[~inside])

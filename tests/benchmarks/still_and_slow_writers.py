@@ -136,7 +136,7 @@ def drawn(kind: str, seed: int) -> Scenario:
     length = replace(of.length, step_seconds=seconds, steps=steps, scrape=scrape, rows=rows)
     scenario = Written(kind, seed, layout, length, compute, communication, habits, surroundings)
     if kind in (*WRITERS, "ckpts"):
-        scenario.by = _writers(rng, kind, layout)
+        scenario.by = _writers(rng, layout)
     if kind == PAUSES:
         scenario.faults = [_still(rng, of.faults[0], layout, steps * seconds)]
     elif kind in WRITERS:
@@ -144,11 +144,11 @@ def drawn(kind: str, seed: int) -> Scenario:
     return scenario
 
 
-def _writers(rng: Generator, kind: str, layout: Layout) -> Bools:
-    """All; where single ranks are slow also a replica or one of each node."""
+def _writers(rng: Generator, layout: Layout) -> Bools:
+    """All, one of each node, or a replica on three nodes and more: of two either could be slow."""
     every = np.ones(layout.ranks, bool)
     of_node, replica = layout.local == 0, layout.dp_of == 0
-    some = (every, of_node, replica if replica.sum() >= 4 else every)
+    some = (every, of_node, replica if len(set(layout.node[replica])) > 2 else every)
     return some[int(rng.integers(len(some)))]
 
 
