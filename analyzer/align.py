@@ -60,9 +60,12 @@ def align(run: Run) -> Grid:
         # No step takes no time: a zero is a clock that did not answer.
         time[name] = np.where(time[name] > 0, time[name], np.nan)
     time["gc"] = garbage(run.ops, run.ranks, keys[:, 1])
-    start, end = _middle(grid_of("start")), _middle(grid_of("end"))
+    begun, ended = grid_of("start"), grid_of("end")
+    start, end = _middle(begun), _middle(ended)
     samples = on_one_clock(run.samples, to_step, end)
-    told = telemetry(samples, run.ranks, (start + end) / 2)
+    clocks = _row_medians((begun - start[:, None]).T)
+    own = begun - clocks, ended - clocks
+    told = telemetry(samples, run.ranks, (start + end) / 2, own)
     work = _work(*(grid_of(name) / steps for name in ("flops", "tokens") if name in windows))
     masked = _masked(windows, rows, keys[:, 1], to_step)
     answered = np.where(np.isfinite(time["own"]), (to_step - keys[:, 1])[:, None], 0)

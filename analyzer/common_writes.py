@@ -7,6 +7,7 @@ a node that is slow now and then.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,9 @@ from numpy.typing import NDArray
 
 from analyzer.readers.windows import MAX_GAP
 from analyzer.run import FloatGrid, Grid
+from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY, column_medians
+from analyzer.slowness.coverage import KNOWN_AT_LEAST
+from analyzer.slowness.robust_stats import NEARLY_ALL, NOTHING, WITHIN, mean, median_of
 from collector.contract.robust import MAD_TO_SIGMA
 from collector.contract.words import Phase
 
@@ -30,6 +34,13 @@ PAUSES = 0.05
 """Share of its own time that a rank pauses for, at least, in a window with a pause."""
 MOST = 0.5
 """Share of the ranks that do: what fewer do is not by design."""
+WRITER = 0.1
+"""Share of the longest, from which a rank is one that writes: where rank 0 writes for all, it has
+no peers and nobody accuses it. So much of the usual write is one as well."""
+SHARES = np.linspace(0.0, 1.0, 41)
+"""Of the phase that are a rank's own, as they are tried."""
+KNOWN = 0.1
+"""The largest standard error of that share: of one in ten more or less nobody is named."""
 LONGEST = 2 * MAX_GAP
 """Windows of a pause that failed scrapes spread: it lies in one scrape interval or in two, and what
 is longer than MAX_GAP is not known."""
@@ -47,14 +58,23 @@ def without_common_writes(grid: Grid) -> Grid:
     more = {}
     for phase in BY_DESIGN:
         paused = np.nan_to_num(grid.time[phase])
-        if phase in JUDGED_APART and paused.any():
-            more[WRITTEN] = _its_own(grid, paused)
+        apart = bool(phase in JUDGED_APART and paused.any())
+        mostly = apart and often(grid, paused)
+        fitted = _by_amount(grid, paused) if mostly else None
+        if fitted is not None:
+            written = np.clip(grid.time["own"] - fitted.usual, 0.0, paused)
+            more[WRITTEN] = np.where(fitted.writes, written, 0.0 * written)
+            own = own - more[WRITTEN]
+            continue
+        if apart:
+            written = _its_own(grid, paused)
+            more[WRITTEN] = np.full_like(written, np.nan) if mostly else written
         if common := _common(grid, paused):
-            design = paused if phase in JUDGED_APART else paused * _by_design(grid, paused, common)
+            design = paused if apart else paused * _by_design(grid, paused, common)
             windows = np.concatenate(common)
             own = own.copy()
             own[windows] -= design[windows]
-            if phase in JUDGED_APART:
+            if apart:
                 # How long it waited in the phase is not told, and so what is left is not, either.
                 own[windows] = np.where(more[WRITTEN] < paused, np.nan, own)[windows]
     if own is not grid.time["own"]:
@@ -62,19 +82,75 @@ def without_common_writes(grid: Grid) -> Grid:
     return replace(grid, time={**grid.time, **more}) if more else grid
 
 
+def often(grid: Grid, paused: FloatGrid) -> bool:
+    """Whether so many windows of most ranks hold some that too few of the others are known."""
+    told = np.isfinite(grid.time["own"]) & ~grid.masked[:, None]
+    if not told.any() or not np.median(grid.to_step - grid.from_step) > 1:
+        return False
+    share = mean(np.where(told, paused > 0, np.nan), 0)
+    return median_of(share) > 1.0 - KNOWN_AT_LEAST
+
+
+class _Fitted(NamedTuple):
+    """(R,) own time beside a phase, and whether any of the phase is a rank's own."""
+
+    usual: FloatGrid
+    writes: NDArray[np.bool_]
+
+
+def _by_amount(grid: Grid, paused: FloatGrid) -> _Fitted | None:
+    """By how own time goes with the time in the phase from window to window.
+
+    Of least absolute deviations. None where the windows hold too nearly the same of it to tell the
+    two apart, of one rank in ten or more.
+    """
+    own = np.where(grid.masked[:, None], np.nan, grid.time["own"])
+    amount = np.where(np.isfinite(own), paused, np.nan)
+    rests = [own - share * amount for share in SHARES]
+    levels = np.array([column_medians(rest) for rest in rests])
+    left = np.array([mean(np.abs(r - at), 0) for r, at in zip(rests, levels, strict=True)])
+    best, ranks = np.where(np.isfinite(left), left, np.inf).argmin(axis=0), np.arange(len(own.T))
+    usual, noise = levels[best, ranks], left[best, ranks]
+    apart = np.sqrt(mean((amount - mean(amount, 0)) ** 2, 0) * np.isfinite(own).sum(axis=0))
+    known = (noise <= KNOWN * apart) | ~(amount > 0).any(axis=0)
+    told = np.isfinite(own).any(axis=0)
+    if known[told].mean() < NEARLY_ALL:
+        return None
+    share = SHARES[best]
+    writes = share >= np.maximum(WRITER, WITHIN * noise / np.maximum(apart, NOTHING))
+    return _Fitted(np.where(known, usual, np.nan), writes)
+
+
 def _its_own(grid: Grid, paused: FloatGrid) -> FloatGrid:
     """(W, R) seconds of a phase that are a rank's own: who has written waits for the last to.
 
     They are no more than what its own time is longer by than in the windows around without the
-    phase; as far as that is no noise. NaN where nobody told of the phase.
+    phase, evaluations apart; as far as that is no noise. NaN where nobody told of the phase, or
+    where no window shows what the rank takes without it.
     """
-    own = np.where((paused == 0) & ~grid.masked[:, None], grid.time["own"], np.nan)
+    bare = grid.time["own"] - np.nan_to_num(grid.time[Phase.EVAL])
+    own = np.where((paused == 0) & ~grid.masked[:, None], bare, np.nan)
     around = pd.DataFrame(own).rolling(AROUND, center=True, min_periods=1).median()
     usual = around.ffill().bfill()
     sigma = MAD_TO_SIGMA * (pd.DataFrame(own) - usual).abs().median()
-    most = np.maximum(grid.time["own"] - (usual - NOISE * sigma).to_numpy(), 0.0)
-    written = np.where(np.isfinite(most), np.minimum(paused, most), paused)
+    most = np.maximum(bare - (usual - NOISE * sigma).to_numpy(), 0.0)
+    timed = np.isfinite(grid.time["own"]).any(axis=0)
+    written = np.where(np.isfinite(most) | timed, np.minimum(paused, most), paused)
+    more = np.where(paused > 0, bare - usual.to_numpy(), np.nan)
+    written = np.where(_only_waits(more, sigma.to_numpy()), 0.0, written)
     return np.where(np.isfinite(grid.time[Phase.CHECKPOINT]), written, np.nan)
+
+
+def _only_waits(more: FloatGrid, sigma: FloatGrid) -> NDArray[np.bool_]:
+    """(R,) who takes no longer by itself where it is in a phase than else, beyond noise.
+
+    Args:
+        more: (W, R) by how much, in the windows with the phase.
+        sigma: (R,) deviation of the others.
+    """
+    windows = np.isfinite(more).sum(axis=0)
+    error = WITHIN * MEDIAN_EFFICIENCY * np.nan_to_num(sigma) / np.sqrt(np.maximum(windows, 1))
+    return np.asarray((windows > 0) & (column_medians(more) <= error))
 
 
 def _common(grid: Grid, paused: FloatGrid) -> list[NDArray[np.int64]]:

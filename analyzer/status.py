@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from analyzer.common_writes import BY_DESIGN
 from analyzer.detectors.change import per_work
-from analyzer.detectors.checkpoints import longer_writes
+from analyzer.detectors.checkpoints import longer_writes, unlike_writers
 from analyzer.model.minimum_detectable_effect import smallest_noticed
 from analyzer.model.precision import WINDOWS, Precision
 from analyzer.run import Finding, FloatGrid, Grid
@@ -16,14 +16,18 @@ from analyzer.slowness.changepoint import BLOCKS_AT_LEAST, blocks, column_median
 from analyzer.slowness.coverage import COVERAGE_AT_LEAST, unseen_words
 from analyzer.slowness.on_and_off import on_and_off, stretches
 from analyzer.slowness.peer_groups import peer_groups
-from analyzer.slowness.robust_stats import MOSTLY, median_of
-from analyzer.slowness.significance import NATURAL_SPREAD, TENTH, TENTH_MORE
+from analyzer.slowness.robust_stats import MOSTLY, NOTHING, median_of
+from analyzer.slowness.significance import NATURAL_SPREAD, RECORDED, TENTH, TENTH_MORE
+from analyzer.slowness.stopped import STALL_SECONDS
 from analyzer.slowness.transfers import transfers
 from analyzer.symptoms.network import always_worse
 from analyzer.wording import listed
 
 NOTICED_AT_MOST = 1.5
 """A run in which only slower ranks than this would have been noticed is not called healthy."""
+
+WAITED_STEPS = 3.0
+"""Usual steps for which ranks wait in one window beyond what they do else, chosen: a stall."""
 
 
 def why_unknown(
@@ -53,6 +57,7 @@ def why_unknown(
         _stands_still(grid)
         or _longer_in_turns(grid, precision)
         or longer_writes(grid)
+        or unlike_writers(grid)
         or _worse_links(grid)
     )
     if longer is not None:
@@ -88,7 +93,8 @@ def _stands_still(grid: Grid) -> str | None:
     """Why a run that stands still for much of its time is not healthy, whoever began it.
 
     A step may take twice the usual one; what is beyond that, and in no phase that is slow by
-    design, is a pause. Together they must be as much as what counts as a change of a run.
+    design, is a pause. Together they must be as much as what counts as a change of a run; those
+    that are as long as a stalled collective, which no noise is, as what is recorded.
     """
     design = sum(np.nan_to_num(grid.time[phase]) for phase in BY_DESIGN)
     steps = (grid.to_step - grid.from_step).astype(float)
@@ -96,18 +102,26 @@ def _stands_still(grid: Grid) -> str | None:
     told = ~grid.masked & np.isfinite(wall)
     if not told.any():
         return None
-    beyond = np.maximum(wall[told] - 2 * np.median(wall[told]), 0.0)
-    over = beyond * steps[told]
-    share = float(over.sum() / (wall[told] * steps[told]).sum())
-    if share < TENTH_MORE:
-        return None
+    usual = float(np.median(wall[told]))
+    beyond = np.maximum(wall[told] - 2 * usual, 0.0)
+    over, run = beyond * steps[told], float((wall[told] * steps[told]).sum())
+    own = column_medians(grid.time["own"].T)[told]
+    waits = wall[told] - np.where(np.isfinite(own), own, median_of(own))
+    waits = np.where(np.isfinite(waits), waits, wall[told])
+    stalls = (waits - np.median(waits)) * steps[told]
+    stalls = np.where(stalls >= max(STALL_SECONDS, WAITED_STEPS * usual), stalls, 0.0)
+    if over.sum() < TENTH_MORE * run:
+        over = stalls
+        if over.sum() < max(RECORDED * run, NOTHING):
+            return None
+    share = float(over.sum()) / run
     words = (
         f"steps stood still for {over.sum():.1f} s, {share:.0%} of the run, and nobody is known to"
         " be why"
     )
     longest = int(over.argmax())
     own = np.nan_to_num(grid.time["own"][told])[longest]
-    if own.max() < MOSTLY * beyond[longest]:
+    if own.max() < MOSTLY * over[longest] / steps[told][longest]:
         return words  # it is in nobody's own time
     who = grid.ranks[int(own.argmax())]
     return f"{words}; in the longest pause rank {who.rank} ({who.node}) was away the longest"

@@ -5,7 +5,7 @@ sample is about which scrape and rank is kept, and told to windows when a series
 grid of each would be most of the memory, and few are asked for.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,7 +17,10 @@ from analyzer.on_demand import OnDemand
 from analyzer.readers.archive.series import MAX_AGE, MAX_RATE_GAP
 from analyzer.run import FloatGrid, RankInfo
 from analyzer.sample_columns import Integers, SampleColumns, numbered
-from collector.contract.metrics import METRICS, RANK_UP, Kind
+from collector.contract.metrics import METRICS, RANK_UP, TRAIN_HEARTBEAT_AGE, Kind
+
+FRESH = 2.0
+"""Seconds that a heartbeat (every second) may be old by the time that its page is scraped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +60,19 @@ class NodeScrapes:
     pair: Integers
 
 
-def telemetry(samples: pd.DataFrame, ranks: tuple[RankInfo, ...], middle: FloatGrid) -> Telemetry:
+def telemetry(
+    samples: pd.DataFrame,
+    ranks: tuple[RankInfo, ...],
+    middle: FloatGrid,
+    own: tuple[FloatGrid, FloatGrid] | None = None,
+) -> Telemetry:
     """Samples of nodes, GPUs and ranks, told to each rank they are about.
 
     Args:
         samples: contract.archive.SAMPLES.
         middle: (W,) unix seconds of the middle of each window.
+        own: (W, R) when each rank began and ended it, where that is known: a rank that stands
+            still does so in another window than those who wait for it in the next one.
     """
     table = SampleColumns(samples)
     scraped_until = np.full(len(ranks), np.nan)
@@ -80,11 +90,15 @@ def telemetry(samples: pd.DataFrame, ranks: tuple[RankInfo, ...], middle: FloatG
     names = {_name(table, code): code for code in {code for node in nodes for code in node.series}}
     last, last_time = _last(nodes, table.value, names, len(ranks))
     shape = len(middle), len(ranks)
-    signals = OnDemand({
+    told = {
         name: partial(_signal, nodes, table.value, names[name], shape, counts=_is_counter(metric))
         for name in sorted(names)
         if (metric := name.partition("{")[0]) != "up" and not metric.endswith("_info")
-    })  # fmt: skip
+    }  # fmt: skip
+    beats = TRAIN_HEARTBEAT_AGE.series()
+    if own is not None and beats in told:
+        told[beats] = partial(_oldest, nodes, table.value, names[beats], own, told[beats])
+    signals = OnDemand(told)
     intervals = [node.interval for node in nodes if len(node.times) > 1]
     scrape = float(np.median(intervals)) if intervals else float("nan")
     return Telemetry(signals, last, last_time, scraped_until, _down_since(table, ranks), scrape)
@@ -187,6 +201,33 @@ def _signal(
         if row is not None:
             cells = _at_cells(value, node.cells[row])
             found[:, node.columns] = _rates(node, cells) if counts else _gauges(node, cells)
+    return found
+
+
+def _oldest(
+    nodes: Sequence[NodeScrapes],
+    value: FloatGrid,
+    series: int,
+    own: tuple[FloatGrid, FloatGrid],
+    seen: Callable[[], FloatGrid],
+) -> FloatGrid:
+    """(W, R) an age as the oldest of the scrapes inside each rank's own windows; else as `seen`."""
+    found = seen()
+    for node in nodes:
+        row = node.series.get(series)
+        if row is None:
+            continue
+        cells = _at_cells(value, node.cells[row])
+        for place in np.flatnonzero(np.nan_to_num(cells).max(axis=0, initial=0.0) > FRESH).tolist():
+            column = node.columns[place]
+            first, stop = (np.searchsorted(node.times, edges[:, column]) for edges in own)
+            inside = np.flatnonzero(stop > first)
+            if not inside.size:
+                continue
+            spans = np.column_stack([first[inside], stop[inside]]).ravel()
+            oldest = np.fmax.reduceat(cells[:, place], spans)[::2]
+            there = np.isfinite(oldest)
+            found[inside[there], column] = oldest[there]
     return found
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, pdtrc, stdtrit
 
+from analyzer.common_writes import BY_DESIGN
 from analyzer.model.candidate import CAP, OWN_SHARE, Candidate
 from analyzer.model.scopes import Scope, Table, middles
 from analyzer.run import FloatGrid
@@ -20,6 +21,7 @@ from analyzer.slowness.on_and_off import (
     on_and_off,
     stretches,
 )
+from analyzer.slowness.peer_groups import MAJORITY
 from analyzer.slowness.robust_stats import NOTHING, median_of
 from analyzer.slowness.significance import PARTS_ON_AVERAGE, RECORDED
 from analyzer.slowness.stopped import FROZEN_SECONDS, heartbeat_stopped
@@ -32,6 +34,8 @@ TAILS = 5.0
 """
 NOBODY = np.empty(0)
 """No scores of others: how likely it is that they are it is told by the chance itself."""
+NO_LESS = 1e-300
+"""Chance that still has a score."""
 LUCK = 1.5
 """Times as many windows as the others have, that one may have by its place."""
 
@@ -112,72 +116,141 @@ def again_and_again(table: Table) -> Iterator[Candidate]:
 def stand_stills(table: Table) -> Iterator[Candidate]:
     """The longest pauses of the whole run, when all of them are one scope's.
 
-    How long pauses are has no known distribution and no bound. But among S alike it is a matter of
-    chance who has one: that the k longest are all of one has the chance S^(1 - k). That a heartbeat
-    stopped in such a pause as well, and no other's, is another chance of 1 in S; and it is seldom
-    the design of the run, as of a rank that writes logs. What else takes long may be longer: so
-    those in which a heartbeat stopped are looked at for themselves as well.
+    Without what takes long by design, as an evaluation. Whoever pauses now and then since the start
+    may do so by design, and so may the first rank once, which tells of the run; but a process that
+    does not run is no design. Stalls of other kinds may be longer than the pauses in which a
+    heartbeat stopped: so these are looked at for themselves as well, and by the rank's own usual
+    time, as nobody else is needed to see them.
     """
-    count, steps = len(table.scopes), (table.grid.to_step - table.grid.from_step)[table.usable]
-    if count < 2:
+    if len(table.scopes) < 2:
         return
     levelled, ranks, rest = table.without_writes
-    own = np.exp(middles(np.log(table.grid.time["own"][table.usable]), table.scopes))
-    seconds = np.nan_to_num(own) * steps[:, None]
-    lost = seconds * np.nan_to_num(-np.expm1(-rest))
-    stood = _stood(table)
-    pauses = [_longest(lost, stood)]
+    steps = (table.grid.to_step - table.grid.from_step)[table.usable, None]
+    own, design = _own_and_design(table)
+    still = _lost(own, rest, design, np.ones_like(rest, dtype=bool)) * steps
+    stood = _stood(table) & (still >= FROZEN_SECONDS)
+    lost = _lost(own, rest, design, stood) * steps
+    looks = [_longest(lost, stood)]
     if stood.any():
-        pauses.append(_longest(np.where(stood, lost, 0.0), np.zeros_like(stood)))
-    one = min(pauses, key=lambda each: each.log_chance)
-    place, moments = one.place, np.flatnonzero(one.still)
-    chance = len(pauses) * float(np.exp(one.log_chance))
-    if len(moments) < 2 or chance > FALSE_ALARM:
+        looks.append(_longest(np.where(stood, lost, 0.0), stood, FROZEN_SECONDS))
+    one = min(looks, key=lambda each: each.log_chance)
+    chance = len(looks) * float(np.exp(one.log_chance))
+    if chance > FALSE_ALARM:
         return
-    begin, stop, apart = int(moments[0]), int(moments[-1]) + 1, int(np.diff(moments).max())
-    wall = table.grid.time["wall"][table.usable]
-    run = float(np.nansum(column_medians(wall.T) * steps))
+    place, scope = one.place, table.scopes[one.place]
+    moments, mine = np.flatnonzero(one.still), np.flatnonzero(one.longest)
+    begin, stop = int(moments[0]), int(moments[-1]) + 1
+    apart, seen = int(np.diff(mine).max(initial=1)), stood[mine, place]
+    early = mine[0] <= apart if apart > 1 else int(scope.columns.min()) == 0
     less = float(lost[one.still, place].sum())
+    wall = column_medians(table.grid.time["wall"][table.usable].T)
+    run = float(np.nansum(wall * steps[:, 0]))
     if (
-        not _is_its_own(table, levelled, place, one.still)
-        or less < RECORDED * run
-        or (begin <= apart and 2 * stood[moments, place].sum() < len(moments))
+        less < RECORDED * run
+        or (early and 2 * seen.sum() < len(mine))
+        or not (stood[moments, place].all() or _is_its_own(table, levelled, place, one.still))
     ):
         return
-    effect = -float(np.log1p(-less / float(seconds[begin:stop, place].sum())))
+    seconds = float(np.nansum((own * steps)[begin:stop, place]))
+    effect = -float(np.log1p(-less / seconds))
     # As far beyond chance in deviations of a Gaussian.
-    score, asked = float(-ndtri(chance)), float(-ndtri(FALSE_ALARM))
+    score, asked = float(-ndtri(max(chance, NO_LESS))), float(-ndtri(FALSE_ALARM))
     first = int(table.usable[begin])
-    last = None if len(one.still) - stop <= 2 * apart else int(table.usable[stop - 1]) + 1
+    goes_on = apart > 1 and len(one.still) - stop <= 2 * apart
+    last = None if goes_on else int(table.usable[stop - 1]) + 1
     groups = table.whole.groups
     shift = Shift(place, *blocks_of(groups, first, last), effect, effect / score, score, asked,
                   effect)  # fmt: skip
     # How much of what the scope lost is each rank's own.
-    columns = table.scopes[place].columns
-    mine = np.nan_to_num(table.grid.time["own"][table.usable][:, columns]) * steps[:, None]
-    gone = (mine * np.nan_to_num(-np.expm1(-ranks[:, columns])))[one.still].sum(axis=0)
-    rises = -np.log1p(-np.clip(gone / mine[begin:stop].sum(axis=0), -1.0, 0.99))
+    of_each, by_design = (cells[:, scope.columns] for cells in _own_and_design(table, each=True))
+    gone = _lost(of_each, ranks[:, scope.columns], by_design, stood[:, [place]])
+    share = (gone * steps)[one.still].sum(axis=0)
+    share = share / np.nansum((of_each * steps)[begin:stop], axis=0)
+    rises = -np.log1p(-np.clip(share, -1.0, 0.99))
     yield Candidate(table, place, groups, shift, rises, rises, np.inf, NOBODY, (first, last),
                     by_mean=True)  # fmt: skip
 
 
+def _own_and_design(table: Table, *, each: bool = False) -> tuple[FloatGrid, FloatGrid]:
+    """(n, S) own time per step of usable windows by scope, and of it what is slow by design.
+
+    Args:
+        table: Where the scopes stand.
+        each: (n, R) by rank instead.
+    """
+    time, usable = table.grid.time, table.usable
+    design = np.sum([np.nan_to_num(time[phase][usable]) for phase in BY_DESIGN], axis=0)
+    some = (time["own"][usable], design)
+    own, design = some if each else (middles(cells, table.scopes) for cells in some)
+    return own, np.nan_to_num(design)
+
+
+def _lost(
+    own: FloatGrid, rest: FloatGrid, design: FloatGrid, stood: NDArray[np.bool_]
+) -> FloatGrid:
+    """(n, k) seconds per step that windows take beyond what they should.
+
+    By the others' time; where a process was seen to stand still by its own usual time, and where
+    little of that is known by the usual time of all.
+
+    Args:
+        own: Of own time.
+        rest: Log own time over the others'.
+        design: What is slow by design.
+        stood: Whether it stood.
+    """
+    beyond = np.nan_to_num(own) * np.nan_to_num(-np.expm1(-rest)) - design
+    known = np.isfinite(own).sum(axis=0) >= MAJORITY
+    usual = np.where(known, column_medians(own), median_of(own))
+    return np.where(stood, np.nan_to_num(own - usual) - design, np.maximum(beyond, 0.0))
+
+
 class _Pauses(NamedTuple):
-    """The longest of some (n, S): whose, (n,) which windows, and how likely so many are of one."""
+    """The longest of some (n, S): whose, and how likely that is.
+
+    Attributes:
+        longest: (n,) windows of all pauses that are longer than any other scope's.
+        still: (n,) of those of them by which it is least likely.
+    """
 
     place: int
+    longest: NDArray[np.bool_]
     still: NDArray[np.bool_]
     log_chance: float
 
 
-def _longest(lost: FloatGrid, stood: NDArray[np.bool_]) -> _Pauses:
-    """All that are longer than any other scope's; a pause that several windows see is one."""
+def _longest(lost: FloatGrid, stood: NDArray[np.bool_], least: float = NOTHING) -> _Pauses:
+    """The pauses of the scope with the longest one; what neighbouring windows see is one pause.
+
+    How long pauses are has no known distribution and no bound. But among S alike whose they are is
+    a matter of chance: that the k longest are all of one has the chance S^(1 - k). Of the heaviest
+    tails, Pareto's with no mean, the k longest are all longer than x times the next with the chance
+    x^-k (Renyi, Acta Math. Hung. 4, 1953). And that the process was seen to stand in one of them
+    has the chance of meeting such a window anywhere, or such a scope. All three are independent.
+    The best k is one of so many.
+
+    Args:
+        lost: Seconds.
+        stood: Where the process was seen to stand still.
+        least: Seconds that the longest of the others is taken to last at least.
+    """
     place = int(lost.max(axis=0).argmax())
-    still = lost[:, place] > float(np.delete(lost, place, axis=1).max(initial=0.0))
-    moments = np.flatnonzero(still)
-    stands, apart = stood[moments, place], np.diff(moments) > 1
-    again = np.append(True, apart | ~stands[:-1])[: len(moments)]
-    alike = int(apart.sum()) + int((stands & again).sum())
-    return _Pauses(place, still, -alike * float(np.log(lost.shape[1])))
+    mine, others = lost[:, place], float(np.delete(lost, place, axis=1).max(initial=least))
+    longest = mine > others
+    windows = np.flatnonzero(longest)
+    if not len(windows):
+        return _Pauses(place, longest, longest, 0.0)
+    meets = float(np.log(min(1 / lost.shape[1], stood.mean() or 1.0)))
+    pauses = np.split(windows, np.flatnonzero(np.diff(windows) > 1) + 1)
+    pauses.sort(key=lambda each: -mine[each].max())
+    lengths = np.array([*(mine[each].max() for each in pauses), others])
+    number = np.arange(1, len(pauses) + 1)
+    seen = np.cumsum([stood[each, place].any() for each in pauses])
+    chances = (1 - number) * np.log(lost.shape[1]) + seen * meets
+    chances -= number * np.log(lengths[:-1] / lengths[1:])
+    best = int(chances.argmin())
+    still = np.isin(np.arange(len(mine)), np.concatenate(pauses[: best + 1]))
+    return _Pauses(place, longest, still, float(chances[best]) + float(np.log(len(pauses))))
 
 
 def _stood(table: Table) -> NDArray[np.bool_]:

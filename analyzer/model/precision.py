@@ -122,3 +122,12 @@ WRITES = Precision(
     pooled=True,
 )
 """Seconds of each checkpoint that a rank writes."""
+
+_FEW_TOGETHER = float(np.log(1.4))
+"""Chosen: what one window too many or too few holds of a few writes is below it."""
+
+SHARED_WINDOWS = replace(
+    WRITES, floor=_FEW_TOGETHER, node_floor=_FEW_TOGETHER, transient_floor=_FEW_TOGETHER,
+    parts=_FEW_TOGETHER, steps=3, transient_steps=3,
+)  # fmt: skip
+"""Seconds of a few checkpoints in a row, where windows are no shorter than the time between two."""

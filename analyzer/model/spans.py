@@ -60,9 +60,12 @@ minutes, the chance of a false alarm is still that of one."""
 def spans(table: Table) -> Iterator[Candidate]:
     """The clearest span of each scope over the whole run."""
     precision = table.precision
+    # Where all blocks together tell the noise of one, two are a level.
+    least = int(precision.steps) if precision.pooled else BLOCKS_AT_LEAST
     for shift in clearest_spans(
-        table.whole.rest, peers=table.peers, noise=precision.noise, pooled=precision.pooled
-    ):
+        table.whole.rest, shortest=least, baseline=least, peers=table.peers,
+        noise=precision.noise, pooled=precision.pooled,
+    ):  # fmt: skip
         if _became(table, table.whole, shift):
             yield candidate(table, table.whole, shift)
 

@@ -11,12 +11,14 @@ from analyzer.detectors.links import links
 from analyzer.model.effects import effects
 from analyzer.pipeline import diagnose
 from analyzer.readers.windows import from_samples
+from analyzer.run import RankInfo
 from analyzer.slowness.on_and_off import EPISODES_AT_LEAST, on_and_off
 from analyzer.status import why_unknown
 from analyzer.synth.difficulty import Difficulty
 from analyzer.synth.fleet import Defect, Fault, Resolution, Shape, SyntheticFleet
 from analyzer.synth.hard_draw import hard
 from analyzer.synth.whole import labelled
+from analyzer.telemetry import telemetry
 from collector.contract import metrics
 from collector.contract.words import Cause
 
@@ -350,6 +352,69 @@ def test_a_node_whose_ranks_stand_still_together_now_and_then_is_named():
 @pytest.mark.parametrize("moments", [[61, 90, 98, 170, 181, 255], range(40, 300, 40)])
 def test_pauses_since_soon_after_the_start_may_be_the_design_of_the_run(moments):
     assert () == diagnose(standing_still(moments, [5], 6.0)).verdict.culprits
+
+
+def with_heartbeats(grid, moments, column, age):
+    """The grid; scrapes saw the heartbeat of a rank so old in some windows, else a fresh one."""
+    ages = np.zeros(grid.time["own"].shape)
+    ages[np.isin(grid.from_step, moments), column] = age
+    return dataclasses.replace(grid, signals={metrics.TRAIN_HEARTBEAT_AGE.series(): ages})
+
+
+def test_a_process_that_was_seen_to_stand_still_once_is_named_for_that_time_whoever_it_is():
+    grid = with_heartbeats(align(standing_still([150], [0])), [150], 0, 12.0)
+    (finding,) = effects(grid)
+
+    assert 0 == finding.rank
+    assert [150, 151] == [grid.from_step[finding.first], grid.from_step[finding.last]]
+
+
+def test_one_pause_far_beyond_all_others_is_its_own_by_its_length_alone():
+    (finding,) = found(standing_still([150], [5], 400.0)).values()
+
+    assert 5 == finding.rank
+
+
+@pytest.mark.parametrize(("column", "seconds"), [(5, 0.4), (0, 400.0)])
+def test_one_pause_not_so_far_or_of_the_first_rank_which_tells_of_the_run_names_nobody(
+    column, seconds
+):
+    run = standing_still([150], [column], seconds)
+    verdict = diagnose(run).verdict
+
+    assert () == verdict.culprits
+    assert ("healthy" if seconds < 1.0 else "unknown") == verdict.status
+
+
+def test_an_evaluation_of_one_rank_once_is_no_pause():
+    run = standing_still([150], [5], 400.0)
+    windows = run.windows.copy()
+    there = (windows["from_step"] == 150) & (windows["rank"] == run.ranks[5].rank)
+    windows.loc[there, "eval_seconds"] += 400.0
+
+    assert {} == found(dataclasses.replace(run, windows=windows))
+
+
+def test_a_heartbeat_is_looked_for_in_the_window_of_its_rank_not_in_that_of_those_who_wait():
+    """A rank stands still at the end of its step, and the others wait for it in the next one."""
+    ranks = tuple(RankInfo(rank, f"node-{rank}", 0, None, 0, rank, 0, 0) for rank in range(3))
+    begun = np.array([[0.0, 0.0, 0.0], [1.0, 1.0, 41.0], [41.5, 41.5, 41.5]])
+    ended = np.array([[1.0, 1.0, 41.0], [41.5, 41.5, 41.5], [42.5, 42.5, 42.5]])
+    times = np.array([0.5, 10.0, 20.0, 30.0, 42.0])
+    rows = [
+        (f"node-{rank}", rank, time, time - 1.0 if rank == 2 and 1.0 < time < 41.0 else 0.5)
+        for rank in range(3)
+        for time in times
+    ]
+    samples = pd.DataFrame(rows, columns=["node", "rank", "time", "value"]).assign(
+        gpu=np.nan, metric=metrics.TRAIN_HEARTBEAT_AGE.name, labels=""
+    )
+    middle = (np.median(begun, axis=1) + np.median(ended, axis=1)) / 2
+    told = telemetry(samples, ranks, middle, (begun, ended))
+    ages = told.signals[metrics.TRAIN_HEARTBEAT_AGE.series()]
+
+    assert [29.0, 0.5] == [ages[0, 2], ages[2, 2]]
+    assert 0.5 == ages[:, :2].max()
 
 
 def test_who_is_slow_beside_a_slow_half_of_its_peers_is_named_as_well():

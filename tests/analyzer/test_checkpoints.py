@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from analyzer.align import align
-from analyzer.detectors.checkpoints import checkpoints
+from analyzer.common_writes import without_common_writes
+from analyzer.detectors.checkpoints import checkpoints, unlike_writers
 from analyzer.pipeline import diagnose
 from analyzer.synth.fleet import SLOW_WRITE, Benign, Fault, Resolution, SyntheticFleet
 from analyzer.synth.whole import labelled
@@ -79,12 +80,12 @@ def test_who_writes_for_all_has_no_peers():
     assert [] == list(checkpoints(only(align(run_of(SLOW)), {5})))
 
 
-@pytest.mark.parametrize("growth", [1.0, 8.0])
-def test_where_who_writes_for_all_comes_to_write_far_longer_the_run_is_not_healthy(growth):
+@pytest.mark.parametrize(("growth", "begin"), [(1.0, 300), (8.0, 300), (8.0, 150)])
+def test_where_who_writes_for_all_comes_to_write_far_longer_the_run_is_not_healthy(growth, begin):
     """Nobody is named: more may be written, or the storage be slow."""
     run = run_of()
     windows = run.windows.copy()
-    alone, late = windows["rank"] == 0, windows["from_step"] >= 300
+    alone, late = windows["rank"] == 0, windows["from_step"] >= begin
     usual = windows["checkpoint_seconds"].where(alone, 0.0)
     now = usual * np.where(late, growth, 1.0)
     longest = (now - usual).groupby(windows["from_step"]).transform("max")
@@ -192,3 +193,91 @@ def test_of_three_replicas_the_slow_writer_stands_out_as_all_strata_tell_how_wri
 
     assert [16] == [each.rank for each in checkpoints(align(labelled(fleet).run))]
     assert [] == list(checkpoints(align(labelled(healthy).run)))
+
+
+def staged(of, factor, since=0):
+    """A pipeline of four stages of which some replicas write; one takes longer."""
+    grid = align(run_of(dp=4, pp=4, tp=1))
+    writers = [c for c, info in enumerate(grid.ranks) if info.dp in of]
+    (slow,) = (c for c in writers if (grid.ranks[c].dp, grid.ranks[c].pp) == (of[0], 2))
+    grid = only(grid, writers)
+    told = grid.time["checkpoint"].copy()
+    writes = np.flatnonzero((np.nan_to_num(told) > 0).any(axis=1))
+    told[np.ix_(writes[since:], [slow])] *= factor
+    return dataclasses.replace(grid, time={**grid.time, "checkpoint": told}), slow
+
+
+def test_two_writers_of_a_stage_are_judged_by_those_of_the_others_who_write_as_long():
+    grid, slow = staged([1, 2], 2.5)
+
+    assert [grid.ranks[slow].rank] == [each.rank for each in checkpoints(grid)]
+    assert [] == list(checkpoints(staged([1, 2], 1.0)[0]))
+
+
+@pytest.mark.parametrize("since", [2, 3])
+def test_the_only_writer_of_a_stage_is_named_where_it_came_to_write_longer(since):
+    grid, slow = staged([1], 2.5, since)
+
+    assert [grid.ranks[slow].rank] == [each.rank for each in checkpoints(grid)]
+
+
+def test_the_only_writer_of_a_stage_that_always_wrote_longer_may_do_so_by_design():
+    grid, slow = staged([1], 2.5)
+
+    assert [] == list(checkpoints(grid))
+    assert f"rank {grid.ranks[slow].rank} (" in str(unlike_writers(grid))
+    assert unlike_writers(staged([1], 1.0)[0]) is None
+
+
+def scraped(run, several, written, waited):
+    """Windows of so many steps, most of which hold a write: seconds of it by rank, and the wait."""
+    grid = align(run)
+    windows, dice = np.arange(len(grid.start)), np.random.default_rng(5)
+    part = np.where(windows % 3 == 0, 0.0, dice.uniform(0.2, 1.0, len(windows)))[:, None]
+    own = grid.time["own"] + part * written / several
+    time = {**grid.time, "own": own, "checkpoint": part * (written + waited) / several}
+    return dataclasses.replace(
+        grid, from_step=several * grid.from_step, to_step=several * grid.to_step, time=time,
+        masked=np.zeros(len(windows), dtype=bool),
+    )  # fmt: skip
+
+
+def test_where_most_windows_hold_a_write_own_time_tells_by_how_it_goes_with_it():
+    """All wait for the slowest inside the phase, and no window shows the usual step."""
+    written = np.full(16, 5.0)
+    written[5] = 10.0
+    grid = scraped(run_of(), 10, written, written.max() - written)
+    bare = without_common_writes(grid)
+    usual = align(run_of()).time["own"]
+
+    assert np.isfinite(bare.time["own"][1:]).sum() == np.isfinite(usual[1:]).sum()
+    np.testing.assert_allclose(
+        np.nanmedian(usual, axis=0), np.nanmedian(bare.time["own"], axis=0), rtol=0.05
+    )
+    assert [5] == [each.rank for each in checkpoints(bare)]
+
+
+def test_where_most_windows_hold_a_write_writers_alike_accuse_nobody():
+    grid = scraped(run_of(), 10, np.full(16, 5.0), np.full(16, 2.0))
+
+    assert [] == list(checkpoints(without_common_writes(grid)))
+
+
+@pytest.mark.parametrize("evaluated", [0.0, 2.0])
+def test_who_only_waits_in_the_phase_is_no_writer_in_noisy_steps_or_beside_evaluations(evaluated):
+    """One rank of each node writes, all alike; all are in the phase for as long."""
+    grid, dice = align(run_of()), np.random.default_rng(7)
+    writers = np.arange(16) % 4 == 0
+    noise = dice.normal(0.0, 0.3, grid.time["own"].shape)
+    writes = (np.nan_to_num(grid.time["checkpoint"]) > 0).any(axis=1)[:, None]
+    bare = grid.time["own"] - np.nan_to_num(grid.time["checkpoint"]) + noise
+    written = np.where(writers & writes, 1.0, 0.0)
+    design = np.where(writes & (writers >= 0), evaluated, 0.0)
+    time = {**grid.time, "own": bare + written + design, "eval": design}
+    time |= {"checkpoint": np.where(writes & (writers >= 0), 1.2, 0.0)}
+    told = without_common_writes(dataclasses.replace(grid, time=time))
+
+    assert [] == list(checkpoints(told))
+    seconds = np.nansum(told.time["written"], axis=0)
+    assert (seconds[~writers] == 0.0).mean() > 0.8
+    assert (seconds[writers] > 0.0).all()

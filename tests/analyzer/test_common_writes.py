@@ -143,6 +143,17 @@ def test_a_write_that_takes_all_of_the_own_time_leaves_a_gap_and_no_zero(windows
     assert np.isfinite(cells).sum() == cells.size - 4
 
 
+def test_of_whom_no_window_shows_the_usual_step_how_long_it_wrote_is_not_known(windows):
+    """What it waited in the phase is no writing, beside what others are known to have written."""
+    told = writing(windows, [0, 1, 2, 3])
+    paused = told.time["checkpoint"] + np.where(np.arange(4) == 0, 0.001, 0.0)
+    time = {**told.time, "checkpoint": paused}
+    written = without_common_writes(dataclasses.replace(told, time=time)).time["written"]
+
+    assert np.isnan(written[WINDOW, 0])
+    assert np.isfinite(written[WINDOW, 1:]).all()
+
+
 def test_who_told_nothing_is_not_counted_among_the_ranks(windows):
     told = writing(windows, [0, 1])
     told.time["own"][:, 2:] = np.nan

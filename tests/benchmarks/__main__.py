@@ -43,6 +43,7 @@ BENCHMARKS: dict[str, str] = {
     "help_speed": "wall time of `lockstep --help`",
     "independent_runs": "simulated runs of a generator that knows no analyzer: who is named, found",
     "foreign_runs": "simulated runs of one whose author had read no code: who is named, found",
+    "still_and_slow_writers": "ranks that stand still for a while, slow writers of checkpoints",
     "large_runs": "analyze of 512 and 2,048 ranks with all samples: seconds, memory",
     "leftovers": "what 100 runs leave, killed ones included",
     "nccl_inspector": "20,000 lines a second of NCCL Inspector",
