@@ -154,6 +154,18 @@ def _of_slowed_port(grid: Grid, metric: str) -> FloatGrid | None:
     return np.asarray(np.take_along_axis(cells, worst[None, None, :], axis=0)[0])
 
 
+def _slowest_port(grid: Grid, metric: str) -> FloatGrid | None:
+    """(W, R) the least speed of the ports of each rank's node that are plugged in."""
+    cells = _ports(grid, metric)
+    return None if cells is None else np.fmin.reduce(np.where(cells > 0, cells, np.nan), axis=0)
+
+
+def _ports(grid: Grid, metric: str) -> FloatGrid | None:
+    """(P, W, R) the metric of each port of each rank's node; None where nobody tells it."""
+    ports = [cells for key, cells in grid.signals.items() if key.partition("{")[0] == metric]
+    return np.array(ports) if ports else None
+
+
 class Movement(NamedTuple):
     """A metric of one node that moved, as a symptom.
 
@@ -266,9 +278,12 @@ def _words_and_query(node: str, metric: str, before: float, during: float) -> tu
     if metric == ROUND_TRIP:
         then, now = milliseconds(before), milliseconds(during)
         return f"round trips of {node} to the others take {now}, {then} before", metric
-    name = metric.removeprefix("lockstep_").removesuffix("_total").replace("_", " ")
     selector = f'{metric}{{node="{node}"}}'
-    query = selector if metric in SPEEDS else f"sum(rate({selector}[30s]))"
+    if metric in SPEEDS:
+        now, then = (f"{8e-9 * speed:.3g} Gb/s" for speed in (during, before))
+        return f"a port of {node} runs at {now}, {then} before", selector
+    name = metric.removeprefix("lockstep_").removesuffix("_total").replace("_", " ")
+    query = f"sum(rate({selector}[30s]))"
     unit, times = ("an hour", 3600.0) if max(during, before) < SELDOM else ("a second", 1.0)
     return f"{name} of {node}: {times * during:.3g} {unit}, {times * before:.3g} before", query
 
@@ -428,23 +443,24 @@ def held_back(grid: Grid, during: NDArray[np.int64], before: NDArray[np.int64]) 
 
 ALWAYS = (
     metrics.IB_ERRORS.name, metrics.NET_PHY_ERRORS.name, metrics.NET_PAUSE_SECONDS.name, ROUND_TRIP,
+    metrics.IB_RATE.name,
 )  # fmt: skip
-"""What a link in use makes, or what is at its end."""
+"""What a link in use makes, or what is at its end, and the speed of a port that data goes by."""
 
 
 def always_worse(grid: Grid) -> tuple[str, ...]:
     """In words, the links that are worse than all others' in the first and last third alike.
 
     Without a past their transfers cannot be compared with anything. By ALWAYS: drops and packets
-    sent again may be those of any program of the node, and a port that nobody plugged in lowers the
-    sum of its speeds.
+    sent again may be those of any program of the node, and Ethernet ports are of any use. Of a
+    node's speeds it is the least: a transfer over several ports ends with the slowest.
     """
     nodes = list(dict.fromkeys(info.node for info in grid.ranks))
     columns = [next(c for c, i in enumerate(grid.ranks) if i.node == node) for node in nodes]
     thirds = np.array_split(np.flatnonzero(~grid.masked), 3)
     found = []
     for metric in ALWAYS:
-        cells = counted(grid, metric)
+        cells = _slowest_port(grid, metric) if metric in SPEEDS else counted(grid, metric)
         if cells is None or len(nodes) < 2 or not thirds[0].size:
             continue
         levels = np.array([mean(cells[third][:, columns], 0) for third in (thirds[0], thirds[-1])])

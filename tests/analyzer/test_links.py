@@ -12,7 +12,7 @@ from analyzer.detectors.links import links
 from analyzer.model.effects import effects
 from analyzer.model.without_slow import without_slow
 from analyzer.pipeline import diagnose
-from analyzer.symptoms.network import QUOTA, counted, movements
+from analyzer.symptoms.network import QUOTA, always_worse, counted, movements
 from collector.contract.metrics import (
     IB_ERRORS,
     IB_RATE,
@@ -147,6 +147,21 @@ def test_of_a_link_that_always_was_worse_nobody_knows_what_it_costs(
     assert (told, ()) == (verdict.status, verdict.culprits)
     trips = "round trips of node-2 to the others take 4.1 ms, 0.2 ms elsewhere, from the first step"
     assert (trips in verdict.sentence) == (told == "unknown")
+
+
+@pytest.mark.parametrize(("share", "worse"), [(0.25, True), (1.0, False), (0.0, False)])
+def test_of_one_port_that_always_was_slower_nobody_knows_what_it_costs(synthetic, share, worse):
+    """A port of no speed is not plugged in."""
+    grid = align(synthetic(world=4).run())
+    speeds = {}
+    for port in range(2):
+        cells = np.full(grid.time["own"].shape, 5e10)
+        cells[:, 2] *= share if port else 1.0
+        speeds[IB_RATE.series(device=f"mlx5_{port}", port="1")] = cells
+    told = always_worse(dataclasses.replace(grid, signals={**grid.signals, **speeds}))
+
+    said = "a port of node-2 runs at 100 Gb/s, 400 Gb/s elsewhere"
+    assert ((said,) if worse else ()) == told
 
 
 def test_round_trips_that_all_have_longer_are_nobodys_link(synthetic, fault):
