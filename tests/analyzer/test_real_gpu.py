@@ -5,7 +5,6 @@ Inspector alone tells (late rank), and with one in which a rank sleeps for ever 
 """
 
 import re
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +15,11 @@ from analyzer.pipeline import diagnose
 from analyzer.readers import archive, collectives
 from analyzer.run import Verdict
 from lockstep.hang_dumps import read_folder
+from tests.unpacking import unpacked
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 CULPRIT = 2
 PRIVATE = r'(?:serial|boot_id|machine_id)="[^"]*"|GPU-[0-9a-f]{8}-'
-
-
-def unpacked(packed: Path, folder: Path) -> Path:
-    with tarfile.open(packed) as tar:
-        tar.extractall(folder, filter="data")
-    return folder
 
 
 def only(verdict: Verdict) -> Any:

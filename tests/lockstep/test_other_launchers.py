@@ -1,6 +1,7 @@
 """`run --job`: the job, what the archive then says, and what is refused with nothing left."""
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -58,7 +59,13 @@ def test_the_note_says_who_records_and_what_the_archive_lacks(
 
 @pytest.mark.parametrize(
     "words",
-    [("--network", "namespaces"), ("--fault", "link-bandwidth:node=0,peer=1,rate=8mbit")],
+    [
+        ("--network", "namespaces"),
+        pytest.param(
+            ("--fault", "link-bandwidth:node=0,peer=1,rate=8mbit"),
+            marks=pytest.mark.skipif(os.geteuid() != 0, reason="takes root"),
+        ),
+    ],
 )
 def test_a_network_of_ours_is_refused(
     lockstep: Lockstep, tmp_path: Path, words: tuple[str, ...]

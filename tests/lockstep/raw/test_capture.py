@@ -22,6 +22,7 @@ from lockstep.raw import bundle, parts
 from lockstep.raw.parsers import PARSERS, SOURCES, understood
 from lockstep.raw.parts import PARTS, PROC, SYS, Machine, Part, Piece, gathered
 from lockstep.raw.pseudonyms import Pseudonyms
+from tests.unpacking import unpacked
 from tests.wild import wild
 
 XID = "4,7,1000,-;NVRM: Xid (PCI:0000:9b:00): 79, pid=1234, name=python, GPU has fallen off\n"
@@ -94,8 +95,7 @@ def test_without_share_nothing_is_written(lockstep, machine, tmp_path, monkeypat
 
 def test_a_folder_that_was_unpacked_reads_alike(lockstep, machine, tmp_path):
     lockstep("capture", "--share", "--out", tmp_path / "a.tar.gz")
-    with tarfile.open(tmp_path / "a.tar.gz") as archive:
-        archive.extractall(tmp_path / "unpacked", filter="data")
+    unpacked(tmp_path / "a.tar.gz", tmp_path / "unpacked")
     one, other = (
         lockstep("doctor", "--raw", tmp_path / name, "-o", "json").out
         for name in ("a.tar.gz", "unpacked")
