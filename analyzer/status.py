@@ -17,17 +17,14 @@ from analyzer.slowness.coverage import COVERAGE_AT_LEAST, unseen_words
 from analyzer.slowness.on_and_off import on_and_off, stretches
 from analyzer.slowness.peer_groups import peer_groups
 from analyzer.slowness.robust_stats import MOSTLY, NOTHING, median_of
-from analyzer.slowness.significance import NATURAL_SPREAD, RECORDED, TENTH, TENTH_MORE
-from analyzer.slowness.stopped import STALL_SECONDS
+from analyzer.slowness.significance import NATURAL_SPREAD, TENTH, TENTH_MORE, WAKES
+from analyzer.slowness.stopped import STALL_SECONDS, STALL_STEPS
 from analyzer.slowness.transfers import transfers
 from analyzer.symptoms.network import always_worse
 from analyzer.wording import listed
 
 NOTICED_AT_MOST = 1.5
 """A run in which only slower ranks than this would have been noticed is not called healthy."""
-
-WAITED_STEPS = 3.0
-"""Usual steps for which ranks wait in one window beyond what they do else, chosen: a stall."""
 
 
 def why_unknown(
@@ -109,10 +106,10 @@ def _stands_still(grid: Grid) -> str | None:
     waits = wall[told] - np.where(np.isfinite(own), own, median_of(own))
     waits = np.where(np.isfinite(waits), waits, wall[told])
     stalls = (waits - np.median(waits)) * steps[told]
-    stalls = np.where(stalls >= max(STALL_SECONDS, WAITED_STEPS * usual), stalls, 0.0)
+    stalls = np.where(stalls >= max(STALL_SECONDS, STALL_STEPS * usual), stalls, 0.0)
     if over.sum() < TENTH_MORE * run:
         over = stalls
-        if over.sum() < max(RECORDED * run, NOTHING):
+        if over.sum() < max(WAKES * run, NOTHING):
             return None
     share = float(over.sum()) / run
     words = (
