@@ -36,6 +36,9 @@ NOBODY = np.empty(0)
 """No scores of others: how likely it is that they are it is told by the chance itself."""
 NO_LESS = 1e-300
 """Chance that still has a score."""
+USUAL_PAUSE = 1.0
+"""Seconds for which any process may be away on a busy host, chosen: however quiet the others are,
+what is not longer than that says nothing."""
 LUCK = 1.5
 """Times as many windows as the others have, that one may have by its place."""
 
@@ -225,7 +228,8 @@ def _longest(lost: FloatGrid, stood: NDArray[np.bool_], least: float = NOTHING) 
     How long pauses are has no known distribution and no bound. But among S alike whose they are is
     a matter of chance: that the k longest are all of one has the chance S^(1 - k). Of the heaviest
     tails, Pareto's with no mean, the k longest are all longer than x times the next with the chance
-    x^-k (Renyi, Acta Math. Hung. 4, 1953). And that the process was seen to stand in one of them
+    x^-k (Renyi, Acta Math. Hung. 4, 1953); the next is taken to last USUAL_PAUSE at least. And that
+    the process was seen to stand in one of them
     has the chance of meeting such a window anywhere, or such a scope. All three are independent.
     The best k is one of so many.
 
@@ -247,7 +251,7 @@ def _longest(lost: FloatGrid, stood: NDArray[np.bool_], least: float = NOTHING) 
     number = np.arange(1, len(pauses) + 1)
     seen = np.cumsum([stood[each, place].any() for each in pauses])
     chances = (1 - number) * np.log(lost.shape[1]) + seen * meets
-    chances -= number * np.log(lengths[:-1] / lengths[1:])
+    chances -= number * np.log(np.maximum(lengths[:-1] / np.maximum(lengths[1:], USUAL_PAUSE), 1.0))
     best = int(chances.argmin())
     still = np.isin(np.arange(len(mine)), np.concatenate(pauses[: best + 1]))
     return _Pauses(place, longest, still, float(chances[best]) + float(np.log(len(pauses))))
