@@ -62,7 +62,7 @@ def without_common_writes(grid: Grid) -> Grid:
         mostly = apart and often(grid, paused)
         fitted = _by_amount(grid, paused) if mostly else None
         if fitted is not None:
-            written = np.clip(grid.time["own"] - fitted.usual, 0.0, paused)
+            written = np.clip(_bare(grid) - fitted.usual, 0.0, paused)
             more[WRITTEN] = np.where(fitted.writes, written, 0.0 * written)
             own = own - more[WRITTEN]
             continue
@@ -76,7 +76,7 @@ def without_common_writes(grid: Grid) -> Grid:
             own[windows] -= design[windows]
             if apart:
                 # How long it waited in the phase is not told, and so what is left is not, either.
-                own[windows] = np.where(more[WRITTEN] < paused, np.nan, own)[windows]
+                own[windows] = np.where(more[WRITTEN] >= paused, own, np.nan)[windows]
     if own is not grid.time["own"]:
         more["own"] = np.where(own > 0, own, np.nan)
     return replace(grid, time={**grid.time, **more}) if more else grid
@@ -104,11 +104,13 @@ def _by_amount(grid: Grid, paused: FloatGrid) -> _Fitted | None:
     Of least absolute deviations. None where the windows hold too nearly the same of it to tell the
     two apart, of one rank in ten or more.
     """
-    own = np.where(grid.masked[:, None], np.nan, grid.time["own"])
+    own = np.where(grid.masked[:, None], np.nan, _bare(grid))
     amount = np.where(np.isfinite(own), paused, np.nan)
-    rests = [own - share * amount for share in SHARES]
-    levels = np.array([column_medians(rest) for rest in rests])
-    left = np.array([mean(np.abs(r - at), 0) for r, at in zip(rests, levels, strict=True)])
+    levels, left = np.empty((2, len(SHARES), own.shape[1]))
+    for number, each in enumerate(SHARES):
+        rest = own - each * amount
+        levels[number] = column_medians(rest)
+        left[number] = mean(np.abs(rest - levels[number]), 0)
     best, ranks = np.where(np.isfinite(left), left, np.inf).argmin(axis=0), np.arange(len(own.T))
     usual, noise = levels[best, ranks], left[best, ranks]
     apart = np.sqrt(mean((amount - mean(amount, 0)) ** 2, 0) * np.isfinite(own).sum(axis=0))
@@ -121,6 +123,11 @@ def _by_amount(grid: Grid, paused: FloatGrid) -> _Fitted | None:
     return _Fitted(np.where(known, usual, np.nan), writes)
 
 
+def _bare(grid: Grid) -> FloatGrid:
+    """(W, R) own time per step without evaluations."""
+    return grid.time["own"] - np.nan_to_num(grid.time[Phase.EVAL])
+
+
 def _its_own(grid: Grid, paused: FloatGrid) -> FloatGrid:
     """(W, R) seconds of a phase that are a rank's own: who has written waits for the last to.
 
@@ -128,7 +135,7 @@ def _its_own(grid: Grid, paused: FloatGrid) -> FloatGrid:
     phase, evaluations apart; as far as that is no noise. NaN where nobody told of the phase, or
     where no window shows what the rank takes without it.
     """
-    bare = grid.time["own"] - np.nan_to_num(grid.time[Phase.EVAL])
+    bare = _bare(grid)
     own = np.where((paused == 0) & ~grid.masked[:, None], bare, np.nan)
     around = pd.DataFrame(own).rolling(AROUND, center=True, min_periods=1).median()
     usual = around.ffill().bfill()

@@ -182,13 +182,13 @@ def structures(case: Case) -> Case:
     """What a stage or all ranks share: nobody's fault (docs/method/causes.md)."""
     pairs = zip(case.findings, case.evidences, strict=True)
     why = next((posterior(told) for one, told in pairs if one.kind == "structure" and told), None)
-    # A run that ended badly is not cleared because all its ranks were slow alike before.
+    # A run that ended badly is not cleared because of what was slow for all its ranks before.
     cleared = not (_ended_badly(case) or case.seen.suspected)
     alike = slower_structures(case.findings, why) if cleared else ()
     by_operations = trace_evidence.structure(case.seen)
     heavier = () if by_operations else heavier_stages(case.findings)
     roles = standing_roles(case.findings)
-    full = full_networks(case.findings)
+    full = full_networks(case.findings) if cleared else ()
     told = (*alike, *full, *by_operations, *heavier, *roles, *slower_models(case.grid))
     return replace(case, verdict=replace(case.verdict, structure=told))
 

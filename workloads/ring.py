@@ -161,18 +161,13 @@ class RingWriter:
 
     def exchange(self, told: ring.Exchange) -> None:
         """Say with whom the rank exchanges data; at most ring.MAX_PARTNERS groups and peers."""
+        groups = b"".join(ring.EXCHANGE_GROUP.pack(*each) for each in told.groups)
+        page = ring.EXCHANGE.pack(told.total, told.plain, told.left_out)
+        page += groups.ljust(ring.MAX_PARTNERS * ring.EXCHANGE_GROUP.size, b"\0")
+        page += b"".join(ring.EXCHANGE_PEER.pack(*each) for each in told.peers)
         guard = self._guard
         self._words[_GUARD] = guard + 1
-        offset = ring.EXCHANGE_OFFSET
-        ring.EXCHANGE.pack_into(self._map, offset, told.total, told.plain, told.left_out)
-        offset += ring.EXCHANGE.size
-        for place, group in enumerate(told.groups):
-            ring.EXCHANGE_GROUP.pack_into(
-                self._map, offset + place * ring.EXCHANGE_GROUP.size, *group
-            )
-        offset += ring.MAX_PARTNERS * ring.EXCHANGE_GROUP.size
-        for place, peer in enumerate(told.peers):
-            ring.EXCHANGE_PEER.pack_into(self._map, offset + place * ring.EXCHANGE_PEER.size, *peer)
+        self._map[ring.EXCHANGE_OFFSET : ring.EXCHANGE_OFFSET + len(page)] = page
         self._words[_GUARD] = self._guard = guard + 2
 
     def phase(self, index: int) -> int:

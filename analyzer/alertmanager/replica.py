@@ -39,7 +39,7 @@ class Replica:
         address: Where it is connected to, of several that the name in `url` leads to; None =
             wherever that leads.
         counts: Alerts `delivered`, `rejected` and `dropped`; failed requests by words of Result.
-        answered: When it last took or refused an alert, in `monotonic` seconds; before that -inf.
+        answered: When it last took an alert, in `monotonic` seconds; before that -inf.
     """
 
     def __init__(self, access: Access, unix: Clock, monotonic: Clock, send: Send = post) -> None:
@@ -178,11 +178,10 @@ class Replica:
     def _settled(self, sent: Sequence[Owed], answer: Answer) -> bool:
         """Whether it answered, so that more may be sent."""
         now = self._monotonic()
-        answers = answer.result in (Result.TAKEN, Result.WRONG)
         with self._change:
-            self.answered = now if answers else self.answered
             match answer.result:
                 case Result.TAKEN:
+                    self.answered = now
                     self._outbox.taken(sent, now)
                     self.counts["delivered"] += len(sent)
                 case Result.WRONG:
@@ -198,7 +197,7 @@ class Replica:
         else:
             words = f"Alertmanager {self.url}: {answer.why}; its alerts wait and are sent again"
             self._say(f"{words}, in {pause:.0f} s first", answer.why)
-        return answers
+        return answer.result in (Result.TAKEN, Result.WRONG)
 
     def _say(self, words: str, trouble: str) -> None:
         """Once for each change of what is wrong."""

@@ -63,6 +63,9 @@ class Service:
         self, access: Access, unix: Clock, monotonic: Clock, resolve: Resolve = addresses_of
     ) -> None:
         self.url = access.url
+        secret = access.token or access.password
+        self._in_the_clear = bool(secret) and not access.url.startswith("https:")
+        """Whether who has the address of one that left would be told how to get in."""
         self._new: Callable[[], Replica] = lambda: Replica(access, unix, monotonic)
         self._resolve, self._monotonic = resolve, monotonic
         self._lock = threading.Lock()
@@ -177,11 +180,12 @@ class Service:
 
     def _gone(self, now: float) -> list[Replica]:
         """Of those that left the name, the ones that are told no more; the lock is held."""
+        longest = SILENT_SECONDS if self._in_the_clear else FIRING_SECONDS
         newest = sorted(self._left, key=self._left.__getitem__, reverse=True)
         return [
             each for place, each in enumerate(newest)
             if each.address is None or place >= MOST_REPLICAS
-            or now - self._left[each] >= FIRING_SECONDS
+            or now - self._left[each] >= longest
             or now - max(self._left[each], each.answered) >= SILENT_SECONDS
         ]  # fmt: skip
 

@@ -107,7 +107,8 @@ def _who_write_alike(told: Grid) -> tuple[RankInfo, ...]:
     """The ranks, with one place for all whose strata write alike, whatever these compute.
 
     By the fastest of each stratum: what it writes takes no longer. So two writers of a stage, of
-    which one is slow, are judged by those of the others.
+    which one is slow, are judged by those of the others. The place is nobody else's: a stratum that
+    writes unlike all others keeps its own.
     """
     own = column_medians(told.time["own"])
     fastest = {
@@ -119,8 +120,9 @@ def _who_write_alike(told: Grid) -> tuple[RankInfo, ...]:
         middle = median_of(np.array(others or [fastest[place]]))
         if abs(np.log(fastest[place] / middle)) < WRITES.floor:
             alike.update(columns.tolist())
+    nobodys = 1 + max(info.pp for info in told.ranks)
     return tuple(
-        replace(info, pp=0, tp=0) if column in alike else info
+        replace(info, pp=nobodys, tp=0) if column in alike else info
         for column, info in enumerate(told.ranks)
     )
 

@@ -339,12 +339,13 @@ def _judged(grid: Grid, one: _Longer, transfer: FloatGrid, usual: float) -> Find
     held = held_back(grid, one.inside, one.outside)
     if found.kind == "link" and ((clear and held is None) or (sure and told)):
         return found
-    if found.details[FULL] and certain and (longer or not one.lasts):
+    if held is None and found.details[FULL] and certain and (longer or not one.lasts):
         return found
     if held is not None:
         found = replace(
             found, kind="network",
             text=f"{found.text}; but its CPU quota holds rank {held} back, and so its transfers",
+            details={**found.details, FULL: 0},
         )  # fmt: skip
     if not (clear or (certain and large and longer and staged)):
         return None

@@ -168,7 +168,8 @@ def stand_stills(table: Table) -> Iterator[Candidate]:
     of_each, by_design = (cells[:, scope.columns] for cells in _own_and_design(table, each=True))
     gone = _lost(of_each, ranks[:, scope.columns], by_design, stood[:, [place]])
     share = (gone * steps)[one.still].sum(axis=0)
-    share = share / np.nansum((of_each * steps)[begin:stop], axis=0)
+    all_of_it = np.nansum((of_each * steps)[begin:stop], axis=0)
+    share = np.divide(share, all_of_it, out=np.zeros_like(share), where=all_of_it > 0)
     rises = -np.log1p(-np.clip(share, -1.0, 0.99))
     yield Candidate(table, place, groups, shift, rises, rises, np.inf, NOBODY, (first, last),
                     by_mean=True)  # fmt: skip

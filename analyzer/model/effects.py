@@ -39,9 +39,7 @@ from analyzer.slowness.robust_stats import WITHIN, interval_95, mean_of, median_
 from analyzer.slowness.significance import STEPS_AT_LEAST, slow_finding, span_edges
 from analyzer.wording import NAMED
 
-SHAPES = (
-    ramps, spans, short_spans, always, spans_to_the_end, again_and_again, stand_stills,
-)  # fmt: skip
+SHAPES = (ramps, spans, short_spans, always, spans_to_the_end, again_and_again, stand_stills)
 """Of two shapes of one scope the earlier explains more of its windows."""
 LIKELIER = 0.5
 """Confidence in a place from which it is likelier than all others, and nobody, together."""

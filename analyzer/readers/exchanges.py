@@ -20,7 +20,8 @@ def exchanges(samples: pd.DataFrame) -> dict[int, Exchange]:
     for row in rows.drop_duplicates("rank", keep="last").to_dict("records"):
         told = parsed(str(row["labels"]))
         words, numbers = (told.get(name, "").split(",") for name in ("groups", "peers"))
-        peers = frozenset(int(each) for each in numbers if each.isascii() and each.isdigit())
+        known = (each for each in numbers if each.isascii() and each.isdigit() and len(each) < 10)
+        peers = frozenset(map(int, known))
         averages = told.get("only_averages") == "true"
         found[int(row["rank"])] = Exchange(frozenset(words) - {""}, peers, averages)
     return found

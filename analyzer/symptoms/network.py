@@ -142,7 +142,8 @@ def _of_slowed_port(grid: Grid, metric: str) -> FloatGrid | None:
     """(W, R) the speed of that port of each rank's node which is furthest below its own highest.
 
     A transfer over several ports ends with the slowest of them, and one of eight that has half of
-    its speed lowers their sum by a sixteenth.
+    its speed lowers their sum by a sixteenth. Ports of less than half of the fastest one's speed
+    are for other things, as management.
     """
     ports = [grid.signals[key] for key in grid.signals if key.partition("{")[0] == metric]
     if not ports:
@@ -150,7 +151,8 @@ def _of_slowed_port(grid: Grid, metric: str) -> FloatGrid | None:
     cells = np.array(ports)
     highest = np.nanmax(np.where(np.isfinite(cells), cells, -np.inf), axis=1)
     shares = np.divide(mean(cells, 1), highest, where=highest > 0, out=np.ones_like(highest))
-    worst = np.nan_to_num(shares, nan=1.0).argmin(axis=0)
+    used = highest >= highest.max(axis=0) / 2
+    worst = np.where(used, np.nan_to_num(shares, nan=1.0), np.inf).argmin(axis=0)
     return np.asarray(np.take_along_axis(cells, worst[None, None, :], axis=0)[0])
 
 

@@ -229,6 +229,41 @@ def test_the_only_writer_of_a_stage_that_always_wrote_longer_may_do_so_by_design
     assert unlike_writers(staged([1], 1.0)[0]) is None
 
 
+@pytest.mark.parametrize("stage", range(4))
+@pytest.mark.parametrize("of", [[0], [0, 1], [0, 1, 2, 3]])
+def test_a_stage_that_writes_more_than_the_others_is_nobodys_peer(stage, of):
+    """As the first one, which holds the embedding."""
+    grid = align(run_of(dp=4, pp=4, tp=1))
+    grid = only(grid, [c for c, info in enumerate(grid.ranks) if info.dp in of])
+    told = grid.time["checkpoint"].copy()
+    told[:, [c for c, info in enumerate(grid.ranks) if info.pp == stage]] *= 1.5
+
+    assert [] == list(checkpoints(replace_phase(grid, told)))
+
+
+def replace_phase(grid, told):
+    return dataclasses.replace(grid, time={**grid.time, "checkpoint": told})
+
+
+def test_where_nothing_tells_the_wait_from_the_write_nobody_is_named():
+    """Rank 0 writes in every window but a few, as long each time, and all wait for it."""
+    grid = align(run_of())
+    told = np.zeros_like(grid.time["own"])
+    told[np.arange(len(told)) % 5 > 0] = 0.5
+    own = grid.time["own"].copy()
+    own[:, 0] += told[:, 0]
+    time = {**grid.time, "own": own, "checkpoint": told}
+    several = dataclasses.replace(
+        grid, from_step=10 * grid.from_step, to_step=10 * grid.to_step, time=time,
+        masked=np.zeros(len(told), dtype=bool),
+    )  # fmt: skip
+    bare = without_common_writes(several)
+    first, others = (np.nanmedian(bare.time["own"][:, part]) for part in ([0], slice(1, None)))
+
+    assert [] == list(checkpoints(bare))
+    assert first < 1.2 * others
+
+
 def scraped(run, several, written, waited):
     """Windows of so many steps, most of which hold a write: seconds of it by rank, and the wait."""
     grid = align(run)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from analyzer.align import align
-from analyzer.detectors.links import links
+from analyzer.detectors.links import FULL, links
 from analyzer.model.effects import effects
 from analyzer.model.without_slow import without_slow
 from analyzer.pipeline import diagnose
@@ -17,6 +17,7 @@ from collector.contract.metrics import (
     IB_ERRORS,
     IB_RATE,
     NET_PAUSE,
+    NET_SPEED,
     TCP_RETRANSMITTED,
     TRAIN_ROUND_TRIP,
 )
@@ -514,6 +515,26 @@ def test_ports_of_other_speeds_that_never_change_are_nobodys_link(synthetic, fau
     assert "network" == found.kind
 
 
+def test_a_port_for_management_that_becomes_slower_is_nobodys_link(synthetic, fault):
+    grid = align(synthetic(world=4, faults=[fault("link", 2, 1.5, 80)]).run())
+    data, other = np.full(grid.time["own"].shape, 5e10), np.full(grid.time["own"].shape, 1.25e8)
+    other[80:, 2] /= 10
+    speeds = {NET_SPEED.series(device=name): cells for name, cells in (("a", data), ("b", other))}
+    (found,) = links(dataclasses.replace(grid, signals={**grid.signals, **speeds}))
+
+    assert "network" == found.kind
+
+
+def test_a_rank_whose_quota_holds_it_back_is_no_full_network(synthetic, fault):
+    faults = [fault("full", rank, 1.05, 80) for rank in range(4)]
+    grid = align(synthetic(world=4, faults=faults).run())
+    share = np.zeros(grid.time["own"].shape)
+    share[80:, 1] = 0.7
+    told = links(dataclasses.replace(grid, signals={**grid.signals, QUOTA: share}))
+
+    assert [] == [one for one in told if one.details[FULL]]
+
+
 def test_two_links_that_are_slow_one_after_the_other_are_both_named(synthetic, fault):
     faults = [fault("loss", 2, 1.5, 80, 130), fault("loss", 1, 1.5, 300, 350)]
     grid = align(synthetic(world=4, steps=400, faults=faults).run())
@@ -568,6 +589,14 @@ def test_a_network_that_is_full_between_all_nodes_is_told_and_nobody_named(
     assert ("full-network", "congestion") == (told["kind"], told["cause"])
     assert 1.2 == pytest.approx(verdict.slowdown, abs=0.06)
     assert verdict.sentence.startswith("Slower, and no node is to blame: transfers between 4 nodes")
+
+
+def test_a_run_that_crashed_is_not_cleared_by_a_network_that_was_full(synthetic, fault):
+    faults = [fault("full", rank, 1.05, 80) for rank in range(4)]
+    run = synthetic(world=4, faults=faults).run()
+    verdict = diagnose(dataclasses.replace(run, meta={**run.meta, "outcome": "crash"})).verdict
+
+    assert ("unknown", ()) == (verdict.status, verdict.structure)
 
 
 def test_packets_that_wait_everywhere_while_transfers_are_as_ever_are_nothing(synthetic, fault):

@@ -99,6 +99,37 @@ def test_stages_tell_their_peers_and_replicas_share_a_group(told: Told) -> None:
     assert pair.members not in {group.members for each in last for group in each.groups}
 
 
+def again(folder: Path, rank: int) -> None:
+    """The groups are destroyed and made anew in the middle of a step."""
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    variables = {"LOCKSTEP_DIR": str(folder / "rings"), "LOCKSTEP_RUN": "mine"}
+    recorder = lockstep.recorder(rank=rank, world=2, environment=variables)
+    recorder.watch_torch()
+
+    def joined(number: int) -> None:
+        where = f"file://{folder}/rendezvous-{number}"
+        dist.init_process_group("gloo", init_method=where, rank=rank, world_size=2)
+
+    joined(0)
+    for step in range(2 * STEPS):
+        with recorder.step():
+            if step == STEPS:
+                dist.destroy_process_group()
+                joined(1)
+            dist.all_reduce(torch.ones(SIDES * SIDES))
+    dist.barrier()
+
+
+def test_groups_that_are_made_anew_begin_anew(
+    forked: Callable[..., object], tmp_path: Path
+) -> None:
+    forked(2, lambda rank: again(tmp_path, rank))
+    header = ring.Header((tmp_path / "rings" / ring.file_name(0)).read_bytes()[: ring.HEADER_BYTES])
+
+    assert 0 == header.guard % 2
+    assert 0 == header.exchange.plain < header.exchange.total < STEPS
+
+
 @pytest.mark.parametrize("kind", ["exchanged", "functional"])
 def test_who_gives_others_more_than_averages_does_not_only_average(told: Told, kind: str) -> None:
     (one, *_) = told(kind)

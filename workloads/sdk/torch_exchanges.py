@@ -73,7 +73,8 @@ class Exchanges:
             started: Group name -> collectives that it has counted in the step.
         """
         self._steps += 1
-        if not dist.is_initialized():  # groups that are made later may have the same names
+        # Groups that are made later may have the same names, and count from 0.
+        if not dist.is_initialized() or min(started.values(), default=0) < 0:
             self.restart()
             return
         if self._steps <= WARMUP_STEPS:

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from analyzer.pipeline import diagnose
-from analyzer.readers.exchanges import with_stages
+from analyzer.readers.exchanges import exchanges, with_stages
 from analyzer.readers.topology import rank_infos
 from analyzer.run import Exchange, RankInfo
 from collector.contract import archive
@@ -33,6 +33,13 @@ def ranks(told: dict[int, tuple[set[int], set[str]]], *, external=True) -> list[
 
 def places(told) -> list[tuple[int, int]]:
     return [(info.pp, info.dp) for info in with_stages(told)]
+
+
+def test_peers_that_are_no_ranks_are_left_out():
+    text = f'groups="",only_averages="false",peers="1,-2,x,٣,{"9" * 5000}"'
+    told = exchanges(samples((1.0, 0, RANK_EXCHANGE_INFO.name, text)))
+
+    assert {0: Exchange(frozenset(), frozenset({1}), only_averages=False)} == told
 
 
 def test_what_a_rank_told_last_counts_and_who_told_nothing_has_none():
