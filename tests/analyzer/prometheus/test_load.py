@@ -10,7 +10,7 @@ from analyzer.pipeline import diagnose
 from analyzer.readers import prometheus
 from analyzer.readers.archive import load as load_archive
 from analyzer.readers.prometheus import ranges
-from tests.analyzer.prometheus.conftest import NOW
+from tests.analyzer.prometheus.fake import NOW
 
 RUN = "synthetic-0"
 

@@ -9,7 +9,7 @@ from analyzer.readers.prometheus.access import access
 from analyzer.readers.prometheus.connection import Connection
 from analyzer.readers.prometheus.errors import RequestError
 from analyzer.readers.prometheus.node_labels import LABELS, places, series_label, with_own
-from tests.analyzer.prometheus.conftest import NOW
+from tests.analyzer.prometheus.fake import NOW
 
 TOPOLOGY = """
 [leaf]

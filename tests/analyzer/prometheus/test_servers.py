@@ -6,7 +6,7 @@ import pytest
 from analyzer.readers.prometheus.access import access
 from analyzer.readers.prometheus.connection import Connection
 from analyzer.readers.prometheus.servers import server
-from tests.analyzer.prometheus.conftest import NOW
+from tests.analyzer.prometheus.fake import NOW
 
 TIMES = np.asarray([NOW - 30, NOW - 15, NOW - 1]) * 1000
 
