@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from tests.freeze.cases import CASES, Case
 from tests.freeze.comparison import FOLDER, answered, differences, record, recorded
+from tests.tiers import Tier
 
 
 def main() -> int:
@@ -17,12 +18,12 @@ def main() -> int:
     parser.add_argument("cases", nargs="*", metavar="CASE", help="these alone")
     parser.add_argument("--quick", action="store_true", help="those of `make test` alone")
     parser.add_argument("--wording", action="store_true", help="show other words, too")
-    asked = parser.parse_args()
+    asked = parser.parse_intermixed_args()
     known = {case.name: case for case in CASES}
     if unknown := [name for name in asked.cases if name not in known]:
         parser.error(f"no such case: {', '.join(unknown)}")
     cases = [known[name] for name in asked.cases] or [
-        case for case in CASES if case.quick or not asked.quick
+        case for case in CASES if case.tier is Tier.QUICK or not asked.quick
     ]
     if asked.action == "record":
         return _record(cases)

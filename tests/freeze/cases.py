@@ -33,6 +33,7 @@ from tests.freeze.inputs import (
     without_metrics,
     without_ranks,
 )
+from tests.tiers import Tier
 from tests.unpacking import unpacked
 
 ROOT = Path(__file__).parents[2]
@@ -50,15 +51,15 @@ class Case:
     Attributes:
         name: Of its files.
         answered: From an empty folder to {"input": marks, "answers": trees}.
-        quick: Whether `make test` has it; the others are left to `make test-all`.
+        tier: Which tests have it.
     """
 
     name: str
     answered: Callable[[Path], dict[str, Any]]
-    quick: bool = True
+    tier: Tier = Tier.QUICK
 
 
-def archive(name: str, write: Write, *commands: str, quick: bool = True) -> Case:
+def archive(name: str, write: Write, *commands: str, tier: Tier = Tier.QUICK) -> Case:
     """An archive that is analyzed, or asked about with these commands, where {} is its folder."""
 
     def answered(folder: Path) -> dict[str, Any]:
@@ -69,7 +70,7 @@ def archive(name: str, write: Write, *commands: str, quick: bool = True) -> Case
         held = marks(run)
         return {"input": held, "answers": [ask(folder, *words(each, run)) for each in wanted]}
 
-    return Case(name, answered, quick)
+    return Case(name, answered, tier)
 
 
 def words(command: str, run: Path) -> list[str]:
@@ -209,7 +210,7 @@ def pages(folder: Path) -> dict[str, Any]:
     return {"input": {}, "answers": [{"metrics": inside.metrics()}, *answers]}
 
 
-def life(name: str, seed: int, hours: float, *, diagnosed: bool, quick: bool) -> Case:
+def life(name: str, seed: int, hours: float, *, diagnosed: bool, tier: Tier) -> Case:
     """Hours of a simulated cluster under `lockstep watch`: findings, verdicts, alerts."""
 
     def answered(folder: Path) -> dict[str, Any]:
@@ -222,7 +223,7 @@ def life(name: str, seed: int, hours: float, *, diagnosed: bool, quick: bool) ->
             ],
         }
 
-    return Case(name, answered, quick)
+    return Case(name, answered, tier)
 
 
 def found(out: Path, *, diagnosed: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -247,20 +248,20 @@ CASES: tuple[Case, ...] = (
     archive("slow-gpu", foreign("slowgpu", 108)),
     archive("ecc", foreign("ecc", 1)),
     archive("xid", foreign("xid", 1)),
-    archive("xid-79", foreign("xid79", 1), quick=False),
+    archive("xid-79", foreign("xid79", 1), tier=Tier.SWEEP),
     archive("pcie", foreign("pcie", 106)),
     archive("nvlink", foreign("nvlink", 131)),
-    archive("nvlink-of-many", foreign("nvlink", 33), quick=False),
+    archive("nvlink-of-many", foreign("nvlink", 33), tier=Tier.SWEEP),
     archive("link-rate", foreign("portrate", 37)),
     archive("link-loss", foreign("portloss", 127)),
-    archive("link-flaps", foreign("portflap", 38), quick=False),
+    archive("link-flaps", foreign("portflap", 38), tier=Tier.SWEEP),
     archive("congestion", foreign("leaf", 34)),
     archive("host-cpu", foreign("hostrank", 1)),
-    archive("host-cpu-of-a-node", independent("hostcpu", 31), quick=False),
+    archive("host-cpu-of-a-node", independent("hostcpu", 31), tier=Tier.SWEEP),
     archive("data", foreign("datarank", 1)),
     archive("gc", foreign("gc", 1)),
     archive("checkpoint", independent("ckpt", 34)),
-    archive("checkpoint-of-a-node", foreign("ckptnode", 1), quick=False),
+    archive("checkpoint-of-a-node", foreign("ckptnode", 1), tier=Tier.SWEEP),
     archive("freeze", foreign("freeze", 1)),
     archive("freeze-in-a-hang", independent("hang", 1)),
     archive("crash", foreign("crash", 1)),
@@ -268,24 +269,26 @@ CASES: tuple[Case, ...] = (
     archive("software", partial(inside.write_fleet, seed=133)),
     archive("unknown", foreign("nodelost", 109)),
     archive("unknown-hang", foreign("hang", 1)),
-    archive("unknown-slow", independent("slowgpu", 31), quick=False),
-    archive("two-faults", foreign("thermal+datarank", 40), quick=False),
+    archive("unknown-slow", independent("slowgpu", 31), tier=Tier.SWEEP),
+    archive("two-faults", foreign("thermal+datarank", 40), tier=Tier.SWEEP),
     # Nobody's fault.
     archive("healthy", foreign("plain", 101)),
     archive("uniform", independent("benign", 32)),
     archive("structure", foreign("heavystage", 33)),
-    archive("evaluations", foreign("evals", 1), quick=False),
+    archive("evaluations", foreign("evals", 1), tier=Tier.SWEEP),
     archive("restarted", foreign("restart", 101)),
-    archive("decoys", foreign("decoys", 1), quick=False),
+    archive("decoys", foreign("decoys", 1), tier=Tier.SWEEP),
     archive("other-jobs", foreign("cron", 1)),
     archive("deviating-hardware", foreign("portloss", 30)),
-    archive("hot-room", foreign("hotroom", 32), quick=False),
+    archive("hot-room", foreign("hotroom", 32), tier=Tier.SWEEP),
     archive("scrapes-fail", foreign("badscrape", 1)),
-    archive("swap", foreign("swap", 36), quick=False),
+    archive("swap", foreign("swap", 36), tier=Tier.SWEEP),
     # By whatever else tells of a run.
     archive("h200", packed("archives/h200-rank-2-slow.tar.xz")),
     archive("inspector", packed("nccl/inspector-2.28.9-rank-2-late.tar.xz")),
-    archive("inspector-of-a-fleet", partial(inside.write_inspector_lines, seed=53), quick=False),
+    archive(
+        "inspector-of-a-fleet", partial(inside.write_inspector_lines, seed=53), tier=Tier.SWEEP
+    ),
     trace("slow-worker", "dp=4,pp=2", (1, 1, 1.3), dp=4, pp=2, micro_batches=4, steps=12),
     trace("healthy", "dp=4,pp=2", dp=4, pp=2, micro_batches=4, steps=12, seed=1),
     trace("last-stage", "dp=2,pp=4", dp=2, pp=4, steps=12, last_stage=1.6, seed=2),
@@ -320,7 +323,7 @@ CASES: tuple[Case, ...] = (
     Case("cluster", cluster),
     Case("rules", rules),
     Case("pages", pages),
-    life("watch-hour", 0, 1.0, diagnosed=True, quick=True),
-    life("watch-hours", 3, 3.0, diagnosed=True, quick=False),
-    life("watch-day", 1, 24.0, diagnosed=False, quick=False),
+    life("watch-hour", 0, 1.0, diagnosed=True, tier=Tier.REAL),
+    life("watch-hours", 3, 3.0, diagnosed=True, tier=Tier.SWEEP),
+    life("watch-day", 1, 24.0, diagnosed=False, tier=Tier.SWEEP),
 )

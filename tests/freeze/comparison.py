@@ -45,8 +45,8 @@ def answered(case: Case) -> Parts:
 def record(case: Case, parts: Parts, folder: Path = FOLDER) -> None:
     """Keep an answer as what is expected from now on."""
     folder.mkdir(exist_ok=True)
-    (folder / f"{case.name}.json").write_text(_document(parts.exact) + "\n")
-    (folder / f"{case.name}.txt").write_text("".join(_lines(parts.words)))
+    (folder / f"{case.name}.json").write_text(_document(parts.exact) + "\n", "utf-8")
+    (folder / f"{case.name}.txt").write_text("".join(_lines(parts.words)), "utf-8")
 
 
 def recorded(case: Case, folder: Path = FOLDER) -> Parts:
@@ -54,7 +54,7 @@ def recorded(case: Case, folder: Path = FOLDER) -> Parts:
     exact, words = folder / f"{case.name}.json", folder / f"{case.name}.txt"
     if not exact.exists():
         return Parts({"input": {}, "answers": []})
-    return Parts(json.loads(exact.read_text()), dict(_texts(words.read_text())))
+    return Parts(json.loads(exact.read_text("utf-8")), dict(_texts(words.read_text())))
 
 
 def differences(before: Parts, now: Parts) -> Differences:

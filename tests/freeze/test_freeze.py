@@ -13,9 +13,9 @@ from tests.freeze import inside
 from tests.freeze.answers import Parts, split
 from tests.freeze.cases import CASES
 from tests.freeze.comparison import FOLDER, answered, differences, record, recorded
+from tests.tiers import Tier
 
-QUICK = [case for case in CASES if case.quick]
-REST = [case for case in CASES if not case.quick]
+QUICK, REAL, SWEEP = ([case for case in CASES if case.tier is tier] for tier in Tier)
 
 
 def unmoved(case):
@@ -30,8 +30,14 @@ def test_no_verdict_moves(case):
     unmoved(case)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("case", REAL, ids=lambda case: case.name)
+def test_no_finding_moves(case):
+    unmoved(case)
+
+
 @pytest.mark.sweep(sample=0)
-@pytest.mark.parametrize("case", REST, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", SWEEP, ids=lambda case: case.name)
 def test_no_verdict_moves_where_it_takes_longer(case):
     unmoved(case)
 
