@@ -137,11 +137,9 @@ def ask(folder: Path, *words: str) -> dict[str, Any]:
 
 def _content(path: Path, out: str) -> Any:
     """Of a file; None where it says what stdout did, or is for machines."""
-    if path.suffix == ".md":
-        return path.read_text()
     if path.suffix not in (".json", ".yml"):
         return None
-    found = _read(path.read_text())
+    found = _read(path.read_text("utf-8"))
     return None if found == _read(out) else found
 
 
@@ -184,4 +182,4 @@ def _placeless(tree: Any, folder: str) -> Any:
 
 def document(path: Path) -> Any:
     """A JSON file, without where on this machine it stands."""
-    return _placeless(json.loads(path.read_text()), str(path.parent))
+    return _placeless(json.loads(path.read_text("utf-8")), str(path.parent))

@@ -54,7 +54,7 @@ def recorded(case: Case, folder: Path = FOLDER) -> Parts:
     exact, words = folder / f"{case.name}.json", folder / f"{case.name}.txt"
     if not exact.exists():
         return Parts({"input": {}, "answers": []})
-    return Parts(json.loads(exact.read_text("utf-8")), dict(_texts(words.read_text())))
+    return Parts(json.loads(exact.read_text("utf-8")), dict(_texts(words.read_text("utf-8"))))
 
 
 def differences(before: Parts, now: Parts) -> Differences:
