@@ -1,6 +1,7 @@
 """Who is slow again and again is found, by the mean and not the median; stalls of all are not."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,7 @@ import pytest
 
 from analyzer.align import align
 from analyzer.detectors.links import links
+from analyzer.model.candidate import Candidate
 from analyzer.model.effects import effects
 from analyzer.pipeline import diagnose
 from analyzer.readers.windows import from_samples
@@ -137,6 +139,20 @@ def test_what_comes_again_and_again_since_the_start_is_named_by_hardware_that_de
     (culprit,) = diagnose(run_of(since_the_start(Cause.THERMAL, "sw"))).verdict.culprits
 
     assert (5, "thermal") == (culprit.rank, culprit.cause)
+
+
+@pytest.mark.parametrize(("high", "since_start"), [
+    (np.arange(17, 300, 18), True),
+    (np.append(30, np.arange(170, 300, 18)), False),
+])  # fmt: skip
+def test_turns_before_the_span_that_holds_most_of_it_tell_whether_it_ever_began(high, since_start):
+    shift = SimpleNamespace(column=0)
+    one = Candidate(
+        SimpleNamespace(usable=np.arange(5, 300)), 0, (), shift, np.zeros(1), np.zeros(1), np.inf,
+        np.empty(0), (int(high[1]), None), by_mean=True, high=high,
+    )  # fmt: skip
+
+    assert since_start == one.since_start
 
 
 def test_without_a_sign_of_hardware_it_names_nobody_and_the_run_is_not_healthy():
