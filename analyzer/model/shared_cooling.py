@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from analyzer.run import SHARED_COOLING, Finding, FloatGrid, Grid, Rejected
 from analyzer.slowness.before_after import SM_CLOCK, column_of
 from analyzer.slowness.changepoint import FALSE_ALARM, column_medians
-from analyzer.slowness.robust_stats import median_of, shows
+from analyzer.slowness.robust_stats import mean, median_of, shows
+from analyzer.slowness.significance import RECORDED, STEPS_AT_LEAST
 from analyzer.wording import NAMED, listed
 from collector.contract import metrics
 
@@ -72,20 +73,24 @@ def _held_by_room(grid: Grid, one: Finding) -> bool:
     during, before = _sides(grid, one)
     if column is None or not during.any() or not before.any():
         return False
-    now, usual = (column_medians(grid.signals[TEMPERATURE][side]) for side in (during, before))
+    onset = during & (np.cumsum(during) <= STEPS_AT_LEAST)
+    heat = grid.signals[TEMPERATURE]
+    now, at_onset, usual = (column_medians(heat[side]) for side in (during, onset, before))
     elsewhere = np.array([info.node != grid.ranks[column].node for info in grid.ranks])
-    common = median_of((now - usual)[elsewhere])
+    common, soon = (median_of((hot - usual)[elsewhere]) for hot in (now, at_onset))
     cooler, own_rise = median_of(now) - now[column], now[column] - usual[column]
-    if not (common >= HOTTER and own_rise - common <= DEGREE and cooler <= DEGREE):
+    if not (soon >= HOTTER and own_rise - common <= DEGREE and cooler <= DEGREE):
         return False
     slow, fast = (column_medians(grid.signals[SM_CLOCK][side])[column] for side in (during, before))
-    slower = np.log([np.nanmean(grid.time["own"][side], 0) for side in (during, before)])
-    excess = np.maximum(slower[0] - slower[1], 0.0)
+    slower, faster = (np.log(mean(grid.time["own"][side], 0)) for side in (during, before))
+    excess = slower - faster - median_of(slower - faster)
     if not shows(float(np.log(fast / slow)), float(excess[column])):
         return False
-    others = np.delete(excess, column)
-    scale = float(others[np.isfinite(others)].mean())
-    return bool(excess[column] <= scale * np.log(len(excess) / FALSE_ALARM))
+    held = np.delete(excess, column)
+    held = held[held >= RECORDED]
+    return bool(
+        excess[column] <= held.sum() / max(len(held), 1) * np.log((1 + len(held)) / FALSE_ALARM)
+    )
 
 
 def _sides(grid: Grid, one: Finding) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

@@ -48,6 +48,6 @@ def test_gpus_that_are_hot_alone_are_named(heated):
 
 
 def test_who_is_far_slower_than_a_hot_room_makes_the_others_is_named(heated):
-    verdict = diagnose(heated({**FACTORS, 4: 1.8}, room=True)).verdict
+    verdict = diagnose(heated({**FACTORS, 4: 2.6}, room=True)).verdict
 
     assert [4] == [one.rank for one in verdict.culprits]

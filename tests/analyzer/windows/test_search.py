@@ -155,7 +155,9 @@ def test_a_run_that_stands_still_for_a_third_of_its_time_is_not_healthy(healthy,
 
 
 @pytest.mark.parametrize(("others", "status"), [(True, "healthy"), (False, "unknown")])
-def test_a_long_stall_is_noise_where_all_ranks_stall_now_and_then(synthetic, slowed, others, status):
+def test_a_long_stall_is_noise_where_all_ranks_stall_now_and_then(
+    synthetic, slowed, others, status
+):
     """Of one rank, for more than 2 % of the run; others' shorter ones let it be expected."""
     run = synthetic(seed=5, world=8, steps=2500, telemetry=False).run()
     run = slowed(run, [3], 90.0, lambda step: (step == 1100) * 1.0)
