@@ -2,7 +2,7 @@
 
 In a hot room the GPUs with the least margin are held back first, and each stands out from its peers
 by far more than noise. How far heat holds a GPU back has one side and one scale, as an exponential
-does: whoever is slower than the largest of so many would be by chance is not so by the room alone.
+does: who is slower than the largest of so many would be by chance is so by more than the room.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -66,14 +66,16 @@ def _by_room(grid: Grid, some: Sequence[Finding]) -> bool:
 def _held_by_room(grid: Grid, one: Finding) -> bool:
     """Whether a GPU computes slower at a lower clock, is hot, and no more than all others became.
 
-    A GPU that its own cooling fails becomes hotter by more than the others; one that is held back
-    by power is cooler than they are.
+    A GPU that its own cooling fails becomes hotter by more than the others, or before them; one
+    that is held back by power is cooler than they are. How much slower the middle rank became is
+    no excess.
     """
     column = column_of(grid, one.rank)
     during, before = _sides(grid, one)
     if column is None or not during.any() or not before.any():
         return False
-    onset = during & (np.cumsum(during) <= STEPS_AT_LEAST)
+    steps = np.where(during, grid.to_step - grid.from_step, 0)
+    onset = during & (np.cumsum(steps) - steps < STEPS_AT_LEAST)
     heat = grid.signals[TEMPERATURE]
     now, at_onset, usual = (column_medians(heat[side]) for side in (during, onset, before))
     elsewhere = np.array([info.node != grid.ranks[column].node for info in grid.ranks])
