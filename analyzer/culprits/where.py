@@ -35,7 +35,8 @@ MOST = 2.0
 pipeline would move layers to the others long before."""
 DESIGN, ROLES = "stage-imbalance", "role-imbalance"
 FAULTY = (
-    "thermal throttling", "lower clock", "memory errors", "XID", "PCIe trouble", "NVLink trouble",
+    "thermal throttling", "lower clock", "memory errors", "PCIe trouble", "NVLink trouble",
+    "XID", "XID of memory", "XID of PCIe", "XID of NVLink",
 )  # fmt: skip
 """Symptoms of hardware that is slow, whatever its work is."""
 NOT_BY_CLOCK = ("idle GPU", "power throttling", "power at its cap", "contradiction")

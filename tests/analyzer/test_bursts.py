@@ -141,6 +141,18 @@ def test_what_comes_again_and_again_since_the_start_is_named_by_hardware_that_de
     assert (5, "thermal") == (culprit.rank, culprit.cause)
 
 
+def test_an_error_of_memory_that_the_driver_logged_is_one_of_hardware_as_its_counter_is():
+    run = run_of(since_the_start(Cause.ECC, "uncorrected"))
+    samples = run.samples[~run.samples["metric"].str.contains("ecc|remap")]
+    logged = samples["metric"] == metrics.GPU_XID_LAST.name
+    at_once = samples["value"].where(~logged, run.windows["start"].min() + 5.0)
+    assert logged.any()
+    run = dataclasses.replace(run, samples=samples.assign(value=at_once))
+    (culprit,) = diagnose(run).verdict.culprits
+
+    assert (5, "ecc") == (culprit.rank, culprit.cause)
+
+
 @pytest.mark.parametrize(("high", "since_start"), [
     (np.arange(17, 300, 18), True),
     (np.append(30, np.arange(170, 300, 18)), False),
