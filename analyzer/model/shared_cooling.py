@@ -66,9 +66,9 @@ def _by_room(grid: Grid, some: Sequence[Finding]) -> bool:
 def _held_by_room(grid: Grid, one: Finding) -> bool:
     """Whether a GPU computes slower at a lower clock, is hot, and no more than all others became.
 
-    A GPU that its own cooling fails becomes hotter by more than the others, or before them; one
-    that is held back by power is cooler than they are. How much slower the middle rank became is
-    no excess.
+    A GPU that its own cooling fails is hotter than the others by more than it was, or before them;
+    one that is held back by power is cooler than they are. How much slower the middle rank became
+    is no excess.
     """
     column = column_of(grid, one.rank)
     during, before = _sides(grid, one)
@@ -81,7 +81,9 @@ def _held_by_room(grid: Grid, one: Finding) -> bool:
     elsewhere = np.array([info.node != grid.ranks[column].node for info in grid.ranks])
     common, soon = (median_of((hot - usual)[elsewhere]) for hot in (now, at_onset))
     cooler, own_rise = median_of(now) - now[column], now[column] - usual[column]
-    if not (soon >= HOTTER and own_rise - common <= DEGREE and cooler <= DEGREE):
+    # Where heat holds back most of them, all are as hot, whatever they were.
+    more = min(own_rise - common, -cooler)
+    if not (soon >= HOTTER and more <= DEGREE and cooler <= DEGREE):
         return False
     slow, fast = (column_medians(grid.signals[SM_CLOCK][side])[column] for side in (during, before))
     slower, faster = (np.log(mean(grid.time["own"][side], 0)) for side in (during, before))
