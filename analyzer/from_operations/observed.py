@@ -4,9 +4,8 @@ An observation and no verdict: who is named, and how the run is, the stages conc
 (analyzer.pipeline).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from analyzer.model.candidate import CERTAIN
 from analyzer.operations import Trace
 from analyzer.run import Fact, Rejected
 from analyzer.slowness.coverage import COVERAGE_AT_LEAST
-from analyzer.slowness.significance import FLOOR, PARTS_ON_AVERAGE, TOLD, WAKES
+from analyzer.slowness.significance import PARTS_ON_AVERAGE, WAKES
 from analyzer.structure import structures
 from analyzer.structure.facts import Facts, Structure
 from analyzer.trace_outliers import (
@@ -107,7 +106,6 @@ def observe(trace: Trace) -> Observed:
     missing += tuple(words for dp, words in REPLICAS.items() if dp == trace.layout.dp)
     suspects, flags = judgement.suspects, judgement.flags()
     slow = tuple(_slow_worker(trace, one, late, cancelled=judgement.cancelled) for one in suspects)
-    hidden: tuple[Rejected, ...] = ()
     if isinstance(whatif, Unexplained):
         charge = None
         told = structures(Facts(trace, None, trace.duration, found, flags))
@@ -116,10 +114,7 @@ def observe(trace: Trace) -> Observed:
         mended = mended_own_times(trace, whatif.work.own, suspects)
         told = structures(Facts(trace, build(trace), mended, found, flags))
         slow = tuple(_charged(one, charge, number) for number, one in enumerate(slow))
-        slack = tuple(map(_in_slack, slow, charge.effects))
-        hidden = _hidden(trace, list(compress(slow, slack)))
-        slow = tuple(one for one, spare in zip(slow, slack, strict=True) if not spare)
-    others = (*hidden, *let_go(trace, found, judgement, late, told))
+    others = let_go(trace, found, judgement, late, told)
     return Observed(trace, document(whatif), slow, charge, told, others, missing)
 
 
@@ -154,30 +149,6 @@ def _slow_worker(
         to_step=None if one.last is None else int(trace.steps[one.last]),
         place_confidence=min(one.place_confidence, CERTAIN if agrees else UNCONFIRMED),
         facts=evidence(trace, one, late, cancelled=cancelled),
-    )
-
-
-def _in_slack(worker: SlowWorker, effect: float) -> bool:
-    """Whether it is slower by less than windows record, and the run hardly waits for it.
-
-    So small an excess is told by what it costs: hidden in slack it costs nothing, whoever is
-    mended, and healthy parts wander as much.
-
-    Args:
-        worker: Who.
-        effect: Share of its own steps that it costs, by simulation.
-    """
-    return worker.suspect.excess < FLOOR and effect < TOLD
-
-
-def _hidden(trace: Trace, some: Sequence[SlowWorker]) -> tuple[Rejected, ...]:
-    return tuple(
-        Rejected(
-            trace.worker(one.suspect.dp, one.suspect.stage),
-            f"it computes {one.slowdown:.3f}x as long as it should, and the run waits for it less"
-            f" than {TOLD:.1%} of a step: its excess hides in slack",
-        )
-        for one in some
     )
 
 

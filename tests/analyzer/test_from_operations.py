@@ -247,18 +247,6 @@ def test_steps_without_operations_are_told_and_hide_nobody() -> None:
     assert any(words.startswith("operations: ") for words in told.missing)
 
 
-def test_a_small_excess_that_hides_in_slack_names_nobody() -> None:
-    """Of a stage that the heavier one keeps waiting; a large one is named, whatever it costs."""
-    small, large = (
-        verdict(dataclasses.replace(SCENE, last_stage=1.6, slow=(synth.Slow(1, 0, factor, 20),)))
-        for factor in (1.02, 1.3)
-    )
-
-    assert [] == named(small)
-    assert any("hides in slack" in one.why for one in small.rejected)
-    assert [(1, 0)] == named(large)
-
-
 def test_the_cost_of_a_pipeline_is_simulated_and_a_light_stage_costs_little() -> None:
     scene = synth.Scene(
         dp=4, pp=2, micro_batches=4, steps=60, last_stage=1.5,
