@@ -24,7 +24,7 @@ from analyzer.detectors.change import change
 from analyzer.detectors.links import FULL, links
 from analyzer.elastic import of_last_launch
 from analyzer.from_operations import examine_operations, examine_trace, trace_evidence
-from analyzer.model import shared_loading
+from analyzer.model import shared_cooling, shared_loading
 from analyzer.model.accepted import UNPLACED, accepted, surely_slower
 from analyzer.model.precision import STEP_TIMES
 from analyzer.model.roles import with_roles
@@ -118,7 +118,8 @@ def scopes(case: Case) -> Case:
     grid, seen = case.grid, case.seen
     operations = trace_evidence.findings(seen, grid, case.findings)
     found = surely_slower(accepted(grid, (*case.findings, *operations)))
-    return replace(case, findings=shared_loading.without_shared_loading(grid, found))
+    by_nodes = shared_loading.without_shared_loading(grid, found)
+    return replace(case, findings=shared_cooling.without_shared_cooling(grid, by_nodes))
 
 
 def causes(case: Case) -> Case:
@@ -209,7 +210,10 @@ def let_go(case: Case) -> Case:
     by_operations = trace_evidence.rejected(case.seen, grid, named)
     # Without culprit the operations know more of who nearly was one.
     first, second = (windows, by_operations) if named else (by_operations, windows)
-    shared = shared_loading.let_go(case.findings, named)
+    shared = (
+        *shared_loading.let_go(case.findings, named),
+        *shared_cooling.let_go(case.findings, named),
+    )
     told: dict[int, Rejected] = {}
     for one in (*shared, *first, *second):
         told.setdefault(one.rank, one)

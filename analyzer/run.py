@@ -171,10 +171,10 @@ class Grid:
 
 
 UNIFORM, STAGE_SLOWDOWN, SHARED_LOADING = "uniform", "stage-slowdown", "shared-loading"
-FULL_NETWORK = "full-network"
-NO_NODES_FAULT = (UNIFORM, STAGE_SLOWDOWN, SHARED_LOADING, FULL_NETWORK)
+FULL_NETWORK, SHARED_COOLING = "full-network", "shared-cooling"
+NO_NODES_FAULT = (UNIFORM, STAGE_SLOWDOWN, SHARED_LOADING, FULL_NETWORK, SHARED_COOLING)
 """Kinds of structure by which a run is slower than it was: all ranks alike, all of a stage, what
-ranks of most nodes read from, or the network between all nodes."""
+ranks of most nodes read from, the network between all nodes, or what cools them all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import pdtrc
 
 from analyzer.common_writes import BY_DESIGN
 from analyzer.detectors.change import per_work
@@ -12,12 +13,12 @@ from analyzer.model.minimum_detectable_effect import smallest_noticed
 from analyzer.model.precision import WINDOWS, Precision
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.before_after import gpu_words
-from analyzer.slowness.changepoint import BLOCKS_AT_LEAST, blocks, column_medians
+from analyzer.slowness.changepoint import BLOCKS_AT_LEAST, FALSE_ALARM, blocks, column_medians
 from analyzer.slowness.coverage import COVERAGE_AT_LEAST, unseen_words
 from analyzer.slowness.on_and_off import on_and_off, stretches
 from analyzer.slowness.peer_groups import peer_groups
-from analyzer.slowness.robust_stats import MOSTLY, NOTHING, median_of
-from analyzer.slowness.significance import NATURAL_SPREAD, TENTH, TENTH_MORE, WAKES
+from analyzer.slowness.robust_stats import MOSTLY, NOTHING, median_of, shows
+from analyzer.slowness.significance import NATURAL_SPREAD, STEPS_AT_LEAST, TENTH, TENTH_MORE, WAKES
 from analyzer.slowness.stopped import STALL_SECONDS, STALL_STEPS
 from analyzer.slowness.transfers import transfers
 from analyzer.symptoms.network import always_worse
@@ -91,7 +92,8 @@ def _stands_still(grid: Grid) -> str | None:
 
     A step may take twice the usual one; what is beyond that, and in no phase that is slow by
     design, is a pause. Together they must be as much as what counts as a change of a run; those
-    that are as long as a stalled collective, which no noise is, as what is recorded.
+    that are as long as a stalled collective, as what wakes somebody, where they are no tail of
+    what all ranks have.
     """
     design = sum(np.nan_to_num(grid.time[phase]) for phase in BY_DESIGN)
     steps = (grid.to_step - grid.from_step).astype(float)
@@ -109,7 +111,7 @@ def _stands_still(grid: Grid) -> str | None:
     stalls = np.where(stalls >= max(STALL_SECONDS, STALL_STEPS * usual), stalls, 0.0)
     if over.sum() < TENTH_MORE * run:
         over = stalls
-        if over.sum() < max(WAKES * run, NOTHING):
+        if over.sum() < max(WAKES * run, NOTHING) or _tail_of_noise(grid, told, over):
             return None
     share = float(over.sum()) / run
     words = (
@@ -122,6 +124,38 @@ def _stands_still(grid: Grid) -> str | None:
         return words  # it is in nobody's own time
     who = grid.ranks[int(own.argmax())]
     return f"{words}; in the longest pause rank {who.rank} ({who.node}) was away the longest"
+
+
+def _tail_of_noise(grid: Grid, windows: NDArray[np.bool_], stalls: FloatGrid) -> bool:
+    """Whether the other ranks' shorter stalls let so many as long ones be expected.
+
+    Hosts and services have heavy tails: a run in which all ranks are now and then away for a while
+    has some that are away for long, by Hill's estimator of a Pareto tail beyond twice the usual
+    time (Annals of Statistics 1975). Who stalls longest says nothing of the tail itself, and a run
+    that has hardly any shorter stalls has none: such a stall stays unknown.
+
+    Args:
+        grid: The run's windows.
+        windows: (W,) which count, n of them.
+        stalls: (n,) seconds that each stood still, 0 = it did not.
+    """
+    own = grid.time["own"][windows]
+    usual = column_medians(own)
+    steps = (grid.to_step - grid.from_step)[windows].astype(float)
+    away = np.nan_to_num((own - usual) * steps[:, None])
+    stood = stalls > 0
+    who = away[stood].argmax(axis=1)
+    mine = away[stood, who]
+    if not all(shows(each, stall) for each, stall in zip(mine, stalls[stood], strict=True)):
+        return False  # it is in nobody's own time
+    times = np.log(np.nan_to_num(own / usual, nan=1.0)) - np.log(2)
+    others = np.delete(times, who, axis=1)
+    tail = others[others > 0]
+    if len(tail) < STEPS_AT_LEAST:
+        return False
+    shortest = float(times[stood, who].min())
+    expected = len(tail) * times.shape[1] / others.shape[1] * np.exp(-shortest / tail.mean())
+    return bool(pdtrc(len(mine) - 1, expected) >= FALSE_ALARM)
 
 
 def _longer_in_turns(grid: Grid, precision: Precision) -> str | None:

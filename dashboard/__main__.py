@@ -15,8 +15,8 @@ from workloads.processes.death import die_with_parent
 HOSTS_VARIABLE = "STREAMLIT_SERVER_ALLOWED_HOSTS"
 """Streamlit's own: names under which a proxy on this machine is reached."""
 MOST_DESCRIPTORS = 1 << 16
-"""Streamlit's server has no deadline for a request, so each connection that says nothing keeps one;
-a shell gives 1,024 of the hundreds of thousands that a process may take."""
+"""A connection that says nothing keeps one until its deadline; a shell gives 1,024 of the hundreds
+of thousands that a process may take."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -31,6 +31,9 @@ def main(words: Sequence[str]) -> None:
     take_descriptors()
     from streamlit.web import cli
 
+    from dashboard.deadline import install
+
+    install()
     cli.main(
         ["run", str(Path(__file__).with_name("server.py")), *options(host, port, secrets)],
         prog_name="dashboard",

@@ -19,10 +19,12 @@ from scipy.special import expit, logit
 
 from analyzer.cause_spec import AGAINST
 from analyzer.cause_weights import PRIOR, slow_or_well, weigh_causes
+from analyzer.common_writes import BY_DESIGN
 from analyzer.model.accepted import HEAVY
 from analyzer.model.effects import LIKELIER
-from analyzer.model.roles import BY_CLOCK, OF_ROLES, ROLE, SAME_WORK
+from analyzer.model.roles import AGAIN, BY_CLOCK, OF_ROLES, ROLE, SAME_WORK
 from analyzer.run import Evidence, Finding, Grid
+from analyzer.slowness.robust_stats import MOSTLY
 from analyzer.slowness.significance import STEPS_AT_LEAST
 from analyzer.symptoms import KINDS, Symptom, measured
 from analyzer.symptoms.host import quota
@@ -33,7 +35,8 @@ MOST = 2.0
 pipeline would move layers to the others long before."""
 DESIGN, ROLES = "stage-imbalance", "role-imbalance"
 FAULTY = (
-    "thermal throttling", "lower clock", "memory errors", "XID", "PCIe trouble", "NVLink trouble",
+    "thermal throttling", "lower clock", "memory errors", "PCIe trouble", "NVLink trouble",
+    "XID", "XID of memory", "XID of PCIe", "XID of NVLink",
 )  # fmt: skip
 """Symptoms of hardware that is slow, whatever its work is."""
 NOT_BY_CLOCK = ("idle GPU", "power throttling", "power at its cap", "contradiction")
@@ -219,6 +222,12 @@ def heavier_or_slow(findings: Sequence[Finding]) -> Finding | None:
 
 
 def _by_design(one: Finding) -> bool:
-    """Whether a slow node would likelier than not have shown it, so that its stage is heavier."""
+    """Whether a slow node would likelier than not have shown it, so that its stage is heavier.
+
+    Parts and roles differ all the time. Of what comes again and again that is known where it is
+    evaluation or checkpoints.
+    """
     usual = _of_role(one) or one.slowdown <= MOST
+    if one.details.get(AGAIN) and sum(one.share.get(each, 0.0) for each in BY_DESIGN) < MOSTLY:
+        return False
     return bool(one.details["log_ratio"] < np.log(LIKELIER) and usual)

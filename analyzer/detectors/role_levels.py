@@ -1,10 +1,10 @@
-"""Ranks of a foreign program that differ from the others since the start: more work, or slow.
+"""Ranks that differ from the others since the start: more work, or slow; most of foreign programs.
 
 Times alone cannot tell (analyzer.model.roles), so such a finding accuses nobody by itself: the
 hardware decides (analyzer.culprits.where), and whether its work is proven to be the others'.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,10 @@ from analyzer.model.roles import (
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.before_after import SM_CLOCK
 from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY, NOISE_FLOOR, column_medians
-from analyzer.slowness.peer_groups import columns_by, model_name
+from analyzer.slowness.peer_groups import MAJORITY, columns_by, model_name, peer_groups
 from analyzer.slowness.robust_stats import interval_95, median_of
-from analyzer.slowness.significance import PARTS_ON_AVERAGE, phase_shares
+from analyzer.slowness.significance import FLOOR, PARTS_ON_AVERAGE, phase_shares
+from analyzer.symptoms.pcie import WIDTH, pcie
 from collector.contract.robust import MAD_TO_SIGMA
 
 
@@ -32,16 +33,20 @@ def role_levels(grid: Grid) -> Sequence[Finding]:
     """A finding of kind `heavy` for each rank that always was slower than those of other roles.
 
     And for each whose GPU's clock always was below that of GPUs of its model: a rank with little
-    work may be slow and yet not slower than others. How slow it is its clock tells then.
+    work may be slow and yet not slower than others. How slow it is its clock tells then. And for
+    each that was slower by less than parts differ, on a PCIe link that always carried less.
     """
-    if equal_roles_known(grid) or not len(grid.start):
+    if not len(grid.start):
         return ()
+    narrow = dict(_narrow_links(grid))
+    if equal_roles_known(grid):
+        return tuple(narrow.values())
     lower = _lower_clocks(grid)
     found = {
         column: _finding(grid, column, peers, over, error, clock=column in lower)
         for column, over, error, peers in standing(grid)
     }
-    return tuple((found | {
+    return tuple((narrow | found | {
         column: _finding(grid, column, peers, over, error, clock=True)
         for column, (over, error, peers) in lower.items()
     }).values())  # fmt: skip
@@ -63,6 +68,26 @@ def _lower_clocks(grid: Grid) -> dict[int, tuple[float, float, NDArray[np.int64]
             if level >= PARTS_ON_AVERAGE and min(parts) >= level / 2:
                 found[column] = (level, _error(over, level), peers)
     return found
+
+
+def _narrow_links(grid: Grid) -> Iterator[tuple[int, Finding]]:
+    """Columns and findings of ranks on a PCIe link that always carried less than their peers'."""
+    usable = np.flatnonzero(~grid.masked)
+    if WIDTH not in grid.signals or len(usable) < BEGINNING:
+        return
+    own = np.log(grid.time["own"][usable])
+    for columns in peer_groups(grid).values():
+        for column in columns.tolist() if len(columns) >= MAJORITY else ():
+            peers = columns[columns != column]
+            over = own[:, column] - column_medians(own[:, peers].T)
+            parts = [median_of(part) for part in np.array_split(over, BEGINNING)]
+            level = median_of(over)
+            if not (level >= FLOOR and min(parts) >= level / 2):
+                continue
+            one = _finding(grid, column, peers, level, _error(over, level), clock=False)
+            link = pcie(grid, one)
+            if link is not None and link.explains and link.grave:
+                yield column, one
 
 
 def _error(over: FloatGrid, level: float) -> float:

@@ -6,11 +6,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from analyzer.model.accepted import HEAVY
 from analyzer.model.effects import effects
 from analyzer.model.precision import EXCHANGES
 from analyzer.run import Finding, Grid
+from analyzer.slowness.changepoint import column_medians
 from analyzer.slowness.group_transfers import grown
-from analyzer.slowness.peer_groups import columns_by
+from analyzer.slowness.peer_groups import columns_by, peer_groups
 from analyzer.slowness.robust_stats import median_of, shows
 from analyzer.slowness.transfers import TENSOR_SECONDS, USUAL_STEP, exchanges, least
 from analyzer.symptoms.nvlink import nvlink
@@ -47,16 +49,31 @@ def tensor_groups(grid: Grid) -> Sequence[Finding]:
         signals={},
     )
     return [
-        _of_member(grid, found, members[found.rank], usual)
+        one
         for found in effects(groups, EXCHANGES)
-        if found.kind == "slow"
+        if found.kind in ("slow", HEAVY)
         and found.rank is not None
-        # Else a member's own time grew with it, for which the others may wait, or is not known.
-        and not shows(
-            grown(grid, *_windows(grid, found), members[found.rank]),
-            (found.slowdown - 1.0) * usual,
-        )
+        # Else a member's own time is longer with it, for which the others may wait, or not known.
+        and not shows(_own_longer(grid, found, members[found.rank]), (found.slowdown - 1.0) * usual)
+        and (one := _of_member(grid, found, members[found.rank], usual))
     ]
+
+
+def _own_longer(grid: Grid, found: Finding, columns: NDArray[np.int64]) -> float:
+    """Seconds a step by which a member's own time is longer meanwhile, infinite = not known.
+
+    Since it began; where that was not seen, than that of the peers in other groups.
+    """
+    inside, outside = _windows(grid, found)
+    if len(outside):
+        return grown(grid, inside, outside, columns)
+    own = column_medians(grid.time["own"][inside])
+    longer = [
+        own[member] - median_of(own[np.setdiff1d(peers, columns)])
+        for peers in peer_groups(grid).values()
+        for member in np.intersect1d(peers, columns)
+    ]
+    return float(np.nan_to_num(longer, nan=np.inf).max(initial=0.0))
 
 
 def _windows(grid: Grid, found: Finding) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -64,7 +81,10 @@ def _windows(grid: Grid, found: Finding) -> tuple[NDArray[np.int64], NDArray[np.
     return np.flatnonzero(inside & ~grid.masked), np.flatnonzero(~inside & ~grid.masked)
 
 
-def _of_member(grid: Grid, found: Finding, columns: NDArray[np.int64], usual: float) -> Finding:
+def _of_member(
+    grid: Grid, found: Finding, columns: NDArray[np.int64], usual: float
+) -> Finding | None:
+    """The finding of the member whose link it is; of what never began None where none is bad."""
     seconds = (found.slowdown - 1.0) * usual
     ranks = [grid.ranks[column].rank for column in columns.tolist()]
     words = (
@@ -75,21 +95,29 @@ def _of_member(grid: Grid, found: Finding, columns: NDArray[np.int64], usual: fl
     kept = ("critical_score", "log_chance", "place_confidence", "from_start")
     details = {name: found.details[name] for name in kept}
     details |= {"query": f"rate({TENSOR_SECONDS}[30s])", "ranks": ranks, USUAL_STEP: usual}
+    # Groups may exchange in other ways by design: what never began needs a link that is bad.
+    never_began = found.kind == HEAVY or found.details["from_start"]
     found = replace(found, detector="tensor_groups", share={Phase.GRAD_SYNC: 1.0}, details=details)
     links, logged = (
         {rank: measured(grid, replace(found, rank=rank)) for rank in ranks}
         for measured in (nvlink, xid_of(Cause.NVLINK))
     )
-    seen = {rank: symptom for rank, symptom in links.items() if symptom and symptom.seen}
+    seen = {
+        rank: symptom
+        for rank, symptom in links.items()
+        if symptom and symptom.seen and (symptom.grave or not never_began)
+    }
     # One that began at another time is late, or another's; the only one of all that tell, is it. An
     # error that was logged is an event of its time alone.
-    every = (*links.items(), *logged.items())
+    every = seen.items() if never_began else (*links.items(), *logged.items())
     at_once = list(dict.fromkeys(rank for rank, told in every if told and told.explains))
     troubled = list(seen) if len(seen) == 1 and None not in links.values() else at_once
+    if len(troubled) != 1 and never_began:
+        return None
     if len(troubled) != 1:
         nodes = ", ".join(dict.fromkeys(grid.ranks[column].node for column in columns.tolist()))
         text = f"{words} ({nodes}); no NVLink of theirs tells whose it is"
         return replace(found, kind="network", rank=None, text=text)
     (rank,) = troubled
     text = f"{words}; of its ranks only rank {rank}'s NVLinks tell of trouble"
-    return replace(found, rank=rank, text=text)
+    return replace(found, kind="slow", rank=rank, text=text)

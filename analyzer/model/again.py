@@ -76,10 +76,8 @@ def again_and_again(table: Table) -> Iterator[Candidate]:
         shows = np.array([_is_its_own(table, own, p, told[p].on) for p in places.tolist()])
     for at, place in enumerate(places.tolist()):
         seen, scope = told[place], table.scopes[place]
-        # What may be by design must be more than parts differ.
-        large = seen.inside >= (FLOOR if seen.late else table.precision.parts or FLOOR)
         # As of spans: of what began nowhere nobody knows whether it is faster meanwhile.
-        if not large or not (scope.alike or seen.begin > 0):
+        if seen.inside < FLOOR or not (scope.alike or seen.begin > 0):
             continue
         free = np.delete(shows, at)
         others = np.delete(means, at)[free]

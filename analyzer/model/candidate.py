@@ -76,7 +76,13 @@ class Candidate:
             return bool(self.blocks.all())
         first, last = self.edges
         turns = self.high[(self.high >= first) & (self.high < (np.inf if last is None else last))]
-        return bool(first - self.table.usable[0] <= np.diff(turns).max(initial=0))
+        apart = np.diff(turns).max(initial=0)
+        # Its span is where most of it is, which may leave out its first turns.
+        for earlier in self.high[self.high < first][::-1]:
+            if first - earlier > apart:
+                break
+            first = earlier
+        return bool(first - self.table.usable[0] <= apart)
 
     @property
     def scope(self) -> Scope:

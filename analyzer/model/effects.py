@@ -21,6 +21,7 @@ from analyzer.model.precision import WINDOWS, Precision
 from analyzer.model.quick_steps import plainly_longer, with_quick_steps
 from analyzer.model.ramps import ramps
 from analyzer.model.roles import (
+    AGAIN,
     ROLE,
     crept,
     equal_roles_known,
@@ -405,7 +406,7 @@ def _findings(sure: Candidate, one: Candidate, accused: Collection[int]) -> Iter
     inside = np.isin(table.usable, np.concatenate(one.groups.members))
     edges, place_confidence = sure.edges, sure.place_confidence(accused)
     kind = "slow" if scope.stage is not None or place_confidence >= LIKELIER else UNPLACED
-    if kind == "slow" and sure.since_start and not equal_roles_known(table.grid):
+    if kind == "slow" and _may_be_design(sure):
         kind = HEAVY
         standing, why = of_standing(table.grid, scope.columns.tolist())
     if edges is None:
@@ -440,8 +441,21 @@ def _findings(sure: Candidate, one: Candidate, accused: Collection[int]) -> Iter
             text = f"{text}; but {why}"
         if kind == HEAVY:
             text, more = f"{text}; {why}", {**more, **standing}
-            more[ROLE] = table.grid.ranks[column].role
+            more |= {ROLE: table.grid.ranks[column].role, AGAIN: sure.by_mean}
         yield replace(finding, kind=kind, text=text, details={**finding.details, **more})
+
+
+def _may_be_design(sure: Candidate) -> bool:
+    """Whether its program may be why, as it never began.
+
+    Where all are known to do the same work it may still log or evaluate again and again, but not
+    for longer than identical parts differ at most.
+    """
+    if not sure.since_start:
+        return False
+    table = sure.table
+    small = sure.by_mean and sure.shift.inside < (table.precision.parts or 0.0)
+    return small or not equal_roles_known(table.grid)
 
 
 def _crept(one: Candidate, first: int) -> bool:

@@ -81,8 +81,9 @@ WINDOWS = Precision(
 )
 """Own time of ranks, with all that the host does in it (docs/method/peers.md)."""
 
-EXCHANGES = replace(WINDOWS, host=False)
-"""Exchanges inside groups, beside the usual step."""
+EXCHANGES = replace(WINDOWS, host=False, parts=None)
+"""Exchanges inside groups, beside the usual step, of which parts may differ by less than by own
+time."""
 
 _ONE_PERCENT = float(np.log1p(RECORDED))
 """Recorded from 1 to 2 % of a worker's own time on (docs/method/peers.md)."""

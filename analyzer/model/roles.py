@@ -36,6 +36,8 @@ rests on what a program tells wrongly of itself."""
 OF_ROLES = "by design, or slow since the start"
 DOUBT = f"{OF_ROLES}: it is not known whether it does the same work"
 """Of such a rank, in words."""
+BESIDES = f"{OF_ROLES}: parts differ, and it may do something besides the same work"
+"""Of one of our own program, in words."""
 SAME_WORK = "same_work"
 """Key of `Finding.details` of such a rank; whether its work is proven to be the others'."""
 EQUAL = "by its collectives and by what it tells of its steps it does the same work as they do"
@@ -44,6 +46,8 @@ ROLE = "role"
 """Key of `Finding.details` of such a rank; the number of its role."""
 BY_CLOCK = "by_clock"
 """Key of `Finding.details`: whether its GPU's clock tells how slow it is, and not its own time."""
+AGAIN = "again"
+"""Key of `Finding.details`: whether it comes again and again, and does not stand."""
 BEGINNING = 3
 """One of so many parts of a run, in which roles show: later a rank may have become slow."""
 SURELY = 3.0
@@ -94,7 +98,8 @@ def of_standing(grid: Grid, columns: Iterable[int]) -> tuple[Mapping[str, Any], 
     """
     proven = all(equal_work(grid, column) for column in columns)
     chance = BY_EQUAL_WORK if proven else BY_ITS_PROGRAM
-    return {"place_confidence": chance, SAME_WORK: proven}, EQUAL if proven else DOUBT
+    why = EQUAL if proven else BESIDES if equal_roles_known(grid) else DOUBT
+    return {"place_confidence": chance, SAME_WORK: proven}, why
 
 
 def roles_differ(grid: Grid) -> bool:

@@ -40,7 +40,6 @@ class OnAndOff:
         begin, stop: Where most of the gain is; `stop` is None where the next is not overdue.
         inside: Mean gain there.
         episodes: How often it becomes high there.
-        apart: The most windows between two that are high there.
     """
 
     gain: FloatGrid
@@ -52,15 +51,6 @@ class OnAndOff:
     stop: int | None
     inside: float
     episodes: int
-    apart: int
-
-    @property
-    def late(self) -> bool:
-        """Whether it began later than two of its turns are apart at most.
-
-        Else it may be the design of the run, as a rank that writes logs.
-        """
-        return self.begin > self.apart
 
 
 def on_and_off(series: FloatGrid, *, least: float, most: float) -> OnAndOff | None:
@@ -94,7 +84,6 @@ def on_and_off(series: FloatGrid, *, least: float, most: float) -> OnAndOff | No
         stop=None if len(gain) - stop <= 2 * longest else stop,
         inside=float(np.mean(gain[span])),
         episodes=int(np.sum(np.diff(on[span].astype(int), prepend=0) == 1)),
-        apart=longest,
     )
 
 

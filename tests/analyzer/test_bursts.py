@@ -1,6 +1,7 @@
 """Who is slow again and again is found, by the mean and not the median; stalls of all are not."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,7 @@ import pytest
 
 from analyzer.align import align
 from analyzer.detectors.links import links
+from analyzer.model.candidate import Candidate
 from analyzer.model.effects import effects
 from analyzer.pipeline import diagnose
 from analyzer.readers.windows import from_samples
@@ -123,7 +125,63 @@ def test_who_writes_or_logs_for_all_since_the_first_turn_does_so_by_design(phase
     columns = ["own_seconds", "wall_seconds", phase]
     run = spiked(run_of(), 0, columns, 3.0, 20)
 
-    assert {} == found(run)
+    assert all(one.kind == "heavy" for one in found(run).values())
+    assert () == diagnose(run).verdict.culprits
+
+
+def since_the_start(cause, form, **words):
+    """Half of the time slow from the first step on, by less on average than parts differ."""
+    defaults = {"shape": Shape.PERIODIC, "factor": 1.25}
+    return dataclasses.replace(fault(cause, form, 5, **defaults | words), from_step=0)
+
+
+def test_what_comes_again_and_again_since_the_start_is_named_by_hardware_that_deviates():
+    (culprit,) = diagnose(run_of(since_the_start(Cause.THERMAL, "sw"))).verdict.culprits
+
+    assert (5, "thermal") == (culprit.rank, culprit.cause)
+
+
+def test_an_error_of_memory_that_the_driver_logged_is_one_of_hardware_as_its_counter_is():
+    run = run_of(since_the_start(Cause.ECC, "uncorrected"))
+    samples = run.samples[~run.samples["metric"].str.contains("ecc|remap")]
+    logged = samples["metric"] == metrics.GPU_XID_LAST.name
+    at_once = samples["value"].where(~logged, run.windows["start"].min() + 5.0)
+    assert logged.any()
+    run = dataclasses.replace(run, samples=samples.assign(value=at_once))
+    (culprit,) = diagnose(run).verdict.culprits
+
+    assert (5, "ecc") == (culprit.rank, culprit.cause)
+
+
+@pytest.mark.parametrize(("high", "since_start"), [
+    (np.arange(17, 300, 18), True),
+    (np.append(30, np.arange(170, 300, 18)), False),
+])  # fmt: skip
+def test_turns_before_the_span_that_holds_most_of_it_tell_whether_it_ever_began(high, since_start):
+    shift = SimpleNamespace(column=0)
+    one = Candidate(
+        SimpleNamespace(usable=np.arange(5, 300)), 0, (), shift, np.zeros(1), np.zeros(1), np.inf,
+        np.empty(0), (int(high[1]), None), by_mean=True, high=high,
+    )  # fmt: skip
+
+    assert since_start == one.since_start
+
+
+def test_without_a_sign_of_hardware_it_names_nobody_and_the_run_is_not_healthy():
+    run = run_of(since_the_start(Cause.THERMAL, "sw"))
+    silent = run.samples[~run.samples["metric"].str.startswith("lockstep_gpu")]
+    verdict = diagnose(dataclasses.replace(run, samples=silent)).verdict
+
+    assert ((), "unknown") == (verdict.culprits, verdict.status)
+    assert "rank 5 took" in verdict.sentence
+
+
+def test_what_all_do_again_and_again_since_the_start_is_nobodys():
+    run = run_of()
+    windows = run.windows.copy()
+    windows.loc[windows["from_step"] % 20 >= 10, ["own_seconds", "wall_seconds"]] *= 1.3
+
+    assert {} == found(dataclasses.replace(run, windows=windows))
 
 
 def test_windows_in_which_all_are_slow_but_not_alike_accuse_nobody():

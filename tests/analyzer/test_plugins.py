@@ -37,7 +37,7 @@ def test_every_shape_is_a_row_and_every_row_a_generator_of_candidates():
     files = _files(
         analyzer.model, "accepted", "candidate", "effects", "minimum_detectable_effect",
         "precision", "quick_steps", "reference", "roles", "run_queue", "scopes",
-        "shared_loading", "whole_or_parts", "equal_work", "without_slow",
+        "shared_cooling", "shared_loading", "whole_or_parts", "equal_work", "without_slow",
     )  # fmt: skip
 
     assert files == {shape.__module__.rpartition(".")[2] for shape in SHAPES}

@@ -104,6 +104,19 @@ def test_a_gpu_that_is_held_back_since_the_start_is_named_by_its_hardware(progra
         assert [(1, kind)] == [(one.rank, one.cause) for one in verdict.culprits]
 
 
+@pytest.mark.parametrize("external", [True, False])
+def test_a_small_part_is_its_nature_unless_its_pcie_link_always_had_fewer_lanes(program, external):
+    run = program(work={1: 1.12}, gpus=True, external=external)
+    mine = run.samples["node"] == "node-1"
+    lanes = mine & (run.samples["metric"] == "lockstep_gpu_pcie_link_width")
+    value = run.samples["value"].where(~lanes, 4.0)
+    narrow = dataclasses.replace(run, samples=run.samples.assign(value=value))
+
+    assert lanes.any()
+    assert [] == named(run)
+    assert [1] == named(narrow)
+
+
 @pytest.mark.parametrize("work", [{0: 1.67}, {}, {0: 0.3}, {0: 1.67, 3: 2.6}])
 def test_a_busy_gpu_with_a_low_clock_since_the_start_is_named_though_nothing_throttles_it(
     program, work

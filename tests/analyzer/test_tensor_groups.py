@@ -38,6 +38,14 @@ def test_the_member_whose_nvlinks_tell_is_named():
     assert "tensor-parallel group of ranks 12 to 15" in culprit.evidence[0].text
 
 
+def test_a_link_that_is_slow_from_the_first_step_on_is_named_where_it_is_down():
+    bad = dataclasses.replace(BAD, factor=1.1, from_step=0)
+    (culprit,) = diagnose(run_of(bad)).verdict.culprits
+
+    assert (14, "nvlink") == (culprit.rank, culprit.cause)
+    assert [] == tensor_groups(align(without_nvlink(run_of(bad))))
+
+
 def test_of_two_nodes_a_group_that_takes_longer_is_no_link_between_them_and_costs_what_it_takes():
     """All wait for the group, its last member for nobody: everybody's collectives are longer."""
     bad = Fault(Cause.NVLINK, "down", 6, 1.5, 100)

@@ -31,7 +31,6 @@ class Kind:
     Attributes:
         command: What Python is called with, by the folder of the server's files and its address.
         health: A path that needs no login.
-        drops_silence: Whether it closes a connection on which no request comes.
         needs: Package without which it does not start.
     """
 
@@ -39,7 +38,6 @@ class Kind:
     command: Callable[[Path, str], Sequence[str]]
     health: str
     tls: bool = False
-    drops_silence: bool = True
     needs: str = "os"
 
     def __str__(self) -> str:
@@ -99,8 +97,7 @@ KINDS = (
     Kind("api", _api, "/healthz", needs="fastapi"),
     Kind("api-tls", _api_tls, "/healthz", tls=True, needs="fastapi"),
     Kind("nodes", _nodes, "/-/healthy"),
-    # Streamlit's own server: who is silent keeps a connection, and others are served all the same.
-    Kind("dashboard", _dashboard, "/_stcore/health", drops_silence=False, needs="streamlit"),
+    Kind("dashboard", _dashboard, "/_stcore/health", needs="streamlit"),
 )
 
 

@@ -114,8 +114,6 @@ def test_three_hundred_connections_of_a_stranger_cost_nobody_else_an_answer(serv
 
 
 def test_who_says_nothing_whole_is_hung_up_on_whatever_he_goes_on_to_say(server):
-    if not server.kind.drops_silence:
-        pytest.skip("its server has no deadline for a request; it is served to this machine alone")
     with contextlib.ExitStack() as kept:
         mute = [kept.enter_context(each(server)) for each in (silent, half_a_handshake, slow_head)]
         drips = kept.enter_context(saying(server, b"GET / HTTP/1.1\r\n"))

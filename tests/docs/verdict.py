@@ -18,7 +18,7 @@ VERDICT = {
     "hang": "`group`, `sequence`, `op` and `missing_ranks` of the collective that hangs, or null",
     "structure": "what is slow by the run's own design: `kind` (stage-imbalance,"
     " sequence-length-imbalance, expert-imbalance, periodic, uniform, stage-slowdown,"
-    " shared-loading, full-network, mixed-gpu-models, role-imbalance), `share` of"
+    " shared-loading, full-network, shared-cooling, mixed-gpu-models, role-imbalance), `share` of"
     " the step time, `text`",
     "what_if": "what the run would take without stragglers, below",
     "rejected": "who looked slow and was let go: `rank`, `why`",

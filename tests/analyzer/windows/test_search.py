@@ -154,6 +154,22 @@ def test_a_run_that_stands_still_for_a_third_of_its_time_is_not_healthy(healthy,
     assert "rank 3 (node-3)" in verdict.sentence
 
 
+@pytest.mark.parametrize(("others", "status"), [(True, "healthy"), (False, "unknown")])
+def test_a_long_stall_is_noise_where_all_ranks_stall_now_and_then(
+    synthetic, slowed, others, status
+):
+    """Of one rank, for more than 2 % of the run; others' shorter ones let it be expected."""
+    run = synthetic(seed=5, world=8, steps=2500, telemetry=False).run()
+    run = slowed(run, [3], 90.0, lambda step: (step == 1100) * 1.0)
+    for place in range(30 if others else 0):
+        peer, longer = (0, 1, 2, 4, 5, 6, 7)[place % 7], 2.2 * (30 / (1 + place)) ** 0.7
+        run = slowed(run, [peer], longer, lambda step, at=40 + 80 * place: (step == at) * 1.0)
+    told = diagnose(run).verdict
+
+    assert (status, ()) == (told.status, told.culprits)
+    assert ("stood still" in told.sentence) == (status == "unknown")
+
+
 def with_a_silent_peer(run, on_nodes):
     """Two nodes of four ranks, of which the first tells nothing from step 170 on."""
     windows = run.windows.copy()
