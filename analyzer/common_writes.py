@@ -39,6 +39,8 @@ WRITER = 0.1
 no peers and nobody accuses it. So much of the usual write is one as well."""
 SHARES = np.linspace(0.0, 1.0, 41)
 """Of the phase that are a rank's own, as they are tried."""
+MEAN_OF_MEDIAN = MAD_TO_SIGMA * float(np.sqrt(2 / np.pi))
+"""Mean absolute deviation of a Gaussian, of its median absolute deviation."""
 KNOWN = 0.1
 """The largest standard error of that share: of one in ten more or less nobody is named."""
 LONGEST = 2 * MAX_GAP
@@ -111,14 +113,16 @@ def _by_amount(grid: Grid, paused: FloatGrid) -> _Fitted | None:
         rest = own - each * amount
         levels[number] = column_medians(rest)
         left[number] = mean(np.abs(rest - levels[number]), 0)
-    best, ranks = np.where(np.isfinite(left), left, np.inf).argmin(axis=0), np.arange(len(own.T))
-    usual, noise = levels[best, ranks], left[best, ranks]
+    best = np.where(np.isfinite(left), left, np.inf).argmin(axis=0)
+    usual, share = levels[best, np.arange(len(own.T))], SHARES[best]
+    # What such a fit errs by depends on the middle of what is left and not on its tail (Koenker and
+    # Bassett, Econometrica 1978): one long stall makes nothing else of its rank unknown.
+    noise = MEAN_OF_MEDIAN * column_medians(np.abs(own - share * amount - usual))
     apart = np.sqrt(mean((amount - mean(amount, 0)) ** 2, 0) * np.isfinite(own).sum(axis=0))
     known = (noise <= KNOWN * apart) | ~(amount > 0).any(axis=0)
     told = np.isfinite(own).any(axis=0)
     if known[told].mean() < NEARLY_ALL:
         return None
-    share = SHARES[best]
     writes = share >= np.maximum(WRITER, WITHIN * noise / np.maximum(apart, NOTHING))
     return _Fitted(np.where(known, usual, np.nan), writes)
 

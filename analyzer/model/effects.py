@@ -92,7 +92,10 @@ def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
         by_part = any(one is each for each in of_host)
         sized.append((one, _measured(one, whole, by_part=by_part)))
     sized.sort(key=lambda each: -each[0].shift.score)
-    told_of = (tuple(_findings(one, size, accused)) for one, size in sized)
+    told_of = (
+        tuple(_findings(one, size, accused, half=_half_is_slow(one, accused, groups)))
+        for one, size in sized
+    )
     shared = eased is not None
     recorded = (some for some in told_of if _recorded(some, precision, shared=shared))
     return tuple(finding for some in recorded for finding in some)
@@ -394,21 +397,24 @@ def _changed_itself(one: Candidate) -> bool:
     )
 
 
-def _findings(sure: Candidate, one: Candidate, accused: Collection[int]) -> Iterator[Finding]:
+def _findings(
+    sure: Candidate, one: Candidate, accused: Collection[int], *, half: bool
+) -> Iterator[Finding]:
     """Of each rank of the scope; how a node's ranks are slow is theirs, when is the node's.
 
     Args:
         sure: As it was found.
         one: The same with its size in all of own time.
         accused: Columns of all ranks that are slow.
+        half: Whether they are half of its peers, and it always was slow.
     """
     table, scope = one.table, one.scope
     inside = np.isin(table.usable, np.concatenate(one.groups.members))
     edges, place_confidence = sure.edges, sure.place_confidence(accused)
     kind = "slow" if scope.stage is not None or place_confidence >= LIKELIER else UNPLACED
-    if kind == "slow" and _may_be_design(sure):
+    if kind == "slow" and (half or _may_be_design(sure)):
         kind = HEAVY
-        standing, why = of_standing(table.grid, scope.columns.tolist())
+        standing, why = of_standing(table.grid, scope.columns.tolist(), half=half)
     if edges is None:
         told = sure.table.rest[np.isin(sure.table.usable, np.concatenate(sure.groups.members))]
         edges = span_edges(sure.groups, sure.shift, told[:, sure.place])
@@ -456,6 +462,21 @@ def _may_be_design(sure: Candidate) -> bool:
     table = sure.table
     small = sure.by_mean and sure.shift.inside < (table.precision.parts or 0.0)
     return small or not equal_roles_known(table.grid)
+
+
+def _half_is_slow(
+    sure: Candidate, accused: Collection[int], groups: Mapping[int, NDArray[np.int64]]
+) -> bool:
+    """Whether it always was slow, and half of its peers are: two kinds of machines look like that.
+
+    Args:
+        sure: As it was found.
+        accused: Columns of all ranks that are slow.
+        groups: Of each column those that are compared with each other.
+    """
+    group = groups.get(int(sure.scope.columns[0]), ())
+    slow = np.isin(group, list(accused)).sum()
+    return bool(sure.since_start and len(group) >= MAJORITY and 2 * slow >= len(group))
 
 
 def _crept(one: Candidate, first: int) -> bool:

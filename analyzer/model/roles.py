@@ -38,6 +38,8 @@ DOUBT = f"{OF_ROLES}: it is not known whether it does the same work"
 """Of such a rank, in words."""
 BESIDES = f"{OF_ROLES}: parts differ, and it may do something besides the same work"
 """Of one of our own program, in words."""
+HALF = f"{OF_ROLES}: half of its peers are as well, and nothing tells which half is as it should be"
+"""Of one of many, in words."""
 SAME_WORK = "same_work"
 """Key of `Finding.details` of such a rank; whether its work is proven to be the others'."""
 EQUAL = "by its collectives and by what it tells of its steps it does the same work as they do"
@@ -87,7 +89,9 @@ def with_roles(grid: Grid) -> Grid:
     return replace(grid, ranks=tuple(ranks))
 
 
-def of_standing(grid: Grid, columns: Iterable[int]) -> tuple[Mapping[str, Any], str]:
+def of_standing(
+    grid: Grid, columns: Iterable[int], *, half: bool = False
+) -> tuple[Mapping[str, Any], str]:
     """Details of a finding of ranks that differ since the start, and in words why they may.
 
     How likely they are slow, before the hardware is asked, and whether their work is proven.
@@ -95,7 +99,10 @@ def of_standing(grid: Grid, columns: Iterable[int]) -> tuple[Mapping[str, Any], 
     Args:
         grid: The run's windows.
         columns: Of these ranks.
+        half: Whether half of their peers differ as well.
     """
+    if half:
+        return {"place_confidence": BY_ITS_PROGRAM, SAME_WORK: False}, HALF
     proven = all(equal_work(grid, column) for column in columns)
     chance = BY_EQUAL_WORK if proven else BY_ITS_PROGRAM
     why = EQUAL if proven else BESIDES if equal_roles_known(grid) else DOUBT

@@ -292,6 +292,16 @@ def test_where_most_windows_hold_a_write_own_time_tells_by_how_it_goes_with_it()
     assert [5] == [each.rank for each in checkpoints(bare)]
 
 
+def test_where_most_windows_hold_a_write_one_long_stall_makes_nothing_else_unknown():
+    grid = scraped(run_of(), 10, np.full(16, 5.0), np.full(16, 2.0))
+    own = grid.time["own"].copy()
+    own[30, 3] += 500.0
+    stalled = dataclasses.replace(grid, time={**grid.time, "own": own})
+    known = np.isfinite(without_common_writes(stalled).time["own"])
+
+    assert known[1:, 3].sum() == known[1:, 4].sum() > 0
+
+
 def test_where_most_windows_hold_a_write_writers_alike_accuse_nobody():
     grid = scraped(run_of(), 10, np.full(16, 5.0), np.full(16, 2.0))
 

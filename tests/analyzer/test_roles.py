@@ -74,6 +74,14 @@ def test_of_a_reference_run_all_replicas_do_the_same_and_who_always_is_slow_is_n
     assert [2] == named(program(work={2: 1.6}, external=False))
 
 
+def test_where_half_of_the_replicas_always_are_slow_nobody_is_named(program):
+    verdict = diagnose(program(work=dict.fromkeys(range(4), 1.3), world=8, external=False)).verdict
+
+    assert ((), "unknown") == (verdict.culprits, verdict.status)
+    assert ["role-imbalance"] == [one["kind"] for one in verdict.structure]
+    assert [0, 1] == sorted(named(program(work={0: 1.3, 1: 1.3}, world=8, external=False)))
+
+
 def test_a_rank_is_of_a_foreign_program_where_its_page_says_so(program):
     run = program(work={2: 1.6}, external=False)
     ranks = tuple(dataclasses.replace(info, external=True) for info in run.ranks)
