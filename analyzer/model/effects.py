@@ -93,7 +93,7 @@ def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
         sized.append((one, _measured(one, whole, by_part=by_part)))
     sized.sort(key=lambda each: -each[0].shift.score)
     told_of = (
-        tuple(_findings(one, size, accused, half=_half_is_slow(one, accused, groups)))
+        tuple(_findings(one, size, accused, half=_half_is_slow(grid, one, accused, groups)))
         for one, size in sized
     )
     shared = eased is not None
@@ -465,18 +465,23 @@ def _may_be_design(sure: Candidate) -> bool:
 
 
 def _half_is_slow(
-    sure: Candidate, accused: Collection[int], groups: Mapping[int, NDArray[np.int64]]
+    grid: Grid, sure: Candidate, accused: Collection[int], groups: Mapping[int, NDArray[np.int64]]
 ) -> bool:
-    """Whether it always was slow, and half of its peers are: two kinds of machines look like that.
+    """Whether it always was slow, and half of the nodes are: two kinds of machines look like that.
+
+    Of few nodes half is one, or two by chance. What operations take tells of no machine.
 
     Args:
+        grid: The run.
         sure: As it was found.
         accused: Columns of all ranks that are slow.
         groups: Of each column those that are compared with each other.
     """
-    group = groups.get(int(sure.scope.columns[0]), ())
-    slow = np.isin(group, list(accused)).sum()
-    return bool(sure.since_start and len(group) >= MAJORITY and 2 * slow >= len(group))
+    group = groups.get(int(sure.scope.columns[0]), sure.scope.columns).tolist()
+    nodes = {grid.ranks[column].node for column in group}
+    slow = {grid.ranks[column].node for column in group if column in accused}
+    several = sure.table.precision.host and len(nodes) > MAJORITY
+    return bool(several and sure.since_start and 2 * len(slow) >= len(nodes))
 
 
 def _crept(one: Candidate, first: int) -> bool:
