@@ -213,7 +213,8 @@ def test_an_interrupted_program_keeps_its_own_times_and_it_is_said_what_was_seen
 
     assert {"0": "by torch's optimizer", "1": "by torch's optimizer"} == told["means"]
     assert told["own_time_known"] is True
-    assert run.windows["own_seconds"].notna().mean() > 0.9
+    # The first step is not known, and one that came late.
+    assert run.windows["own_seconds"].notna().mean() >= 0.8
     assert (None if number is signal.SIGKILL else "interrupted") == (
         told["outcome"] and told["outcome"]["ending"]
     )

@@ -28,10 +28,11 @@ dist.init_process_group("gloo")
 late = dist.get_rank() == 1
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(32, 32))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-for step in range(int(sys.argv[1])):
+steps = int(sys.argv[1])
+for step in range(steps):
     if late and step == int(sys.argv[2]):
         time.sleep(1000)
-    time.sleep(0.02 + 0.1 * late)
+    time.sleep(0.02 + 0.1 * (late and step >= steps // 2))
     optimizer.zero_grad()
     model(torch.ones(4, 32)).sum().backward()
     optimizer.step()
@@ -94,7 +95,7 @@ def test_a_slow_rank_of_a_program_that_was_not_changed_is_named(tmp_path, decide
         place = tmp_path / str(attempt)
         place.mkdir()
         out = place / "archive"
-        outcome, programs = observed(out, place / "rings", "80", NEVER, patience=240.0)
+        outcome, programs = observed(out, place / "rings", "120", NEVER, patience=240.0)
         assert Ending.FINISHED is outcome.ending
         assert {"by torch's optimizer"} == set(programs.means.values())
         assert programs.own_time_known
