@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analyzer.one_clock import on_one_clock
-from analyzer.readers.garbage import garbage
-from analyzer.readers.windows import PHASE_COLUMNS
-from analyzer.run import FloatGrid, Grid, RankInfo, Run
-from analyzer.telemetry import Telemetry, telemetry
-from analyzer.versions import versions, with_models
+from lockstep.analyzer.one_clock import on_one_clock
+from lockstep.analyzer.readers.garbage import garbage
+from lockstep.analyzer.readers.windows import PHASE_COLUMNS
+from lockstep.analyzer.run import FloatGrid, Grid, RankInfo, Run
+from lockstep.analyzer.telemetry import Telemetry, telemetry
+from lockstep.analyzer.versions import versions, with_models
 
 WARMUP_SHARE = 0.02
 WARMUP_STEPS = 3

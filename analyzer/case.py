@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analyzer.align import align
-from analyzer.cost.step_time import Cost
-from analyzer.from_operations import Look
-from analyzer.from_operations.observed import from_zero
-from analyzer.from_operations.trace_grid import trace_grid
-from analyzer.model.precision import OPERATIONS, WINDOWS, Precision
-from analyzer.operations import Trace
-from analyzer.posterior import Posterior
-from analyzer.readers.optrace import to_run
-from analyzer.run import Evidence, Finding, Grid, Run, Verdict
+from lockstep.analyzer.align import align
+from lockstep.analyzer.cost.step_time import Cost
+from lockstep.analyzer.from_operations import Look
+from lockstep.analyzer.from_operations.observed import from_zero
+from lockstep.analyzer.from_operations.trace_grid import trace_grid
+from lockstep.analyzer.model.precision import OPERATIONS, WINDOWS, Precision
+from lockstep.analyzer.operations import Trace
+from lockstep.analyzer.posterior import Posterior
+from lockstep.analyzer.readers.optrace import to_run
+from lockstep.analyzer.run import Evidence, Finding, Grid, Run, Verdict
 
 NOTHING_SEEN = Look()
 
@@ -27,7 +27,7 @@ class Accused:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What goes from stage to stage (analyzer.pipeline.STAGES); each adds one thing to it.
+    """What goes from stage to stage (lockstep.analyzer.pipeline.STAGES); each adds one thing to it.
 
     Attributes:
         run: As it was read.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from collector.contract.words import Cause
+from lockstep.collector.contract.words import Cause
 
 STRAGGLER_RUNBOOK = "LockstepStragglerNode"
 
@@ -43,9 +43,9 @@ class CauseSpec:
     """Everything about one cause; sentences, report, dashboard and alerts take it from here.
 
     Attributes:
-        cause: Its word, a row of `collector.contract.causes`.
+        cause: Its word, a row of `lockstep.collector.contract.causes`.
         expects: Symptoms (analyzer.symptoms) by what is expected of them: where the fit of the
-            weights begins (analyzer.cause_weights).
+            weights begins (lockstep.analyzer.cause_weights).
         kinds: Of findings that it can be the cause of.
         must_see: What is there if it is the cause.
         must_not_see: What speaks against it.

@@ -13,15 +13,15 @@ from importlib.resources import files
 
 import numpy as np
 
-from analyzer import symptoms
-from analyzer.cause_spec import AGAINST, MAY, MUST, CauseSpec, Expectation
-from analyzer.causes import CAUSES
-from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.slowness.before_after import has_gpu
-from analyzer.symptoms import Symptom
-from analyzer.symptoms.shape import ALIKE, UNLIKE
-from collector.contract import bounded_json
-from collector.contract.words import Cause
+from lockstep.analyzer import symptoms
+from lockstep.analyzer.cause_spec import AGAINST, MAY, MUST, CauseSpec, Expectation
+from lockstep.analyzer.causes import CAUSES
+from lockstep.analyzer.run import Evidence, Fact, Finding, Grid
+from lockstep.analyzer.slowness.before_after import has_gpu
+from lockstep.analyzer.symptoms import Symptom
+from lockstep.analyzer.symptoms.shape import ALIKE, UNLIKE
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.words import Cause
 
 FILE = "cause_weights.json"
 SURELY, RATHER, TWICE = 5.0, 1.5, 0.7

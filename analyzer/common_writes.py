@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analyzer.readers.windows import MAX_GAP
-from analyzer.run import FloatGrid, Grid
-from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY, column_medians
-from analyzer.slowness.coverage import KNOWN_AT_LEAST
-from analyzer.slowness.robust_stats import NEARLY_ALL, NOTHING, WITHIN, mean, median_of
-from collector.contract.robust import MAD_TO_SIGMA
-from collector.contract.words import Phase
+from lockstep.analyzer.readers.windows import MAX_GAP
+from lockstep.analyzer.run import FloatGrid, Grid
+from lockstep.analyzer.slowness.changepoint import MEDIAN_EFFICIENCY, column_medians
+from lockstep.analyzer.slowness.coverage import KNOWN_AT_LEAST
+from lockstep.analyzer.slowness.robust_stats import NEARLY_ALL, NOTHING, WITHIN, mean, median_of
+from lockstep.collector.contract.robust import MAD_TO_SIGMA
+from lockstep.collector.contract.words import Phase
 
 BY_DESIGN = (Phase.CHECKPOINT, Phase.EVAL)
 JUDGED_APART = (Phase.CHECKPOINT,)

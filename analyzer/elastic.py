@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analyzer.readers.labels import number, parsed
-from analyzer.run import Run
-from analyzer.wording import listed
-from collector.contract.metrics import RANK_INFO
+from lockstep.analyzer.readers.labels import number, parsed
+from lockstep.analyzer.run import Run
+from lockstep.analyzer.wording import listed
+from lockstep.collector.contract.metrics import RANK_INFO
 
 
 def of_last_launch(run: Run) -> Run:

@@ -10,7 +10,7 @@ counter: who does not say that it knows does not know.
 import numpy as np
 from numpy.typing import NDArray
 
-from collector.contract import metrics
+from lockstep.collector.contract import metrics
 
 SLACK = 1e-9
 """Relative: what the arithmetic of rates loses. One step of a billion may be missing."""

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analyzer.run import FloatGrid
-from collector.contract.metrics import GPU_XID_LAST, TRAIN_STEPS
+from lockstep.analyzer.run import FloatGrid
+from lockstep.collector.contract.metrics import GPU_XID_LAST, TRAIN_STEPS
 
 READ_SECONDS = 2.0
 """By which a sample may be older than its scrape (collector.config, fast_period) and a step's end

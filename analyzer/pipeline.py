@@ -8,38 +8,38 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from analyzer.anomalies.add import with_hardware
-from analyzer.case import Accused, Case, accuses, opened
-from analyzer.common_writes import without_common_writes
-from analyzer.cost.fixes import bounds_what_if
-from analyzer.cost.loss import loss, with_loss
-from analyzer.cost.step_time import bill
-from analyzer.culprits.link import link_culprit
-from analyzer.culprits.rank import culprit
-from analyzer.culprits.together import together
-from analyzer.culprits.uniform import full_networks, slower_structures
-from analyzer.culprits.where import heavier_or_slow, heavier_stages, placed, standing_roles
-from analyzer.detectors import DETECTORS
-from analyzer.detectors.change import change
-from analyzer.detectors.links import FULL, links
-from analyzer.elastic import of_last_launch
-from analyzer.from_operations import examine_operations, examine_trace, trace_evidence
-from analyzer.model import shared_cooling, shared_loading
-from analyzer.model.accepted import UNPLACED, accepted, surely_slower
-from analyzer.model.precision import STEP_TIMES
-from analyzer.model.roles import with_roles
-from analyzer.model.without_slow import without_slow
-from analyzer.operations import Trace
-from analyzer.posterior import posterior
-from analyzer.rejected import rejected
-from analyzer.run import NO_NODES_FAULT, Evidence, Finding, Grid, Rejected, Run, Verdict
-from analyzer.same_work import for_same_work
-from analyzer.sentence import sentence
-from analyzer.slowness.ended import unexplained
-from analyzer.slowness.processor import cpu_time_evidence
-from analyzer.status import provenance, why_unknown
-from analyzer.structure.models import slower_models
-from analyzer.telemetry_quality import drop_stuck_sensors
+from lockstep.analyzer.anomalies.add import with_hardware
+from lockstep.analyzer.case import Accused, Case, accuses, opened
+from lockstep.analyzer.common_writes import without_common_writes
+from lockstep.analyzer.cost.fixes import bounds_what_if
+from lockstep.analyzer.cost.loss import loss, with_loss
+from lockstep.analyzer.cost.step_time import bill
+from lockstep.analyzer.culprits.link import link_culprit
+from lockstep.analyzer.culprits.rank import culprit
+from lockstep.analyzer.culprits.together import together
+from lockstep.analyzer.culprits.uniform import full_networks, slower_structures
+from lockstep.analyzer.culprits.where import heavier_or_slow, heavier_stages, placed, standing_roles
+from lockstep.analyzer.detectors import DETECTORS
+from lockstep.analyzer.detectors.change import change
+from lockstep.analyzer.detectors.links import FULL, links
+from lockstep.analyzer.elastic import of_last_launch
+from lockstep.analyzer.from_operations import examine_operations, examine_trace, trace_evidence
+from lockstep.analyzer.model import shared_cooling, shared_loading
+from lockstep.analyzer.model.accepted import UNPLACED, accepted, surely_slower
+from lockstep.analyzer.model.precision import STEP_TIMES
+from lockstep.analyzer.model.roles import with_roles
+from lockstep.analyzer.model.without_slow import without_slow
+from lockstep.analyzer.operations import Trace
+from lockstep.analyzer.posterior import posterior
+from lockstep.analyzer.rejected import rejected
+from lockstep.analyzer.run import NO_NODES_FAULT, Evidence, Finding, Grid, Rejected, Run, Verdict
+from lockstep.analyzer.same_work import for_same_work
+from lockstep.analyzer.sentence import sentence
+from lockstep.analyzer.slowness.ended import unexplained
+from lockstep.analyzer.slowness.processor import cpu_time_evidence
+from lockstep.analyzer.status import provenance, why_unknown
+from lockstep.analyzer.structure.models import slower_models
+from lockstep.analyzer.telemetry_quality import drop_stuck_sensors
 
 Stage = Callable[[Case], Case]
 WHOLE_RUN = ("structure", "change")

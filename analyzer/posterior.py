@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from analyzer.run import Evidence, Fact
-from collector.contract.words import Cause
+from lockstep.analyzer.run import Evidence, Fact
+from lockstep.collector.contract.words import Cause
 
 WORTH_NAMING = 0.01
 

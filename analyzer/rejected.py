@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyzer.model.precision import WINDOWS, Precision
-from analyzer.run import Finding, Grid, Rejected
-from analyzer.slowness.coverage import unseen_ranks
-from analyzer.slowness.peer_groups import MAJORITY, peer_groups
-from analyzer.slowness.robust_stats import median_of
-from analyzer.slowness.significance import RECORDED
-from analyzer.structure.facts import LONGER
-from analyzer.wording import NAMED, milliseconds
+from lockstep.analyzer.model.precision import WINDOWS, Precision
+from lockstep.analyzer.run import Finding, Grid, Rejected
+from lockstep.analyzer.slowness.coverage import unseen_ranks
+from lockstep.analyzer.slowness.peer_groups import MAJORITY, peer_groups
+from lockstep.analyzer.slowness.robust_stats import median_of
+from lockstep.analyzer.slowness.significance import RECORDED
+from lockstep.analyzer.structure.facts import LONGER
+from lockstep.analyzer.wording import NAMED, milliseconds
 
 
 def rejected(

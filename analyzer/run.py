@@ -58,7 +58,7 @@ class RankInfo:
         model: Of its GPU; "" = nobody told.
         external: Whether its program is somebody else's: its place may be assumed, and what it does
             at that place is not known.
-        role: Of those at one place, who does the same work as whom (analyzer.model.roles).
+        role: Of those at one place, who does the same work as whom (lockstep.analyzer.model.roles).
         exchange: With whom it exchanges data; None = nobody told.
     """
 
@@ -130,7 +130,7 @@ class Grid:
         signals: `metric{labels}` (labels as in contract.archive.SAMPLES) -> (W, R), the node's,
             GPU's or rank's telemetry as the window saw it: gauges as they were, counters as rate
             per second. Metrics that never answered are not keys. A grid is made when it is asked
-            for, and not kept (analyzer.telemetry).
+            for, and not kept (lockstep.analyzer.telemetry).
         last: `metric{labels}` -> (R,), the last value of each gauge, NaN = never, with its time in
             `last_time` -> (R,) unix seconds.
         scraped_until: The last successful scrape of each rank's node, (R,) unix seconds.
@@ -301,7 +301,7 @@ class Verdict:
     the lost GPU-hours at the price given (None = no price); `lost_per_day` is as
     analyzer.cost.loss.PerDay tells it, and `recurrence` how often its culprits were culprits before
     (analyzer.cost.recurrence). `history` is what was told of the run before this verdict, beside it
-    (analyzer.watch.history).
+    (lockstep.analyzer.watch.history).
     """
 
     run: str

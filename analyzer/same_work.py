@@ -13,10 +13,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyzer.run import FloatGrid, Grid
-from analyzer.slowness.changepoint import TAILS
-from analyzer.slowness.robust_stats import median
-from collector.contract.robust import MAD_TO_SIGMA
+from lockstep.analyzer.run import FloatGrid, Grid
+from lockstep.analyzer.slowness.changepoint import TAILS
+from lockstep.analyzer.slowness.robust_stats import median
+from lockstep.collector.contract.robust import MAD_TO_SIGMA
 
 PRIOR, PRIOR_DEVIATION, MOST = 1.0, 0.5, 2.0
 LEARNED = 0.15

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analyzer.run import FloatGrid
+from lockstep.analyzer.run import FloatGrid
 
 Integers = NDArray[np.int64]
 Rows = NDArray[np.integer[Any]]

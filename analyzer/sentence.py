@@ -6,16 +6,16 @@ from datetime import datetime
 
 import numpy as np
 
-from analyzer.causes import CAUSE_WORDS, NODE_CAUSE_WORDS, SPECS
-from analyzer.model.minimum_detectable_effect import smallest_noticed
-from analyzer.model.precision import WINDOWS, Precision
-from analyzer.run import NO_NODES_FAULT, Culprit, Grid, Verdict
-from analyzer.slowness.before_after import has_gpu
-from analyzer.slowness.ended import seen_to_end
-from analyzer.slowness.processor import OFF_QUERY, off_processor
-from analyzer.slowness.significance import STEPS_AT_LEAST
-from analyzer.wording import TOLD, certainty, hours, ratio
-from collector.contract.words import Cause
+from lockstep.analyzer.causes import CAUSE_WORDS, NODE_CAUSE_WORDS, SPECS
+from lockstep.analyzer.model.minimum_detectable_effect import smallest_noticed
+from lockstep.analyzer.model.precision import WINDOWS, Precision
+from lockstep.analyzer.run import NO_NODES_FAULT, Culprit, Grid, Verdict
+from lockstep.analyzer.slowness.before_after import has_gpu
+from lockstep.analyzer.slowness.ended import seen_to_end
+from lockstep.analyzer.slowness.processor import OFF_QUERY, off_processor
+from lockstep.analyzer.slowness.significance import STEPS_AT_LEAST
+from lockstep.analyzer.wording import TOLD, certainty, hours, ratio
+from lockstep.collector.contract.words import Cause
 
 SOME = re.compile(r"\d+ of \d+")
 """How many ranks of a node, where it is not all."""
@@ -137,7 +137,7 @@ def _accusation(verdict: Verdict, grid: Grid, culprit: Culprit) -> str:
 
 
 def _how_many(culprit: Culprit) -> str:
-    """Of a node's ranks, as its first evidence tells (analyzer.culprits.together)."""
+    """Of a node's ranks, as its first evidence tells (lockstep.analyzer.culprits.together)."""
     of_all = culprit.evidence[0].text.partition(" ranks of ")[0] if culprit.evidence else ""
     return of_all if SOME.fullmatch(of_all) else "all of its"
 

@@ -6,7 +6,7 @@ docs/method/waits.md: slow groups are intersected.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from analyzer.readers.places import KINDS, Places
+from lockstep.analyzer.readers.places import KINDS, Places
 
 NODE = "node"
 """A group's members are parts themselves, the narrowest."""

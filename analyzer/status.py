@@ -6,23 +6,34 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import pdtrc
 
-from analyzer.common_writes import BY_DESIGN
-from analyzer.detectors.change import per_work
-from analyzer.detectors.checkpoints import longer_writes, unlike_writers
-from analyzer.model.minimum_detectable_effect import smallest_noticed
-from analyzer.model.precision import WINDOWS, Precision
-from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.before_after import gpu_words
-from analyzer.slowness.changepoint import BLOCKS_AT_LEAST, FALSE_ALARM, blocks, column_medians
-from analyzer.slowness.coverage import COVERAGE_AT_LEAST, unseen_words
-from analyzer.slowness.on_and_off import on_and_off, stretches
-from analyzer.slowness.peer_groups import peer_groups
-from analyzer.slowness.robust_stats import MOSTLY, NOTHING, median_of, shows
-from analyzer.slowness.significance import NATURAL_SPREAD, STEPS_AT_LEAST, TENTH, TENTH_MORE, WAKES
-from analyzer.slowness.stopped import STALL_SECONDS, STALL_STEPS
-from analyzer.slowness.transfers import transfers
-from analyzer.symptoms.network import always_worse
-from analyzer.wording import listed
+from lockstep.analyzer.common_writes import BY_DESIGN
+from lockstep.analyzer.detectors.change import per_work
+from lockstep.analyzer.detectors.checkpoints import longer_writes, unlike_writers
+from lockstep.analyzer.model.minimum_detectable_effect import smallest_noticed
+from lockstep.analyzer.model.precision import WINDOWS, Precision
+from lockstep.analyzer.run import Finding, FloatGrid, Grid
+from lockstep.analyzer.slowness.before_after import gpu_words
+from lockstep.analyzer.slowness.changepoint import (
+    BLOCKS_AT_LEAST,
+    FALSE_ALARM,
+    blocks,
+    column_medians,
+)
+from lockstep.analyzer.slowness.coverage import COVERAGE_AT_LEAST, unseen_words
+from lockstep.analyzer.slowness.on_and_off import on_and_off, stretches
+from lockstep.analyzer.slowness.peer_groups import peer_groups
+from lockstep.analyzer.slowness.robust_stats import MOSTLY, NOTHING, median_of, shows
+from lockstep.analyzer.slowness.significance import (
+    NATURAL_SPREAD,
+    STEPS_AT_LEAST,
+    TENTH,
+    TENTH_MORE,
+    WAKES,
+)
+from lockstep.analyzer.slowness.stopped import STALL_SECONDS, STALL_STEPS
+from lockstep.analyzer.slowness.transfers import transfers
+from lockstep.analyzer.symptoms.network import always_worse
+from lockstep.analyzer.wording import listed
 
 NOTICED_AT_MOST = 1.5
 """A run in which only slower ranks than this would have been noticed is not called healthy."""

@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analyzer.on_demand import OnDemand
-from analyzer.readers.archive.series import MAX_AGE, MAX_RATE_GAP
-from analyzer.run import FloatGrid, RankInfo
-from analyzer.sample_columns import Integers, SampleColumns, numbered
-from collector.contract.metrics import METRICS, RANK_UP, TRAIN_HEARTBEAT_AGE, Kind
+from lockstep.analyzer.on_demand import OnDemand
+from lockstep.analyzer.readers.archive.series import MAX_AGE, MAX_RATE_GAP
+from lockstep.analyzer.run import FloatGrid, RankInfo
+from lockstep.analyzer.sample_columns import Integers, SampleColumns, numbered
+from lockstep.collector.contract.metrics import METRICS, RANK_UP, TRAIN_HEARTBEAT_AGE, Kind
 
 FRESH = 2.0
 """Seconds that a heartbeat (every second) may be old by the time that its page is scraped."""
@@ -25,7 +25,7 @@ FRESH = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """The telemetry fields of Grid, as analyzer.run documents them."""
+    """The telemetry fields of Grid, as lockstep.analyzer.run documents them."""
 
     signals: Mapping[str, FloatGrid]
     last: Mapping[str, FloatGrid]

@@ -10,12 +10,12 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.on_demand import OnDemand
-from analyzer.run import FloatGrid, Grid
-from analyzer.slowness.robust_stats import spread
-from analyzer.symptoms.gpu_state import LIMITED
-from analyzer.symptoms.series import scrape_seconds
-from collector.contract import metrics
+from lockstep.analyzer.on_demand import OnDemand
+from lockstep.analyzer.run import FloatGrid, Grid
+from lockstep.analyzer.slowness.robust_stats import spread
+from lockstep.analyzer.symptoms.gpu_state import LIMITED
+from lockstep.analyzer.symptoms.series import scrape_seconds
+from lockstep.collector.contract import metrics
 
 SOURCE = "lockstep_gpu_"
 POWER = metrics.GPU_POWER.series()

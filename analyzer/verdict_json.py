@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from analyzer.run import Culprit, Fact, Verdict
+from lockstep.analyzer.run import Culprit, Fact, Verdict
 
 VERDICT_SCHEMA_VERSION = 1
 WHAT_IF = ("method", "S", "S_t", "S_dp", "S_pp", "M_W", "M_S", "fixes")

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analyzer.readers.labels import parsed
-from analyzer.run import FloatGrid, RankInfo, Versions
-from collector.contract.metrics import GPU_INFO, IB_INFO, NODE_INFO
+from lockstep.analyzer.readers.labels import parsed
+from lockstep.analyzer.run import FloatGrid, RankInfo, Versions
+from lockstep.collector.contract.metrics import GPU_INFO, IB_INFO, NODE_INFO
 
 SOURCES: Mapping[str, tuple[str, str]] = {
     "GPU driver": (GPU_INFO.name, "driver"),
@@ -25,7 +25,7 @@ SOURCES: Mapping[str, tuple[str, str]] = {
     "kernel": (NODE_INFO.name, "kernel"),
     "NIC firmware": (IB_INFO.name, "firmware"),
 }
-"""What it is -> the info metric and label of `collector.contract` that tell it."""
+"""What it is -> the info metric and label of `lockstep.collector.contract` that tell it."""
 Integers = NDArray[np.int64]
 LONGEST = 80
 """Characters of a version that are kept: labels come from machines that nobody vouches for."""

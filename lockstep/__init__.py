@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from workloads.sdk import recorder
-    from workloads.sdk.client import ApiError, AsyncClient, Client, WaitError
+    from lockstep.workloads.sdk import recorder
+    from lockstep.workloads.sdk.client import ApiError, AsyncClient, Client, WaitError
 
 __all__ = ["ApiError", "AsyncClient", "Client", "WaitError", "recorder"]
 _ROOT = Path(__file__).parents[1]
@@ -59,9 +59,9 @@ def _ours() -> list[str]:
 def __getattr__(name: str) -> Any:
     # Not imported here: `lockstep --help` is measured, and imports this file.
     if name == "recorder":
-        _imported("workloads.sdk", [name], ["workloads"])
+        _imported("lockstep.workloads.sdk", [name], ["workloads"])
     elif name in CLIENT:
-        _imported("workloads.sdk.client", CLIENT, PACKAGES)
+        _imported("lockstep.workloads.sdk.client", CLIENT, PACKAGES)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return globals()[name]

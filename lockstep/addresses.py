@@ -3,8 +3,8 @@
 import re
 from collections.abc import Mapping
 
-from analyzer.alert_rules.shape import PLACEHOLDERS, Addresses
-from collector.contract.words import ExitCode
+from lockstep.analyzer.alert_rules.shape import PLACEHOLDERS, Addresses
+from lockstep.collector.contract.words import ExitCode
 from lockstep.output import fail
 
 RUNBOOKS_VARIABLE = "LOCKSTEP_RUNBOOKS_URL"

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from analyzer.alertmanager.matching import FINDING_ALERT, matching_finding, with_alert
-from analyzer.alertmanager.webhook import ReceivedAlert
-from analyzer.watch.alerts import of_alert
-from analyzer.watch.finding import WatchFinding
-from collector.contract.archive import REPORT_STEM
 from lockstep import finding_folders
+from lockstep.analyzer.alertmanager.matching import FINDING_ALERT, matching_finding, with_alert
+from lockstep.analyzer.alertmanager.webhook import ReceivedAlert
+from lockstep.analyzer.watch.alerts import of_alert
+from lockstep.analyzer.watch.finding import WatchFinding
+from lockstep.collector.contract.archive import REPORT_STEM
 
 PAGE = f"{REPORT_STEM}.html"
 MOST_OWED = 100

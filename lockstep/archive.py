@@ -15,21 +15,21 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from collector.contract import archive as contract
-from collector.contract import bounded_json
-from collector.contract.masking import masked, masked_words
-from workloads.clocksync import wall_minus_monotonic_ns
-from workloads.faults.added import read_added
-from workloads.faults.disturbances import Disturbance
-from workloads.faults.link import LINK_KINDS
-from workloads.faults.measure import Effect, effect
-from workloads.faults.plan import Fault
-from workloads.launchers import Outcome
-from workloads.network.emulated import effects, needed
-from workloads.resume import RESTORED
-from workloads.spec import RunSpec
-from workloads.starting import STARTING
-from workloads.tasks import find
+from lockstep.collector.contract import archive as contract
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.masking import masked, masked_words
+from lockstep.workloads.clocksync import wall_minus_monotonic_ns
+from lockstep.workloads.faults.added import read_added
+from lockstep.workloads.faults.disturbances import Disturbance
+from lockstep.workloads.faults.link import LINK_KINDS
+from lockstep.workloads.faults.measure import Effect, effect
+from lockstep.workloads.faults.plan import Fault
+from lockstep.workloads.launchers import Outcome
+from lockstep.workloads.network.emulated import effects, needed
+from lockstep.workloads.resume import RESTORED
+from lockstep.workloads.spec import RunSpec
+from lockstep.workloads.starting import STARTING
+from lockstep.workloads.tasks import find
 
 PROOFS = "faults"
 """Where ranks say what was done to them, until truth.json has it."""

@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from collector.contract.visible import visible_line
-from collector.contract.words import ExitCode
 from lockstep import completion, interrupts, misuse, output
+from lockstep.collector.contract.visible import visible_line
+from lockstep.collector.contract.words import ExitCode
 from lockstep.command_line import SETTINGS, Command, Group
 from lockstep.commands import COMMANDS, GROUPS
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from collector.contract.kubernetes import RUNS_ACCOUNT, RUNS_NAMESPACE
-from collector.contract.words import ExitCode
+from lockstep.collector.contract.kubernetes import RUNS_ACCOUNT, RUNS_NAMESPACE
+from lockstep.collector.contract.words import ExitCode
 from lockstep.output import fail
 
 if TYPE_CHECKING:
-    from workloads.launchers.kubernetes.settings import Settings
+    from lockstep.workloads.launchers.kubernetes.settings import Settings
 
 DEFAULT_NAMESPACE, DEFAULT_CLAIM, DEFAULT_KIND = RUNS_NAMESPACE, RUNS_ACCOUNT, "mpijob"
 RINGS = DEFAULT_RINGS, RINGS_IN_PODS = "node", "pod"
@@ -110,8 +110,8 @@ def settings(launcher: str, options: ClusterOptions) -> "Settings":
         CommandError: 64, with the option that is wrong and what would be right.
     """
     from lockstep import submission
-    from workloads.launchers.kubernetes import settings as cluster
-    from workloads.spec import SpecError, one_of
+    from lockstep.workloads.launchers.kubernetes import settings as cluster
+    from lockstep.workloads.spec import SpecError, one_of
 
     if not options.image:
         fail(

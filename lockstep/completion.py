@@ -10,8 +10,8 @@ from pathlib import Path
 
 import typer
 
-from collector.contract.words import ExitCode
 from lockstep import output
+from lockstep.collector.contract.words import ExitCode
 
 VARIABLE = "_LOCKSTEP_COMPLETE"
 """Set by the script when it asks what a word may become."""

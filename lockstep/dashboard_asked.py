@@ -10,16 +10,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from analyzer.readers.prometheus import RequestError
-from analyzer.readers.prometheus.access import access
-from collector.config import ConfigError
-from collector.config.values import Address, address, is_loopback
-from collector.contract import archive as contract
-from collector.contract.words import ExitCode
-from dashboard.context import Settings
 from lockstep.addresses import GRAFANA_VARIABLE
+from lockstep.analyzer.readers.prometheus import RequestError
+from lockstep.analyzer.readers.prometheus.access import access
+from lockstep.collector.config import ConfigError
+from lockstep.collector.config.values import Address, address, is_loopback
+from lockstep.collector.contract import archive as contract
+from lockstep.collector.contract.words import ExitCode
+from lockstep.dashboard.context import Settings
 from lockstep.output import fail, note
-from workloads.sdk.client.address import place as api_place
+from lockstep.workloads.sdk.client.address import place as api_place
 
 USUAL_FOLDER = Path("runs")
 """Where `lockstep run` writes."""
@@ -45,7 +45,7 @@ class Asked:
 
 
 def source(asked: Asked) -> dict[str, Any]:
-    """What dashboard.source reads; empty = none.
+    """What lockstep.dashboard.source reads; empty = none.
 
     Raises:
         CommandError: 64, two sources, or no address; 65, the folder is none.

@@ -16,12 +16,12 @@ from http.client import HTTPException
 from importlib.util import find_spec
 from pathlib import Path
 
-from collector.config.values import Address, is_loopback
-from collector.contract import bounded_http, threads
-from collector.contract.visible import visible_line
-from collector.contract.words import ExitCode
 from lockstep import dashboard_asked as words
 from lockstep import newest
+from lockstep.collector.config.values import Address, is_loopback
+from lockstep.collector.contract import bounded_http, threads
+from lockstep.collector.contract.visible import visible_line
+from lockstep.collector.contract.words import ExitCode
 from lockstep.dashboard_asked import Asked
 from lockstep.output import fail, note
 
@@ -100,7 +100,14 @@ def free_address(where: Address) -> Address:
 def _start(
     where: Address, secrets: Path | None, environment: dict[str, str]
 ) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "dashboard", str(os.getpid()), where.host, str(where.port)]
+    command = [
+        sys.executable,
+        "-m",
+        "lockstep.dashboard",
+        str(os.getpid()),
+        where.host,
+        str(where.port),
+    ]
     if secrets is not None:
         command.append(str(secrets.resolve()))
     # In a session of its own, so that Ctrl-C comes to us alone and we end it in order.

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collector.contract.archive import REPORT_STEM, RUN_FILE, VERDICT_FILE
-from collector.contract.words import ExitCode
+from lockstep.collector.contract.archive import REPORT_STEM, RUN_FILE, VERDICT_FILE
+from lockstep.collector.contract.words import ExitCode
 from lockstep.output import fail
 
 if TYPE_CHECKING:
-    from analyzer.pipeline import Diagnosis
-    from analyzer.run import Verdict
+    from lockstep.analyzer.pipeline import Diagnosis
+    from lockstep.analyzer.run import Verdict
 
 FORMATS: tuple[str, ...] = ("html", "md", "json")
 """Formats of a report, known here without importing what makes them."""
@@ -38,13 +38,13 @@ def diagnose_archive(
     if gpu_hour_price is not None and not math.isfinite(gpu_hour_price):
         fail(ExitCode.USAGE, f"--gpu-hour-price {gpu_hour_price} is not a price; give a number")
     # pandas and numpy take most of a second: only those who diagnose pay for them.
-    from analyzer import pipeline
-    from analyzer.readers import archive as archives
-    from analyzer.readers import collectives
-    from analyzer.readers.places import META_KEY, read
-    from analyzer.recording_rules.suspects import answered_of
-    from analyzer.recording_rules.whole import of_whole_run
-    from analyzer.run import LoadError
+    from lockstep.analyzer import pipeline
+    from lockstep.analyzer.readers import archive as archives
+    from lockstep.analyzer.readers import collectives
+    from lockstep.analyzer.readers.places import META_KEY, read
+    from lockstep.analyzer.recording_rules.suspects import answered_of
+    from lockstep.analyzer.recording_rules.whole import of_whole_run
+    from lockstep.analyzer.run import LoadError
 
     try:
         alone = not (archive / RUN_FILE).exists() and collectives.has_files(archive)
@@ -68,8 +68,8 @@ def write_transfers(folder: Path, path: Path) -> None:
     Raises:
         CommandError: 65, there are none, or the file cannot be written.
     """
-    from analyzer.readers import collectives
-    from analyzer.run import LoadError
+    from lockstep.analyzer.readers import collectives
+    from lockstep.analyzer.run import LoadError
 
     try:
         write_whole(path, collectives.transfers(folder, _unpickled).to_csv(index=False))
@@ -85,8 +85,8 @@ def _unpickled(data: bytes) -> bytes:
     Raises:
         ValueError: It is no pickle of plain data.
     """
-    from collector.reading import SourceError
-    from collector.sources.flight_recorder.pickled import as_json
+    from lockstep.collector.reading import SourceError
+    from lockstep.collector.sources.flight_recorder.pickled import as_json
 
     try:
         return as_json(data)
@@ -113,7 +113,7 @@ def write_verdict(verdict: "Verdict", folder: Path, name: str = VERDICT_FILE) ->
     Raises:
         OSError: The folder cannot be written.
     """
-    from analyzer.verdict_json import verdict_json
+    from lockstep.analyzer.verdict_json import verdict_json
 
     text = json.dumps(verdict_json(verdict), indent=2, ensure_ascii=False, allow_nan=False)
     return write_whole(folder / name, text + "\n")
@@ -141,9 +141,9 @@ def write_reports(
         OSError: The folder cannot be written.
         CommandError: 65, the report.md that is there cannot be kept.
     """
-    from analyzer.report import render
-    from analyzer.report.document import document
     from lockstep import report_inputs
+    from lockstep.analyzer.report import render
+    from lockstep.analyzer.report.document import document
 
     archive = folder if archive is None else archive
     beside = report_inputs.read_beside(diagnosis, archive, folder, baseline)

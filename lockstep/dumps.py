@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from collector.clock import Clock
-from collector.config import ConfigError, load
-from collector.contract import stacks
-from collector.contract.flight_recorder import EVIDENCE_FILE
-from collector.rank_dumps import Answers, Heard, facts, heard
-from collector.rank_dumps.facts import SOURCES
-from collector.registry import feeds
-from collector.sampler import Sampler
+from lockstep.collector.clock import Clock
+from lockstep.collector.config import ConfigError, load
+from lockstep.collector.contract import stacks
+from lockstep.collector.contract.flight_recorder import EVIDENCE_FILE
+from lockstep.collector.rank_dumps import Answers, Heard, facts, heard
+from lockstep.collector.rank_dumps.facts import SOURCES
+from lockstep.collector.registry import feeds
+from lockstep.collector.sampler import Sampler
 
 _DUMP = re.compile(r"dump_\d+", re.ASCII)
 

@@ -4,13 +4,17 @@ import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from collector.contract import bounded_json
-from collector.contract.archive import RUN_FILE
-from collector.contract.words import ExitCode
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.archive import RUN_FILE
+from lockstep.collector.contract.words import ExitCode
 from lockstep.output import fail
-from workloads.exec.patterns import PatternError
-from workloads.launchers.external_program import CommandError, ExternalProgramLauncher, check
-from workloads.launchers.external_program.programs import Missing
+from lockstep.workloads.exec.patterns import PatternError
+from lockstep.workloads.launchers.external_program import (
+    CommandError,
+    ExternalProgramLauncher,
+    check,
+)
+from lockstep.workloads.launchers.external_program.programs import Missing
 
 DUMP_SECONDS = 3.0
 """How long a hanging rank is given to write its flight-recorder dump; it looks twice a second."""
@@ -78,8 +82,8 @@ def missing_ranks(workspace: Path, run: str) -> Callable[[], Missing | None]:
     """Asks the ranks of a run for their dumps; answers None where they tell nothing."""
 
     def ask() -> Missing | None:
-        from collector.clock import SystemClock
-        from collector.rank_dumps import ranks_below, request_dumps
+        from lockstep.collector.clock import SystemClock
+        from lockstep.collector.rank_dumps import ranks_below, request_dumps
 
         clock, proc = SystemClock(), Path("/proc")
         ranks = [rank for rank in ranks_below(workspace, proc, clock) if rank.key[0] == run]
@@ -111,7 +115,7 @@ def steps_seen(out: Path) -> str:
     Args:
         out: The archive.
     """
-    from collector.contract.archive import STEPS_FILE
+    from lockstep.collector.contract.archive import STEPS_FILE
 
     run = bounded_json.read(out / RUN_FILE)
     means = run.get("means")

@@ -5,13 +5,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from collector.contract import bounded_json
-from collector.contract.archive import RUN_FILE
-from collector.contract.words import ExitCode
 from lockstep import claim, fault_trials, leftovers, output, score_tables, trials
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.archive import RUN_FILE
+from lockstep.collector.contract.words import ExitCode
 from lockstep.fault_trials import FaultSetting, FaultTrial
 from lockstep.output import Format
-from workloads.network.names import token
+from lockstep.workloads.network.names import token
 
 
 def score_faults(setting: FaultSetting, out: Path, form: Format, *, reanalyze: bool) -> int:

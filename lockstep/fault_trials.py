@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collector.contract import archive as contract
-from collector.contract.words import FAULT_CAUSES, FaultKind
 from lockstep import diagnosis
-from workloads.faults import capabilities
-from workloads.faults.disturbances import Kind as DisturbanceKind
-from workloads.faults.kinds import BUILT, STOP_KINDS
-from workloads.faults.link import LINK_KINDS
-from workloads.faults.plan import parse
-from workloads.faults.shapes import Shape
+from lockstep.collector.contract import archive as contract
+from lockstep.collector.contract.words import FAULT_CAUSES, FaultKind
+from lockstep.workloads.faults import capabilities
+from lockstep.workloads.faults.disturbances import Kind as DisturbanceKind
+from lockstep.workloads.faults.kinds import BUILT, STOP_KINDS
+from lockstep.workloads.faults.link import LINK_KINDS
+from lockstep.workloads.faults.plan import parse
+from lockstep.workloads.faults.shapes import Shape
 
 if TYPE_CHECKING:
-    from analyzer.run import Verdict
-    from workloads.faults.measure import Effect
+    from lockstep.analyzer.run import Verdict
+    from lockstep.workloads.faults.measure import Effect
 
 FACTORS = (1.1, 1.3, 2.0)
 SHAPED_KIND = FaultKind.COMPUTE
@@ -158,7 +158,7 @@ def _effect(setting: FaultSetting, trial: FaultTrial, archive: Path) -> dict[str
     """What was asked for and what was measured; None where the fault stops the rank."""
     import pyarrow.dataset as ds
 
-    from workloads.faults.measure import effect
+    from lockstep.workloads.faults.measure import effect
 
     nothing = dict.fromkeys(("asked", "measured", "interval", "within", "why"))
     if trial.fault is None:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from analyzer.watch.finding_lifecycle import folder_of_run
-from collector.contract import bounded_json
+from lockstep.analyzer.watch.finding_lifecycle import folder_of_run
+from lockstep.collector.contract import bounded_json
 from lockstep.diagnosis import write_whole
 
 FINDING_FILE = "finding.json"

@@ -8,16 +8,16 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collector.contract import bounded_json
-from collector.contract.archive import TRUTH_FILE
-from collector.contract.words import ExitCode
 from lockstep import diagnosis, truth
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.archive import TRUTH_FILE
+from lockstep.collector.contract.words import ExitCode
 from lockstep.output import CommandError, fail
 from lockstep.synth_trials import BUGS, EASY, HARD, PROCESSES, RUNS_PER_PROCESS, SynthTrial, made
 
 if TYPE_CHECKING:
-    from analyzer.cause_weights import Weights
-    from analyzer.scoring.examples import Example
+    from lockstep.analyzer.cause_weights import Weights
+    from lockstep.analyzer.scoring.examples import Example
 
 AFTER = 100_000
 """Seeds from which the calibration's are: scores use none of either."""
@@ -75,8 +75,8 @@ def fitted(
         CommandError: 65, a folder has no such archive, or a file a line that is no example; 64, two
             have one name.
     """
-    from analyzer.scoring.examples import WELL
-    from analyzer.scoring.fit import calibrated, fit, fit_well, guesses, log_loss
+    from lockstep.analyzer.scoring.examples import WELL
+    from lockstep.analyzer.scoring.fit import calibrated, fit, fit_well, guesses, log_loss
 
     names = [name_of(setting) for setting in settings]
     if twice := next((name for name in names if names.count(name) > 1), None):
@@ -158,7 +158,7 @@ def _lines(file: Path) -> "list[Example]":
     Raises:
         CommandError: 65, it cannot be read, has none, or a line is none.
     """
-    from analyzer.scoring.examples import Example, can_be
+    from lockstep.analyzer.scoring.examples import Example, can_be
 
     try:
         text = file.read_text("utf-8")
@@ -198,8 +198,8 @@ def _wanted(runs: int, seed: int) -> list[SynthTrial]:
 
 def _examples(one: SynthTrial | Path) -> "list[Example] | None":
     """Of a simulated run, or of an archive; None of what a mistake in a detector ended."""
-    from analyzer.pipeline import diagnose
-    from analyzer.scoring.examples import background, examples
+    from lockstep.analyzer.pipeline import diagnose
+    from lockstep.analyzer.scoring.examples import background, examples
 
     if isinstance(one, Path):
         try:
@@ -218,7 +218,7 @@ def _examples(one: SynthTrial | Path) -> "list[Example] | None":
 def _with_copies(found: "list[list[Example]]", seed: int) -> "Iterator[Example]":
     import numpy as np
 
-    from analyzer.scoring.examples import elsewhere
+    from lockstep.analyzer.scoring.examples import elsewhere
 
     dice = np.random.default_rng(seed)
     for one in (one for some in found for one in some):

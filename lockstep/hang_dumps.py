@@ -8,14 +8,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from analyzer.hang.dump_tree import TreeError, parse
-from analyzer.hang.jobs import Named, jobs
-from analyzer.hang.shapes import Dumps, Fact, FactKind
-from collector.contract import bounded_json, stacks
-from collector.contract.flight_recorder import EVIDENCE_FILE
-from collector.files import opened
-from collector.reading import SourceError
-from collector.sources.flight_recorder import MAX_BYTES, trees
+from lockstep.analyzer.hang.dump_tree import TreeError, parse
+from lockstep.analyzer.hang.jobs import Named, jobs
+from lockstep.analyzer.hang.shapes import Dumps, Fact, FactKind
+from lockstep.collector.contract import bounded_json, stacks
+from lockstep.collector.contract.flight_recorder import EVIDENCE_FILE
+from lockstep.collector.files import opened
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources.flight_recorder import MAX_BYTES, trees
 
 MAX_FILES = 16_384
 MAX_LEVELS = 3

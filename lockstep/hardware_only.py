@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from collector.contract.words import ExitCode
+from lockstep.collector.contract.words import ExitCode
 from lockstep.output import fail
 
 if TYPE_CHECKING:
-    from analyzer.run import Verdict
+    from lockstep.analyzer.run import Verdict
 
 
 def diagnose_hardware(
@@ -23,11 +23,11 @@ def diagnose_hardware(
     Raises:
         CommandError: 64, no such GPUs or moment; 69, Prometheus cannot be asked.
     """
-    from analyzer.anomalies.uninstrumented import uninstrumented
-    from analyzer.readers.prometheus import RequestError, SourceError
-    from analyzer.readers.prometheus.access import access
-    from analyzer.readers.prometheus.connection import Connection
-    from analyzer.readers.prometheus.hardware import gpu_list, hardware
+    from lockstep.analyzer.anomalies.uninstrumented import uninstrumented
+    from lockstep.analyzer.readers.prometheus import RequestError, SourceError
+    from lockstep.analyzer.readers.prometheus.access import access
+    from lockstep.analyzer.readers.prometheus.connection import Connection
+    from lockstep.analyzer.readers.prometheus.hardware import gpu_list, hardware
 
     try:
         job = gpu_list(gpus)

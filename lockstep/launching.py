@@ -5,17 +5,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from collector.contract.words import ExitCode
 from lockstep import external_program, node_names
+from lockstep.collector.contract.words import ExitCode
 from lockstep.output import fail, note
-from workloads.data import DataError
-from workloads.launchers import Handle, Launcher, LaunchError
-from workloads.launchers.local import LocalLauncher
-from workloads.launchers.mpirun import MpirunLauncher
-from workloads.launchers.mpirun.hostfile import HostfileError
-from workloads.network.emulated import EmulatedNetwork
-from workloads.spec import RunSpec
-from workloads.tasks import find
+from lockstep.workloads.data import DataError
+from lockstep.workloads.launchers import Handle, Launcher, LaunchError
+from lockstep.workloads.launchers.local import LocalLauncher
+from lockstep.workloads.launchers.mpirun import MpirunLauncher
+from lockstep.workloads.launchers.mpirun.hostfile import HostfileError
+from lockstep.workloads.network.emulated import EmulatedNetwork
+from lockstep.workloads.spec import RunSpec
+from lockstep.workloads.tasks import find
 
 T = TypeVar("T")
 SYNTHETIC = "synthetic"

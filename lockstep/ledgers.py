@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collector.contract import bounded_json
-from collector.contract.archive import RUN_FILE
-from collector.contract.words import ExitCode
 from lockstep import diagnosis, newest, prometheus_diagnosis
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.archive import RUN_FILE
+from lockstep.collector.contract.words import ExitCode
 from lockstep.output import Progress, fail
 
 if TYPE_CHECKING:
-    from analyzer.ledger.faults import Fleet
-    from analyzer.ledger.ledger import Ledger
+    from lockstep.analyzer.ledger.faults import Fleet
+    from lockstep.analyzer.ledger.ledger import Ledger
 
 MOST_TRACE_BYTES = 1 << 30
 
@@ -23,9 +23,9 @@ def of_archives(folders: Sequence[Path]) -> "tuple[Ledger, ...]":
     Raises:
         CommandError: 65, one of them is no archive.
     """
-    from analyzer.ledger.attempt import attempt_of
-    from analyzer.ledger.jobs import chains
-    from analyzer.ledger.ledger import ledger
+    from lockstep.analyzer.ledger.attempt import attempt_of
+    from lockstep.analyzer.ledger.jobs import chains
+    from lockstep.analyzer.ledger.ledger import ledger
 
     meant = list(dict.fromkeys(each for folder in folders for each in _archives(folder)))
     show = Progress()
@@ -46,8 +46,8 @@ def of_prometheus(url: str, run: str, since: str | None, until: str | None) -> "
     Raises:
         CommandError: As `prometheus_diagnosis.diagnose_prometheus`.
     """
-    from analyzer.ledger.attempt import attempt_of
-    from analyzer.ledger.ledger import ledger
+    from lockstep.analyzer.ledger.attempt import attempt_of
+    from lockstep.analyzer.ledger.ledger import ledger
 
     told = prometheus_diagnosis.diagnose_prometheus(url, run, since, until, push_down=False)
     return (ledger([attempt_of(told)]),)
@@ -59,11 +59,11 @@ def of_log(path: Path, ranks: int) -> "tuple[Ledger, ...]":
     Raises:
         CommandError: 65, it has no iteration line with its time.
     """
-    from analyzer import pipeline
-    from analyzer.ledger.attempt import attempt_of
-    from analyzer.ledger.ledger import ledger
-    from analyzer.readers import iteration_log
-    from analyzer.run import LoadError
+    from lockstep.analyzer import pipeline
+    from lockstep.analyzer.ledger.attempt import attempt_of
+    from lockstep.analyzer.ledger.ledger import ledger
+    from lockstep.analyzer.readers import iteration_log
+    from lockstep.analyzer.run import LoadError
 
     try:
         told = iteration_log.read(path, ranks)
@@ -78,8 +78,8 @@ def of_faults(path: Path, nodes: int | None, days: float | None) -> "Fleet":
     Raises:
         CommandError: 65, it is none, or not of so few nodes or days.
     """
-    from analyzer.ledger.faults import read_faults, reliability
-    from analyzer.run import LoadError
+    from lockstep.analyzer.ledger.faults import read_faults, reliability
+    from lockstep.analyzer.run import LoadError
 
     try:
         told = bounded_json.read(path, limit=MOST_TRACE_BYTES)

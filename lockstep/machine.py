@@ -12,11 +12,11 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workloads.faults import capabilities, cgroup
-from workloads.faults.kinds import BUILT
+from lockstep.workloads.faults import capabilities, cgroup
+from lockstep.workloads.faults.kinds import BUILT
 
 if TYPE_CHECKING:
-    from collector.check import SourceCheck
+    from lockstep.collector.check import SourceCheck
 
 DISTRIBUTION = "lockstep-monitor"
 LEAST_SHARED_BYTES = 64 * 2**20
@@ -43,7 +43,7 @@ class Check:
 
 def examine() -> tuple[list[Check], list["SourceCheck"]]:
     """Looks at everything; the collector's sources are read once, nothing is changed."""
-    from collector.config import ConfigError
+    from lockstep.collector.config import ConfigError
 
     checks = [check for look in LOOKS for check in look()]
     try:
@@ -143,16 +143,16 @@ def _gpu(device: Path = Path("/dev/nvidiactl")) -> list[Check]:
 
 def _sources() -> list["SourceCheck"]:
     """What a collector of this user would see with the settings of this environment."""
-    from collector.check import examined
-    from collector.clock import SystemClock
-    from collector.config import load
-    from collector.registry import feeds
-    from collector.sampler import Sampler
+    from lockstep.collector.check import examined
+    from lockstep.collector.clock import SystemClock
+    from lockstep.collector.config import load
+    from lockstep.collector.registry import feeds
+    from lockstep.collector.sampler import Sampler
 
     clock = SystemClock()
     config = load(None, os.environ, {})
     sampler = Sampler(feeds(config, clock), clock, config.ttl)
-    with _quiet("collector.sampler.reader"):
+    with _quiet("lockstep.collector.sampler.reader"):
         return examined(sampler)
 
 

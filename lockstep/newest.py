@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from collector.contract import bounded_json
-from collector.contract.archive import RUN_FILE
-from collector.contract.visible import visible_line
-from collector.contract.words import ExitCode
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.archive import RUN_FILE
+from lockstep.collector.contract.visible import visible_line
+from lockstep.collector.contract.words import ExitCode
 from lockstep.output import fail, note
 
 MOST_ARCHIVES = 1000

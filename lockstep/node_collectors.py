@@ -9,12 +9,12 @@ from time import monotonic, sleep
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from collector.contract.words import ExitCode
+from lockstep.collector.contract.words import ExitCode
 from lockstep.output import fail
 
 if TYPE_CHECKING:
-    from collector.recorder import Recorder
-    from workloads.network.emulated import EmulatedNetwork
+    from lockstep.collector.recorder import Recorder
+    from lockstep.workloads.network.emulated import EmulatedNetwork
 
 START_SECONDS = 20.0
 STOP_SECONDS = 5.0
@@ -54,7 +54,7 @@ class NodeCollectors:
             (self._workspace / node).mkdir(parents=True, exist_ok=True)
             arguments = [
                 *self._place(index),
-                *(sys.executable, "-m", "collector"),
+                *(sys.executable, "-m", "lockstep.collector"),
                 *("--listen", f"{self._host(index)}:0", "--node", node),
                 *("--die-with-parent", str(os.getpid())),
                 *("--fast-period", FAST_PERIOD),
@@ -94,8 +94,8 @@ class NodeCollectors:
         Raises:
             CommandError: 69, a collector did not start.
         """
-        from collector.clock import SystemClock
-        from collector.recorder import Recorder
+        from lockstep.collector.clock import SystemClock
+        from lockstep.collector.recorder import Recorder
 
         started = {node: f"http://{self._address(node)}" for node in self._nodes}
         settle = SETTLE_SECONDS_OF_OTHERS if others else SETTLE_SECONDS
@@ -112,7 +112,7 @@ class NodeCollectors:
         scratch = self._workspace / f"{self._nodes[index]}.sys"
         scratch.mkdir(exist_ok=True)
         namespace = self._network.namespace(index)
-        return [sys.executable, "-m", "workloads.network", namespace, str(scratch), "--"]
+        return [sys.executable, "-m", "lockstep.workloads.network", namespace, str(scratch), "--"]
 
     def _announcement(self, node: str) -> Path:
         return self._workspace / f"{node}.address"

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Mapping
 
-from collector.contract.metrics import NODE_INFO
+from lockstep.collector.contract.metrics import NODE_INFO
 
 VARIABLE = "LOCKSTEP_NODE_NAMES"
 BY_COLLECTORS = "collectors"
@@ -25,7 +25,7 @@ def ask(targets: Mapping[str, str], seconds: float = SECONDS) -> dict[str, str]:
     Args:
         targets: Host -> "http://host:port" of its collector.
     """
-    from collector.recorder import FetchError, Target
+    from lockstep.collector.recorder import FetchError, Target
 
     found: dict[str, str] = {}
     end = time.monotonic() + seconds

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from collector.contract.words import ExitCode
 from lockstep import archive, claim, submission
 from lockstep.archive import LOGS, Recording
+from lockstep.collector.contract.words import ExitCode
 from lockstep.interrupts import Interrupts
 from lockstep.launching import (
     collector_addresses,
@@ -24,18 +24,18 @@ from lockstep.node_collectors import NodeCollectors
 from lockstep.output import Progress as Show
 from lockstep.output import fail
 from lockstep.training_progress import TrainingProgress
-from workloads.launchers import Ending, Handle, Outcome, Progress
-from workloads.launchers.external_program import Programs
-from workloads.launchers.local.janitor import Janitor
-from workloads.launchers.local.ranks import Ranks
-from workloads.launchers.mpirun.ranks import MpirunRanks
-from workloads.network.emulated import EmulatedNetwork, emulated
-from workloads.processes.ownership import COMMAND_FILE, OWNER_FILE, SHARED_MEMORY, owner
-from workloads.spec import PROGRAM, RunSpec
-from workloads.tasks import find
+from lockstep.workloads.launchers import Ending, Handle, Outcome, Progress
+from lockstep.workloads.launchers.external_program import Programs
+from lockstep.workloads.launchers.local.janitor import Janitor
+from lockstep.workloads.launchers.local.ranks import Ranks
+from lockstep.workloads.launchers.mpirun.ranks import MpirunRanks
+from lockstep.workloads.network.emulated import EmulatedNetwork, emulated
+from lockstep.workloads.processes.ownership import COMMAND_FILE, OWNER_FILE, SHARED_MEMORY, owner
+from lockstep.workloads.spec import PROGRAM, RunSpec
+from lockstep.workloads.tasks import find
 
 if TYPE_CHECKING:
-    from collector.recorder import Recorder
+    from lockstep.collector.recorder import Recorder
 
 T = TypeVar("T")
 
@@ -234,7 +234,7 @@ def _told_by(ranks: Handle, recording: Recording) -> Recording:
 
 def _stopped(recorder: "Recorder") -> Recording:
     """Close the archive's tables."""
-    from collector.recorder import RecorderError
+    from lockstep.collector.recorder import RecorderError
 
     incomplete = ""
     try:

@@ -13,27 +13,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from collector.contract import bounded_json
-from collector.contract.archive import CLUSTER_FILE
-from collector.contract.words import ExitCode
 from lockstep import claim
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.archive import CLUSTER_FILE
+from lockstep.collector.contract.words import ExitCode
 from lockstep.output import Progress, fail, note
-from workloads.launchers.kubernetes.api import ApiCluster, KubeconfigError
-from workloads.launchers.kubernetes.cluster import Cluster, ClusterError
-from workloads.launchers.kubernetes.cluster_run import ClusterRun, Ended
-from workloads.launchers.kubernetes.conditions import Phase, Pod
-from workloads.launchers.kubernetes.doubts import doubts
-from workloads.launchers.kubernetes.facts import Facts, look
-from workloads.launchers.kubernetes.measuring import measured
-from workloads.launchers.kubernetes.mpijob import HOSTFILE
-from workloads.launchers.kubernetes.names import JOB, LAUNCHER, STEP, WORKER
-from workloads.launchers.kubernetes.objects import TakenError
-from workloads.launchers.kubernetes.pod import RUNS_FOLDER, archive_folder
-from workloads.launchers.kubernetes.preflight import refusal
-from workloads.launchers.kubernetes.settings import Settings
-from workloads.launchers.kubernetes.submission import Submission, submission
-from workloads.spec import RunSpec
-from workloads.tasks import find
+from lockstep.workloads.launchers.kubernetes.api import ApiCluster, KubeconfigError
+from lockstep.workloads.launchers.kubernetes.cluster import Cluster, ClusterError
+from lockstep.workloads.launchers.kubernetes.cluster_run import ClusterRun, Ended
+from lockstep.workloads.launchers.kubernetes.conditions import Phase, Pod
+from lockstep.workloads.launchers.kubernetes.doubts import doubts
+from lockstep.workloads.launchers.kubernetes.facts import Facts, look
+from lockstep.workloads.launchers.kubernetes.measuring import measured
+from lockstep.workloads.launchers.kubernetes.mpijob import HOSTFILE
+from lockstep.workloads.launchers.kubernetes.names import JOB, LAUNCHER, STEP, WORKER
+from lockstep.workloads.launchers.kubernetes.objects import TakenError
+from lockstep.workloads.launchers.kubernetes.pod import RUNS_FOLDER, archive_folder
+from lockstep.workloads.launchers.kubernetes.preflight import refusal
+from lockstep.workloads.launchers.kubernetes.settings import Settings
+from lockstep.workloads.launchers.kubernetes.submission import Submission, submission
+from lockstep.workloads.spec import RunSpec
+from lockstep.workloads.tasks import find
 
 LOGS = "logs"
 ENDINGS = {Phase.SUCCEEDED: "finished", Phase.LATE: "timeout", Phase.STOPPED: "stopped"}

@@ -5,12 +5,12 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from collector.contract.words import ExitCode
 from lockstep import archive, claim
+from lockstep.collector.contract.words import ExitCode
 from lockstep.output import fail
-from workloads.joining.job_file import Job
-from workloads.network.emulated import needed
-from workloads.spec import RunSpec
+from lockstep.workloads.joining.job_file import Job
+from lockstep.workloads.network.emulated import needed
+from lockstep.workloads.spec import RunSpec
 
 
 def write_job(spec: RunSpec, out: Path, path: Path) -> str:
@@ -47,7 +47,7 @@ def write_job(spec: RunSpec, out: Path, path: Path) -> str:
             raise
     return (
         f"start it with: torchrun --nnodes {layout.nodes} --nproc-per-node"
-        f" {layout.ranks_per_node} -m workloads {path}\n"
+        f" {layout.ranks_per_node} -m lockstep.workloads {path}\n"
         f"{out} holds run.json, ranks.parquet and truth.json. Nobody records the run: steps and"
         " samples are on the page of `lockstep collect` on each host while it runs, for your"
         " Prometheus to scrape. Without samples and steps, analyze says that it knows too little,"

@@ -15,8 +15,8 @@ from contextlib import suppress
 from enum import StrEnum
 from typing import Any, NoReturn, TextIO
 
-from collector.contract.visible import visible, visible_line
-from collector.contract.words import ExitCode
+from lockstep.collector.contract.visible import visible, visible_line
+from lockstep.collector.contract.words import ExitCode
 
 JSON_SEPARATORS = (",", ":")
 MIN_REDRAW_SECONDS = 0.1

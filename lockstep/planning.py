@@ -8,26 +8,26 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from collector.contract.words import ExitCode
+from lockstep.collector.contract.words import ExitCode
 from lockstep.external_program import check_command
 from lockstep.launching import hosts_of
 from lockstep.output import fail
-from workloads.data import DataError
-from workloads.faults.capabilities import available
-from workloads.faults.disturbances import Kind as Disturbing
-from workloads.faults.disturbances import parse_disturbance
-from workloads.faults.link import LinkError
-from workloads.faults.plan import Fault, FaultError, parse
-from workloads.faults.settings import DisturbanceError
-from workloads.formats import FORMATS, SDK
-from workloads.gpus import torch_build, visible, why_not
-from workloads.models.configs import ConfigError
-from workloads.network.conflicts import check_links
-from workloads.network.emulated import needed
-from workloads.outcome.goals import GoalError
-from workloads.outcome.goals import parse as parse_goal
-from workloads.resume import about
-from workloads.spec import (
+from lockstep.workloads.data import DataError
+from lockstep.workloads.faults.capabilities import available
+from lockstep.workloads.faults.disturbances import Kind as Disturbing
+from lockstep.workloads.faults.disturbances import parse_disturbance
+from lockstep.workloads.faults.link import LinkError
+from lockstep.workloads.faults.plan import Fault, FaultError, parse
+from lockstep.workloads.faults.settings import DisturbanceError
+from lockstep.workloads.formats import FORMATS, SDK
+from lockstep.workloads.gpus import torch_build, visible, why_not
+from lockstep.workloads.models.configs import ConfigError
+from lockstep.workloads.network.conflicts import check_links
+from lockstep.workloads.network.emulated import needed
+from lockstep.workloads.outcome.goals import GoalError
+from lockstep.workloads.outcome.goals import parse as parse_goal
+from lockstep.workloads.resume import about
+from lockstep.workloads.spec import (
     CLUSTER_LAUNCHERS,
     DEVICE_SECONDS,
     LAUNCHERS,
@@ -41,8 +41,8 @@ from workloads.spec import (
     Training,
     one_of,
 )
-from workloads.tasks import TASKS, find
-from workloads.warmup import FIRST_FAULTY_STEP
+from lockstep.workloads.tasks import TASKS, find
+from lockstep.workloads.warmup import FIRST_FAULTY_STEP
 
 MIN_STEPS = 10
 RUN_ID_CHARACTERS = 63
@@ -311,7 +311,7 @@ def check_launcher(
 def check_cluster(training: Training) -> None:
     """Raises SpecError where a run on a cluster would need files of this machine."""
     if training.resume is not None:
-        from workloads.launchers.kubernetes.pod import RUNS_FOLDER
+        from lockstep.workloads.launchers.kubernetes.pod import RUNS_FOLDER
 
         place = PurePosixPath(training.resume)
         if ".." in place.parts or not place.is_relative_to(RUNS_FOLDER):

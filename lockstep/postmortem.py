@@ -11,12 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from analyzer.alert_rules.shape import Severity
-from analyzer.alertmanager.matching import FINDING_ALERT
-from analyzer.alertmanager.webhook import Notification, ReceivedAlert
-from collector.contract import metrics as m
-from collector.contract import threads
-from collector.contract.metrics import Sample
 from lockstep.alert_archives import (
     EarlyError,
     UnmatchedError,
@@ -25,6 +19,12 @@ from lockstep.alert_archives import (
     has_report,
     noted_in,
 )
+from lockstep.analyzer.alert_rules.shape import Severity
+from lockstep.analyzer.alertmanager.matching import FINDING_ALERT
+from lockstep.analyzer.alertmanager.webhook import Notification, ReceivedAlert
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract import threads
+from lockstep.collector.contract.metrics import Sample
 from lockstep.output import CommandError
 from lockstep.reports import Reports, Urgency
 

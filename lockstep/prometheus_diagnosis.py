@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collector.contract.words import ExitCode
+from lockstep.collector.contract.words import ExitCode
 from lockstep.output import fail, note
 
 if TYPE_CHECKING:
-    from analyzer.pipeline import Diagnosis
+    from lockstep.analyzer.pipeline import Diagnosis
 
 
 def diagnose_prometheus(
@@ -43,11 +43,11 @@ def diagnose_prometheus(
     """
     if gpu_hour_price is not None and not math.isfinite(gpu_hour_price):
         fail(ExitCode.USAGE, f"--gpu-hour-price {gpu_hour_price} is not a price; give a number")
-    from analyzer import pipeline
-    from analyzer.readers import places, prometheus
-    from analyzer.readers.prometheus.node_labels import with_own
-    from analyzer.recording_rules import diagnosis
-    from analyzer.run import LoadError
+    from lockstep.analyzer import pipeline
+    from lockstep.analyzer.readers import places, prometheus
+    from lockstep.analyzer.readers.prometheus.node_labels import with_own
+    from lockstep.analyzer.recording_rules import diagnosis
+    from lockstep.analyzer.run import LoadError
 
     try:
         known = {} if topology is None else places.read(topology)
@@ -79,9 +79,9 @@ def _chosen(url: str, run: str, since: str | None, until: str | None) -> bool:
     Raises:
         RequestError, SourceError: As prometheus.load.
     """
-    from analyzer.readers.prometheus.access import access
-    from analyzer.readers.prometheus.connection import Connection
-    from analyzer.recording_rules.choice import choose
+    from lockstep.analyzer.readers.prometheus.access import access
+    from lockstep.analyzer.readers.prometheus.connection import Connection
+    from lockstep.analyzer.recording_rules.choice import choose
 
     if not run:
         return False  # which is refused with the right words
@@ -98,8 +98,8 @@ def _tell_who_answers(url: str) -> None:
     Raises:
         RequestError, SourceError: As prometheus.load.
     """
-    from analyzer.readers.prometheus.access import access
-    from analyzer.readers.prometheus.connection import Connection
+    from lockstep.analyzer.readers.prometheus.access import access
+    from lockstep.analyzer.readers.prometheus.connection import Connection
 
     with Connection(access(url, None)) as connection:
         server, replicas = connection.server(), connection.replicas(connection.now())

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from analyzer.hang.standing import facts
-from collector.contract.flight_recorder import EVIDENCE_FILE
-from collector.contract.stacks import FILE, Stacks, as_text
+from lockstep.analyzer.hang.standing import facts
+from lockstep.collector.contract.flight_recorder import EVIDENCE_FILE
+from lockstep.collector.contract.stacks import FILE, Stacks, as_text
 
 
 def save_stacks(folder: Path, evidence: dict[str, Any], stacks: Sequence[Stacks]) -> None:

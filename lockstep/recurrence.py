@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from analyzer.pipeline import Diagnosis
+    from lockstep.analyzer.pipeline import Diagnosis
 
 
 def with_recurrence(diagnosed: "Diagnosis", archive: Path) -> "Diagnosis":
@@ -15,8 +15,8 @@ def with_recurrence(diagnosed: "Diagnosis", archive: Path) -> "Diagnosis":
     """
     import numpy as np
 
-    from analyzer.cost.recurrence import recurrence
-    from analyzer.readers.verdicts import siblings
+    from lockstep.analyzer.cost.recurrence import recurrence
+    from lockstep.analyzer.readers.verdicts import siblings
 
     verdict, grid = diagnosed.verdict, diagnosed.grid
     ends = grid.end[np.isfinite(grid.end)]

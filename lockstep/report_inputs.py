@@ -5,16 +5,16 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collector.contract import archive as names
-from collector.contract import bounded_json
-from collector.contract.words import ExitCode
 from lockstep import diagnosis as files
+from lockstep.collector.contract import archive as names
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.words import ExitCode
 from lockstep.output import fail
 from lockstep.report_trace import excerpt
 
 if TYPE_CHECKING:
-    from analyzer.pipeline import Diagnosis
-    from analyzer.report.beside import Beside, DataFile
+    from lockstep.analyzer.pipeline import Diagnosis
+    from lockstep.analyzer.report.beside import Beside, DataFile
 
 READ = (names.RUN_FILE, names.RANKS_FILE, names.STEPS_FILE, names.OPS_FILE, names.SAMPLES_FILE,
         names.FINDING_FILE, names.OPENED_FILE)  # fmt: skip
@@ -39,7 +39,7 @@ def read_beside(
         OSError: The folder cannot be written.
         CommandError: 65, what people wrote in report.md cannot be told from the rest.
     """
-    from analyzer.report.beside import Beside
+    from lockstep.analyzer.report.beside import Beside
 
     # Nothing is written before it is sure that people's words are not lost.
     human = _human(folder / f"{names.REPORT_STEM}.md")
@@ -73,7 +73,7 @@ def _command(archive: Path) -> str:
 
 
 def _human(path: Path) -> dict[str, str]:
-    from analyzer.report.human import HumanBlockError, written
+    from lockstep.analyzer.report.human import HumanBlockError, written
 
     try:
         with path.open("rb") as file:
@@ -94,8 +94,8 @@ def _human(path: Path) -> dict[str, str]:
 
 def _trace(diagnosis: "Diagnosis", folder: Path) -> "tuple[DataFile | None, str]":
     """The timeline around the onset, and what it shows; None and why where there is none."""
-    from analyzer import perfetto
-    from analyzer.report.beside import DataFile
+    from lockstep.analyzer import perfetto
+    from lockstep.analyzer.report.beside import DataFile
 
     part = excerpt(diagnosis)
     if part is None:
@@ -116,7 +116,7 @@ def _trace(diagnosis: "Diagnosis", folder: Path) -> "tuple[DataFile | None, str]
 
 def _digest(path: Path) -> "DataFile | None":
     """The size and digest of a file or of a folder of part files; None where it is not there."""
-    from analyzer.report.beside import DataFile
+    from lockstep.analyzer.report.beside import DataFile
 
     if not path.is_dir():
         one = _one(path)

@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from analyzer.pipeline import Diagnosis
-    from analyzer.run import Run
+    from lockstep.analyzer.pipeline import Diagnosis
+    from lockstep.analyzer.run import Run
 
 MOST_RANKS = 64
 MOST_OPERATIONS = 40_000
@@ -20,7 +20,7 @@ def excerpt(diagnosis: "Diagnosis") -> "tuple[Run, range, str] | None":
     """
     import numpy as np
 
-    from analyzer.perfetto import steps_around
+    from lockstep.analyzer.perfetto import steps_around
 
     run = diagnosis.run
     if run.ops is None or run.ops.empty:

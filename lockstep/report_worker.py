@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from collector.contract import bounded_json
+from lockstep.collector.contract import bounded_json
 from lockstep.output import CommandError
 
 _PR_SET_PDEATHSIG = 1

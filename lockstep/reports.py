@@ -20,7 +20,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol
 
-from collector.contract import bounded_json, threads
+from lockstep.collector.contract import bounded_json, threads
 
 LOG = logging.getLogger(__name__)
 

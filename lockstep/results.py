@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from collector.contract import bounded_json
-from collector.contract.archive import RESULTS_FILE
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.archive import RESULTS_FILE
 from lockstep.output import grid
 
 

@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
-from analyzer.alert_rules.groups import GROUPS
-from analyzer.alert_rules.render import plain, prometheus_rule
-from analyzer.alert_rules.shape import PLACEHOLDERS, Addresses
-from analyzer.recording_rules.rules import rules as peer_rules
+from lockstep.analyzer.alert_rules.groups import GROUPS
+from lockstep.analyzer.alert_rules.render import plain, prometheus_rule
+from lockstep.analyzer.alert_rules.shape import PLACEHOLDERS, Addresses
+from lockstep.analyzer.recording_rules.rules import rules as peer_rules
 
 ALERTS_HEAD = (
     "# Alerts of Lockstep: each has a runbook, deploy/runbooks/<alert>.md, and tests,\n"

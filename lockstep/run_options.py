@@ -143,7 +143,7 @@ class GoalOptions:
 
 @dataclass(frozen=True, slots=True)
 class AllReduceOptions:
-    """The all-reduce workload: fields of `workloads.spec.Training`, likewise."""
+    """The all-reduce workload: fields of `lockstep.workloads.spec.Training`, likewise."""
 
     PANEL: ClassVar = "All-reduces"
 
@@ -247,7 +247,7 @@ class LaunchOptions:
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Start nothing: write what `torchrun -m workloads FILE` and srun need.",
+            help="Start nothing: write what `torchrun -m lockstep.workloads FILE` and srun need.",
         ),
     ] = None
     team: Annotated[

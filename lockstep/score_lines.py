@@ -17,7 +17,7 @@ def append(path: Path, line: Mapping[str, Any]) -> None:
 
 
 def figures(tree: Mapping[str, Any], title: str) -> str:
-    """What `analyzer.scoring.score` counted, with intervals, beside all baselines."""
+    """What `lockstep.analyzer.scoring.score` counted, with intervals, beside all baselines."""
     baselines = tree["baselines"]
     rows = [
         (

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lockstep import score_lines, trials
-from workloads.faults.kinds import GPU_KINDS
+from lockstep.workloads.faults.kinds import GPU_KINDS
 
 TABLES = {
     "real_signals": "real processes, wholly real signals",
@@ -24,8 +24,8 @@ def table_of(kind: str) -> str:
 
 def of_runs(lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
     """The figures of `score real`, table by table; the healthy runs stand in both."""
-    from analyzer.scoring.by_cause import score_causes
-    from analyzer.scoring.score import score
+    from lockstep.analyzer.scoring.by_cause import score_causes
+    from lockstep.analyzer.scoring.score import score
 
     found = {}
     for name, mine in _split(lines, lambda line: line["truth"] and line["truth"]["kind"]).items():
@@ -37,8 +37,8 @@ def of_runs(lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
 
 def of_faults(lines: Iterable[Line]) -> dict[str, dict[str, Any]]:
     """The rates of `score faults`, table by table, with those of each cause and their mean."""
-    from analyzer.scoring.by_cause import macro
-    from analyzer.scoring.score import rate
+    from lockstep.analyzer.scoring.by_cause import macro
+    from lockstep.analyzer.scoring.score import rate
 
     found: dict[str, dict[str, Any]] = {}
     for name, mine in _split(lines, lambda line: line["fault"] and line["kind"]).items():
@@ -74,8 +74,8 @@ def _split(lines: Iterable[Line], kind: Any) -> dict[str, list[Line]]:
 
 
 def _cause(mine: Sequence[Line]) -> dict[str, Any]:
-    """As analyzer.scoring.by_cause has it."""
-    from analyzer.scoring.score import rate
+    """As lockstep.analyzer.scoring.by_cause has it."""
+    from lockstep.analyzer.scoring.score import rate
 
     instead: dict[str, int] = {}
     for line in mine:

@@ -6,13 +6,13 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from collector.contract import bounded_json
-from collector.contract.words import ExitCode
 from lockstep import claim, output, score_lines, synth_trials
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.words import ExitCode
 from lockstep.output import Format
 
 if TYPE_CHECKING:
-    from analyzer.scoring.score import Case
+    from lockstep.analyzer.scoring.score import Case
 
 RESULTS_FILE = "synth.jsonl"
 WRITER_FILE = f".{RESULTS_FILE}.writer"
@@ -37,7 +37,7 @@ def score_synth(
         seed: Of the first run.
         out: Folder of the results.
         form: How to print.
-        variant: Of the physics (analyzer.synth.variant).
+        variant: Of the physics (lockstep.analyzer.synth.variant).
         anew: Make and judge also the runs that have a line.
         uninstrumented: Judge them by their hardware alone: another score, with its own table.
         level: Of difficulty (lockstep.synth_trials).
@@ -45,9 +45,9 @@ def score_synth(
     Raises:
         CommandError: 65, the results cannot be kept; 70, a run could not be judged.
     """
-    from analyzer.scoring.by_cause import score_causes
-    from analyzer.scoring.by_difficulty import score_difficulties
-    from analyzer.scoring.score import score
+    from lockstep.analyzer.scoring.by_cause import score_causes
+    from lockstep.analyzer.scoring.by_difficulty import score_difficulties
+    from lockstep.analyzer.scoring.score import score
 
     wanted = synth_trials.trials(runs, seed, variant, uninstrumented=uninstrumented, level=level)
     lines = _lines(wanted, out, anew=anew)
@@ -83,7 +83,7 @@ def _healthy(
     cases: Sequence["Case"], lines: Sequence[Mapping[str, Any]], *, uninstrumented: bool
 ) -> dict[str, Any]:
     """What is said of healthy runs; nothing by hardware alone, which can clear nobody."""
-    from analyzer.scoring.by_difficulty import score_healthy
+    from lockstep.analyzer.scoring.by_difficulty import score_healthy
 
     if uninstrumented:
         return {}
@@ -159,7 +159,7 @@ def _table(tree: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> str:
 
 def mistake(line: Mapping[str, Any]) -> str | None:
     """How a verdict differs from the truth, in words; None where it is right."""
-    from analyzer.scoring.score import is_found, is_right
+    from lockstep.analyzer.scoring.score import is_found, is_right
 
     truths, culprits = line["truths"], line["verdict"]["culprits"]
     right = all(is_found(fault, line["verdict"]) for fault in truths) and all(

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from analyzer.run import Run, Verdict
-    from analyzer.scoring.score import Case
-    from analyzer.synth.fleet import SyntheticFleet
-    from analyzer.synth.whole import Labelled
+    from lockstep.analyzer.run import Run, Verdict
+    from lockstep.analyzer.scoring.score import Case
+    from lockstep.analyzer.synth.fleet import SyntheticFleet
+    from lockstep.analyzer.synth.whole import Labelled
 
 PROCESSES = 2
 RUNS_PER_PROCESS = 25
@@ -41,7 +41,7 @@ class SynthTrial:
     Attributes:
         seed: Of everything in it.
         injected: With faults, or healthy.
-        variant: Of the physics (analyzer.synth.variant).
+        variant: Of the physics (lockstep.analyzer.synth.variant).
         delays: Whether to replay it for its detection delay.
         uninstrumented: Whether its training series are taken away: hardware and allocation only.
         level: EASY, HARD, or difficulties joined by commas.
@@ -64,7 +64,7 @@ def trials(
     count: int, seed: int, variant: str, *, uninstrumented: bool = False, level: str = EASY
 ) -> list[SynthTrial]:
     """`count` injected and as many healthy runs in turn, with seeds from `seed` on."""
-    from analyzer.synth.draw import TURNS
+    from lockstep.analyzer.synth.draw import TURNS
 
     return [
         SynthTrial(
@@ -99,12 +99,12 @@ def judge(trial: SynthTrial) -> dict[str, Any]:
 
 def _line(trial: SynthTrial) -> dict[str, Any]:
     """Makes and diagnoses one run."""
-    from analyzer.baselines import published_answers
-    from analyzer.pipeline import diagnose
-    from analyzer.scoring.replay import detection_delay
-    from analyzer.scoring.trivial_baselines import trivial_answers
-    from analyzer.synth.whole import labelled
-    from analyzer.verdict_json import verdict_json
+    from lockstep.analyzer.baselines import published_answers
+    from lockstep.analyzer.pipeline import diagnose
+    from lockstep.analyzer.scoring.replay import detection_delay
+    from lockstep.analyzer.scoring.trivial_baselines import trivial_answers
+    from lockstep.analyzer.synth.whole import labelled
+    from lockstep.analyzer.verdict_json import verdict_json
 
     fleet = _fleet(trial)
     run = labelled(fleet)
@@ -143,15 +143,15 @@ def _line(trial: SynthTrial) -> dict[str, Any]:
 
 def made(trial: SynthTrial) -> "Labelled":
     """The run of a trial, with its truth."""
-    from analyzer.synth.whole import labelled
+    from lockstep.analyzer.synth.whole import labelled
 
     return labelled(_fleet(trial))
 
 
 def _fleet(trial: SynthTrial) -> "SyntheticFleet":
-    from analyzer.synth.difficulty import Difficulty
-    from analyzer.synth.draw import drawn
-    from analyzer.synth.hard_draw import hard
+    from lockstep.analyzer.synth.difficulty import Difficulty
+    from lockstep.analyzer.synth.draw import drawn
+    from lockstep.analyzer.synth.hard_draw import hard
 
     if trial.level == EASY:
         return drawn(trial.seed, injected=trial.injected, variant=trial.variant)
@@ -164,7 +164,7 @@ def by_hardware(run: "Run") -> "Verdict":
 
     Ranks give the named GPUs their numbers afterwards, because the truth is told in these.
     """
-    from analyzer.anomalies.uninstrumented import uninstrumented
+    from lockstep.analyzer.anomalies.uninstrumented import uninstrumented
 
     at = {(info.node, info.gpu): info.rank for info in run.ranks if info.gpu is not None}
     of_ranks = run.samples["rank"].notna() | run.samples["metric"].str.startswith(TRAINING)
@@ -178,7 +178,7 @@ def by_hardware(run: "Run") -> "Verdict":
 
 def case(line: Mapping[str, Any]) -> "Case":
     """A line of the results as the analyzer scores it."""
-    from analyzer.scoring.score import Case
+    from lockstep.analyzer.scoring.score import Case
 
     first, *more = line["truths"] or [None]
     keys = ("verdict", "delay_seconds", "node_hours", "baselines")
@@ -187,8 +187,8 @@ def case(line: Mapping[str, Any]) -> "Case":
 
 def slower_and_whole(line: Mapping[str, Any]) -> tuple[bool, bool]:
     """Whether a run became slower as a whole, and whether all its telemetry is there."""
-    from analyzer.synth.difficulty import Difficulty
-    from analyzer.synth.fleet import Benign, Defect
+    from lockstep.analyzer.synth.difficulty import Difficulty
+    from lockstep.analyzer.synth.fleet import Benign, Defect
 
     # A counter that begins anew and a scrape that is late are all there.
     lacks = {*Defect} - {Defect.RESET, Defect.LATE}

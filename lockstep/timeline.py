@@ -5,15 +5,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collector.contract.words import ExitCode
 from lockstep import output
+from lockstep.collector.contract.words import ExitCode
 from lockstep.diagnosis import write_whole
 from lockstep.output import fail
 
 if TYPE_CHECKING:
-    from analyzer.operations import Ints, Trace
-    from analyzer.perfetto import Timeline
-    from analyzer.run import Culprit, Run
+    from lockstep.analyzer.operations import Ints, Trace
+    from lockstep.analyzer.perfetto import Timeline
+    from lockstep.analyzer.run import Culprit, Run
 
 STEPS = re.compile(r"(\d{1,15}):(\d{1,15})", re.ASCII)
 
@@ -53,8 +53,8 @@ def write(
     """
     import numpy as np
 
-    from analyzer import perfetto
-    from analyzer.operations import Trace
+    from lockstep.analyzer import perfetto
+    from lockstep.analyzer.operations import Trace
 
     try:
         if isinstance(source, Trace):
@@ -75,7 +75,7 @@ def write(
 
 
 def _steps(numbers: "Ints", culprits: Iterable["Culprit"]) -> range:
-    from analyzer.perfetto import steps_around
+    from lockstep.analyzer.perfetto import steps_around
 
     onsets = [one.from_step for one in culprits if one.from_step is not None]
     return steps_around(numbers, onsets[0] if onsets else None)

@@ -4,12 +4,12 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collector.contract.words import ExitCode
+from lockstep.collector.contract.words import ExitCode
 from lockstep.output import fail
 
 if TYPE_CHECKING:
-    from analyzer.operations import Trace
-    from analyzer.run import Verdict
+    from lockstep.analyzer.operations import Trace
+    from lockstep.analyzer.run import Verdict
 
 
 def diagnose_trace(
@@ -31,15 +31,15 @@ def diagnose_trace(
     """
     if gpu_hour_price is not None and not math.isfinite(gpu_hour_price):
         fail(ExitCode.USAGE, f"--gpu-hour-price {gpu_hour_price} is not a price; give a number")
-    from analyzer.pipeline import diagnose
+    from lockstep.analyzer.pipeline import diagnose
 
     return diagnose(read_trace(path, layout, meta), gpu_hour_price=gpu_hour_price).verdict
 
 
 def read_trace(path: Path, layout: str | None = None, meta: Path | None = None) -> "Trace":
     """Loads a trace; arguments and errors as `diagnose_trace`."""
-    from analyzer.readers import optrace
-    from analyzer.run import LoadError
+    from lockstep.analyzer.readers import optrace
+    from lockstep.analyzer.run import LoadError
 
     try:
         told = None if layout is None else optrace.parse(layout)

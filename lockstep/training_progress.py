@@ -4,10 +4,10 @@ from pathlib import Path
 from time import monotonic
 
 from lockstep.output import Progress as Show
-from workloads.launchers import Progress
-from workloads.resume import about
-from workloads.spec import RunSpec
-from workloads.tasks import find
+from lockstep.workloads.launchers import Progress
+from lockstep.workloads.resume import about
+from lockstep.workloads.spec import RunSpec
+from lockstep.workloads.tasks import find
 
 BAR_CELLS = 20
 UNSEEN = (

@@ -8,14 +8,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collector.contract import bounded_json
 from lockstep import diagnosis, score_lines, truth
-from workloads.models import configs
-from workloads.spec import Layout
+from lockstep.collector.contract import bounded_json
+from lockstep.workloads.models import configs
+from lockstep.workloads.spec import Layout
 
 if TYPE_CHECKING:
-    from analyzer.run import Grid
-    from analyzer.scoring.score import Case
+    from lockstep.analyzer.run import Grid
+    from lockstep.analyzer.scoring.score import Case
 
 RESULTS_FILE = "results.jsonl"
 WRITER_FILE = f".{RESULTS_FILE}.writer"
@@ -147,9 +147,9 @@ def judge(setting: Setting, trial: Trial, archive: Path) -> dict[str, Any]:
     Raises:
         CommandError: 65, the archive cannot be read.
     """
-    from analyzer.scoring.replay import detection_delay
-    from analyzer.scoring.trivial_baselines import trivial_answers
-    from analyzer.verdict_json import verdict_json
+    from lockstep.analyzer.scoring.replay import detection_delay
+    from lockstep.analyzer.scoring.trivial_baselines import trivial_answers
+    from lockstep.analyzer.verdict_json import verdict_json
 
     diagnosed = diagnosis.diagnose_archive(archive)
     diagnosis.write_verdict(diagnosed.verdict, archive)
@@ -169,7 +169,7 @@ def judge(setting: Setting, trial: Trial, archive: Path) -> dict[str, Any]:
 
 def case(line: Mapping[str, Any]) -> "Case":
     """A line of the results as the analyzer scores it."""
-    from analyzer.scoring.score import Case
+    from lockstep.analyzer.scoring.score import Case
 
     keys = ("truth", "verdict", "delay_seconds", "node_hours", "baselines")
     return Case(**{key: line[key] for key in keys})

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collector.contract import bounded_json
-from collector.contract.archive import SCHEMA_VERSION, TRUTH_FILE
-from collector.contract.words import ExitCode
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.archive import SCHEMA_VERSION, TRUTH_FILE
+from lockstep.collector.contract.words import ExitCode
 from lockstep.output import fail
 
 if TYPE_CHECKING:
-    from analyzer.run import Verdict
+    from lockstep.analyzer.run import Verdict
 
 
 def read(archive: Path) -> list[dict[str, Any]]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from lockstep.diagnosis import diagnose_archive
 
 if TYPE_CHECKING:
-    from analyzer.pipeline import Diagnosis
-    from analyzer.run import Verdict
+    from lockstep.analyzer.pipeline import Diagnosis
+    from lockstep.analyzer.run import Verdict
 
 
 def diagnose_watched(
@@ -18,8 +18,8 @@ def diagnose_watched(
 
     Arguments and errors as `diagnosis.diagnose_archive`; an archive may be of no finding.
     """
-    from analyzer.watch import history
     from lockstep import finding_folders
+    from lockstep.analyzer.watch import history
 
     diagnosed = diagnose_archive(archive, gpu_hour_price, topology)
     finding = finding_folders.read(archive)
@@ -31,8 +31,8 @@ def diagnose_watched(
 
 def undiagnosed(archive: Path, why: str) -> "Verdict":
     """The verdict about an archive that cannot be diagnosed: unknown, and why."""
-    from analyzer.run import Verdict
     from lockstep import finding_folders
+    from lockstep.analyzer.run import Verdict
 
     finding = finding_folders.read(archive) or {}
     run = finding.get("run")
@@ -43,8 +43,8 @@ def undiagnosed(archive: Path, why: str) -> "Verdict":
 
 def with_history(verdict: "Verdict", archive: Path) -> "Verdict":
     """The verdict about an archive with the history of its finding; as it is without a finding."""
-    from analyzer.watch import history
     from lockstep import finding_folders
+    from lockstep.analyzer.watch import history
 
     finding = finding_folders.read(archive)
     return verdict if finding is None else history.with_history(verdict, finding)

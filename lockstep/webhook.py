@@ -9,11 +9,11 @@ from email.message import Message
 from http import HTTPStatus
 from pathlib import Path
 
-from analyzer.alertmanager.webhook import MAX_BYTES, Notification, WebhookError, parse
-from collector.contract import metrics as m
-from collector.contract.metrics import Sample
-from collector.contract.words import ExitCode
 from lockstep import webhook_token
+from lockstep.analyzer.alertmanager.webhook import MAX_BYTES, Notification, WebhookError, parse
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import Sample
+from lockstep.collector.contract.words import ExitCode
 from lockstep.output import fail
 from lockstep.watching.admission import refuse_cross_origin
 

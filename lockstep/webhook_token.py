@@ -6,7 +6,7 @@ import os
 import secrets
 from pathlib import Path
 
-from collector.contract.words import ExitCode
+from lockstep.collector.contract.words import ExitCode
 from lockstep.output import fail
 
 LOG = logging.getLogger(__name__)

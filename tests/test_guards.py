@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from collector.contract.metrics import METRICS
+from lockstep.collector.contract.metrics import METRICS
 from lockstep.commands import COMMANDS, GROUPS
 
 ROOT = Path(__file__).parent.parent

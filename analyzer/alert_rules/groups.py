@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from analyzer.alert_rules import gpu, kernel, links, memory, monitor, ports, training, xid
-from analyzer.alert_rules.shape import Alert, Group, Recording
-from collector.contract.metrics import PENDING
+from lockstep.analyzer.alert_rules import gpu, kernel, links, memory, monitor, ports, training, xid
+from lockstep.analyzer.alert_rules.shape import Alert, Group, Recording
+from lockstep.collector.contract.metrics import PENDING
 
 WRITTEN = (
     Group("lockstep-gpu", (*xid.XID, *gpu.STATE, *memory.MEMORY)),

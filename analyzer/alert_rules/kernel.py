@@ -1,8 +1,8 @@
-"""Alerts about lines of the kernel log without an XID: `collector.contract.kernel_log`."""
+"""Alerts about lines of the kernel log without an XID: `lockstep.collector.contract.kernel_log`."""
 
-from analyzer.alert_rules.shape import Alert, Severity
-from collector.contract.kernel_log import TOLD
-from collector.contract.xid import Severity as Line
+from lockstep.analyzer.alert_rules.shape import Alert, Severity
+from lockstep.collector.contract.kernel_log import TOLD
+from lockstep.collector.contract.xid import Severity as Line
 
 _LAST = 'lockstep_kernel_event_last_timestamp_seconds{severity="fatal"}'
 

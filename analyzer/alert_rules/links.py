@@ -4,7 +4,7 @@ Rates are over two minutes: the collector reads these registers every 30 s, and 
 minute would see one or two steps of a steady count.
 """
 
-from analyzer.alert_rules.shape import GPU, Alert, Severity
+from lockstep.analyzer.alert_rules.shape import GPU, Alert, Severity
 
 _LINK = GPU + ", NVLink {{ $labels.link }}"
 

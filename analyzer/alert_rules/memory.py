@@ -1,6 +1,6 @@
 """Alerts about the memory of GPUs."""
 
-from analyzer.alert_rules.shape import GPU, Alert, Severity
+from lockstep.analyzer.alert_rules.shape import GPU, Alert, Severity
 
 _ECC = 'lockstep_gpu_ecc_errors_total{type="uncorrected", counter="volatile"}'
 

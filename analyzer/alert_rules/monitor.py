@@ -1,6 +1,6 @@
 """Alerts about the monitor itself, and about what it does to nodes."""
 
-from analyzer.alert_rules.shape import Alert, Severity
+from lockstep.analyzer.alert_rules.shape import Alert, Severity
 
 MONITOR = (
     # Not `up == 0`: a pod that vanishes from service discovery has no `up`, and a series of the

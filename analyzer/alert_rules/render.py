@@ -7,7 +7,7 @@ JSON's strings are strings of YAML.
 import json
 from collections.abc import Iterable, Iterator
 
-from analyzer.alert_rules.shape import PLACEHOLDERS, Addresses, Alert, Group, Recording
+from lockstep.analyzer.alert_rules.shape import PLACEHOLDERS, Addresses, Alert, Group, Recording
 
 SELECTED_BY = {"release": "kube-prometheus-stack"}
 """The Prometheus operator takes the objects with these labels."""

@@ -1,6 +1,6 @@
 """Alerts about training runs."""
 
-from analyzer.alert_rules.shape import BY_TIER, Alert, Severity
+from lockstep.analyzer.alert_rules.shape import BY_TIER, Alert, Severity
 
 AGAINST_BASELINE = "min by (run) (avg_over_time(lockstep_run_throughput_baseline_ratio[15m]))"
 BELOW_BASELINE = 0.90

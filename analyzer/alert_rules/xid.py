@@ -1,7 +1,7 @@
 """Alerts about what the driver logged of GPUs: XIDs, as the catalogue rates them."""
 
-from analyzer.alert_rules.shape import GPU, Alert, Recording, Severity
-from collector.contract.xid import PAGED, REPEATED, Repeats, selector
+from lockstep.analyzer.alert_rules.shape import GPU, Alert, Recording, Severity
+from lockstep.collector.contract.xid import PAGED, REPEATED, Repeats, selector
 
 
 def _any(numbers: tuple[int, ...]) -> str:

@@ -7,13 +7,13 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from analyzer.alertmanager.alert import Alert, Key
-from analyzer.alertmanager.outbox import MAX_ALERTS
-from analyzer.alertmanager.posting import Result
-from analyzer.alertmanager.service import Service
-from analyzer.readers.prometheus.access import access
-from collector.contract import metrics as m
-from collector.contract.metrics import Sample
+from lockstep.analyzer.alertmanager.alert import Alert, Key
+from lockstep.analyzer.alertmanager.outbox import MAX_ALERTS
+from lockstep.analyzer.alertmanager.posting import Result
+from lockstep.analyzer.alertmanager.service import Service
+from lockstep.analyzer.readers.prometheus.access import access
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import Sample
 
 LOG = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ other things (an XID): it belongs to the finding that it does not contradict and
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analyzer.alertmanager.webhook import ReceivedAlert
+from lockstep.analyzer.alertmanager.webhook import ReceivedAlert
 
 FINDING_ALERT = "LockstepFinding"
 PLACES = ("run", "node", "rank", "gpu")

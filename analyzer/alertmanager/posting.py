@@ -10,11 +10,11 @@ from typing import Any
 import requests
 from urllib3.exceptions import HTTPError
 
-from analyzer.readers.prometheus.access import Access
-from analyzer.readers.prometheus.connection import authentication
-from collector.contract import bounded_json
-from collector.contract.bounded_http import Allowance, ExceededError, TooLateError, allowed
-from collector.contract.metrics.ranges import CLOCK
+from lockstep.analyzer.readers.prometheus.access import Access
+from lockstep.analyzer.readers.prometheus.connection import authentication
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.bounded_http import Allowance, ExceededError, TooLateError, allowed
+from lockstep.collector.contract.metrics.ranges import CLOCK
 
 PATH = "/api/v2/alerts"
 CONNECT_SECONDS = 2.0

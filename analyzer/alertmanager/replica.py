@@ -9,12 +9,12 @@ from typing import Any
 
 import requests
 
-from analyzer.alertmanager.alert import FIRING_SECONDS, Alert, Key, alert_json
-from analyzer.alertmanager.outbox import Outbox, Owed
-from analyzer.alertmanager.posting import Answer, Result, post
-from analyzer.readers.bounded_session import session
-from analyzer.readers.prometheus.access import Access
-from collector.contract import threads
+from lockstep.analyzer.alertmanager.alert import FIRING_SECONDS, Alert, Key, alert_json
+from lockstep.analyzer.alertmanager.outbox import Outbox, Owed
+from lockstep.analyzer.alertmanager.posting import Answer, Result, post
+from lockstep.analyzer.readers.bounded_session import session
+from lockstep.analyzer.readers.prometheus.access import Access
+from lockstep.collector.contract import threads
 
 LOG = logging.getLogger(__name__)
 

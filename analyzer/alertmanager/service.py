@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 from requests.utils import get_environ_proxies
 
-from analyzer.alertmanager.alert import FIRING_SECONDS, Alert
-from analyzer.alertmanager.replica import Clock, Replica
-from analyzer.readers.prometheus.access import Access
-from collector.contract import threads
+from lockstep.analyzer.alertmanager.alert import FIRING_SECONDS, Alert
+from lockstep.analyzer.alertmanager.replica import Clock, Replica
+from lockstep.analyzer.readers.prometheus.access import Access
+from lockstep.collector.contract import threads
 
 RESOLVE_SECONDS = 30.0
 """A pod that is replaced has another address; cluster DNS is 5 to 30 s old."""

@@ -15,13 +15,13 @@ from urllib.parse import quote
 
 import requests
 
-from analyzer.alertmanager.matching import FINDING_ALERT
-from analyzer.alertmanager.posting import MAX_REASON_BYTES, reason_of
-from analyzer.readers.bounded_session import session
-from analyzer.readers.prometheus.access import Access
-from analyzer.readers.prometheus.connection import authentication
-from collector.contract import bounded_json
-from collector.contract.bounded_http import Allowance, ExceededError, allowed
+from lockstep.analyzer.alertmanager.matching import FINDING_ALERT
+from lockstep.analyzer.alertmanager.posting import MAX_REASON_BYTES, reason_of
+from lockstep.analyzer.readers.bounded_session import session
+from lockstep.analyzer.readers.prometheus.access import Access
+from lockstep.analyzer.readers.prometheus.connection import authentication
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.bounded_http import Allowance, ExceededError, allowed
 
 ACKNOWLEDGED = "ACK!"
 """How the comment of an acknowledgement begins; karma, a well-known view of alerts, writes it so.

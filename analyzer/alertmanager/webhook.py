@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NoReturn
 
-from collector.contract import bounded_json
+from lockstep.collector.contract import bounded_json
 
 VERSION = "4"
 MAX_BYTES = 4 << 20

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analyzer.anomalies import identity
-from analyzer.anomalies.apart import apart
-from analyzer.anomalies.events import events
-from analyzer.anomalies.gone import silent_nodes, vanished_gpus
-from analyzer.anomalies.panel import Panel, Place
-from analyzer.anomalies.scrapes import panel
-from analyzer.anomalies.shape import Deviation
-from analyzer.anomalies.to_verdict import merge_deviations
-from analyzer.anomalies.trust import mark_untrusted
-from analyzer.run import RankInfo
-from analyzer.wording import listed
+from lockstep.analyzer.anomalies import identity
+from lockstep.analyzer.anomalies.apart import apart
+from lockstep.analyzer.anomalies.events import events
+from lockstep.analyzer.anomalies.gone import silent_nodes, vanished_gpus
+from lockstep.analyzer.anomalies.panel import Panel, Place
+from lockstep.analyzer.anomalies.scrapes import panel
+from lockstep.analyzer.anomalies.shape import Deviation
+from lockstep.analyzer.anomalies.to_verdict import merge_deviations
+from lockstep.analyzer.anomalies.trust import mark_untrusted
+from lockstep.analyzer.run import RankInfo
+from lockstep.analyzer.wording import listed
 
 __all__ = ["Deviation", "JudgedHardware", "judge"]
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analyzer.anomalies.panel import Panel
-from analyzer.run import FloatGrid, Grid, RankInfo
-from analyzer.slowness.robust_stats import median, median_of
-from analyzer.symptoms.idle import IDLE
-from analyzer.symptoms.series import PERCENT
-from analyzer.telemetry import telemetry
-from collector.contract import metrics
-from collector.contract.words import Phase
+from lockstep.analyzer.anomalies.panel import Panel
+from lockstep.analyzer.run import FloatGrid, Grid, RankInfo
+from lockstep.analyzer.slowness.robust_stats import median, median_of
+from lockstep.analyzer.symptoms.idle import IDLE
+from lockstep.analyzer.symptoms.series import PERCENT
+from lockstep.analyzer.telemetry import telemetry
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.words import Phase
 
 PEGGED = 1.0 - 2 * PERCENT
 """Where GPUs spin while they wait, as NCCL's kernels do, utilisation says 1 whatever they do: from

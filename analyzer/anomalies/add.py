@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from analyzer.anomalies import judge
-from analyzer.anomalies.to_verdict import anomalies_json
-from analyzer.anomalies.uninstrumented import uninstrumented
-from analyzer.readers.jobs import jobs
-from analyzer.run import Run, Verdict
+from lockstep.analyzer.anomalies import judge
+from lockstep.analyzer.anomalies.to_verdict import anomalies_json
+from lockstep.analyzer.anomalies.uninstrumented import uninstrumented
+from lockstep.analyzer.readers.jobs import jobs
+from lockstep.analyzer.run import Run, Verdict
 
 
 def with_hardware(verdict: Verdict, run: Run) -> Verdict:

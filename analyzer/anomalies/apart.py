@@ -5,10 +5,17 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.anomalies.panel import Integers, Panel
-from analyzer.anomalies.peers import LASTS_BINS, PASSING, Span, peer_distances, smooth, spans
-from analyzer.anomalies.shape import Deviation, deviation
-from analyzer.anomalies.watched import (
+from lockstep.analyzer.anomalies.panel import Integers, Panel
+from lockstep.analyzer.anomalies.peers import (
+    LASTS_BINS,
+    PASSING,
+    Span,
+    peer_distances,
+    smooth,
+    spans,
+)
+from lockstep.analyzer.anomalies.shape import Deviation, deviation
+from lockstep.analyzer.anomalies.watched import (
     CLOCK_SPREAD,
     POWER_SPREAD,
     SM_CLOCK,
@@ -16,10 +23,10 @@ from analyzer.anomalies.watched import (
     Subject,
     Watched,
 )
-from analyzer.run import FloatGrid
-from analyzer.slowness.robust_stats import mean_of, median, median_of, spread
-from analyzer.symptoms.series import MILD
-from collector.contract import metrics
+from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.slowness.robust_stats import mean_of, median, median_of, spread
+from lockstep.analyzer.symptoms.series import MILD
+from lockstep.collector.contract import metrics
 
 
 def apart(panel: Panel) -> Iterator[Deviation]:

@@ -5,15 +5,15 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.anomalies.panel import Panel
-from analyzer.anomalies.peers import SHORTEST
-from analyzer.anomalies.shape import Deviation, deviation
-from analyzer.anomalies.watched import EVENTS, HARD_XIDS, Event, Subject
-from analyzer.readers.labels import number, parsed
-from analyzer.run import FloatGrid
-from collector.contract import metrics
-from collector.contract.metrics.ranges import IB_ACTIVE
-from collector.contract.xid import PAGED, Severity, describe
+from lockstep.analyzer.anomalies.panel import Panel
+from lockstep.analyzer.anomalies.peers import SHORTEST
+from lockstep.analyzer.anomalies.shape import Deviation, deviation
+from lockstep.analyzer.anomalies.watched import EVENTS, HARD_XIDS, Event, Subject
+from lockstep.analyzer.readers.labels import number, parsed
+from lockstep.analyzer.run import FloatGrid
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.metrics.ranges import IB_ACTIVE
+from lockstep.collector.contract.xid import PAGED, Severity, describe
 
 MILD = (Severity.INFO, Severity.WARNING)
 """The driver's line said that it is not fatal."""

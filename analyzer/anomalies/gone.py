@@ -10,14 +10,14 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.anomalies.panel import Integers, Panel
-from analyzer.anomalies.peers import SHORTEST
-from analyzer.anomalies.shape import Deviation, deviation
-from analyzer.anomalies.watched import Subject
-from analyzer.readers.labels import parsed
-from analyzer.slowness.robust_stats import median
-from analyzer.wording import listed
-from collector.contract import metrics
+from lockstep.analyzer.anomalies.panel import Integers, Panel
+from lockstep.analyzer.anomalies.peers import SHORTEST
+from lockstep.analyzer.anomalies.shape import Deviation, deviation
+from lockstep.analyzer.anomalies.watched import Subject
+from lockstep.analyzer.readers.labels import parsed
+from lockstep.analyzer.slowness.robust_stats import median
+from lockstep.analyzer.wording import listed
+from lockstep.collector.contract import metrics
 
 GPU_SOURCES = ("nvml", "dcgm", "dcgm_exporter")
 

@@ -5,10 +5,10 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from analyzer.anomalies.panel import Integers, Panel
-from analyzer.anomalies.shape import who
-from analyzer.readers.labels import parsed
-from collector.contract import metrics
+from lockstep.analyzer.anomalies.panel import Integers, Panel
+from lockstep.analyzer.anomalies.shape import who
+from lockstep.analyzer.readers.labels import parsed
+from lockstep.collector.contract import metrics
 
 IDENTITY = ("serial", "pci_bus_id", "model")
 """Labels of the GPU's info series that another part has otherwise; the driver's version changes

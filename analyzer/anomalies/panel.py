@@ -12,12 +12,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.anomalies.peers import LASTS_BINS, PASSING, rolling
-from analyzer.on_demand import OnDemand
-from analyzer.readers.labels import parsed
-from analyzer.run import FloatGrid
-from analyzer.slowness.robust_stats import mean
-from collector.contract import metrics
+from lockstep.analyzer.anomalies.peers import LASTS_BINS, PASSING, rolling
+from lockstep.analyzer.on_demand import OnDemand
+from lockstep.analyzer.readers.labels import parsed
+from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.slowness.robust_stats import mean
+from lockstep.collector.contract import metrics
 
 BUSY = 0.05
 """Utilisation from which a GPU works. An idle one lowers clocks, links and power by itself. Chosen:

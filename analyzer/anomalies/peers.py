@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import FloatGrid
-from analyzer.slowness.on_and_off import stretches
-from analyzer.slowness.peer_groups import MAJORITY
-from analyzer.slowness.robust_stats import median
-from analyzer.symptoms.series import MILD
-from collector.contract.robust import MAD_TO_SIGMA
+from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.slowness.on_and_off import stretches
+from lockstep.analyzer.slowness.peer_groups import MAJORITY
+from lockstep.analyzer.slowness.robust_stats import median
+from lockstep.analyzer.symptoms.series import MILD
+from lockstep.collector.contract.robust import MAD_TO_SIGMA
 
 PASSING = 2
 """Scrapes in a row that say nothing by themselves: one may have met a driver that was busy, and

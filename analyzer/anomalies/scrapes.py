@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analyzer.anomalies.panel import Panel, Place, Rows
-from analyzer.on_demand import OnDemand
-from analyzer.readers.archive import LATEST
-from analyzer.run import FloatGrid
-from analyzer.sample_columns import Integers, SampleColumns, numbered
-from analyzer.symptoms.series import SCRAPE_SECONDS
+from lockstep.analyzer.anomalies.panel import Panel, Place, Rows
+from lockstep.analyzer.on_demand import OnDemand
+from lockstep.analyzer.readers.archive import LATEST
+from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.sample_columns import Integers, SampleColumns, numbered
+from lockstep.analyzer.symptoms.series import SCRAPE_SECONDS
 
 LATE_SCRAPES = 0.9
 """A bin is as wide as this share of the pauses between scrapes, so that few bins stay empty where

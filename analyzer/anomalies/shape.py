@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from analyzer.anomalies.panel import Panel
-from analyzer.anomalies.watched import Subject
+from lockstep.analyzer.anomalies.panel import Panel
+from lockstep.analyzer.anomalies.watched import Subject
 
 
 @dataclass(frozen=True, slots=True)

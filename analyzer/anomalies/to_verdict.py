@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from analyzer.anomalies.shape import Deviation, who
-from analyzer.anomalies.watched import Subject
-from analyzer.causes import CAUSES
-from analyzer.run import Culprit, RankInfo
-from analyzer.symptoms.series import STRONG
-from analyzer.wording import utc
+from lockstep.analyzer.anomalies.shape import Deviation, who
+from lockstep.analyzer.anomalies.watched import Subject
+from lockstep.analyzer.causes import CAUSES
+from lockstep.analyzer.run import Culprit, RankInfo
+from lockstep.analyzer.symptoms.series import STRONG
+from lockstep.analyzer.wording import utc
 
 OF_NODE: Mapping[Subject, frozenset[str]] = {
     subject: frozenset(spec.cause for spec in CAUSES if subject in spec.explains)

@@ -9,17 +9,17 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.anomalies.activity import PEGGED
-from analyzer.anomalies.apart import held_at_full_clock
-from analyzer.anomalies.panel import Panel
-from analyzer.anomalies.peers import LASTS_BINS, longest_stretch, peer_distances
-from analyzer.anomalies.shape import who
-from analyzer.slowness.robust_stats import median_of
-from analyzer.symptoms.gpu_state import CELSIUS, LIMITED
-from analyzer.symptoms.idle import BUSY, idle_at_work
-from analyzer.symptoms.series import PERCENT
-from analyzer.telemetry_quality import SCRAPES, stands_still
-from collector.contract import metrics
+from lockstep.analyzer.anomalies.activity import PEGGED
+from lockstep.analyzer.anomalies.apart import held_at_full_clock
+from lockstep.analyzer.anomalies.panel import Panel
+from lockstep.analyzer.anomalies.peers import LASTS_BINS, longest_stretch, peer_distances
+from lockstep.analyzer.anomalies.shape import who
+from lockstep.analyzer.slowness.robust_stats import median_of
+from lockstep.analyzer.symptoms.gpu_state import CELSIUS, LIMITED
+from lockstep.analyzer.symptoms.idle import BUSY, idle_at_work
+from lockstep.analyzer.symptoms.series import PERCENT
+from lockstep.analyzer.telemetry_quality import SCRAPES, stands_still
+from lockstep.collector.contract import metrics
 
 USED, POWER = metrics.GPU_UTILIZATION.name, metrics.GPU_POWER.name
 MEASURED = (

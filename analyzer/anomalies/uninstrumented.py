@@ -14,28 +14,28 @@ from datetime import datetime
 import numpy as np
 import pandas as pd
 
-from analyzer.anomalies import JudgedHardware, judge
-from analyzer.anomalies.activity import Activity, activity, as_windows
-from analyzer.anomalies.panel import Place
-from analyzer.anomalies.peers import LASTS_BINS
-from analyzer.anomalies.shape import who
-from analyzer.anomalies.to_verdict import anomalies_json
-from analyzer.causes import CAUSE_WORDS
-from analyzer.culprits.place import place_confidence
-from analyzer.culprits.where import node_of, placed
-from analyzer.detectors.change import change
-from analyzer.model.accepted import HEAVY, accepted
-from analyzer.model.candidate import CERTAIN
-from analyzer.model.effects import effects
-from analyzer.model.precision import WINDOWS
-from analyzer.posterior import Posterior, posterior
-from analyzer.run import Culprit, Fact, Finding, Grid, RankInfo, Verdict
-from analyzer.slowness.coverage import COVERAGE_AT_LEAST
-from analyzer.slowness.robust_stats import NOTHING, median_of
-from analyzer.slowness.significance import FLOOR
-from analyzer.symptoms.phases import SHARES
-from analyzer.telemetry_quality import drop_stuck_sensors
-from analyzer.wording import utc
+from lockstep.analyzer.anomalies import JudgedHardware, judge
+from lockstep.analyzer.anomalies.activity import Activity, activity, as_windows
+from lockstep.analyzer.anomalies.panel import Place
+from lockstep.analyzer.anomalies.peers import LASTS_BINS
+from lockstep.analyzer.anomalies.shape import who
+from lockstep.analyzer.anomalies.to_verdict import anomalies_json
+from lockstep.analyzer.causes import CAUSE_WORDS
+from lockstep.analyzer.culprits.place import place_confidence
+from lockstep.analyzer.culprits.where import node_of, placed
+from lockstep.analyzer.detectors.change import change
+from lockstep.analyzer.model.accepted import HEAVY, accepted
+from lockstep.analyzer.model.candidate import CERTAIN
+from lockstep.analyzer.model.effects import effects
+from lockstep.analyzer.model.precision import WINDOWS
+from lockstep.analyzer.posterior import Posterior, posterior
+from lockstep.analyzer.run import Culprit, Fact, Finding, Grid, RankInfo, Verdict
+from lockstep.analyzer.slowness.coverage import COVERAGE_AT_LEAST
+from lockstep.analyzer.slowness.robust_stats import NOTHING, median_of
+from lockstep.analyzer.slowness.significance import FLOOR
+from lockstep.analyzer.symptoms.phases import SHARES
+from lockstep.analyzer.telemetry_quality import drop_stuck_sensors
+from lockstep.analyzer.wording import utc
 
 SCRAPES = replace(WINDOWS, block_steps=1, steps=LASTS_BINS, transient_steps=LASTS_BINS)
 """A scrape is the mean of many steps; it lasts as any deviation of hardware must."""
@@ -50,7 +50,7 @@ def uninstrumented(
     Args:
         name: The job's name.
         samples: contract.archive.SAMPLES, of the job's nodes or of more.
-        job: (node, gpu) of each of its GPUs: from analyzer.readers.jobs, or given.
+        job: (node, gpu) of each of its GPUs: from lockstep.analyzer.readers.jobs, or given.
         ranks: Who runs on them, where that is known.
     """
     judged = judge(samples, ranks)

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from analyzer.anomalies.peers import SHORTEST
-from analyzer.symptoms.series import MILD
-from analyzer.wording import megahertz
-from collector.contract import metrics
-from collector.contract.kernel_log import KINDS, TOLD
-from collector.contract.xid import PAGED, REPEATED, Repeats, Severity
+from lockstep.analyzer.anomalies.peers import SHORTEST
+from lockstep.analyzer.symptoms.series import MILD
+from lockstep.analyzer.wording import megahertz
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.kernel_log import KINDS, TOLD
+from lockstep.collector.contract.xid import PAGED, REPEATED, Repeats, Severity
 
 
 class Subject(StrEnum):
@@ -42,7 +42,7 @@ class Watched:
 
     Attributes:
         metric: Name in the contract.
-        label: Which of its series, as collector.contract.metrics.label_text has it.
+        label: Which of its series, as lockstep.collector.contract.metrics.label_text has it.
         without: Series that hold this are not counted.
         of_node: Whether it is the node's, not a GPU's.
         counts: Whether it is a counter, so that its rate is what is compared, with nothing where

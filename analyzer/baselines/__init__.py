@@ -5,10 +5,10 @@ They see the same run as the verdict does. Each answers with the ranks that it a
 
 from collections.abc import Callable, Mapping, Sequence
 
-from analyzer.baselines.minder import minder
-from analyzer.baselines.nvrx import nvrx
-from analyzer.baselines.zscore import zscore
-from analyzer.run import Grid
+from lockstep.analyzer.baselines.minder import minder
+from lockstep.analyzer.baselines.nvrx import nvrx
+from lockstep.analyzer.baselines.zscore import zscore
+from lockstep.analyzer.run import Grid
 
 BASELINES: Mapping[str, Callable[[Grid], Sequence[int]]] = {
     "nvrx": nvrx,

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import FloatGrid, Grid
+from lockstep.analyzer.run import FloatGrid, Grid
 
 
 def lasting(grid: Grid, above: NDArray[np.bool_], length: FloatGrid, seconds: float) -> list[int]:

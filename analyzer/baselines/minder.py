@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyzer.baselines.lasting import lasting
-from analyzer.run import FloatGrid, Grid
-from collector.contract import metrics
+from lockstep.analyzer.baselines.lasting import lasting
+from lockstep.analyzer.run import FloatGrid, Grid
+from lockstep.collector.contract import metrics
 
 ORDER: tuple[str, ...] = (
     metrics.NET_PAUSE.name, metrics.TRAIN_CPU.name, metrics.GPU_UTILIZATION.name,

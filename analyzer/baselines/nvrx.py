@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyzer.run import Grid
+from lockstep.analyzer.run import Grid
 
 THRESHOLD = 0.75
 REPORT_SECONDS = 300.0

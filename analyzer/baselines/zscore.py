@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyzer.baselines.lasting import lasting
-from analyzer.run import Grid
+from lockstep.analyzer.baselines.lasting import lasting
+from lockstep.analyzer.run import Grid
 
 MOST = 3.0
 SECONDS = 60.0

@@ -6,8 +6,8 @@ Each module of this package holds one `SPEC`; its word is a row in `collector.co
 from importlib import import_module
 from pkgutil import iter_modules
 
-from analyzer.cause_spec import CauseSpec
-from collector.contract.words import Cause
+from lockstep.analyzer.cause_spec import CauseSpec
+from lockstep.collector.contract.words import Cause
 
 
 def _specs() -> tuple[CauseSpec, ...]:

@@ -1,7 +1,7 @@
 """The rank writes a checkpoint in steps that are not tagged as such."""
 
-from analyzer.cause_spec import MAY, MUST, CauseSpec
-from collector.contract.words import Cause
+from lockstep.analyzer.cause_spec import MAY, MUST, CauseSpec
+from lockstep.collector.contract.words import Cause
 
 SPEC = CauseSpec(
     cause=Cause.CHECKPOINT,

@@ -1,7 +1,7 @@
 """A link is full: its packets are told to wait and arrive."""
 
-from analyzer.cause_spec import AGAINST, MUST, CauseSpec
-from collector.contract.words import Cause
+from lockstep.analyzer.cause_spec import AGAINST, MUST, CauseSpec
+from lockstep.collector.contract.words import Cause
 
 SPEC = CauseSpec(
     cause=Cause.CONGESTION,

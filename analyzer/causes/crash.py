@@ -1,7 +1,7 @@
 """The rank's process is gone."""
 
-from analyzer.cause_spec import AGAINST, MUST, Action, CauseSpec
-from collector.contract.words import Cause
+from lockstep.analyzer.cause_spec import AGAINST, MUST, Action, CauseSpec
+from lockstep.collector.contract.words import Cause
 
 ADVICE = (
     Action("verify", "Look for the kernel's reason.",

@@ -1,7 +1,7 @@
 """The rank waits for its input data."""
 
-from analyzer.cause_spec import AGAINST, MAY, MUST, Action, CauseSpec
-from collector.contract.words import Cause
+from lockstep.analyzer.cause_spec import AGAINST, MAY, MUST, Action, CauseSpec
+from lockstep.collector.contract.words import Cause
 
 SPEC = CauseSpec(
     cause=Cause.DATA,

@@ -1,7 +1,7 @@
 """The GPU's memory makes errors: corrected ones cost time, uncorrectable ones cost rows."""
 
-from analyzer.cause_spec import AGAINST, MAY, MUST, QUERY, Action, CauseSpec
-from collector.contract.words import Cause
+from lockstep.analyzer.cause_spec import AGAINST, MAY, MUST, QUERY, Action, CauseSpec
+from lockstep.collector.contract.words import Cause
 
 SPEC = CauseSpec(
     cause=Cause.ECC,

@@ -1,7 +1,7 @@
 """The rank's process is there and does not run."""
 
-from analyzer.cause_spec import AGAINST, MUST, Action, CauseSpec
-from collector.contract.words import Cause
+from lockstep.analyzer.cause_spec import AGAINST, MUST, Action, CauseSpec
+from lockstep.collector.contract.words import Cause
 
 SPEC = CauseSpec(
     cause=Cause.FREEZE,

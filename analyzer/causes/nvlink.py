@@ -1,7 +1,7 @@
 """The GPU's links to its neighbours are down or full of errors."""
 
-from analyzer.cause_spec import AGAINST, DRAIN, MAY, MUST, Action, CauseSpec
-from collector.contract.words import Cause
+from lockstep.analyzer.cause_spec import AGAINST, DRAIN, MAY, MUST, Action, CauseSpec
+from lockstep.collector.contract.words import Cause
 
 SPEC = CauseSpec(
     cause=Cause.NVLINK,

@@ -1,7 +1,7 @@
 """The way between host and GPU has become narrow, or repeats itself."""
 
-from analyzer.cause_spec import AGAINST, DRAIN, MAY, MUST, Action, CauseSpec
-from collector.contract.words import Cause
+from lockstep.analyzer.cause_spec import AGAINST, DRAIN, MAY, MUST, Action, CauseSpec
+from lockstep.collector.contract.words import Cause
 
 SPEC = CauseSpec(
     cause=Cause.PCIE,

@@ -1,7 +1,7 @@
 """The GPU is held at a power cap, or braked from outside, and lowers its clock."""
 
-from analyzer.cause_spec import AGAINST, MAY, MUST, QUERY, Action, CauseSpec
-from collector.contract.words import Cause
+from lockstep.analyzer.cause_spec import AGAINST, MAY, MUST, QUERY, Action, CauseSpec
+from lockstep.collector.contract.words import Cause
 
 SPEC = CauseSpec(
     cause=Cause.POWER,

@@ -1,7 +1,15 @@
 """The GPU computes slowly although nothing that it tells explains it."""
 
-from analyzer.cause_spec import AGAINST, DRAIN, MAY, MUST, STRAGGLER_RUNBOOK, Action, CauseSpec
-from collector.contract.words import Cause
+from lockstep.analyzer.cause_spec import (
+    AGAINST,
+    DRAIN,
+    MAY,
+    MUST,
+    STRAGGLER_RUNBOOK,
+    Action,
+    CauseSpec,
+)
+from lockstep.collector.contract.words import Cause
 
 SPEC = CauseSpec(
     cause=Cause.SLOW_GPU,

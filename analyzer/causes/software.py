@@ -1,7 +1,7 @@
 """Other software than before, or than the peers have: driver, firmware or kernel."""
 
-from analyzer.cause_spec import AGAINST, MUST, Action, CauseSpec
-from collector.contract.words import Cause
+from lockstep.analyzer.cause_spec import AGAINST, MUST, Action, CauseSpec
+from lockstep.collector.contract.words import Cause
 
 ADVICE = (
     Action("verify", "Compare driver, firmware and kernel with a node that is not slow.",

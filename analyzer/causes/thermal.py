@@ -1,7 +1,7 @@
 """The GPU is too hot and lowers its clock."""
 
-from analyzer.cause_spec import AGAINST, DRAIN, MAY, MUST, QUERY, Action, CauseSpec
-from collector.contract.words import Cause
+from lockstep.analyzer.cause_spec import AGAINST, DRAIN, MAY, MUST, QUERY, Action, CauseSpec
+from lockstep.collector.contract.words import Cause
 
 SPEC = CauseSpec(
     cause=Cause.THERMAL,

@@ -1,7 +1,7 @@
 """The driver logged an error of the rank's GPU, and no part of it tells more."""
 
-from analyzer.cause_spec import AGAINST, DRAIN, MUST, Action, CauseSpec
-from collector.contract.words import Cause
+from lockstep.analyzer.cause_spec import AGAINST, DRAIN, MUST, Action, CauseSpec
+from lockstep.collector.contract.words import Cause
 
 SPEC = CauseSpec(
     cause=Cause.XID,

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from analyzer.run import Culprit
-from analyzer.shared_part import Part
+from lockstep.analyzer.run import Culprit
+from lockstep.analyzer.shared_part import Part
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ and by nothing that is healthy is the suspect.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from analyzer.cluster.shape import ClusterVerdict, RunView, Span
-from analyzer.readers.places import KINDS, Places
-from analyzer.run import Culprit
-from analyzer.shared_part import NODE, Part
-from collector.contract.words import Cause
+from lockstep.analyzer.cluster.shape import ClusterVerdict, RunView, Span
+from lockstep.analyzer.readers.places import KINDS, Places
+from lockstep.analyzer.run import Culprit
+from lockstep.analyzer.shared_part import NODE, Part
+from lockstep.collector.contract.words import Cause
 
 WIDER = 0.8
 """Factor of the confidence for each wider part that remains possible too: the narrower one explains

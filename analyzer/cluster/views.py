@@ -5,8 +5,8 @@ from datetime import datetime
 
 import numpy as np
 
-from analyzer.cluster.shape import RunView, Span
-from analyzer.pipeline import Diagnosis
+from lockstep.analyzer.cluster.shape import RunView, Span
+from lockstep.analyzer.pipeline import Diagnosis
 
 SLOW_KINDS = frozenset({"slow", "hang", "link", "network", "change", "structure"})
 """Findings that say that the run's steps took longer, whoever's fault it is."""

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from analyzer.cost.step_time import Cost, cost
-from analyzer.run import Finding, Grid
-from analyzer.slowness.before_after import column_of
+from lockstep.analyzer.cost.step_time import Cost, cost
+from lockstep.analyzer.run import Finding, Grid
+from lockstep.analyzer.slowness.before_after import column_of
 
 
 def bounds_what_if(

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analyzer.cost.step_time import Cost, bill, cost, of_change, spans
-from analyzer.run import Finding, Grid, Verdict
+from lockstep.analyzer.cost.step_time import Cost, bill, cost, of_change, spans
+from lockstep.analyzer.run import Finding, Grid, Verdict
 
 LAST_SECONDS = 3600.0
 """What a day is projected from: recent, for a fault that grows; long, for one with a rhythm."""

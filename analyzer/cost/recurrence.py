@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 
 from scipy.special import bdtrc, ndtri
 
-from analyzer.readers.verdicts import Past, PastCulprit, PastRun
-from analyzer.run import Culprit, Verdict
-from collector.contract.words import Cause
+from lockstep.analyzer.readers.verdicts import Past, PastCulprit, PastRun
+from lockstep.analyzer.run import Culprit, Verdict
+from lockstep.collector.contract.words import Cause
 
 DAYS = 30.0
 """docs/method/cost.md."""

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.before_after import column_of
-from analyzer.slowness.changepoint import autocorrelation_factor, column_medians
-from analyzer.slowness.robust_stats import WITHIN, median, median_of, quantiles_of
-from analyzer.slowness.significance import PARTS_AT_MOST, STEPS_AT_LEAST
-from analyzer.slowness.transfers import USUAL_STEP, WAITED
+from lockstep.analyzer.run import Finding, FloatGrid, Grid
+from lockstep.analyzer.slowness.before_after import column_of
+from lockstep.analyzer.slowness.changepoint import autocorrelation_factor, column_medians
+from lockstep.analyzer.slowness.robust_stats import WITHIN, median, median_of, quantiles_of
+from lockstep.analyzer.slowness.significance import PARTS_AT_MOST, STEPS_AT_LEAST
+from lockstep.analyzer.slowness.transfers import USUAL_STEP, WAITED
 
 RESAMPLES = 400
 BLOCK_WINDOWS = 10

@@ -1,10 +1,10 @@
 """A finding about a link between nodes -> a named culprit without a rank."""
 
-from analyzer.culprits.place import PAGE_SLOWDOWN, place_confidence
-from analyzer.model.candidate import CERTAIN
-from analyzer.posterior import Posterior
-from analyzer.run import Culprit, Fact, Finding, Grid
-from analyzer.wording import utc
+from lockstep.analyzer.culprits.place import PAGE_SLOWDOWN, place_confidence
+from lockstep.analyzer.model.candidate import CERTAIN
+from lockstep.analyzer.posterior import Posterior
+from lockstep.analyzer.run import Culprit, Fact, Finding, Grid
+from lockstep.analyzer.wording import utc
 
 
 def link_culprit(grid: Grid, finding: Finding, causes: Posterior) -> Culprit:

@@ -3,11 +3,11 @@
 import math
 import sys
 
-from analyzer.model.accepted import log_chance
-from analyzer.model.candidate import CERTAIN
-from analyzer.model.effects import LIKELIER
-from analyzer.run import STEPS_CERTAINTY, Finding, Grid
-from analyzer.slowness.significance import TENTH_MORE
+from lockstep.analyzer.model.accepted import log_chance
+from lockstep.analyzer.model.candidate import CERTAIN
+from lockstep.analyzer.model.effects import LIKELIER
+from lockstep.analyzer.run import STEPS_CERTAINTY, Finding, Grid
+from lockstep.analyzer.slowness.significance import TENTH_MORE
 
 PAGE_SLOWDOWN = 1.0 + TENTH_MORE
 """Of the place, from which somebody is woken."""

@@ -4,17 +4,17 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from analyzer.cost.step_time import cost
-from analyzer.culprits.place import PAGE_SLOWDOWN, place_confidence
-from analyzer.from_operations import Look
-from analyzer.from_operations.placed import DETECTOR, Placed
-from analyzer.model.candidate import CERTAIN
-from analyzer.posterior import Posterior
-from analyzer.run import Culprit, Fact, Finding, Grid
-from analyzer.slowness.before_after import column_of
-from analyzer.slowness.significance import TRANSIENT_SHARE, WAKES, WAKES_BY_BOUND
-from analyzer.slowness.waited_for import waited_for
-from analyzer.wording import utc
+from lockstep.analyzer.cost.step_time import cost
+from lockstep.analyzer.culprits.place import PAGE_SLOWDOWN, place_confidence
+from lockstep.analyzer.from_operations import Look
+from lockstep.analyzer.from_operations.placed import DETECTOR, Placed
+from lockstep.analyzer.model.candidate import CERTAIN
+from lockstep.analyzer.posterior import Posterior
+from lockstep.analyzer.run import Culprit, Fact, Finding, Grid
+from lockstep.analyzer.slowness.before_after import column_of
+from lockstep.analyzer.slowness.significance import TRANSIENT_SHARE, WAKES, WAKES_BY_BOUND
+from lockstep.analyzer.slowness.waited_for import waited_for
+from lockstep.analyzer.wording import utc
 
 
 def culprit(

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyzer.culprits.where import node_of
-from analyzer.from_operations.words import LATE_QUERY
-from analyzer.run import Culprit, Fact, Finding, Grid
-from analyzer.shared_part import Part
-from analyzer.wording import NAMED
+from lockstep.analyzer.culprits.where import node_of
+from lockstep.analyzer.from_operations.words import LATE_QUERY
+from lockstep.analyzer.run import Culprit, Fact, Finding, Grid
+from lockstep.analyzer.shared_part import Part
+from lockstep.analyzer.wording import NAMED
 
 PLACE = re.compile(r'(rank|gpu|uuid|node)="[^"]*"')
 OWN_QUERY = "own_seconds of steps.parquet by rank, median by node"
@@ -24,7 +24,7 @@ def together(
 
     A power brake of a supply, hot air or a bad leaf slows every node behind it
     (docs/method/causes.md); draining one of them mends nothing. Whether it is the rank, the node or
-    the part, the search told (analyzer.model.effects).
+    the part, the search told (lockstep.analyzer.model.effects).
 
     Args:
         grid: The run's windows.

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from analyzer.detectors.links import FULL
-from analyzer.posterior import Posterior
-from analyzer.run import FULL_NETWORK, STAGE_SLOWDOWN, UNIFORM, Finding
-from collector.contract.words import Cause
+from lockstep.analyzer.detectors.links import FULL
+from lockstep.analyzer.posterior import Posterior
+from lockstep.analyzer.run import FULL_NETWORK, STAGE_SLOWDOWN, UNIFORM, Finding
+from lockstep.collector.contract.words import Cause
 
 ADVICE = "; look at "
 

@@ -17,18 +17,18 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import expit, logit
 
-from analyzer.cause_spec import AGAINST
-from analyzer.cause_weights import PRIOR, slow_or_well, weigh_causes
-from analyzer.common_writes import BY_DESIGN
-from analyzer.model.accepted import HEAVY
-from analyzer.model.effects import LIKELIER
-from analyzer.model.roles import AGAIN, BY_CLOCK, OF_ROLES, ROLE, SAME_WORK
-from analyzer.run import Evidence, Finding, Grid
-from analyzer.slowness.robust_stats import MOSTLY
-from analyzer.slowness.significance import STEPS_AT_LEAST
-from analyzer.symptoms import KINDS, Symptom, measured
-from analyzer.symptoms.host import quota
-from analyzer.wording import NAMED
+from lockstep.analyzer.cause_spec import AGAINST
+from lockstep.analyzer.cause_weights import PRIOR, slow_or_well, weigh_causes
+from lockstep.analyzer.common_writes import BY_DESIGN
+from lockstep.analyzer.model.accepted import HEAVY
+from lockstep.analyzer.model.effects import LIKELIER
+from lockstep.analyzer.model.roles import AGAIN, BY_CLOCK, OF_ROLES, ROLE, SAME_WORK
+from lockstep.analyzer.run import Evidence, Finding, Grid
+from lockstep.analyzer.slowness.robust_stats import MOSTLY
+from lockstep.analyzer.slowness.significance import STEPS_AT_LEAST
+from lockstep.analyzer.symptoms import KINDS, Symptom, measured
+from lockstep.analyzer.symptoms.host import quota
+from lockstep.analyzer.wording import NAMED
 
 MOST = 2.0
 """Times the others' work that a stage is given by design at the most: chosen, as whoever lays out a

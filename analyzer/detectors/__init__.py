@@ -3,15 +3,15 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from analyzer.detectors.change import change
-from analyzer.detectors.checkpoints import checkpoints
-from analyzer.detectors.hang import Hang
-from analyzer.detectors.links import links
-from analyzer.detectors.role_levels import role_levels
-from analyzer.detectors.stage_levels import stage_levels
-from analyzer.detectors.tensor_groups import tensor_groups
-from analyzer.model.effects import effects
-from analyzer.run import Finding, Grid
+from lockstep.analyzer.detectors.change import change
+from lockstep.analyzer.detectors.checkpoints import checkpoints
+from lockstep.analyzer.detectors.hang import Hang
+from lockstep.analyzer.detectors.links import links
+from lockstep.analyzer.detectors.role_levels import role_levels
+from lockstep.analyzer.detectors.stage_levels import stage_levels
+from lockstep.analyzer.detectors.tensor_groups import tensor_groups
+from lockstep.analyzer.model.effects import effects
+from lockstep.analyzer.run import Finding, Grid
 
 
 @dataclass(frozen=True, slots=True)

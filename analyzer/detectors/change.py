@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.model.precision import WINDOWS, Precision
-from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.changepoint import (
+from lockstep.analyzer.model.precision import WINDOWS, Precision
+from lockstep.analyzer.run import Finding, FloatGrid, Grid
+from lockstep.analyzer.slowness.changepoint import (
     SAME_ABOVE,
     Blocks,
     Shift,
@@ -21,10 +21,10 @@ from analyzer.slowness.changepoint import (
     median_error,
     sustained,
 )
-from analyzer.slowness.coverage import known_in, unseen_ranks
-from analyzer.slowness.robust_stats import interval_95, median_of, shows
-from analyzer.slowness.significance import FLOOR
-from collector.contract.robust import MAD_TO_SIGMA
+from lockstep.analyzer.slowness.coverage import known_in, unseen_ranks
+from lockstep.analyzer.slowness.robust_stats import interval_95, median_of, shows
+from lockstep.analyzer.slowness.significance import FLOOR
+from lockstep.collector.contract.robust import MAD_TO_SIGMA
 
 
 def change(grid: Grid, precision: Precision = WINDOWS) -> Sequence[Finding]:

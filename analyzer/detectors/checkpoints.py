@@ -12,22 +12,22 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.common_writes import LONGEST, WRITER, WRITTEN, often
-from analyzer.model.effects import effects
-from analyzer.model.precision import SHARED_WINDOWS, WRITES
-from analyzer.run import Finding, FloatGrid, Grid, RankInfo
-from analyzer.slowness.changepoint import (
+from lockstep.analyzer.common_writes import LONGEST, WRITER, WRITTEN, often
+from lockstep.analyzer.model.effects import effects
+from lockstep.analyzer.model.precision import SHARED_WINDOWS, WRITES
+from lockstep.analyzer.run import Finding, FloatGrid, Grid, RankInfo
+from lockstep.analyzer.slowness.changepoint import (
     BLOCKS_AT_LEAST,
     clearest_spans,
     column_medians,
     sustained,
 )
-from analyzer.slowness.others import others_median
-from analyzer.slowness.peer_groups import MAJORITY, peer_groups
-from analyzer.slowness.robust_stats import NOTHING, median_of
-from analyzer.slowness.significance import RECORDED, TENTH_MORE, WAKES
-from analyzer.slowness.transfers import WAITED
-from collector.contract.words import Phase
+from lockstep.analyzer.slowness.others import others_median
+from lockstep.analyzer.slowness.peer_groups import MAJORITY, peer_groups
+from lockstep.analyzer.slowness.robust_stats import NOTHING, median_of
+from lockstep.analyzer.slowness.significance import RECORDED, TENTH_MORE, WAKES
+from lockstep.analyzer.slowness.transfers import WAITED
+from lockstep.collector.contract.words import Phase
 
 QUERY = "checkpoint_seconds of steps.parquet by rank"
 

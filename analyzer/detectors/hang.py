@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyzer.run import Finding, Grid
-from analyzer.slowness.began import Began, began, since
-from analyzer.slowness.ended import (
+from lockstep.analyzer.run import Finding, Grid
+from lockstep.analyzer.slowness.began import Began, began, since
+from lockstep.analyzer.slowness.ended import (
     FINISHED,
     INTERRUPTED,
     Ended,
@@ -15,9 +15,9 @@ from analyzer.slowness.ended import (
     failed_alike,
     how_it_went,
 )
-from analyzer.slowness.stalls import Stall, standings, told
-from analyzer.slowness.stopped import dead, out_of_sight, silent, stall_after
-from analyzer.wording import TOLD
+from lockstep.analyzer.slowness.stalls import Stall, standings, told
+from lockstep.analyzer.slowness.stopped import dead, out_of_sight, silent, stall_after
+from lockstep.analyzer.wording import TOLD
 
 
 class Hang:

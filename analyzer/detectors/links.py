@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from analyzer.model.accepted import log_chance
-from analyzer.model.precision import WINDOWS
-from analyzer.model.ramps import LEVEL_SHARE, fitted
-from analyzer.model.spans import last_blocks, newest_spans
-from analyzer.readers.labels import parsed
-from analyzer.readers.places import places_of
-from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.shared_part import DRAINED, NODE, Part, parts_of_nodes
-from analyzer.slowness.changepoint import (
+from lockstep.analyzer.model.accepted import log_chance
+from lockstep.analyzer.model.precision import WINDOWS
+from lockstep.analyzer.model.ramps import LEVEL_SHARE, fitted
+from lockstep.analyzer.model.spans import last_blocks, newest_spans
+from lockstep.analyzer.readers.labels import parsed
+from lockstep.analyzer.readers.places import places_of
+from lockstep.analyzer.run import Finding, FloatGrid, Grid
+from lockstep.analyzer.shared_part import DRAINED, NODE, Part, parts_of_nodes
+from lockstep.analyzer.slowness.changepoint import (
     BLOCKS_AT_LEAST,
     FALSE_ALARM,
     NOISE_FLOOR,
@@ -29,13 +29,13 @@ from analyzer.slowness.changepoint import (
     critical_t,
     sustained,
 )
-from analyzer.slowness.group_transfers import FLOOR, grown, slow_groups
-from analyzer.slowness.on_and_off import EPISODES_AT_LEAST, OnAndOff, blocks_of, on_and_off
-from analyzer.slowness.robust_stats import NOTHING, WITHIN, mean_of, median_of, shows
-from analyzer.slowness.significance import WAKES_BY_BOUND, span_edges
-from analyzer.slowness.temporal_shape import LEAST_TURNS
-from analyzer.slowness.transfers import by_block, in_most, of_those_who_told, transfers
-from analyzer.symptoms.network import (
+from lockstep.analyzer.slowness.group_transfers import FLOOR, grown, slow_groups
+from lockstep.analyzer.slowness.on_and_off import EPISODES_AT_LEAST, OnAndOff, blocks_of, on_and_off
+from lockstep.analyzer.slowness.robust_stats import NOTHING, WITHIN, mean_of, median_of, shows
+from lockstep.analyzer.slowness.significance import WAKES_BY_BOUND, span_edges
+from lockstep.analyzer.slowness.temporal_shape import LEAST_TURNS
+from lockstep.analyzer.slowness.transfers import by_block, in_most, of_those_who_told, transfers
+from lockstep.analyzer.symptoms.network import (
     BAD_LINK,
     FULL_LINK,
     ROUND_TRIP,
@@ -48,10 +48,10 @@ from analyzer.symptoms.network import (
     standing,
     whose,
 )
-from analyzer.symptoms.series import tolerance
-from analyzer.symptoms.shared_link import listed, nodes_of, suspects
-from analyzer.wording import ENDS, milliseconds
-from collector.contract.metrics import NODE_INFO
+from lockstep.analyzer.symptoms.series import tolerance
+from lockstep.analyzer.symptoms.shared_link import listed, nodes_of, suspects
+from lockstep.analyzer.wording import ENDS, milliseconds
+from lockstep.collector.contract.metrics import NODE_INFO
 
 TIMES = 3.0
 """Three of four transfers take this many times the usual one, and half the floor. With a link fault

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.model.accepted import HEAVY
-from analyzer.model.roles import (
+from lockstep.analyzer.model.accepted import HEAVY
+from lockstep.analyzer.model.roles import (
     BEGINNING,
     BY_CLOCK,
     ROLE,
@@ -19,14 +19,14 @@ from analyzer.model.roles import (
     of_standing,
     standing,
 )
-from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.before_after import SM_CLOCK
-from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY, NOISE_FLOOR, column_medians
-from analyzer.slowness.peer_groups import MAJORITY, columns_by, model_name, peer_groups
-from analyzer.slowness.robust_stats import interval_95, median_of
-from analyzer.slowness.significance import FLOOR, PARTS_ON_AVERAGE, phase_shares
-from analyzer.symptoms.pcie import WIDTH, pcie
-from collector.contract.robust import MAD_TO_SIGMA
+from lockstep.analyzer.run import Finding, FloatGrid, Grid
+from lockstep.analyzer.slowness.before_after import SM_CLOCK
+from lockstep.analyzer.slowness.changepoint import MEDIAN_EFFICIENCY, NOISE_FLOOR, column_medians
+from lockstep.analyzer.slowness.peer_groups import MAJORITY, columns_by, model_name, peer_groups
+from lockstep.analyzer.slowness.robust_stats import interval_95, median_of
+from lockstep.analyzer.slowness.significance import FLOOR, PARTS_ON_AVERAGE, phase_shares
+from lockstep.analyzer.symptoms.pcie import WIDTH, pcie
+from lockstep.collector.contract.robust import MAD_TO_SIGMA
 
 
 def role_levels(grid: Grid) -> Sequence[Finding]:

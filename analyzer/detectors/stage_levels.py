@@ -10,13 +10,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.model.accepted import HEAVY
-from analyzer.run import Finding, Grid
-from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY, column_medians
-from analyzer.slowness.peer_groups import columns_by, peer_groups
-from analyzer.slowness.robust_stats import interval_95, median_of
-from analyzer.slowness.significance import PARTS_AT_MOST, STEPS_AT_LEAST, phase_shares
-from collector.contract.robust import MAD_TO_SIGMA
+from lockstep.analyzer.model.accepted import HEAVY
+from lockstep.analyzer.run import Finding, Grid
+from lockstep.analyzer.slowness.changepoint import MEDIAN_EFFICIENCY, column_medians
+from lockstep.analyzer.slowness.peer_groups import columns_by, peer_groups
+from lockstep.analyzer.slowness.robust_stats import interval_95, median_of
+from lockstep.analyzer.slowness.significance import PARTS_AT_MOST, STEPS_AT_LEAST, phase_shares
+from lockstep.collector.contract.robust import MAD_TO_SIGMA
 
 BY_TIMES = 0.21
 """Probability, before the hardware is asked, that its node is slow and the stage not heavier by
@@ -38,7 +38,7 @@ def stage_levels(grid: Grid) -> Sequence[Finding]:
     if not alone or len(nodes) < 2 or steps < STEPS_AT_LEAST or len(usable) < PARTS:
         return ()
     if all(len(columns) == 1 for columns in peer_groups(grid).values()):
-        return ()  # then nobody knows of any rank (analyzer.status)
+        return ()  # then nobody knows of any rank (lockstep.analyzer.status)
     own = np.log(grid.time["own"][usable])
     middle = {node: column_medians(own[:, columns].T) for node, columns in nodes.items()}
     found: list[Finding] = []

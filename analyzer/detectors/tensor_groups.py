@@ -6,19 +6,19 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.model.accepted import HEAVY
-from analyzer.model.effects import effects
-from analyzer.model.precision import EXCHANGES
-from analyzer.run import Finding, Grid
-from analyzer.slowness.changepoint import column_medians
-from analyzer.slowness.group_transfers import grown
-from analyzer.slowness.peer_groups import columns_by, peer_groups
-from analyzer.slowness.robust_stats import median_of, shows
-from analyzer.slowness.transfers import TENSOR_SECONDS, USUAL_STEP, exchanges, least
-from analyzer.symptoms.nvlink import nvlink
-from analyzer.symptoms.xid import xid_of
-from analyzer.wording import milliseconds
-from collector.contract.words import Cause, Phase
+from lockstep.analyzer.model.accepted import HEAVY
+from lockstep.analyzer.model.effects import effects
+from lockstep.analyzer.model.precision import EXCHANGES
+from lockstep.analyzer.run import Finding, Grid
+from lockstep.analyzer.slowness.changepoint import column_medians
+from lockstep.analyzer.slowness.group_transfers import grown
+from lockstep.analyzer.slowness.peer_groups import columns_by, peer_groups
+from lockstep.analyzer.slowness.robust_stats import median_of, shows
+from lockstep.analyzer.slowness.transfers import TENSOR_SECONDS, USUAL_STEP, exchanges, least
+from lockstep.analyzer.symptoms.nvlink import nvlink
+from lockstep.analyzer.symptoms.xid import xid_of
+from lockstep.analyzer.wording import milliseconds
+from lockstep.collector.contract.words import Cause, Phase
 
 
 def tensor_groups(grid: Grid) -> Sequence[Finding]:

@@ -8,12 +8,12 @@ themselves.
 
 from dataclasses import dataclass, replace
 
-from analyzer.from_operations.observed import Observed, from_zero, observe
-from analyzer.from_operations.placed import Own, Placed, place_suspects
-from analyzer.operations import Trace
-from analyzer.readers import optrace
-from analyzer.run import Finding, Grid, LoadError, Run
-from analyzer.slowness.coverage import unseen_words
+from lockstep.analyzer.from_operations.observed import Observed, from_zero, observe
+from lockstep.analyzer.from_operations.placed import Own, Placed, place_suspects
+from lockstep.analyzer.operations import Trace
+from lockstep.analyzer.readers import optrace
+from lockstep.analyzer.run import Finding, Grid, LoadError, Run
+from lockstep.analyzer.slowness.coverage import unseen_words
 
 MOST_OPERATIONS = 2_000_000
 """Rows that are taken apart in some ten seconds; windows judge all steps in any case."""

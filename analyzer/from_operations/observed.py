@@ -1,7 +1,7 @@
 """What operations show, whoever recorded them: who is slow, who waits, what it costs, structure.
 
 An observation and no verdict: who is named, and how the run is, the stages conclude
-(analyzer.pipeline).
+(lockstep.analyzer.pipeline).
 """
 
 from collections.abc import Mapping
@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from analyzer.from_operations.words import evidence, given_back, let_go
-from analyzer.model.candidate import CERTAIN
-from analyzer.operations import Trace
-from analyzer.run import Fact, Rejected
-from analyzer.slowness.coverage import COVERAGE_AT_LEAST
-from analyzer.slowness.significance import PARTS_ON_AVERAGE, WAKES
-from analyzer.structure import structures
-from analyzer.structure.facts import Facts, Structure
-from analyzer.trace_outliers import (
+from lockstep.analyzer.from_operations.words import evidence, given_back, let_go
+from lockstep.analyzer.model.candidate import CERTAIN
+from lockstep.analyzer.operations import Trace
+from lockstep.analyzer.run import Fact, Rejected
+from lockstep.analyzer.slowness.coverage import COVERAGE_AT_LEAST
+from lockstep.analyzer.slowness.significance import PARTS_ON_AVERAGE, WAKES
+from lockstep.analyzer.structure import structures
+from lockstep.analyzer.structure.facts import Facts, Structure
+from lockstep.analyzer.trace_outliers import (
     Cells,
     Charge,
     Lateness,
@@ -29,9 +29,9 @@ from analyzer.trace_outliers import (
     lateness,
     mended_own_times,
 )
-from analyzer.whatif import Unexplained, analyze, document
-from analyzer.whatif.dependencies import build
-from analyzer.whatif.intervals import FEWEST_STEPS
+from lockstep.analyzer.whatif import Unexplained, analyze, document
+from lockstep.analyzer.whatif.dependencies import build
+from lockstep.analyzer.whatif.intervals import FEWEST_STEPS
 
 UNCONFIRMED = 0.88
 """The most where the other replicas do not wait for the suspect's, chosen: its excess hides in

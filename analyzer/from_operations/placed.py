@@ -11,13 +11,13 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.from_operations.observed import Observed, SlowWorker
-from analyzer.model.precision import WINDOWS
-from analyzer.model.quick_steps import plainly_longer
-from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.peer_groups import MAJORITY
-from analyzer.slowness.robust_stats import NOTHING, interval_95, median_of, shows
-from analyzer.slowness.significance import STEPS_AT_LEAST, phase_shares
+from lockstep.analyzer.from_operations.observed import Observed, SlowWorker
+from lockstep.analyzer.model.precision import WINDOWS
+from lockstep.analyzer.model.quick_steps import plainly_longer
+from lockstep.analyzer.run import Finding, FloatGrid, Grid
+from lockstep.analyzer.slowness.peer_groups import MAJORITY
+from lockstep.analyzer.slowness.robust_stats import NOTHING, interval_95, median_of, shows
+from lockstep.analyzer.slowness.significance import STEPS_AT_LEAST, phase_shares
 
 DETECTOR = "operations"
 Indices = NDArray[np.int64]

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from analyzer.cost.step_time import Cost, spans
-from analyzer.from_operations import Look, confirmed_suspects
-from analyzer.from_operations.placed import Own
-from analyzer.run import Finding, Grid, Rejected
-from analyzer.wording import HOUR
+from lockstep.analyzer.cost.step_time import Cost, spans
+from lockstep.analyzer.from_operations import Look, confirmed_suspects
+from lockstep.analyzer.from_operations.placed import Own
+from lockstep.analyzer.run import Finding, Grid, Rejected
+from lockstep.analyzer.wording import HOUR
 
 REFUTED = {
     Own.DIFFERS: "but its own time did not grow as much: they hold a wait",

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyzer.align import align
-from analyzer.operations import Trace
-from analyzer.run import EXPECTED_STEPS, Grid, Run
-from analyzer.slowness.robust_stats import mean, median
-from analyzer.trace_outliers import cells
-from analyzer.trace_outliers.residuals import own_times
+from lockstep.analyzer.align import align
+from lockstep.analyzer.operations import Trace
+from lockstep.analyzer.run import EXPECTED_STEPS, Grid, Run
+from lockstep.analyzer.slowness.robust_stats import mean, median
+from lockstep.analyzer.trace_outliers import cells
+from lockstep.analyzer.trace_outliers.residuals import own_times
 
 
 def trace_grid(trace: Trace, run: Run) -> Grid:

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from analyzer.operations import Trace
-from analyzer.run import Fact, Rejected
-from analyzer.slowness import temporal_shape
-from analyzer.slowness.robust_stats import interval_95
-from analyzer.structure.facts import LONGER, Structure
-from analyzer.trace_outliers import Cells, Judgement, Lateness, Suspect
-from analyzer.wording import milliseconds
+from lockstep.analyzer.operations import Trace
+from lockstep.analyzer.run import Fact, Rejected
+from lockstep.analyzer.slowness import temporal_shape
+from lockstep.analyzer.slowness.robust_stats import interval_95
+from lockstep.analyzer.structure.facts import LONGER, Structure
+from lockstep.analyzer.trace_outliers import Cells, Judgement, Lateness, Suspect
+from lockstep.analyzer.wording import milliseconds
 
 OWN_QUERY = "duration of forward-compute and backward-compute by dp_rank, stage, mb_id"
 LATE_QUERY = "start_ts of grads-reduce-scatter (or optimizer-clip-main-grad) by dp_rank"

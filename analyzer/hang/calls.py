@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
-from analyzer.hang.merge import Key, Merged
-from analyzer.hang.shapes import Operation
+from lockstep.analyzer.hang.merge import Key, Merged
+from lockstep.analyzer.hang.shapes import Operation
 
 UNSIZED = frozenset(
     ("all_to_all", "alltoall", "all_to_all_single", "alltoall_base", "scatter", "gather")

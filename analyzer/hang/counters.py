@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from analyzer.hang.merge import Merged
-from analyzer.hang.shapes import GroupTrace, RankTrace
+from lockstep.analyzer.hang.merge import Merged
+from lockstep.analyzer.hang.shapes import GroupTrace, RankTrace
 
 MOST_NAMED = 12
 """Ranks in a sentence."""

@@ -4,14 +4,21 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analyzer.hang import standing
-from analyzer.hang.calls import Why
-from analyzer.hang.evidence import Kind, has_rule, meaning, shown, statements, unknown_kinds
-from analyzer.hang.origins import Origin
-from analyzer.hang.shapes import Fact, Operation
-from analyzer.hang.verdict import HangVerdict, Status
-from analyzer.hang.words import ranks_told, stretches
-from analyzer.wording import certainty
+from lockstep.analyzer.hang import standing
+from lockstep.analyzer.hang.calls import Why
+from lockstep.analyzer.hang.evidence import (
+    Kind,
+    has_rule,
+    meaning,
+    shown,
+    statements,
+    unknown_kinds,
+)
+from lockstep.analyzer.hang.origins import Origin
+from lockstep.analyzer.hang.shapes import Fact, Operation
+from lockstep.analyzer.hang.verdict import HangVerdict, Status
+from lockstep.analyzer.hang.words import ranks_told, stretches
+from lockstep.analyzer.wording import certainty
 
 SCHEMA_VERSION = 1
 MOST_WAITS = 4096

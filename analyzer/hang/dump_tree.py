@@ -11,8 +11,15 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from analyzer.hang.handles import named
-from analyzer.hang.shapes import GroupTrace, Operation, RankTrace, State, Transfer, Unmapped
+from lockstep.analyzer.hang.handles import named
+from lockstep.analyzer.hang.shapes import (
+    GroupTrace,
+    Operation,
+    RankTrace,
+    State,
+    Transfer,
+    Unmapped,
+)
 
 MAX_ENTRIES = 100_000
 MAX_GROUPS = 4096

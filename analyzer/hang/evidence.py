@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 
-from analyzer.hang.shapes import Fact, FactKind
-from collector.contract.xid import Fault, Severity, judged
+from lockstep.analyzer.hang.shapes import Fact, FactKind
+from lockstep.collector.contract.xid import Fault, Severity, judged
 
 OF_WAIT = 0.5
 """Of the wait: a heartbeat that is younger came while others waited already."""

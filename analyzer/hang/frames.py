@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from enum import IntEnum
 
-from collector.contract.stacks import Frame, Stacks, Thread
+from lockstep.collector.contract.stacks import Frame, Stacks, Thread
 
 
 class Owner(IntEnum):

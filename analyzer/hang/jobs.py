@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from analyzer.hang.handles import WORLD
-from analyzer.hang.shapes import Dumps, Fact, RankTrace
-from collector.contract.stacks import Stacks
+from lockstep.analyzer.hang.handles import WORLD
+from lockstep.analyzer.hang.shapes import Dumps, Fact, RankTrace
+from lockstep.collector.contract.stacks import Stacks
 
 APART_SECONDS = 3600.0
 """Dumps whose last operations are further apart are of two runs: what was left there earlier."""

@@ -7,8 +7,8 @@ from enum import Enum, auto
 from functools import cached_property
 from statistics import median
 
-from analyzer.hang.handles import WORLD
-from analyzer.hang.shapes import Dumps, GroupTrace, Operation, RankTrace
+from lockstep.analyzer.hang.handles import WORLD
+from lockstep.analyzer.hang.shapes import Dumps, GroupTrace, Operation, RankTrace
 
 SAME_COUNT = 16
 """Counters of one group differ by what ranks enqueue ahead, those of two groups by far more."""

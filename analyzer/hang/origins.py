@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from analyzer.hang.calls import Why
-from analyzer.hang.evidence import Kind, Says
-from analyzer.hang.merge import Merged
-from analyzer.hang.shapes import Operation, State
-from analyzer.hang.waits import Graph, Wait
+from lockstep.analyzer.hang.calls import Why
+from lockstep.analyzer.hang.evidence import Kind, Says
+from lockstep.analyzer.hang.merge import Merged
+from lockstep.analyzer.hang.shapes import Operation, State
+from lockstep.analyzer.hang.waits import Graph, Wait
 
 KIND_OF: Mapping[Why, Kind] = {
     Why.ABSENT: Kind.HOST_STOPPED,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from collector.contract.stacks import Stacks
+from lockstep.collector.contract.stacks import Stacks
 
 
 class State(StrEnum):

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from analyzer.hang.frames import key, shown
-from collector.contract.stacks import Frame
+from lockstep.analyzer.hang.frames import key, shown
+from lockstep.collector.contract.stacks import Frame
 
 MOST_SHOWN = 16
 """Calls that ranks share, in the table; the JSON has them all."""

@@ -4,12 +4,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analyzer.hang.frames import blamed, busy_child, lines, own_calls, shown
-from analyzer.hang.shapes import Fact, FactKind
-from analyzer.hang.stack_tree import MOST_SHOWN, Node, as_tree, merged
-from analyzer.hang.verdict import HangVerdict
-from analyzer.hang.words import ranks_told
-from collector.contract.stacks import Frame, Stacks
+from lockstep.analyzer.hang.frames import blamed, busy_child, lines, own_calls, shown
+from lockstep.analyzer.hang.shapes import Fact, FactKind
+from lockstep.analyzer.hang.stack_tree import MOST_SHOWN, Node, as_tree, merged
+from lockstep.analyzer.hang.verdict import HangVerdict
+from lockstep.analyzer.hang.words import ranks_told
+from lockstep.collector.contract.stacks import Frame, Stacks
 
 MOST_BLAMED = 8
 """Ranks that are blamed at once, and asked for; each with a peer."""

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from analyzer.hang.calls import Why
-from analyzer.hang.counters import unheld
-from analyzer.hang.evidence import Kind, Says, refined, said
-from analyzer.hang.merge import Merged
-from analyzer.hang.origins import Origin, age_of, of_hidden_circle, origins
-from analyzer.hang.shapes import Dumps, Operation
-from analyzer.hang.waits import Graph, Stuck, graph, roots
+from lockstep.analyzer.hang.calls import Why
+from lockstep.analyzer.hang.counters import unheld
+from lockstep.analyzer.hang.evidence import Kind, Says, refined, said
+from lockstep.analyzer.hang.merge import Merged
+from lockstep.analyzer.hang.origins import Origin, age_of, of_hidden_circle, origins
+from lockstep.analyzer.hang.shapes import Dumps, Operation
+from lockstep.analyzer.hang.waits import Graph, Stuck, graph, roots
 
 LIMIT_SECONDS = 30.0
 """Ranks wait for each other all the time; over this, and over what this run was ever seen to wait,

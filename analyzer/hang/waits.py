@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from analyzer.hang.calls import Why, deviants_of
-from analyzer.hang.merge import Key, Merged, Standing
-from analyzer.hang.shapes import Operation, RankTrace, State, Transfer
+from lockstep.analyzer.hang.calls import Why, deviants_of
+from lockstep.analyzer.hang.merge import Key, Merged, Standing
+from lockstep.analyzer.hang.shapes import Operation, RankTrace, State, Transfer
 
 ROOTED = frozenset(("broadcast", "reduce", "gather", "scatter", "_broadcast_oop", "_reduce_oop"))
 """A rank may be through with them although another is not: not all need everybody's data."""

@@ -12,9 +12,9 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import log_ndtr
 
-from analyzer.run import Finding, Grid
-from analyzer.slowness.changepoint import FALSE_ALARM
-from analyzer.slowness.robust_stats import median_of
+from lockstep.analyzer.run import Finding, Grid
+from lockstep.analyzer.slowness.changepoint import FALSE_ALARM
+from lockstep.analyzer.slowness.robust_stats import median_of
 
 HEAVY = "heavy"
 """Kind of findings whose place times leave open, as `details["place_confidence"]` says: a node is

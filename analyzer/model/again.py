@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, pdtrc, stdtrit
 
-from analyzer.common_writes import BY_DESIGN
-from analyzer.model.candidate import CAP, OWN_SHARE, Candidate
-from analyzer.model.scopes import Scope, Table, middles
-from analyzer.run import FloatGrid
-from analyzer.slowness.changepoint import FALSE_ALARM, Shift, column_medians
-from analyzer.slowness.on_and_off import (
+from lockstep.analyzer.common_writes import BY_DESIGN
+from lockstep.analyzer.model.candidate import CAP, OWN_SHARE, Candidate
+from lockstep.analyzer.model.scopes import Scope, Table, middles
+from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.slowness.changepoint import FALSE_ALARM, Shift, column_medians
+from lockstep.analyzer.slowness.on_and_off import (
     EPISODES_AT_LEAST,
     USUAL,
     WINDOWS_AT_LEAST,
@@ -21,11 +21,11 @@ from analyzer.slowness.on_and_off import (
     on_and_off,
     stretches,
 )
-from analyzer.slowness.peer_groups import MAJORITY
-from analyzer.slowness.robust_stats import NOTHING, median_of
-from analyzer.slowness.significance import PARTS_ON_AVERAGE, RECORDED
-from analyzer.slowness.stopped import FROZEN_SECONDS, heartbeat_stopped
-from collector.contract.robust import MAD_TO_SIGMA
+from lockstep.analyzer.slowness.peer_groups import MAJORITY
+from lockstep.analyzer.slowness.robust_stats import NOTHING, median_of
+from lockstep.analyzer.slowness.significance import PARTS_ON_AVERAGE, RECORDED
+from lockstep.analyzer.slowness.stopped import FROZEN_SECONDS, heartbeat_stopped
+from lockstep.collector.contract.robust import MAD_TO_SIGMA
 
 FLOOR = float(np.log(1.03))
 """The smallest mean excess: as of a node, what is felt is the mean."""

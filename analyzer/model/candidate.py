@@ -7,11 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.model.scopes import Scope, Table, View
-from analyzer.run import FloatGrid
-from analyzer.slowness.changepoint import FALSE_ALARM, Blocks, Shift, column_medians, freedom_of
-from analyzer.slowness.robust_stats import MOSTLY, NOTHING
-from analyzer.slowness.robust_stats import mean as means
+from lockstep.analyzer.model.scopes import Scope, Table, View
+from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.slowness.changepoint import (
+    FALSE_ALARM,
+    Blocks,
+    Shift,
+    column_medians,
+    freedom_of,
+)
+from lockstep.analyzer.slowness.robust_stats import MOSTLY, NOTHING
+from lockstep.analyzer.slowness.robust_stats import mean as means
 
 OWN_SHARE = MOSTLY
 """Of a difference between two at least this share must be in the suspect's own past."""

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.model.accepted import HEAVY, UNPLACED
-from analyzer.model.again import again_and_again, stand_stills
-from analyzer.model.candidate import OWN_SHARE, Candidate, Edges, candidate
-from analyzer.model.precision import WINDOWS, Precision
-from analyzer.model.quick_steps import plainly_longer, with_quick_steps
-from analyzer.model.ramps import ramps
-from analyzer.model.roles import (
+from lockstep.analyzer.model.accepted import HEAVY, UNPLACED
+from lockstep.analyzer.model.again import again_and_again, stand_stills
+from lockstep.analyzer.model.candidate import OWN_SHARE, Candidate, Edges, candidate
+from lockstep.analyzer.model.precision import WINDOWS, Precision
+from lockstep.analyzer.model.quick_steps import plainly_longer, with_quick_steps
+from lockstep.analyzer.model.ramps import ramps
+from lockstep.analyzer.model.roles import (
     AGAIN,
     ROLE,
     crept,
@@ -29,16 +29,16 @@ from analyzer.model.roles import (
     of_standing,
     roles_differ,
 )
-from analyzer.model.run_queue import is_run_queue, with_steady_computing, without_run_queue
-from analyzer.model.scopes import Table, tables
-from analyzer.model.spans import always, short_spans, spans, spans_to_the_end
-from analyzer.model.whole_or_parts import LONGER, alike_noise, each_rank, whole_or_parts
-from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.changepoint import Blocks, autocorrelation_factor
-from analyzer.slowness.peer_groups import MAJORITY, peer_groups
-from analyzer.slowness.robust_stats import WITHIN, interval_95, mean_of, median_of
-from analyzer.slowness.significance import STEPS_AT_LEAST, slow_finding, span_edges
-from analyzer.wording import NAMED
+from lockstep.analyzer.model.run_queue import is_run_queue, with_steady_computing, without_run_queue
+from lockstep.analyzer.model.scopes import Table, tables
+from lockstep.analyzer.model.spans import always, short_spans, spans, spans_to_the_end
+from lockstep.analyzer.model.whole_or_parts import LONGER, alike_noise, each_rank, whole_or_parts
+from lockstep.analyzer.run import Finding, FloatGrid, Grid
+from lockstep.analyzer.slowness.changepoint import Blocks, autocorrelation_factor
+from lockstep.analyzer.slowness.peer_groups import MAJORITY, peer_groups
+from lockstep.analyzer.slowness.robust_stats import WITHIN, interval_95, mean_of, median_of
+from lockstep.analyzer.slowness.significance import STEPS_AT_LEAST, slow_finding, span_edges
+from lockstep.analyzer.wording import NAMED
 
 SHAPES = (ramps, spans, short_spans, always, spans_to_the_end, again_and_again, stand_stills)
 """Of two shapes of one scope the earlier explains more of its windows."""
@@ -53,7 +53,7 @@ def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
 
     Of a stage it is one of kind `structure`; of kind `unplaced`, which accuses nobody, where the
     place is not likelier than all others together; and of kind `heavy` where it never began, and
-    who does the same work is not known (analyzer.model.roles).
+    who does the same work is not known (lockstep.analyzer.model.roles).
 
     First without the time that ranks wait for a processor, where that is much: it is the
     scheduler's, and no noise. Then by what loading data and collecting garbage take, and, where

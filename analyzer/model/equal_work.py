@@ -7,14 +7,14 @@ design, though no hardware says so.
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import FloatGrid, Grid
-from analyzer.same_work import SAME
-from analyzer.slowness.changepoint import column_medians
-from analyzer.slowness.peer_groups import model_name
-from analyzer.slowness.robust_stats import MOSTLY, median_of
-from analyzer.slowness.significance import PARTS_ON_AVERAGE
-from collector.contract.robust import MAD_TO_SIGMA
-from collector.contract.words import Phase
+from lockstep.analyzer.run import FloatGrid, Grid
+from lockstep.analyzer.same_work import SAME
+from lockstep.analyzer.slowness.changepoint import column_medians
+from lockstep.analyzer.slowness.peer_groups import model_name
+from lockstep.analyzer.slowness.robust_stats import MOSTLY, median_of
+from lockstep.analyzer.slowness.significance import PARTS_ON_AVERAGE
+from lockstep.collector.contract.robust import MAD_TO_SIGMA
+from lockstep.collector.contract.words import Phase
 
 NO_TRAINING = (Phase.DATA, Phase.CHECKPOINT, Phase.EVAL, Phase.OTHER)
 """Phases in which a program may do what it likes: rollouts, evaluation, logging."""

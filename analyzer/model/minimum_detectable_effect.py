@@ -2,17 +2,17 @@
 
 import numpy as np
 
-from analyzer.model.precision import WINDOWS, Precision
-from analyzer.model.reference import references, residuals
-from analyzer.model.roles import for_roles
-from analyzer.run import Grid
-from analyzer.slowness.changepoint import (
+from lockstep.analyzer.model.precision import WINDOWS, Precision
+from lockstep.analyzer.model.reference import references, residuals
+from lockstep.analyzer.model.roles import for_roles
+from lockstep.analyzer.run import Grid
+from lockstep.analyzer.slowness.changepoint import (
     MEDIAN_EFFICIENCY,
     block_means,
     blocks,
     critical_t,
 )
-from analyzer.slowness.robust_stats import spread
+from lockstep.analyzer.slowness.robust_stats import spread
 
 SURELY = 3.0
 """Standard errors above what is asked for, so that nine in ten are noticed (see the tests): chance

@@ -4,8 +4,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analyzer.slowness.changepoint import BLOCK_STEPS_AT_LEAST, BLOCKS_AT_LEAST, NOISE_FLOOR
-from analyzer.slowness.significance import (
+from lockstep.analyzer.slowness.changepoint import (
+    BLOCK_STEPS_AT_LEAST,
+    BLOCKS_AT_LEAST,
+    NOISE_FLOOR,
+)
+from lockstep.analyzer.slowness.significance import (
     FLOOR,
     PARTS_AT_MOST,
     RECORDED,

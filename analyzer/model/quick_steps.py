@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.model.minimum_detectable_effect import smallest_noticed
-from analyzer.model.precision import Precision
-from analyzer.run import FloatGrid, Grid
-from analyzer.slowness.changepoint import BLOCK_STEPS_AT_LEAST, SAME_ABOVE, blocks
+from lockstep.analyzer.model.minimum_detectable_effect import smallest_noticed
+from lockstep.analyzer.model.precision import Precision
+from lockstep.analyzer.run import FloatGrid, Grid
+from lockstep.analyzer.slowness.changepoint import BLOCK_STEPS_AT_LEAST, SAME_ABOVE, blocks
 
 BLIND = 1.5
 """Chosen: means tell enough where they would show a rank in half of a run that is slower by less;

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyzer.model.candidate import Candidate, candidate
-from analyzer.model.scopes import Table
-from analyzer.run import FloatGrid
-from analyzer.slowness.changepoint import (
+from lockstep.analyzer.model.candidate import Candidate, candidate
+from lockstep.analyzer.model.scopes import Table
+from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.slowness.changepoint import (
     MEDIAN_EFFICIENCY,
     SCORES_AT_LEAST,
     Shift,
@@ -17,9 +17,9 @@ from analyzer.slowness.changepoint import (
     critical_t,
     usual_highest,
 )
-from analyzer.slowness.robust_stats import median_of
-from analyzer.slowness.temporal_shape import best_climb
-from collector.contract.robust import MAD_TO_SIGMA
+from lockstep.analyzer.slowness.robust_stats import median_of
+from lockstep.analyzer.slowness.temporal_shape import best_climb
+from lockstep.collector.contract.robust import MAD_TO_SIGMA
 
 LEVEL_SHARE = 4
 """The level before a ramp is that of the first fourth of the blocks."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import FloatGrid, Grid
-from analyzer.slowness.changepoint import column_medians
-from analyzer.slowness.others import other_parts_median
-from analyzer.slowness.peer_groups import MAJORITY, peer_groups
+from lockstep.analyzer.run import FloatGrid, Grid
+from lockstep.analyzer.slowness.changepoint import column_medians
+from lockstep.analyzer.slowness.others import other_parts_median
+from lockstep.analyzer.slowness.peer_groups import MAJORITY, peer_groups
 
 POLISHES = 2
 """Turns of medians after the fit, which is off by what few slow ranks drew it: of two ranks one

@@ -5,7 +5,7 @@ the layout may be assumed, and replicas may have work of their own: rollouts or 
 rank, a popular expert, a heavy stage of a pipeline made by hand. Log own time is m[w] + a[r] +
 effects there, with a[r] of any size: a difference that stands from the first step on is the work's
 or the part's, and times cannot tell which, unless the work is proven to be the same
-(analyzer.model.equal_work). A change is an effect as ever.
+(lockstep.analyzer.model.equal_work). A change is an effect as ever.
 
 Ranks that share no group of ranks, by way of others neither, are no replicas, whatever their times.
 """
@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.model.equal_work import equal_work
-from analyzer.model.precision import Precision
-from analyzer.run import FloatGrid, Grid
-from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY, column_medians
-from analyzer.slowness.peer_groups import model_name, peer_groups
-from analyzer.slowness.robust_stats import median_of
-from analyzer.slowness.significance import PARTS_AT_MOST, PARTS_ON_AVERAGE, STEPS_AT_LEAST
-from collector.contract.robust import MAD_TO_SIGMA
-from collector.contract.words import EXTERNAL_PROGRAM
+from lockstep.analyzer.model.equal_work import equal_work
+from lockstep.analyzer.model.precision import Precision
+from lockstep.analyzer.run import FloatGrid, Grid
+from lockstep.analyzer.slowness.changepoint import MEDIAN_EFFICIENCY, column_medians
+from lockstep.analyzer.slowness.peer_groups import model_name, peer_groups
+from lockstep.analyzer.slowness.robust_stats import median_of
+from lockstep.analyzer.slowness.significance import PARTS_AT_MOST, PARTS_ON_AVERAGE, STEPS_AT_LEAST
+from lockstep.collector.contract.robust import MAD_TO_SIGMA
+from lockstep.collector.contract.words import EXTERNAL_PROGRAM
 
 BY_ITS_PROGRAM = 0.21
 """Probability, before the hardware is asked, that a rank which differs since the start is slow and

@@ -11,15 +11,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.readers.garbage import GARBAGE
-from analyzer.run import FloatGrid, Grid
-from analyzer.slowness.changepoint import block_means, blocks, column_medians
-from analyzer.slowness.peer_groups import peer_groups
-from analyzer.slowness.processor import run_queue_seconds
-from analyzer.slowness.robust_stats import mean_of, median_of
-from analyzer.slowness.significance import FLOOR, WAKES_BY_BOUND
-from collector.contract import metrics
-from collector.contract.words import Phase
+from lockstep.analyzer.readers.garbage import GARBAGE
+from lockstep.analyzer.run import FloatGrid, Grid
+from lockstep.analyzer.slowness.changepoint import block_means, blocks, column_medians
+from lockstep.analyzer.slowness.peer_groups import peer_groups
+from lockstep.analyzer.slowness.processor import run_queue_seconds
+from lockstep.analyzer.slowness.robust_stats import mean_of, median_of
+from lockstep.analyzer.slowness.significance import FLOOR, WAKES_BY_BOUND
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.words import Phase
 
 QUOTA = metrics.RANK_THROTTLED.series()
 

@@ -7,9 +7,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.common_writes import PAUSES
-from analyzer.model.precision import WINDOWS, Precision
-from analyzer.model.reference import (
+from lockstep.analyzer.common_writes import PAUSES
+from lockstep.analyzer.model.precision import WINDOWS, Precision
+from lockstep.analyzer.model.reference import (
     Reference,
     levels_for,
     natural_levels,
@@ -18,12 +18,12 @@ from analyzer.model.reference import (
     residuals,
     stage_references,
 )
-from analyzer.readers.places import places_of
-from analyzer.run import FloatGrid, Grid
-from analyzer.shared_part import DRAINED, Part
-from analyzer.slowness.changepoint import Blocks, block_means, blocks, column_medians
-from analyzer.slowness.peer_groups import peer_groups
-from collector.contract.words import Phase
+from lockstep.analyzer.readers.places import places_of
+from lockstep.analyzer.run import FloatGrid, Grid
+from lockstep.analyzer.shared_part import DRAINED, Part
+from lockstep.analyzer.slowness.changepoint import Blocks, block_means, blocks, column_medians
+from lockstep.analyzer.slowness.peer_groups import peer_groups
+from lockstep.collector.contract.words import Phase
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import SHARED_COOLING, Finding, FloatGrid, Grid, Rejected
-from analyzer.slowness.before_after import SM_CLOCK, column_of
-from analyzer.slowness.changepoint import FALSE_ALARM, column_medians
-from analyzer.slowness.robust_stats import mean, median_of, shows
-from analyzer.slowness.significance import RECORDED, STEPS_AT_LEAST
-from analyzer.wording import NAMED, listed
-from collector.contract import metrics
+from lockstep.analyzer.run import SHARED_COOLING, Finding, FloatGrid, Grid, Rejected
+from lockstep.analyzer.slowness.before_after import SM_CLOCK, column_of
+from lockstep.analyzer.slowness.changepoint import FALSE_ALARM, column_medians
+from lockstep.analyzer.slowness.robust_stats import mean, median_of, shows
+from lockstep.analyzer.slowness.significance import RECORDED, STEPS_AT_LEAST
+from lockstep.analyzer.wording import NAMED, listed
+from lockstep.collector.contract import metrics
 
 TEMPERATURE = metrics.GPU_TEMPERATURE.series(sensor="gpu")
 HOTTER = 10.0

@@ -13,12 +13,23 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import SHARED_LOADING, Finding, FloatGrid, Grid, Rejected
-from analyzer.slowness.changepoint import autocorrelation_factor, column_medians, critical_t
-from analyzer.slowness.robust_stats import MOSTLY, NOTHING, interval_95, mean, median_of, shows
-from analyzer.slowness.significance import RECORDED
-from analyzer.wording import NAMED, listed
-from collector.contract.words import Phase
+from lockstep.analyzer.run import SHARED_LOADING, Finding, FloatGrid, Grid, Rejected
+from lockstep.analyzer.slowness.changepoint import (
+    autocorrelation_factor,
+    column_medians,
+    critical_t,
+)
+from lockstep.analyzer.slowness.robust_stats import (
+    MOSTLY,
+    NOTHING,
+    interval_95,
+    mean,
+    median_of,
+    shows,
+)
+from lockstep.analyzer.slowness.significance import RECORDED
+from lockstep.analyzer.wording import NAMED, listed
+from lockstep.collector.contract.words import Phase
 
 WHOLE_RUN = ("change", "structure")
 

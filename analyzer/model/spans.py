@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from analyzer.model.candidate import OWN_SHARE, Candidate, candidate
-from analyzer.model.precision import WINDOWS, Precision
-from analyzer.model.scopes import Scope, Table, View, middles
-from analyzer.run import FloatGrid, Grid
-from analyzer.slowness.changepoint import (
+from lockstep.analyzer.model.candidate import OWN_SHARE, Candidate, candidate
+from lockstep.analyzer.model.precision import WINDOWS, Precision
+from lockstep.analyzer.model.scopes import Scope, Table, View, middles
+from lockstep.analyzer.run import FloatGrid, Grid
+from lockstep.analyzer.slowness.changepoint import (
     BLOCKS_AT_LEAST,
     BLOCKS_AT_MOST,
     FALSE_ALARM,
@@ -26,16 +26,16 @@ from analyzer.slowness.changepoint import (
     sustained,
     whole_run_spans,
 )
-from analyzer.slowness.peer_groups import MAJORITY
-from analyzer.slowness.robust_stats import (
+from lockstep.analyzer.slowness.peer_groups import MAJORITY
+from lockstep.analyzer.slowness.robust_stats import (
     BIWEIGHT_EFFICIENCY,
     NOTHING,
     WITHIN,
     biweight,
     median_of,
 )
-from analyzer.slowness.significance import PARTS_ON_AVERAGE, STEPS_ABOVE
-from collector.contract.robust import MAD_TO_SIGMA
+from lockstep.analyzer.slowness.significance import PARTS_ON_AVERAGE, STEPS_ABOVE
+from lockstep.collector.contract.robust import MAD_TO_SIGMA
 
 FINER = 4
 """Times as many blocks of the whole run, in which three are a fiftieth of it: chosen, as what lasts

@@ -11,11 +11,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.model.candidate import Candidate
-from analyzer.model.scopes import Scope
-from analyzer.run import FloatGrid
-from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY, OUTSIDE_AT_LEAST, column_medians
-from analyzer.slowness.robust_stats import NOTHING, median_of, spread
+from lockstep.analyzer.model.candidate import Candidate
+from lockstep.analyzer.model.scopes import Scope
+from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.slowness.changepoint import (
+    MEDIAN_EFFICIENCY,
+    OUTSIDE_AT_LEAST,
+    column_medians,
+)
+from lockstep.analyzer.slowness.robust_stats import NOTHING, median_of, spread
 
 ALIKE = 0.5
 """Relative spread, from rank to rank, of what slows a node, chosen: no host's trouble is shared

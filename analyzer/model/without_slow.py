@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.before_after import column_of
-from analyzer.slowness.changepoint import column_medians
-from analyzer.slowness.robust_stats import median, median_of
+from lockstep.analyzer.run import Finding, FloatGrid, Grid
+from lockstep.analyzer.slowness.before_after import column_of
+from lockstep.analyzer.slowness.changepoint import column_medians
+from lockstep.analyzer.slowness.robust_stats import median, median_of
 
 WAITS = ("collective", "grad_sync")
 """Times of `Grid.time` that hold waiting for others."""

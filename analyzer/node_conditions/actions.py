@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from analyzer.node_conditions.shapes import Condition, Known, Node, Quarantine, State
-from collector.contract.kubernetes import Family
+from lockstep.analyzer.node_conditions.shapes import Condition, Known, Node, Quarantine, State
+from lockstep.collector.contract.kubernetes import Family
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Protocol
 
-from analyzer.node_conditions.actions import Write
-from analyzer.node_conditions.bodies import events, status_patch
-from analyzer.node_conditions.errors import (
+from lockstep.analyzer.node_conditions.actions import Write
+from lockstep.analyzer.node_conditions.bodies import events, status_patch
+from lockstep.analyzer.node_conditions.errors import (
     ConflictError,
     GoneError,
     LacksRightError,
     RefusedError,
     UnreachableError,
 )
-from analyzer.node_conditions.shapes import Node
-from analyzer.node_conditions.view import may_be_touched, node
+from lockstep.analyzer.node_conditions.shapes import Node
+from lockstep.analyzer.node_conditions.view import may_be_touched, node
 
 TRIES = 5
 """Of a patch that meets a conflict (docs/method/node-conditions.md)."""

@@ -5,12 +5,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from analyzer.node_conditions.actions import Write
-from analyzer.node_conditions.conditions import MAX_MESSAGE
-from analyzer.node_conditions.rights import EVENT_NAMESPACE
-from analyzer.node_conditions.shapes import Known, Node
-from analyzer.node_conditions.view import faults_text, text_of
-from collector.contract.kubernetes import API_DOMAIN, FAULTS
+from lockstep.analyzer.node_conditions.actions import Write
+from lockstep.analyzer.node_conditions.conditions import MAX_MESSAGE
+from lockstep.analyzer.node_conditions.rights import EVENT_NAMESPACE
+from lockstep.analyzer.node_conditions.shapes import Known, Node
+from lockstep.analyzer.node_conditions.view import faults_text, text_of
+from lockstep.collector.contract.kubernetes import API_DOMAIN, FAULTS
 
 COMPONENT = f"{API_DOMAIN}/nodes"
 DRY_RUN = "[dry-run] "

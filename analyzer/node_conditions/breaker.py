@@ -9,9 +9,9 @@ import math
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from analyzer.node_conditions.shapes import Breaker, Node, Settings, State, WatchState
-from collector.contract import bounded_json
-from collector.contract.causes import FAMILY
+from lockstep.analyzer.node_conditions.shapes import Breaker, Node, Settings, State, WatchState
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.causes import FAMILY
 
 LEAST_NODES = 2
 """Of a single node, "all nodes" says nothing."""

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from analyzer.node_conditions.actions import Write
-from analyzer.node_conditions.memory import OLDER, is_heard
-from analyzer.node_conditions.shapes import (
+from lockstep.analyzer.node_conditions.actions import Write
+from lockstep.analyzer.node_conditions.memory import OLDER, is_heard
+from lockstep.analyzer.node_conditions.shapes import (
     Condition,
     Fault,
     Known,
@@ -16,8 +16,8 @@ from analyzer.node_conditions.shapes import (
     Status,
     WatchState,
 )
-from collector.contract.causes import FAMILY
-from collector.contract.kubernetes import HEALTHY, Family
+from lockstep.collector.contract.causes import FAMILY
+from lockstep.collector.contract.kubernetes import HEALTHY, Family
 
 MAX_MESSAGE = 1024
 """Characters (docs/method/node-conditions.md)."""

@@ -13,10 +13,10 @@ there is neither yet, so slowness never quarantines.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from analyzer.node_conditions import breaker, conditions, memory
-from analyzer.node_conditions.actions import Action, Decision, Release, Taint
-from analyzer.node_conditions.breaker import trip_on_storm
-from analyzer.node_conditions.shapes import (
+from lockstep.analyzer.node_conditions import breaker, conditions, memory
+from lockstep.analyzer.node_conditions.actions import Action, Decision, Release, Taint
+from lockstep.analyzer.node_conditions.breaker import trip_on_storm
+from lockstep.analyzer.node_conditions.shapes import (
     FATAL,
     Known,
     Mode,
@@ -26,7 +26,7 @@ from analyzer.node_conditions.shapes import (
     State,
     WatchState,
 )
-from collector.contract.causes import FAMILY
+from lockstep.collector.contract.causes import FAMILY
 
 
 def decide(

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from analyzer.node_conditions.breaker import from_text, to_text
-from analyzer.node_conditions.shapes import Breaker
-from collector.contract.kubernetes import BREAKER, PAUSE
+from lockstep.analyzer.node_conditions.breaker import from_text, to_text
+from lockstep.analyzer.node_conditions.shapes import Breaker
+from lockstep.collector.contract.kubernetes import BREAKER, PAUSE
 
 MAX_PAUSE = 200
 Json = dict[str, Any]

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from analyzer.node_conditions.errors import (
+from lockstep.analyzer.node_conditions.errors import (
     ApiError,
     ConflictError,
     GoneError,
@@ -18,8 +18,8 @@ from analyzer.node_conditions.errors import (
     SetupError,
     UnreachableError,
 )
-from analyzer.node_conditions.rights import EVENT_NAMESPACE
-from collector.contract import bounded_json
+from lockstep.analyzer.node_conditions.rights import EVENT_NAMESPACE
+from lockstep.collector.contract import bounded_json
 
 CONNECT_SECONDS = 2.0
 ANSWER_SECONDS = 10.0

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from analyzer.node_conditions.shapes import Fault, Node, Settings, State, WatchState
-from collector.contract.causes import FAMILY
-from collector.contract.kubernetes import Family
+from lockstep.analyzer.node_conditions.shapes import Fault, Node, Settings, State, WatchState
+from lockstep.collector.contract.causes import FAMILY
+from lockstep.collector.contract.kubernetes import Family
 
 OLDER = "OlderThanReset"
 """Reason of a condition: the memory of what was open before a reset, for whoever comes after us."""

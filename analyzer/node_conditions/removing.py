@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from analyzer.node_conditions.applying import TRIES, Nodes
-from analyzer.node_conditions.errors import ConflictError, GoneError
-from collector.contract.kubernetes import CONDITIONS, FAULTS
+from lockstep.analyzer.node_conditions.applying import TRIES, Nodes
+from lockstep.analyzer.node_conditions.errors import ConflictError, GoneError
+from lockstep.collector.contract.kubernetes import CONDITIONS, FAULTS
 
 Json = dict[str, Any]
 

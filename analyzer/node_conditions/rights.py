@@ -5,7 +5,7 @@ The chart's roles equal these rows, and tests make every call with them and noth
 
 from dataclasses import dataclass
 
-from collector.contract.kubernetes import LEASE, NAMESPACE
+from lockstep.collector.contract.kubernetes import LEASE, NAMESPACE
 
 EVENT_NAMESPACE = "default"
 """Where core/v1 events about nodes lie, as those of the kubelet do

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from collector.contract.words import Cause
+from lockstep.collector.contract.words import Cause
 
 
 class Mode(StrEnum):

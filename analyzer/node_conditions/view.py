@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from analyzer.node_conditions.shapes import Condition, Known, Node, Quarantine, Status
-from collector.contract import bounded_json
-from collector.contract.kubernetes import (
+from lockstep.analyzer.node_conditions.shapes import Condition, Known, Node, Quarantine, Status
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.kubernetes import (
     CONDITIONS,
     CONTROL_PLANE_LABELS,
     EXCLUDE_LABEL,

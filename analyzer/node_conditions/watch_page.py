@@ -9,9 +9,9 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 
-from analyzer.node_conditions.shapes import Fault, WatchState
-from collector.contract import metrics as m
-from collector.contract.causes import FAMILY
+from lockstep.analyzer.node_conditions.shapes import Fault, WatchState
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.causes import FAMILY
 
 PAGE_TIER = "page"
 """What is for the record only is no statement about a node that others should act on."""

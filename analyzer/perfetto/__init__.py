@@ -6,12 +6,18 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analyzer.operations import Ints, Trace
-from analyzer.perfetto.actual import actual
-from analyzer.perfetto.events import document
-from analyzer.perfetto.simulated import NoIdealError, ideal, in_turn, on_clock, simulated_slices
-from analyzer.readers import optrace
-from analyzer.run import LoadError, RankInfo, Run
+from lockstep.analyzer.operations import Ints, Trace
+from lockstep.analyzer.perfetto.actual import actual
+from lockstep.analyzer.perfetto.events import document
+from lockstep.analyzer.perfetto.simulated import (
+    NoIdealError,
+    ideal,
+    in_turn,
+    on_clock,
+    simulated_slices,
+)
+from lockstep.analyzer.readers import optrace
+from lockstep.analyzer.run import LoadError, RankInfo, Run
 
 __all__ = ["MOST_SLICES", "Timeline", "TimelineError", "of_run", "of_trace", "steps_around"]
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from analyzer.perfetto.slices import COLUMNS, STEPS, slices_of
-from analyzer.run import Run
+from lockstep.analyzer.perfetto.slices import COLUMNS, STEPS, slices_of
+from lockstep.analyzer.run import Run
 
 MEMBERS: dict[str, list[str]] = {
     "dp": ["stage", "tp_rank"],

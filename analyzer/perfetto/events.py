@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from analyzer.perfetto.slices import COMPUTE, STEPS, lanes
-from analyzer.run import RankInfo
+from lockstep.analyzer.perfetto.slices import COMPUTE, STEPS, lanes
+from lockstep.analyzer.run import RankInfo
 
 TRACKS: tuple[str, ...] = (STEPS, COMPUTE)
 """The first tracks of a rank; the groups follow by name."""

@@ -3,15 +3,15 @@
 import numpy as np
 import pandas as pd
 
-from analyzer.operations import Floats, Ints, Trace
-from analyzer.perfetto.slices import COLUMNS, STEPS, slices_of
-from analyzer.run import Run
-from analyzer.whatif.dependencies import build
-from analyzer.whatif.graph import Graph, ModelError
-from analyzer.whatif.ideals import stratum_ideals
-from analyzer.whatif.simulate import timeline
-from analyzer.whatif.trust import compare
-from analyzer.whatif.work import split_durations
+from lockstep.analyzer.operations import Floats, Ints, Trace
+from lockstep.analyzer.perfetto.slices import COLUMNS, STEPS, slices_of
+from lockstep.analyzer.run import Run
+from lockstep.analyzer.whatif.dependencies import build
+from lockstep.analyzer.whatif.graph import Graph, ModelError
+from lockstep.analyzer.whatif.ideals import stratum_ideals
+from lockstep.analyzer.whatif.simulate import timeline
+from lockstep.analyzer.whatif.trust import compare
+from lockstep.analyzer.whatif.work import split_durations
 
 GROUPS: dict[str, str] = {
     "forward-send": "pp", "forward-recv": "pp", "backward-send": "pp", "backward-recv": "pp",

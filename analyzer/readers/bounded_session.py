@@ -11,7 +11,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
 from urllib3.util import Retry, parse_url
 
-from collector.contract.bounded_http import CHUNK, BoundedMixin, EncodingError, unpacked
+from lockstep.collector.contract.bounded_http import CHUNK, BoundedMixin, EncodingError, unpacked
 
 REASON_BYTES = 1 << 16
 """Of an answer that is a refusal no more is read."""

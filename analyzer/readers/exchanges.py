@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analyzer.readers.labels import parsed
-from analyzer.run import Exchange, RankInfo
-from collector.contract.metrics import RANK_EXCHANGE_INFO
+from lockstep.analyzer.readers.labels import parsed
+from lockstep.analyzer.run import Exchange, RankInfo
+from lockstep.collector.contract.metrics import RANK_EXCHANGE_INFO
 
 MOST_PEERS = 2
 """Of a stage: the one before and the one behind."""

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analyzer.run import FloatGrid, RankInfo
+from lockstep.analyzer.run import FloatGrid, RankInfo
 
 GARBAGE = "gc"
 """The operation of contract.words.OPS."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from analyzer.run import RankInfo
+from lockstep.analyzer.run import RankInfo
 
 UUID = "uuid"
 

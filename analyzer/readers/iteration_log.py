@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from analyzer.readers.windows import COLUMNS
-from analyzer.run import LoadError, RankInfo, Run
-from collector.contract import archive
+from lockstep.analyzer.readers.windows import COLUMNS
+from lockstep.analyzer.run import LoadError, RankInfo, Run
+from lockstep.collector.contract import archive
 
 _LINE = re.compile(
     r"\[(?P<at>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?P<part>\.\d{1,6})?\] +"

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from analyzer.readers.labels import parsed
-from analyzer.readers.windows import as_texts
-from collector.contract.metrics import GPU_ALLOCATION_INFO
+from lockstep.analyzer.readers.labels import parsed
+from lockstep.analyzer.readers.windows import as_texts
+from lockstep.collector.contract.metrics import GPU_ALLOCATION_INFO
 
 INDEX = re.compile(r"-\d+$")
 """The pods of one job end in their number: MPI Operator, Kubeflow's jobs, StatefulSets."""

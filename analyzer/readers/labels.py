@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from collector.contract.metrics import SAMPLES, label_text
+from lockstep.collector.contract.metrics import SAMPLES, label_text
 
 UP = "up"
 Target = tuple[str, str]

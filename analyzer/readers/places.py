@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from analyzer.run import LoadError
+from lockstep.analyzer.run import LoadError
 
 TOPOLOGY_FILE = "topology.toml"
 """In a run archive, or given by name."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from analyzer.readers.labels import number, page_label
+from lockstep.analyzer.readers.labels import number, page_label
 
 Labels = Mapping[str, str]
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pandas as pd
 
-from analyzer.readers.exchanges import exchanges, with_stages
-from analyzer.readers.labels import number, parsed
-from analyzer.readers.layouts import place_of
-from analyzer.readers.rank_info import rank_labels
-from analyzer.run import RankInfo
-from collector.contract.metrics import RANK_INFO
+from lockstep.analyzer.readers.exchanges import exchanges, with_stages
+from lockstep.analyzer.readers.labels import number, parsed
+from lockstep.analyzer.readers.layouts import place_of
+from lockstep.analyzer.readers.rank_info import rank_labels
+from lockstep.analyzer.run import RankInfo
+from lockstep.collector.contract.metrics import RANK_INFO
 
 SHOWN_RANKS = 16
 MOST_RANKS = 1_000_000

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analyzer.readers.archive.files import MOST_BYTES, Files
-from analyzer.run import LoadError
-from collector.contract import archive
+from lockstep.analyzer.readers.archive.files import MOST_BYTES, Files
+from lockstep.analyzer.run import LoadError
+from lockstep.collector.contract import archive
 
 MOST_ARCHIVES = 1000
 """The newest are read; a few milliseconds each."""

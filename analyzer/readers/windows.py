@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analyzer.known import all_known
-from collector.contract import metrics
-from collector.contract.words import PHASES
+from lockstep.analyzer.known import all_known
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.words import PHASES
 
 PHASE_COLUMNS: tuple[str, ...] = tuple(f"{phase}_seconds" for phase in PHASES)
 SUMS: tuple[str, ...] = (

@@ -4,9 +4,9 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 
-from analyzer.readers.labels import number
-from analyzer.recording_rules.signals import SIGNALS
-from analyzer.recording_rules.suspects import Answered, Level, Place, Suspect
+from lockstep.analyzer.readers.labels import number
+from lockstep.analyzer.recording_rules.signals import SIGNALS
+from lockstep.analyzer.recording_rules.suspects import Answered, Level, Place, Suspect
 
 Labels = Mapping[str, str]
 Answer = Iterable[tuple[Labels, float]]

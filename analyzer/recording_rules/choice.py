@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from analyzer.readers.labels import number
-from analyzer.readers.prometheus.connection import Connection
-from analyzer.readers.prometheus.discovery import LOOK_BACK
-from analyzer.readers.prometheus.moments import moment
-from analyzer.recording_rules import queries
+from lockstep.analyzer.readers.labels import number
+from lockstep.analyzer.readers.prometheus.connection import Connection
+from lockstep.analyzer.readers.prometheus.discovery import LOOK_BACK
+from lockstep.analyzer.readers.prometheus.moments import moment
+from lockstep.analyzer.recording_rules import queries
 
 LARGE = 256
 """Ranks from which the rules are used: 512 take half a minute and 1.5 GB as a whole

@@ -3,19 +3,19 @@
 import dataclasses
 from collections.abc import Mapping
 
-from analyzer.pipeline import Diagnosis
-from analyzer.pipeline import diagnose as diagnose_run
-from analyzer.readers.places import META_KEY, Places, merged
-from analyzer.readers.prometheus import teams
-from analyzer.readers.prometheus.access import access
-from analyzer.readers.prometheus.connection import Connection
-from analyzer.readers.prometheus.discovery import find
-from analyzer.readers.prometheus.errors import RequestError
-from analyzer.readers.prometheus.node_labels import LABELS, NodeLabels, places
-from analyzer.recording_rules.narrow import narrow
-from analyzer.recording_rules.rules import RANKS
-from analyzer.recording_rules.survey import require_rules, survey_span
-from analyzer.recording_rules.whole import of_whole_run
+from lockstep.analyzer.pipeline import Diagnosis
+from lockstep.analyzer.pipeline import diagnose as diagnose_run
+from lockstep.analyzer.readers.places import META_KEY, Places, merged
+from lockstep.analyzer.readers.prometheus import teams
+from lockstep.analyzer.readers.prometheus.access import access
+from lockstep.analyzer.readers.prometheus.connection import Connection
+from lockstep.analyzer.readers.prometheus.discovery import find
+from lockstep.analyzer.readers.prometheus.errors import RequestError
+from lockstep.analyzer.readers.prometheus.node_labels import LABELS, NodeLabels, places
+from lockstep.analyzer.recording_rules.narrow import narrow
+from lockstep.analyzer.recording_rules.rules import RANKS
+from lockstep.analyzer.recording_rules.survey import require_rules, survey_span
+from lockstep.analyzer.recording_rules.whole import of_whole_run
 
 
 def diagnose_outliers(

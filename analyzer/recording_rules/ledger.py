@@ -1,7 +1,7 @@
 """Where the rank-seconds of each run go, as Prometheus can tell: rank-seconds per second by bucket.
 
 Whose the run is kube-state-metrics tells, where it was started with the labels of pods that
-analyzer.readers.prometheus.teams names; of all others the team is `unknown`.
+lockstep.analyzer.readers.prometheus.teams names; of all others the team is `unknown`.
 
 The buckets of analyzer.ledger, of ranks that live: what was before their first scrape and after
 their last one, and the wait for a node, are not in series. Counters rise when a step ends, so steps
@@ -10,13 +10,13 @@ must be shorter than the window. What the buckets of a run sum to is its ranks.
 
 from collections.abc import Iterator
 
-from analyzer.readers.prometheus import teams
-from analyzer.recording_rules.signals import PLACE, WINDOW
-from collector.contract import metrics
-from collector.contract.words import Phase
+from lockstep.analyzer.readers.prometheus import teams
+from lockstep.analyzer.recording_rules.signals import PLACE, WINDOW
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.words import Phase
 
 SERIES = "lockstep:ledger_rank_seconds:rate1m"
-"""By run, team and bucket; the words of analyzer.ledger.buckets.Bucket."""
+"""By run, team and bucket; the words of lockstep.analyzer.ledger.buckets.Bucket."""
 STANDS_SECONDS = 60.0
 """Without progress of any rank: the window, after which no step can be under way unseen."""
 _RANKS, _STEPS = "lockstep:ledger_ranks:count", "lockstep:ledger_steps:rate1m"

@@ -2,21 +2,21 @@
 
 from collections.abc import Sequence
 
-from analyzer.readers.gpu_numbers import as_ranks_number
-from analyzer.readers.prometheus.connection import Connection
-from analyzer.readers.prometheus.errors import RequestError
-from analyzer.readers.prometheus.frames import UNKNOWN_NODE, ranks_frame, samples_frame
-from analyzer.readers.prometheus.gaps import gaps
-from analyzer.readers.prometheus.moments import utc
-from analyzer.readers.prometheus.ranges import fetch
-from analyzer.readers.topology import rank_infos
-from analyzer.readers.windows import from_samples
-from analyzer.recording_rules import queries
-from analyzer.recording_rules.answers import suspect
-from analyzer.recording_rules.signals import CLOCK, OWN, POWER, TEMPERATURE, WAIT
-from analyzer.recording_rules.survey import MOST, STANDSTILL
-from analyzer.recording_rules.suspects import Place, Survey, Suspect
-from analyzer.run import Run
+from lockstep.analyzer.readers.gpu_numbers import as_ranks_number
+from lockstep.analyzer.readers.prometheus.connection import Connection
+from lockstep.analyzer.readers.prometheus.errors import RequestError
+from lockstep.analyzer.readers.prometheus.frames import UNKNOWN_NODE, ranks_frame, samples_frame
+from lockstep.analyzer.readers.prometheus.gaps import gaps
+from lockstep.analyzer.readers.prometheus.moments import utc
+from lockstep.analyzer.readers.prometheus.ranges import fetch
+from lockstep.analyzer.readers.topology import rank_infos
+from lockstep.analyzer.readers.windows import from_samples
+from lockstep.analyzer.recording_rules import queries
+from lockstep.analyzer.recording_rules.answers import suspect
+from lockstep.analyzer.recording_rules.signals import CLOCK, OWN, POWER, TEMPERATURE, WAIT
+from lockstep.analyzer.recording_rules.survey import MOST, STANDSTILL
+from lockstep.analyzer.recording_rules.suspects import Place, Survey, Suspect
+from lockstep.analyzer.run import Run
 
 SUSPECT_NODES = 8
 """More nodes are not read for suspects; how many are left out is told."""

@@ -1,10 +1,10 @@
 """PromQL that reads what the rules recorded: answers are as large as what is wrong, not the run."""
 
-from analyzer.readers.prometheus.promql import one_of, quoted
-from analyzer.recording_rules.rules import RANKS
-from analyzer.recording_rules.signals import OWN, PLACE, STRATUM, Signal
-from analyzer.recording_rules.suspects import Place
-from collector.contract import metrics
+from lockstep.analyzer.readers.prometheus.promql import one_of, quoted
+from lockstep.analyzer.recording_rules.rules import RANKS
+from lockstep.analyzer.recording_rules.signals import OWN, PLACE, STRATUM, Signal
+from lockstep.analyzer.recording_rules.suspects import Place
+from lockstep.collector.contract import metrics
 
 SHARE = 0.15
 """Of the time that a rank must deviate, as slowness.TRANSIENT_SHARE: what lasted for less and is

@@ -10,8 +10,8 @@ written by hand and in order: the same for every version of every YAML library, 
 
 from collections.abc import Iterator
 
-from analyzer.recording_rules.ledger import ledger_rules
-from analyzer.recording_rules.signals import (
+from lockstep.analyzer.recording_rules.ledger import ledger_rules
+from lockstep.analyzer.recording_rules.signals import (
     PLACE,
     PLACE_LABELS,
     SIGNALS,
@@ -19,8 +19,8 @@ from analyzer.recording_rules.signals import (
     WINDOW,
     Signal,
 )
-from collector.contract import metrics
-from collector.contract.robust import MAD_TO_SIGMA
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.robust import MAD_TO_SIGMA
 
 INTERVAL = "15s"
 """Between evaluations: that of the scrapes."""

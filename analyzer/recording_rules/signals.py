@@ -6,8 +6,8 @@ rank: an info series per attempt, or a rank that two collectors tell of, is no s
 
 from dataclasses import dataclass
 
-from analyzer.known import own_per_step
-from collector.contract import metrics
+from lockstep.analyzer.known import own_per_step
+from lockstep.collector.contract import metrics
 
 WINDOW = "1m"
 """Four scrapes at 15 s. A range must hold two scrapes or `rate` is silent: scrape every 30 s or
@@ -15,7 +15,7 @@ less."""
 PLACE = "lockstep:rank:place"
 PLACE_LABELS = ("world_size", "dp", "pp", "tp", "node", "gpu", "uuid")
 STRATUM = ("run", "pp", "tp")
-"""Ranks that must behave alike (analyzer.slowness.peer_groups)."""
+"""Ranks that must behave alike (lockstep.analyzer.slowness.peer_groups)."""
 ABSOLUTE_ZERO = -273.15
 """In Celsius. A comparison is never true of NaN: it keeps every reading and drops none-readings."""
 

@@ -2,11 +2,11 @@
 
 import math
 
-from analyzer.readers.prometheus.connection import Connection
-from analyzer.readers.prometheus.discovery import LOOK_BACK
-from analyzer.readers.prometheus.errors import RequestError
-from analyzer.recording_rules import queries
-from analyzer.recording_rules.answers import (
+from lockstep.analyzer.readers.prometheus.connection import Connection
+from lockstep.analyzer.readers.prometheus.discovery import LOOK_BACK
+from lockstep.analyzer.readers.prometheus.errors import RequestError
+from lockstep.analyzer.recording_rules import queries
+from lockstep.analyzer.recording_rules.answers import (
     Found,
     add,
     answered_of,
@@ -15,9 +15,9 @@ from analyzer.recording_rules.answers import (
     tell_slowdowns,
     worst_first,
 )
-from analyzer.recording_rules.rules import recorded_series
-from analyzer.recording_rules.signals import OWN, SIGNALS
-from analyzer.recording_rules.suspects import Answered, Survey, Suspect
+from lockstep.analyzer.recording_rules.rules import recorded_series
+from lockstep.analyzer.recording_rules.signals import OWN, SIGNALS
+from lockstep.analyzer.recording_rules.suspects import Answered, Survey, Suspect
 
 LIMIT = 3.0
 """|z|; docs/method/recording-rules.md. With a floor of 1 % and a spread of 2 %, noise passes it 3

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from analyzer.readers.archive.files import number, part, whole
-from analyzer.readers.archive.judged import ANSWERED_KEY
-from analyzer.recording_rules.signals import OWN, Signal
-from collector.contract.robust import MAD_TO_SIGMA
+from lockstep.analyzer.readers.archive.files import number, part, whole
+from lockstep.analyzer.readers.archive.judged import ANSWERED_KEY
+from lockstep.analyzer.recording_rules.signals import OWN, Signal
+from lockstep.collector.contract.robust import MAD_TO_SIGMA
 
 Place = tuple[str, str, str]
 """(run, pp, tp): a stratum, its labels as they are."""

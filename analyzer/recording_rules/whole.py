@@ -4,10 +4,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from analyzer.pipeline import Diagnosis
-from analyzer.recording_rules.suspects import Answered
-from analyzer.run import NO_NODES_FAULT, Verdict
-from analyzer.sentence import sentence
+from lockstep.analyzer.pipeline import Diagnosis
+from lockstep.analyzer.recording_rules.suspects import Answered
+from lockstep.analyzer.run import NO_NODES_FAULT, Verdict
+from lockstep.analyzer.sentence import sentence
 
 PER_DAY = ("gpu_hours", "interval", "money", "money_interval")
 """What of `Verdict.lost_per_day` grows with the number of ranks."""

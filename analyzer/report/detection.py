@@ -3,14 +3,14 @@
 import math
 from collections.abc import Sequence
 
-from analyzer.detectors import DETECTORS
-from analyzer.report import blocks, figures
-from analyzer.report.blocks import Block
-from analyzer.report.shown import MOST_ROWS
-from analyzer.report.timeline import since
-from analyzer.report.watched import FindingTimes
-from analyzer.run import Finding, Grid, Verdict
-from analyzer.slowness import changepoint, significance
+from lockstep.analyzer.detectors import DETECTORS
+from lockstep.analyzer.report import blocks, figures
+from lockstep.analyzer.report.blocks import Block
+from lockstep.analyzer.report.shown import MOST_ROWS
+from lockstep.analyzer.report.timeline import since
+from lockstep.analyzer.report.watched import FindingTimes
+from lockstep.analyzer.run import Finding, Grid, Verdict
+from lockstep.analyzer.slowness import changepoint, significance
 
 NOT_WATCHED = (
     "No finding.json stands beside the archive: nobody watched this run live, so there is no"

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analyzer.scoring.score import Z95, Case, is_found, is_right, rate
-from collector.contract.words import Cause
+from lockstep.analyzer.scoring.score import Z95, Case, is_found, is_right, rate
+from lockstep.collector.contract.words import Cause
 
 
 def score_causes(cases: Sequence[Case]) -> dict[str, Any]:
-    """Figures beside those of `analyzer.scoring.score.score`.
+    """Figures beside those of `lockstep.analyzer.scoring.score.score`.
 
     `cause_macro` is the `macro` over causes of `cause` (the fault's place was named with its cause,
     of all faults of that cause); `unknown` is a class of its own and not among them.
@@ -35,7 +35,7 @@ def score_causes(cases: Sequence[Case]) -> dict[str, Any]:
 
 
 def macro(rates: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The mean of several rates (`analyzer.scoring.score.rate`), each counting alike.
+    """The mean of several rates (`lockstep.analyzer.scoring.score.rate`), each counting alike.
 
     Its 95 % interval adds up their variances, of two more successes and two more failures each
     (Agresti and Coull 1998): a rate of 3 of 3 is not certain.

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analyzer.scoring.by_cause import score_causes
-from analyzer.scoring.score import Case, is_found, is_right, rate
+from lockstep.analyzer.scoring.by_cause import score_causes
+from lockstep.analyzer.scoring.score import Case, is_found, is_right, rate
 
 SLOW = 1.10
 """Own time over before from which a culprit is one that must be found; less is told apart."""

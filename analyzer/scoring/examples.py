@@ -6,21 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from analyzer import symptoms
-from analyzer.case import accuses
-from analyzer.cause_spec import MAY, MUST, Expectation
-from analyzer.cause_weights import possible
-from analyzer.causes import SPECS
-from analyzer.culprits.where import node_of
-from analyzer.detectors.stage_levels import as_heavier
-from analyzer.model.accepted import HEAVY
-from analyzer.pipeline import Diagnosis
-from analyzer.run import Finding, Grid
-from analyzer.slowness.before_after import has_gpu
-from analyzer.slowness.changepoint import column_medians
-from analyzer.slowness.peer_groups import columns_by
-from analyzer.wording import ENDS
-from collector.contract.words import Cause
+from lockstep.analyzer import symptoms
+from lockstep.analyzer.case import accuses
+from lockstep.analyzer.cause_spec import MAY, MUST, Expectation
+from lockstep.analyzer.cause_weights import possible
+from lockstep.analyzer.causes import SPECS
+from lockstep.analyzer.culprits.where import node_of
+from lockstep.analyzer.detectors.stage_levels import as_heavier
+from lockstep.analyzer.model.accepted import HEAVY
+from lockstep.analyzer.pipeline import Diagnosis
+from lockstep.analyzer.run import Finding, Grid
+from lockstep.analyzer.slowness.before_after import has_gpu
+from lockstep.analyzer.slowness.changepoint import column_medians
+from lockstep.analyzer.slowness.peer_groups import columns_by
+from lockstep.analyzer.wording import ENDS
+from lockstep.collector.contract.words import Cause
 
 UNKNOWN, WELL = Cause.UNKNOWN.value, "well"
 PHASES = "phases"

@@ -1,4 +1,4 @@
-"""Examples of known causes -> the table of weights (analyzer.cause_weights)."""
+"""Examples of known causes -> the table of weights (lockstep.analyzer.cause_weights)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit
 
-from analyzer.cause_spec import MAY
-from analyzer.cause_weights import (
+from lockstep.analyzer.cause_spec import MAY
+from lockstep.analyzer.cause_weights import (
     CONTEXT,
     Weights,
     expected,
@@ -18,8 +18,8 @@ from analyzer.cause_weights import (
     possible,
     shown_when_slow,
 )
-from analyzer.causes import CAUSES, SPECS
-from analyzer.scoring.examples import UNKNOWN, Example, symptom_of
+from lockstep.analyzer.causes import CAUSES, SPECS
+from lockstep.analyzer.scoring.examples import UNKNOWN, Example, symptom_of
 
 CLASSES: tuple[str, ...] = (*(spec.cause.value for spec in CAUSES), UNKNOWN)
 RIDGE = 0.1

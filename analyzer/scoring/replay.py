@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from analyzer.case import opened
-from analyzer.pipeline import comparable, effects, through
-from analyzer.run import Run
-from analyzer.wording import ENDS
-from collector.contract.words import Cause
+from lockstep.analyzer.case import opened
+from lockstep.analyzer.pipeline import comparable, effects, through
+from lockstep.analyzer.run import Run
+from lockstep.analyzer.wording import ENDS
+from lockstep.collector.contract.words import Cause
 
 EVERY_SECONDS = 0.5
 ENDINGS = ("ended", "outcome", "ending")

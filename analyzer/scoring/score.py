@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaincinv
 
-from analyzer.wording import ENDS
+from lockstep.analyzer.wording import ENDS
 
 HOURS_PER_MONTH = 730.0
 CALIBRATION_BINS = 10
@@ -21,7 +21,7 @@ class Case:
     Attributes:
         truth: The injected fault as in truth.json (`rank`, `node`, `cause`), None = healthy.
         verdict: The verdict's JSON (docs/reference/verdict.md).
-        delay_seconds: From onset to detection (analyzer.scoring.replay), None = not found.
+        delay_seconds: From onset to detection (lockstep.analyzer.scoring.replay), None = not found.
         node_hours: Nodes times hours that the run lasted; counts for healthy runs.
         baselines: Baseline -> the rank it accuses, the ranks, or None (`baseline_answers`).
         more: Faults injected beside `truth`, where several were.

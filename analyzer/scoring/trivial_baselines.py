@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from analyzer.run import Grid
+from lockstep.analyzer.run import Grid
 
 
 def trivial_answers(grid: Grid, seed: int) -> dict[str, int | None]:

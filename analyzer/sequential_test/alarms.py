@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer.sequential_test.baseline import Noise, known_from
-from analyzer.sequential_test.discovery import recency
-from analyzer.sequential_test.metrics import MonitoredMetric
-from analyzer.sequential_test.presence import Presence
-from analyzer.sequential_test.sequential import mixture
-from analyzer.sequential_test.state import State
-from analyzer.sequential_test.streams import Streams
+from lockstep.analyzer.sequential_test.baseline import Noise, known_from
+from lockstep.analyzer.sequential_test.discovery import recency
+from lockstep.analyzer.sequential_test.metrics import MonitoredMetric
+from lockstep.analyzer.sequential_test.presence import Presence
+from lockstep.analyzer.sequential_test.sequential import mixture
+from lockstep.analyzer.sequential_test.state import State
+from lockstep.analyzer.sequential_test.streams import Streams
 
 CONFIDENCE = 1.96
 """Standard errors of a 95 % interval."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.sequential_test.metrics import MonitoredMetric
+from lockstep.analyzer.sequential_test.metrics import MonitoredMetric
 
 FloatArray = NDArray[np.float32]
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.sequential_test.peers import middle
-from analyzer.sequential_test.streams import Streams, how_often
-from collector.contract.robust import MAD_TO_SIGMA
+from lockstep.analyzer.sequential_test.peers import middle
+from lockstep.analyzer.sequential_test.streams import Streams, how_often
+from lockstep.collector.contract.robust import MAD_TO_SIGMA
 
 FloatArray = NDArray[np.float32]
 

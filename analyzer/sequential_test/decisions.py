@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.sequential_test.alarms import Reading, read
-from analyzer.sequential_test.baseline import Noise
-from analyzer.sequential_test.discovery import e_bh, recency
-from analyzer.sequential_test.sequential import mixture
-from analyzer.sequential_test.streams import Streams
+from lockstep.analyzer.sequential_test.alarms import Reading, read
+from lockstep.analyzer.sequential_test.baseline import Noise
+from lockstep.analyzer.sequential_test.discovery import e_bh, recency
+from lockstep.analyzer.sequential_test.sequential import mixture
+from lockstep.analyzer.sequential_test.streams import Streams
 
 FloatArray = NDArray[np.float32]
 Place = tuple[int, int]

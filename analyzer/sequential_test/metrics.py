@@ -3,8 +3,8 @@
 import math
 from dataclasses import dataclass
 
-from analyzer.slowness.significance import NATURAL_SPREAD
-from collector.contract.metrics import (
+from lockstep.analyzer.slowness.significance import NATURAL_SPREAD
+from lockstep.collector.contract.metrics import (
     GPU_CLOCK,
     GPU_POWER,
     GPU_TEMPERATURE,
@@ -27,7 +27,7 @@ class MonitoredMetric:
         natural: The largest constant difference between healthy parts.
         floor: The noise of one sample is never taken as smaller.
         per: A counter; then the value is the increase of `name` per increase of `per`.
-        known: A counter of what of `per` is in `name` (analyzer.known); None = all of it.
+        known: A counter of what of `per` is in `name` (lockstep.analyzer.known); None = all of it.
     """
 
     name: str

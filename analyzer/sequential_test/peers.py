@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.slowness.peer_groups import MAJORITY
-from collector.contract.robust import MAD_TO_SIGMA
+from lockstep.analyzer.slowness.peer_groups import MAJORITY
+from lockstep.collector.contract.robust import MAD_TO_SIGMA
 
 FloatArray = NDArray[np.float32]
 

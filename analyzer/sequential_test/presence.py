@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.sequential_test.streams import how_often
-from analyzer.slowness.peer_groups import MAJORITY
+from lockstep.analyzer.sequential_test.streams import how_often
+from lockstep.analyzer.slowness.peer_groups import MAJORITY
 
 FloatArray = NDArray[np.float32]
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.sequential_test.baseline import LEARN_AT_LEAST, Noise, known_from
-from analyzer.sequential_test.likelihood import CELLS, FIRST, WEIGHTS, cells, scores
-from analyzer.sequential_test.streams import Streams
+from lockstep.analyzer.sequential_test.baseline import LEARN_AT_LEAST, Noise, known_from
+from lockstep.analyzer.sequential_test.likelihood import CELLS, FIRST, WEIGHTS, cells, scores
+from lockstep.analyzer.sequential_test.streams import Streams
 
 FloatArray = NDArray[np.float32]
 

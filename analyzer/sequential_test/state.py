@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.sequential_test.arrays import TelemetryArrays, keys
-from analyzer.sequential_test.streams import Streams
+from lockstep.analyzer.sequential_test.arrays import TelemetryArrays, keys
+from lockstep.analyzer.sequential_test.streams import Streams
 
 KEEP = 7 * 86_400.0
 """Seconds for which a GPU that does not answer is remembered, and expected among its peers."""

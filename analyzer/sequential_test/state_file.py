@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.sequential_test.state import State
-from analyzer.sequential_test.streams import Streams
-from collector.contract.metrics.ranges import CLOCK, COUNT, HERTZ, Range
+from lockstep.analyzer.sequential_test.state import State
+from lockstep.analyzer.sequential_test.streams import Streams
+from lockstep.collector.contract.metrics.ranges import CLOCK, COUNT, HERTZ, Range
 
 FORMAT = "lockstep fleet state 1"
 OF_GPUS = ("node", "uuid", "gpu", "stratum", "seen")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.sequential_test.likelihood import SHIFTS
+from lockstep.analyzer.sequential_test.likelihood import SHIFTS
 
 FloatArray = NDArray[np.float32]
 Test = tuple[FloatArray, FloatArray, FloatArray, NDArray[np.float64]]

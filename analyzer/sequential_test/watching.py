@@ -18,18 +18,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.sequential_test import peers
-from analyzer.sequential_test.alarms import Alarm, alarm
-from analyzer.sequential_test.arrays import TelemetryArrays
-from analyzer.sequential_test.baseline import Noise, learn, noise
-from analyzer.sequential_test.budget import Budget
-from analyzer.sequential_test.decisions import Decisions, has_recovered, may_be_reported
-from analyzer.sequential_test.discovery import ALPHA
-from analyzer.sequential_test.metrics import MonitoredMetric
-from analyzer.sequential_test.presence import Presence
-from analyzer.sequential_test.sequential import SUSPICION, Limits, Samples, advance, samples
-from analyzer.sequential_test.state import State, aligned
-from analyzer.sequential_test.streams import Streams, Test, before
+from lockstep.analyzer.sequential_test import peers
+from lockstep.analyzer.sequential_test.alarms import Alarm, alarm
+from lockstep.analyzer.sequential_test.arrays import TelemetryArrays
+from lockstep.analyzer.sequential_test.baseline import Noise, learn, noise
+from lockstep.analyzer.sequential_test.budget import Budget
+from lockstep.analyzer.sequential_test.decisions import Decisions, has_recovered, may_be_reported
+from lockstep.analyzer.sequential_test.discovery import ALPHA
+from lockstep.analyzer.sequential_test.metrics import MonitoredMetric
+from lockstep.analyzer.sequential_test.presence import Presence
+from lockstep.analyzer.sequential_test.sequential import (
+    SUSPICION,
+    Limits,
+    Samples,
+    advance,
+    samples,
+)
+from lockstep.analyzer.sequential_test.state import State, aligned
+from lockstep.analyzer.sequential_test.streams import Streams, Test, before
 
 FloatArray = NDArray[np.float32]
 

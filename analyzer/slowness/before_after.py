@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import Finding, FloatGrid, Grid, RankInfo
-from analyzer.slowness.significance import FLOOR
-from collector.contract import metrics
-from collector.contract.metrics import METRICS, Kind, Series
-from collector.contract.words import Phase
+from lockstep.analyzer.run import Finding, FloatGrid, Grid, RankInfo
+from lockstep.analyzer.slowness.significance import FLOOR
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.metrics import METRICS, Kind, Series
+from lockstep.collector.contract.words import Phase
 
 Middle = Callable[[NDArray[np.float64]], Any]
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import FloatGrid, Grid
-from analyzer.slowness.ended import NOTICED, SILENT, Ended, last_said
-from analyzer.slowness.stalls import Standing
-from analyzer.slowness.stopped import (
+from lockstep.analyzer.run import FloatGrid, Grid
+from lockstep.analyzer.slowness.ended import NOTICED, SILENT, Ended, last_said
+from lockstep.analyzer.slowness.stalls import Standing
+from lockstep.analyzer.slowness.stopped import (
     READ_SECONDS,
     STALL_SECONDS,
     alive_until,
@@ -24,8 +24,8 @@ from analyzer.slowness.stopped import (
     under_way,
     unseen_then,
 )
-from collector.contract import metrics
-from collector.contract.words import RankState
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.words import RankState
 
 Mask = NDArray[np.bool_]
 

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from analyzer.run import FloatGrid, Grid
-from analyzer.slowness.peer_groups import MAJORITY
-from analyzer.slowness.robust_stats import median, median_of, quantiles_of
-from collector.contract.robust import MAD_TO_SIGMA
+from lockstep.analyzer.run import FloatGrid, Grid
+from lockstep.analyzer.slowness.peer_groups import MAJORITY
+from lockstep.analyzer.slowness.robust_stats import median, median_of, quantiles_of
+from lockstep.collector.contract.robust import MAD_TO_SIGMA
 
 BLOCKS_AT_MOST = 40
 """Chosen: finer ones tell the onset no better, which single windows tell, and all their spans are

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import EXPECTED_STEPS, FloatGrid, Grid
-from analyzer.slowness.significance import STEPS_AT_LEAST, TRANSIENT_SHARE
-from analyzer.wording import listed
+from lockstep.analyzer.run import EXPECTED_STEPS, FloatGrid, Grid
+from lockstep.analyzer.slowness.significance import STEPS_AT_LEAST, TRANSIENT_SHARE
+from lockstep.analyzer.wording import listed
 
 COVERAGE_AT_LEAST = 0.5
 """Share of what was expected that must be known, before anything is said of the rest: the larger

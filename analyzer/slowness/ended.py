@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import Culprit, Grid
-from analyzer.slowness.stopped import (
+from lockstep.analyzer.run import Culprit, Grid
+from lockstep.analyzer.slowness.stopped import (
     STUCK_SECONDS,
     dead,
     died_first,
@@ -18,9 +18,9 @@ from analyzer.slowness.stopped import (
     unanswered,
     unseen_then,
 )
-from analyzer.wording import listed
-from collector.contract import metrics
-from collector.contract.words import OWN_SIGNALS, RankState, without_numbers
+from lockstep.analyzer.wording import listed
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.words import OWN_SIGNALS, RankState, without_numbers
 
 FINISHED, INTERRUPTED = "finished", "interrupted"
 NOTICED = (RankState.PEER_LOST, RankState.FAILED)

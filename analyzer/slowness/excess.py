@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer.run import FloatGrid, Grid
-from analyzer.slowness.changepoint import Blocks, Shift
-from analyzer.slowness.robust_stats import MOSTLY, median_of, quantiles_of
-from analyzer.slowness.temporal_shape import CUT, Shape, oscillation, plateau, ramp_start
+from lockstep.analyzer.run import FloatGrid, Grid
+from lockstep.analyzer.slowness.changepoint import Blocks, Shift
+from lockstep.analyzer.slowness.robust_stats import MOSTLY, median_of, quantiles_of
+from lockstep.analyzer.slowness.temporal_shape import CUT, Shape, oscillation, plateau, ramp_start
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from analyzer.run import Grid
-from analyzer.slowness.changepoint import FALSE_ALARM, SPIKE, column_medians, freedom_of
-from analyzer.slowness.peer_groups import columns_by
-from analyzer.slowness.robust_stats import mean, median, median_of, shows, spread
-from analyzer.slowness.significance import TENTH_MORE
-from analyzer.slowness.transfers import in_most, least
+from lockstep.analyzer.run import Grid
+from lockstep.analyzer.slowness.changepoint import FALSE_ALARM, SPIKE, column_medians, freedom_of
+from lockstep.analyzer.slowness.peer_groups import columns_by
+from lockstep.analyzer.slowness.robust_stats import mean, median, median_of, shows, spread
+from lockstep.analyzer.slowness.significance import TENTH_MORE
+from lockstep.analyzer.slowness.transfers import in_most, least
 
 FLOOR = TENTH_MORE
 """Of a usual step, by which transfers take longer, by medians and times alone: of a slow group, and

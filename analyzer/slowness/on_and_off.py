@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from analyzer.run import FloatGrid
-from analyzer.slowness.changepoint import NOISE_FLOOR, Blocks, autocorrelation_factor
-from analyzer.slowness.robust_stats import quantiles_of
+from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.slowness.changepoint import NOISE_FLOOR, Blocks, autocorrelation_factor
+from lockstep.analyzer.slowness.robust_stats import quantiles_of
 
 WINDOWS_AT_LEAST = 40
 EPISODES_AT_LEAST = 4

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.operations import Flags, Floats
+from lockstep.analyzer.operations import Flags, Floats
 
 
 def others_median(values: Floats, axis: int, trusted: Flags | None = None) -> Floats:

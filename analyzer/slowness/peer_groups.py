@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import Grid, RankInfo
+from lockstep.analyzer.run import Grid, RankInfo
 
 Key = TypeVar("Key", bound=Hashable)
 Place = tuple[int, int | None, str, int]

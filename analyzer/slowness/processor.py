@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from analyzer.run import Culprit, Fact, Finding, FloatGrid, Grid
-from analyzer.slowness.before_after import (
+from lockstep.analyzer.run import Culprit, Fact, Finding, FloatGrid, Grid
+from lockstep.analyzer.slowness.before_after import (
     QUEUED,
     contrast,
     has_gpu,
@@ -11,10 +11,10 @@ from analyzer.slowness.before_after import (
     signal_before_after,
     time_before_after,
 )
-from analyzer.slowness.coverage import KNOWN_AT_LEAST
-from analyzer.slowness.robust_stats import MOSTLY
-from analyzer.slowness.significance import FLOOR
-from collector.contract import metrics
+from lockstep.analyzer.slowness.coverage import KNOWN_AT_LEAST
+from lockstep.analyzer.slowness.robust_stats import MOSTLY
+from lockstep.analyzer.slowness.significance import FLOOR
+from lockstep.collector.contract import metrics
 
 QUEUE = metrics.RANK_RUN_QUEUE.series()
 OFF_QUERY = "own_seconds - cpu_seconds of steps.parquet by rank"

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from analyzer.run import FloatGrid as Floats
-from collector.contract.robust import MAD_TO_SIGMA
+from lockstep.analyzer.run import FloatGrid as Floats
+from lockstep.collector.contract.robust import MAD_TO_SIGMA
 
 WITHIN = 1.96
 """Standard errors either side that hold 95 % of a Gaussian: of every interval that is told."""

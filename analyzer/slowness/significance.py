@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import Finding as Found
-from analyzer.run import FloatGrid, Grid, RankInfo
-from analyzer.slowness.changepoint import BLOCK_STEPS_AT_LEAST, Blocks, Shift, refine
-from analyzer.slowness.excess import Excess, excess
-from analyzer.slowness.robust_stats import interval_95, mean_of
-from analyzer.slowness.temporal_shape import words
-from analyzer.wording import milliseconds
-from collector.contract.words import Phase
+from lockstep.analyzer.run import Finding as Found
+from lockstep.analyzer.run import FloatGrid, Grid, RankInfo
+from lockstep.analyzer.slowness.changepoint import BLOCK_STEPS_AT_LEAST, Blocks, Shift, refine
+from lockstep.analyzer.slowness.excess import Excess, excess
+from lockstep.analyzer.slowness.robust_stats import interval_95, mean_of
+from lockstep.analyzer.slowness.temporal_shape import words
+from lockstep.analyzer.wording import milliseconds
+from lockstep.collector.contract.words import Phase
 
 FLOOR = float(np.log(1.05))
 """The smallest slowdown recorded, chosen: below, nobody drains a node for it."""

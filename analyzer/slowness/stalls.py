@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import FloatGrid, Grid, RankInfo
-from analyzer.slowness.ended import NOTICED, Ended, last_said
-from analyzer.slowness.stopped import dead, inside_operations, stall_after
-from collector.contract import metrics
+from lockstep.analyzer.run import FloatGrid, Grid, RankInfo
+from lockstep.analyzer.slowness.ended import NOTICED, Ended, last_said
+from lockstep.analyzer.slowness.stopped import dead, inside_operations, stall_after
+from lockstep.collector.contract import metrics
 
 GROUP = re.compile(r'group="(\w+)"')
 OPERATION = re.compile(r'op="([\w-]+)"')

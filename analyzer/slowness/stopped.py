@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.readers.labels import UP
-from analyzer.readers.prometheus import VANISHED_SCRAPES
-from analyzer.run import FloatGrid, Grid
-from analyzer.slowness.others import others_median
-from collector.contract import metrics
+from lockstep.analyzer.readers.labels import UP
+from lockstep.analyzer.readers.prometheus import VANISHED_SCRAPES
+from lockstep.analyzer.run import FloatGrid, Grid
+from lockstep.analyzer.slowness.others import others_median
+from lockstep.collector.contract import metrics
 
 FROZEN_SECONDS = 3.0
 """A heartbeat (every second) older than this is a frozen process (contract TRAIN_HEARTBEAT_AGE)."""
@@ -18,7 +18,7 @@ BUSY = 0.5
 SCRAPE_SECONDS = 1.0
 """Between two scrapes of our recorder; of a rank that showed no sign of life it is assumed."""
 READ_SECONDS = 1.0
-"""How old a reading may be when it is scraped (collector.config, fast_period)."""
+"""How old a reading may be when it is scraped (lockstep.collector.config, fast_period)."""
 MISSED_SCRAPES = 1.5
 """A page that was scraped last so much earlier than another one is silent."""
 STALL_SECONDS = 3.0
@@ -30,7 +30,7 @@ ALIVE = tuple(
     metric.name
     for metric in (metrics.TRAIN_HEARTBEAT_AGE, metrics.TRAIN_PROGRESS_AGE, metrics.TRAIN_STEPS)
 )
-"""What only a living rank shows (collector.collectors.training)."""
+"""What only a living rank shows (lockstep.collector.collectors.training)."""
 
 
 def dead(grid: Grid) -> NDArray[np.bool_]:

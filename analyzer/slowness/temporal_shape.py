@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from analyzer.run import FloatGrid
-from analyzer.slowness.changepoint import BLOCKS_AT_LEAST, FALSE_ALARM, SAME_ABOVE
-from analyzer.slowness.peer_groups import MAJORITY
-from analyzer.slowness.robust_stats import NOTHING, median_of, quantiles_of
+from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.slowness.changepoint import BLOCKS_AT_LEAST, FALSE_ALARM, SAME_ABOVE
+from lockstep.analyzer.slowness.peer_groups import MAJORITY
+from lockstep.analyzer.slowness.robust_stats import NOTHING, median_of, quantiles_of
 
 RAMP_STEPS = 8
 """Values of a climb at least, chosen: fewer may be a pause."""

@@ -3,11 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import FloatGrid, Grid
-from analyzer.slowness.changepoint import Blocks, block_means
-from analyzer.slowness.peer_groups import columns_by
-from analyzer.slowness.robust_stats import median_of, quantiles_of
-from collector.contract import metrics
+from lockstep.analyzer.run import FloatGrid, Grid
+from lockstep.analyzer.slowness.changepoint import Blocks, block_means
+from lockstep.analyzer.slowness.peer_groups import columns_by
+from lockstep.analyzer.slowness.robust_stats import median_of, quantiles_of
+from lockstep.collector.contract import metrics
 
 TENSOR_SECONDS = metrics.TRAIN_COLLECTIVE.series(group="tp")
 WAITED = "waited_seconds"

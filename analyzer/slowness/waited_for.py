@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from analyzer.run import Fact, Finding, Grid
-from analyzer.slowness.before_after import column_of, contrast
-from analyzer.slowness.others import others_median
-from analyzer.slowness.significance import WAKES
+from lockstep.analyzer.run import Fact, Finding, Grid
+from lockstep.analyzer.slowness.before_after import column_of, contrast
+from lockstep.analyzer.slowness.others import others_median
+from lockstep.analyzer.slowness.significance import WAKES
 
 QUERY = "collective_seconds by rank (of steps.parquet: wall_seconds - own_seconds)"
 

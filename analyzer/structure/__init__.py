@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from analyzer.structure import experts, lengths, pauses, stages
-from analyzer.structure.facts import Facts, Structure
+from lockstep.analyzer.structure import experts, lengths, pauses, stages
+from lockstep.analyzer.structure.facts import Facts, Structure
 
 KINDS: tuple[Callable[[Facts], Sequence[Structure]], ...] = (
     stages.find,

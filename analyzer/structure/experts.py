@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyzer.slowness.peer_groups import MAJORITY
-from analyzer.slowness.robust_stats import median, spread
-from analyzer.structure.facts import ALIKE, Facts, Structure
-from analyzer.structure.lengths import correlation
-from analyzer.trace_outliers.residuals import LENGTHS, work
+from lockstep.analyzer.slowness.peer_groups import MAJORITY
+from lockstep.analyzer.slowness.robust_stats import median, spread
+from lockstep.analyzer.structure.facts import ALIKE, Facts, Structure
+from lockstep.analyzer.structure.lengths import correlation
+from lockstep.analyzer.trace_outliers.residuals import LENGTHS, work
 
 
 def find(facts: Facts) -> Sequence[Structure]:

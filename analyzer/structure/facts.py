@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer.operations import Flags, Floats, Trace
-from analyzer.slowness.robust_stats import NEARLY_ALL
-from analyzer.slowness.significance import WAKES_BY_BOUND
-from analyzer.trace_outliers import Cells
-from analyzer.whatif.graph import Graph
-from analyzer.whatif.kinds import COMPUTE
-from analyzer.whatif.simulate import simulate
+from lockstep.analyzer.operations import Flags, Floats, Trace
+from lockstep.analyzer.slowness.robust_stats import NEARLY_ALL
+from lockstep.analyzer.slowness.significance import WAKES_BY_BOUND
+from lockstep.analyzer.trace_outliers import Cells
+from lockstep.analyzer.whatif.graph import Graph
+from lockstep.analyzer.whatif.kinds import COMPUTE
+from lockstep.analyzer.whatif.simulate import simulate
 
 LONGER = WAKES_BY_BOUND
 """Share by which somebody computes longer than the others, from which it is worth a word: what

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyzer.operations import Floats
-from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY
-from analyzer.slowness.peer_groups import MAJORITY
-from analyzer.slowness.robust_stats import mean
-from analyzer.slowness.robust_stats import spread as spread_of
-from analyzer.slowness.temporal_shape import CUT
-from analyzer.structure.facts import ALIKE, Facts, Structure
-from analyzer.trace_outliers.residuals import LENGTHS, uneven, work
-from analyzer.whatif.kinds import COMPUTE
+from lockstep.analyzer.operations import Floats
+from lockstep.analyzer.slowness.changepoint import MEDIAN_EFFICIENCY
+from lockstep.analyzer.slowness.peer_groups import MAJORITY
+from lockstep.analyzer.slowness.robust_stats import mean
+from lockstep.analyzer.slowness.robust_stats import spread as spread_of
+from lockstep.analyzer.slowness.temporal_shape import CUT
+from lockstep.analyzer.structure.facts import ALIKE, Facts, Structure
+from lockstep.analyzer.trace_outliers.residuals import LENGTHS, uneven, work
+from lockstep.analyzer.whatif.kinds import COMPUTE
 
 SHARED = 2.0
 """Times the spread by chance, chosen, from which stages agree on which micro-batches are long."""

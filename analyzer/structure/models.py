@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from analyzer.run import Grid
-from analyzer.slowness.changepoint import column_medians
-from analyzer.slowness.peer_groups import columns_by, model_name
-from analyzer.slowness.robust_stats import median_of
-from analyzer.structure.facts import LONGER
+from lockstep.analyzer.run import Grid
+from lockstep.analyzer.slowness.changepoint import column_medians
+from lockstep.analyzer.slowness.peer_groups import columns_by, model_name
+from lockstep.analyzer.slowness.robust_stats import median_of
+from lockstep.analyzer.structure.facts import LONGER
 
 KIND = "mixed-gpu-models"
 

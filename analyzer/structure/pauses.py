@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyzer.operations import Flags, Floats, Ints
-from analyzer.slowness.changepoint import SAME_ABOVE
-from analyzer.slowness.significance import TOLD
-from analyzer.slowness.temporal_shape import LEAST_TURNS
-from analyzer.structure.facts import Facts, Structure
-from analyzer.whatif.kinds import GC
-from analyzer.whatif.simulate import simulate
-from analyzer.whatif.work import split_durations
+from lockstep.analyzer.operations import Flags, Floats, Ints
+from lockstep.analyzer.slowness.changepoint import SAME_ABOVE
+from lockstep.analyzer.slowness.significance import TOLD
+from lockstep.analyzer.slowness.temporal_shape import LEAST_TURNS
+from lockstep.analyzer.structure.facts import Facts, Structure
+from lockstep.analyzer.whatif.kinds import GC
+from lockstep.analyzer.whatif.simulate import simulate
+from lockstep.analyzer.whatif.work import split_durations
 
 LEAST = 0.002
 """Seconds of collecting in a worker's step from which it counts, chosen."""

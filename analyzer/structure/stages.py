@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyzer.operations import Floats
-from analyzer.structure.facts import ALIKE, LONGER, Facts, Structure
+from lockstep.analyzer.operations import Floats
+from lockstep.analyzer.structure.facts import ALIKE, LONGER, Facts, Structure
 
 REPLICAS = 2
 """With one replica, a heavy stage and a slow worker are the same."""

@@ -6,15 +6,15 @@ A symptom that nobody tells of is missing, and says nothing for or against any c
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from analyzer.run import Finding, Grid
-from analyzer.slowness.before_after import has_gpu
-from analyzer.symptoms import gpu_state, host, network, phases, software
-from analyzer.symptoms.ecc import ecc
-from analyzer.symptoms.nvlink import nvlink
-from analyzer.symptoms.pcie import pcie
-from analyzer.symptoms.shape import Symptom
-from analyzer.symptoms.xid import xid_of
-from collector.contract.words import Cause
+from lockstep.analyzer.run import Finding, Grid
+from lockstep.analyzer.slowness.before_after import has_gpu
+from lockstep.analyzer.symptoms import gpu_state, host, network, phases, software
+from lockstep.analyzer.symptoms.ecc import ecc
+from lockstep.analyzer.symptoms.nvlink import nvlink
+from lockstep.analyzer.symptoms.pcie import pcie
+from lockstep.analyzer.symptoms.shape import Symptom
+from lockstep.analyzer.symptoms.xid import xid_of
+from lockstep.collector.contract.words import Cause
 
 __all__ = ["KINDS", "SLOW", "SYMPTOMS", "Symptom", "SymptomSpec", "measured", "states_of"]
 

@@ -6,12 +6,12 @@ and counted; an uncorrectable one is contained and its row put down for replacem
 
 from dataclasses import replace
 
-from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.before_after import gpu_words, query
-from analyzer.symptoms.series import EVENTS, Level, Sensor, level, symptom, total
-from analyzer.symptoms.shape import Symptom
-from analyzer.wording import MINUTE
-from collector.contract import metrics
+from lockstep.analyzer.run import Finding, FloatGrid, Grid
+from lockstep.analyzer.slowness.before_after import gpu_words, query
+from lockstep.analyzer.symptoms.series import EVENTS, Level, Sensor, level, symptom, total
+from lockstep.analyzer.symptoms.shape import Symptom
+from lockstep.analyzer.wording import MINUTE
+from lockstep.collector.contract import metrics
 
 ERRORS, ROWS = metrics.GPU_ECC_ERRORS, metrics.GPU_REMAPPED_ROWS.name
 COUNTERS = ("volatile", "aggregate")

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analyzer.run import Finding, Grid
-from analyzer.slowness.before_after import (
+from lockstep.analyzer.run import Finding, Grid
+from lockstep.analyzer.slowness.before_after import (
     SM_CLOCK,
     SM_CLOCK_MAX,
     clock_event,
@@ -14,8 +14,8 @@ from analyzer.slowness.before_after import (
     gpu_words,
     query,
 )
-from analyzer.symptoms.idle import idle_at_work
-from analyzer.symptoms.series import (
+from lockstep.analyzer.symptoms.idle import idle_at_work
+from lockstep.analyzer.symptoms.series import (
     MILD,
     PERCENT,
     STRONG,
@@ -30,10 +30,10 @@ from analyzer.symptoms.series import (
     spans,
     symptom,
 )
-from analyzer.symptoms.shape import Symptom
-from analyzer.wording import megahertz
-from collector.contract import metrics
-from collector.contract.metrics import Series
+from lockstep.analyzer.symptoms.shape import Symptom
+from lockstep.analyzer.wording import megahertz
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.metrics import Series
 
 
 class Throttled(NamedTuple):

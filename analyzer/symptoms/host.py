@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from analyzer.run import Finding, Grid
-from analyzer.slowness.before_after import column_of, has_gpu, query, share_of_excess
-from analyzer.slowness.ended import WENT_QUERY
-from analyzer.slowness.on_and_off import stretches
-from analyzer.slowness.processor import QUEUE, share_in_run_queue
-from analyzer.slowness.robust_stats import MOSTLY, NOTHING, WITHIN, median_of
-from analyzer.slowness.stopped import FROZEN_SECONDS, heartbeat_stopped
-from analyzer.symptoms.phases import PARTLY, of_excess
-from analyzer.symptoms.series import (
+from lockstep.analyzer.run import Finding, Grid
+from lockstep.analyzer.slowness.before_after import column_of, has_gpu, query, share_of_excess
+from lockstep.analyzer.slowness.ended import WENT_QUERY
+from lockstep.analyzer.slowness.on_and_off import stretches
+from lockstep.analyzer.slowness.processor import QUEUE, share_in_run_queue
+from lockstep.analyzer.slowness.robust_stats import MOSTLY, NOTHING, WITHIN, median_of
+from lockstep.analyzer.slowness.stopped import FROZEN_SECONDS, heartbeat_stopped
+from lockstep.analyzer.symptoms.phases import PARTLY, of_excess
+from lockstep.analyzer.symptoms.series import (
     PERCENT,
     Level,
     Sensor,
@@ -22,8 +22,8 @@ from analyzer.symptoms.series import (
     spans,
     symptom,
 )
-from analyzer.symptoms.shape import Symptom
-from collector.contract import metrics
+from lockstep.analyzer.symptoms.shape import Symptom
+from lockstep.collector.contract import metrics
 
 RATIO = Sensor(PERCENT)
 """Natural logarithm of CPU seconds a step."""

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import FloatGrid
+from lockstep.analyzer.run import FloatGrid
 
 BUSY = 0.8
 """Share of time with a kernel running, from which a GPU's mean power is that of one at work.

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, log_ndtr, ndtri
 
-from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.changepoint import FALSE_ALARM
-from analyzer.slowness.robust_stats import NOTHING, mean, mean_of, median_of, spread
-from analyzer.slowness.significance import RECORDED
-from analyzer.slowness.transfers import transfers
-from analyzer.symptoms.series import (
+from lockstep.analyzer.run import Finding, FloatGrid, Grid
+from lockstep.analyzer.slowness.changepoint import FALSE_ALARM
+from lockstep.analyzer.slowness.robust_stats import NOTHING, mean, mean_of, median_of, spread
+from lockstep.analyzer.slowness.significance import RECORDED
+from lockstep.analyzer.slowness.transfers import transfers
+from lockstep.analyzer.symptoms.series import (
     SECONDS,
     goes_with,
     near,
@@ -26,10 +26,10 @@ from analyzer.symptoms.series import (
     total,
     turning_point,
 )
-from analyzer.symptoms.shape import ALIKE, Symptom
-from analyzer.wording import megabytes, milliseconds
-from collector.contract import metrics
-from collector.contract.words import OTHER, PORT_ERRORS, XMIT_WAIT
+from lockstep.analyzer.symptoms.shape import ALIKE, Symptom
+from lockstep.analyzer.wording import megabytes, milliseconds
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.words import OTHER, PORT_ERRORS, XMIT_WAIT
 
 BAD_LINK: tuple[str, ...] = tuple(
     each.name

@@ -1,10 +1,10 @@
 """The GPU's links to its neighbours: which are down, and what they had to send again."""
 
-from analyzer.run import Finding, Grid
-from analyzer.slowness.before_after import gpu_words, query
-from analyzer.symptoms.series import EVENTS, WHOLE, Level, symptom, total
-from analyzer.symptoms.shape import Symptom, with_more
-from collector.contract import metrics
+from lockstep.analyzer.run import Finding, Grid
+from lockstep.analyzer.slowness.before_after import gpu_words, query
+from lockstep.analyzer.symptoms.series import EVENTS, WHOLE, Level, symptom, total
+from lockstep.analyzer.symptoms.shape import Symptom, with_more
+from lockstep.collector.contract import metrics
 
 UP, ERRORS = metrics.GPU_NVLINK_UP.name, metrics.GPU_NVLINK_ERRORS.name
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.before_after import gpu_words, query
-from analyzer.symptoms.series import EVENTS, WHOLE, Level, level, symptom, total
-from analyzer.symptoms.shape import Symptom, with_more
-from collector.contract import metrics
+from lockstep.analyzer.run import Finding, FloatGrid, Grid
+from lockstep.analyzer.slowness.before_after import gpu_words, query
+from lockstep.analyzer.symptoms.series import EVENTS, WHOLE, Level, level, symptom, total
+from lockstep.analyzer.symptoms.shape import Symptom, with_more
+from lockstep.collector.contract import metrics
 
 WIDTH, GENERATION = metrics.GPU_PCIE_WIDTH.series(), metrics.GPU_PCIE_GENERATION.series()
 REPLAY = metrics.GPU_PCIE_REPLAY.name

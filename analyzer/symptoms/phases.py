@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 
-from analyzer.run import Finding, Grid
-from analyzer.slowness.before_after import COMPUTE_PHASES, compute_share
-from analyzer.slowness.robust_stats import MOSTLY
-from analyzer.symptoms.shape import Symptom
-from collector.contract.words import Phase
+from lockstep.analyzer.run import Finding, Grid
+from lockstep.analyzer.slowness.before_after import COMPUTE_PHASES, compute_share
+from lockstep.analyzer.slowness.robust_stats import MOSTLY
+from lockstep.analyzer.symptoms.shape import Symptom
+from lockstep.collector.contract.words import Phase
 
 PARTLY = 0.35
 """Share of the excess that is a part of it; MOSTLY is where the cause is. Chosen: of two causes at

@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.before_after import column_of, query
-from analyzer.slowness.changepoint import BLOCK_STEPS_AT_LEAST, SCORES_AT_LEAST
-from analyzer.slowness.robust_stats import mean, mean_of, median, median_of, spread
-from analyzer.symptoms.shape import Symptom
-from collector.contract.metrics import METRICS
+from lockstep.analyzer.run import Finding, FloatGrid, Grid
+from lockstep.analyzer.slowness.before_after import column_of, query
+from lockstep.analyzer.slowness.changepoint import BLOCK_STEPS_AT_LEAST, SCORES_AT_LEAST
+from lockstep.analyzer.slowness.robust_stats import mean, mean_of, median, median_of, spread
+from lockstep.analyzer.symptoms.shape import Symptom
+from lockstep.collector.contract.metrics import METRICS
 
 MILD = 3.0
 """Robust deviations from which a series has moved: Shewhart's limits (1931; chance passes three

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.readers.places import places_of
-from analyzer.run import Grid
-from analyzer.shared_part import DRAINED, Part, fewest_parts
-from analyzer.slowness.group_transfers import SlowGroups
-from analyzer.wording import NAMED
+from lockstep.analyzer.readers.places import places_of
+from lockstep.analyzer.run import Grid
+from lockstep.analyzer.shared_part import DRAINED, Part, fewest_parts
+from lockstep.analyzer.slowness.group_transfers import SlowGroups
+from lockstep.analyzer.wording import NAMED
 
 
 def suspects(grid: Grid, found: SlowGroups) -> tuple[Part, ...]:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import Finding, Grid, Versions
-from analyzer.slowness.before_after import column_of
-from analyzer.slowness.robust_stats import NEARLY_ALL, median_of
-from analyzer.symptoms.series import is_near, spans, tolerance
-from analyzer.symptoms.shape import Symptom
-from analyzer.versions import SOURCES
-from analyzer.wording import listed
+from lockstep.analyzer.run import Finding, Grid, Versions
+from lockstep.analyzer.slowness.before_after import column_of
+from lockstep.analyzer.slowness.robust_stats import NEARLY_ALL, median_of
+from lockstep.analyzer.symptoms.series import is_near, spans, tolerance
+from lockstep.analyzer.symptoms.shape import Symptom
+from lockstep.analyzer.versions import SOURCES
+from lockstep.analyzer.wording import listed
 
 PEERS_AT_LEAST = 2
 """Other nodes that must agree before a node is the odd one: of two nobody knows which is odd. If
@@ -24,7 +24,7 @@ class Change:
     """A piece of software that became another on some nodes.
 
     Attributes:
-        what: As analyzer.versions.SOURCES calls it.
+        what: As lockstep.analyzer.versions.SOURCES calls it.
         before, after: Its commonest versions on either side.
         nodes: On which nodes.
         of: How many nodes tell it.

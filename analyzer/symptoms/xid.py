@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analyzer.readers.labels import number, parsed
-from analyzer.run import Finding, Grid
-from analyzer.slowness.before_after import column_of, gpu_words, query
-from analyzer.symptoms.series import is_near, tolerance
-from analyzer.symptoms.shape import Symptom
-from collector.contract import metrics
-from collector.contract.words import Cause
-from collector.contract.xid import BY_LINE, NOT_OF_HARDWARE, XIDS, Part, Severity, describe
+from lockstep.analyzer.readers.labels import number, parsed
+from lockstep.analyzer.run import Finding, Grid
+from lockstep.analyzer.slowness.before_after import column_of, gpu_words, query
+from lockstep.analyzer.symptoms.series import is_near, tolerance
+from lockstep.analyzer.symptoms.shape import Symptom
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.words import Cause
+from lockstep.collector.contract.xid import BY_LINE, NOT_OF_HARDWARE, XIDS, Part, Severity, describe
 
 LAST = metrics.GPU_XID_LAST.name
 COUNT = metrics.GPU_XID_ERRORS.name

@@ -4,7 +4,7 @@ Nothing here knows how verdicts are found: neither detectors nor causes nor thei
 imported (import-linter), so that a score over these runs is no tautology.
 """
 
-from analyzer.synth.traces import (
+from lockstep.analyzer.synth.traces import (
     GC_SECONDS,
     SECONDS,
     TRANSFER_SECONDS,

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import FloatGrid
-from analyzer.synth.fleet import Benign, SyntheticFleet
-from collector.contract.words import Phase
+from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.synth.fleet import Benign, SyntheticFleet
+from lockstep.collector.contract.words import Phase
 
 LAST_STAGE = (1.10, 1.35)
 """Own time of the stage with the embedding and the loss, over that of the others."""

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analyzer.run import FloatGrid
-from analyzer.synth.fleet import GPUS_PER_NODE
-from analyzer.synth.scrapes import Scrapes
+from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.synth.fleet import GPUS_PER_NODE
+from lockstep.analyzer.synth.scrapes import Scrapes
 
 
 class About(StrEnum):

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer.run import FloatGrid
-from analyzer.synth.fleet import Fault, SyntheticFleet, Telling
-from analyzer.synth.scrapes import Scrapes
-from analyzer.synth.strong import active, onset
-from analyzer.synth.times import COMPUTES, Times
-from analyzer.synth.variant import Variant
-from collector.contract.words import CLOCK_EVENT_REASONS, Cause
+from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.synth.fleet import Fault, SyntheticFleet, Telling
+from lockstep.analyzer.synth.scrapes import Scrapes
+from lockstep.analyzer.synth.strong import active, onset
+from lockstep.analyzer.synth.times import COMPUTES, Times
+from lockstep.analyzer.synth.variant import Variant
+from lockstep.collector.contract.words import CLOCK_EVENT_REASONS, Cause
 
 LOADED = 0.96
 """Of the highest clock, under load (boost falls with power)."""

@@ -7,7 +7,7 @@ simulator, told in general terms; none is the case of one rule.
 from collections.abc import Mapping
 from enum import StrEnum
 
-from collector.contract.words import Cause
+from lockstep.collector.contract.words import Cause
 
 
 class Difficulty(StrEnum):

@@ -5,7 +5,7 @@ Faults take turns over the seeds, so that every kind is met as often; the rest i
 
 import numpy as np
 
-from analyzer.synth.fleet import (
+from lockstep.analyzer.synth.fleet import (
     GPUS_PER_NODE,
     NETWORK,
     STOPS,
@@ -17,7 +17,7 @@ from analyzer.synth.fleet import (
     SyntheticFleet,
     Telling,
 )
-from collector.contract.words import Cause
+from lockstep.collector.contract.words import Cause
 
 SIZES = {8: 0.50, 16: 0.30, 32: 0.14, 64: 0.05, 128: 0.008, 512: 0.002}
 """GPUs -> how often. Most jobs are small; 512 is what a full Run is practical for."""

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from analyzer.synth.difficulty import Difficulty
-from collector.contract.words import Cause
+from lockstep.analyzer.synth.difficulty import Difficulty
+from lockstep.collector.contract.words import Cause
 
 GPUS_PER_NODE = 8
 STOPS: tuple[Cause, ...] = (Cause.FREEZE, Cause.CRASH)

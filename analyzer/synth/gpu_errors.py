@@ -2,16 +2,16 @@
 
 import numpy as np
 
-from analyzer.run import FloatGrid
-from analyzer.synth.block import About, Block
-from analyzer.synth.fleet import Fault, SyntheticFleet
-from analyzer.synth.scrapes import Scrapes
-from analyzer.synth.strong import active, counted, onset
-from analyzer.synth.times import Times
-from analyzer.synth.variant import Variant
-from collector.contract import metrics
-from collector.contract.words import Cause
-from collector.contract.xid import describe
+from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.synth.block import About, Block
+from lockstep.analyzer.synth.fleet import Fault, SyntheticFleet
+from lockstep.analyzer.synth.scrapes import Scrapes
+from lockstep.analyzer.synth.strong import active, counted, onset
+from lockstep.analyzer.synth.times import Times
+from lockstep.analyzer.synth.variant import Variant
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.words import Cause
+from lockstep.collector.contract.xid import describe
 
 OLD_ERRORS = 0.02
 """Share of healthy parts with corrected errors in their past."""

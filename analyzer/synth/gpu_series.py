@@ -2,16 +2,16 @@
 
 import numpy as np
 
-from analyzer.run import FloatGrid
-from analyzer.synth.block import About, Block
-from analyzer.synth.clocks import Clocks
-from analyzer.synth.fleet import GPUS_PER_NODE, SyntheticFleet
-from analyzer.synth.scrapes import Scrapes
-from analyzer.synth.strong import active
-from analyzer.synth.times import Times
-from analyzer.synth.variant import Variant
-from collector.contract import metrics
-from collector.contract.words import Cause
+from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.synth.block import About, Block
+from lockstep.analyzer.synth.clocks import Clocks
+from lockstep.analyzer.synth.fleet import GPUS_PER_NODE, SyntheticFleet
+from lockstep.analyzer.synth.scrapes import Scrapes
+from lockstep.analyzer.synth.strong import active
+from lockstep.analyzer.synth.times import Times
+from lockstep.analyzer.synth.variant import Variant
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.words import Cause
 
 DRIVER, NEWER_DRIVER = "570.86.10", "580.65.06"
 IDLES: tuple[Cause, ...] = (Cause.HOST_CPU, Cause.DATA, Cause.GC, Cause.CHECKPOINT)

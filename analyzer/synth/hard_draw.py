@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyzer.synth.difficulty import LAYOUTS, SHARE, SUITS, TEMPORAL, Difficulty
-from analyzer.synth.draw import (
+from lockstep.analyzer.synth.difficulty import LAYOUTS, SHARE, SUITS, TEMPORAL, Difficulty
+from lockstep.analyzer.synth.draw import (
     CONTRADICTED,
     FORMS,
     FROM,
@@ -26,7 +26,7 @@ from analyzer.synth.draw import (
     benign_of,
     defects_of,
 )
-from analyzer.synth.fleet import (
+from lockstep.analyzer.synth.fleet import (
     GPUS_PER_NODE,
     NETWORK,
     PAUSE,
@@ -41,8 +41,8 @@ from analyzer.synth.fleet import (
     SyntheticFleet,
     Telling,
 )
-from analyzer.synth.times import in_tensor_group, ranks_of
-from collector.contract.words import Cause
+from lockstep.analyzer.synth.times import in_tensor_group, ranks_of
+from lockstep.collector.contract.words import Cause
 
 SIZES = {8: 0.08, 16: 0.22, 32: 0.32, 64: 0.25, 128: 0.10, 256: 0.03}
 """GPUs -> how often: most runs are of two to eight nodes."""

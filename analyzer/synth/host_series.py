@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from analyzer.run import FloatGrid
-from analyzer.synth.block import About, Block
-from analyzer.synth.fleet import GPUS_PER_NODE, SyntheticFleet
-from analyzer.synth.scrapes import Scrapes
-from analyzer.synth.strong import active, counted
-from analyzer.synth.times import Times
-from analyzer.synth.variant import Variant
-from collector.contract import metrics
-from collector.contract.words import Cause
+from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.synth.block import About, Block
+from lockstep.analyzer.synth.fleet import GPUS_PER_NODE, SyntheticFleet
+from lockstep.analyzer.synth.scrapes import Scrapes
+from lockstep.analyzer.synth.strong import active, counted
+from lockstep.analyzer.synth.times import Times
+from lockstep.analyzer.synth.variant import Variant
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.words import Cause
 
 BYTES_A_STEP = 4e9
 """Gradients of a node over the network, in each direction."""

@@ -2,7 +2,7 @@
 
 Format: NVIDIA/nccl plugins/profiler/inspector/inspector_json.cc. Each rank and step has an exchange
 in its tensor-parallel group, a receive of its pipeline, and an all-reduce of gradients; their
-durations hold the waits of analyzer.synth.times.
+durations hold the waits of lockstep.analyzer.synth.times.
 """
 
 from collections.abc import Iterator
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from analyzer.run import FloatGrid
-from analyzer.synth.fleet import GPUS_PER_NODE, SyntheticFleet
-from analyzer.synth.times import Times, times
-from analyzer.synth.untidy import clock_errors
+from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.synth.fleet import GPUS_PER_NODE, SyntheticFleet
+from lockstep.analyzer.synth.times import Times, times
+from lockstep.analyzer.synth.untidy import clock_errors
 
 TRANSFER = 200e-6
 """Seconds of an exchange inside a layer, or from stage to stage, when nobody waits."""

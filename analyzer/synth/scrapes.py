@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import FloatGrid
-from analyzer.synth.difficulty import Difficulty
-from analyzer.synth.fleet import GPUS_PER_NODE, Defect, SyntheticFleet
-from analyzer.synth.times import Times
-from analyzer.synth.untidy import lateness
+from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.synth.difficulty import Difficulty
+from lockstep.analyzer.synth.fleet import GPUS_PER_NODE, Defect, SyntheticFleet
+from lockstep.analyzer.synth.times import Times
+from lockstep.analyzer.synth.untidy import lateness
 
 BEGIN = 1.8e9
 """Unix seconds of the first step; a whole number that no recorded run has."""

@@ -9,13 +9,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import FloatGrid
-from analyzer.synth.block import About, Block
-from analyzer.synth.fleet import Fault, SyntheticFleet
-from analyzer.synth.scrapes import BEGIN, Scrapes
-from analyzer.synth.training_series import COLLECTIVES
-from collector.contract import metrics
-from collector.contract.words import Cause, RankState
+from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.synth.block import About, Block
+from lockstep.analyzer.synth.fleet import Fault, SyntheticFleet
+from lockstep.analyzer.synth.scrapes import BEGIN, Scrapes
+from lockstep.analyzer.synth.training_series import COLLECTIVES
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.words import Cause, RankState
 
 WAITS = {"tp": "tp-all-reduce", "pp": "forward-recv", "dp": "dp-all-reduce"}
 BEAT_SECONDS = 1.0

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from analyzer.run import FloatGrid
-from analyzer.synth.fleet import Fault, Shape, SyntheticFleet
-from analyzer.synth.scrapes import BEGIN, Scrapes
-from analyzer.synth.times import Times, ranks_of
-from collector.contract.words import Cause
+from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.synth.fleet import Fault, Shape, SyntheticFleet
+from lockstep.analyzer.synth.scrapes import BEGIN, Scrapes
+from lockstep.analyzer.synth.times import Times, ranks_of
+from lockstep.collector.contract.words import Cause
 
 
 def active(

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import lfilter
 
-from analyzer.run import FloatGrid
-from analyzer.synth.benign import TAGS, Normal, normal
-from analyzer.synth.difficulty import Difficulty
-from analyzer.synth.fleet import (
+from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.synth.benign import TAGS, Normal, normal
+from lockstep.analyzer.synth.difficulty import Difficulty
+from lockstep.analyzer.synth.fleet import (
     GPUS_PER_NODE,
     NETWORK,
     SLOW_WRITE,
@@ -22,10 +22,10 @@ from analyzer.synth.fleet import (
     Shape,
     SyntheticFleet,
 )
-from analyzer.synth.untidy import LENGTH_POWER, bursts, lengths, more_noise, rounds
-from analyzer.synth.variant import VARIANTS, Noise, Variant
-from analyzer.synth.where import phases, rhythm, stopped_in
-from collector.contract.words import PHASES, Cause, Phase
+from lockstep.analyzer.synth.untidy import LENGTH_POWER, bursts, lengths, more_noise, rounds
+from lockstep.analyzer.synth.variant import VARIANTS, Noise, Variant
+from lockstep.analyzer.synth.where import phases, rhythm, stopped_in
+from lockstep.collector.contract.words import PHASES, Cause, Phase
 
 FREEDOM = 4
 """Degrees of freedom of the heavy-tailed family: the fewest whose kurtosis is not defined."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer.operations import Floats, Layout, Trace
-from analyzer.schedule import program
-from analyzer.whatif.dependencies import build
-from analyzer.whatif.kinds import BACKWARD, COMPUTE, FORWARD, GC, OPTIMIZER
-from analyzer.whatif.simulate import retimed
+from lockstep.analyzer.operations import Floats, Layout, Trace
+from lockstep.analyzer.schedule import program
+from lockstep.analyzer.whatif.dependencies import build
+from lockstep.analyzer.whatif.kinds import BACKWARD, COMPUTE, FORWARD, GC, OPTIMIZER
+from lockstep.analyzer.whatif.simulate import retimed
 
 SECONDS = {
     FORWARD: 0.2, BACKWARD: 0.4, OPTIMIZER: 0.02, GC: 0.0, "params-all-gather": 0.1,

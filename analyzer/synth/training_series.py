@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from analyzer.run import FloatGrid
-from analyzer.synth.block import About, Block
-from analyzer.synth.fleet import SyntheticFleet
-from analyzer.synth.scrapes import Scrapes
-from analyzer.synth.times import Times, stage_of
-from collector.contract import metrics
+from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.synth.block import About, Block
+from lockstep.analyzer.synth.fleet import SyntheticFleet
+from lockstep.analyzer.synth.scrapes import Scrapes
+from lockstep.analyzer.synth.times import Times, stage_of
+from lockstep.collector.contract import metrics
 
 TOKENS = 8192.0
 SAMPLES = 2.0

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import lfilter
 
-from analyzer.run import FloatGrid
-from analyzer.synth.difficulty import Difficulty
-from analyzer.synth.fleet import GPUS_PER_NODE, Fault, SyntheticFleet
+from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.synth.difficulty import Difficulty
+from lockstep.analyzer.synth.fleet import GPUS_PER_NODE, Fault, SyntheticFleet
 
 TAIL_FREEDOM, TAIL_SCALE = 3.0, 0.02
 """Student's t: the fewest degrees of freedom with a variance; scale of the logarithm."""

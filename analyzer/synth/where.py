@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from analyzer.run import FloatGrid
-from analyzer.synth.fleet import Fault, SyntheticFleet
-from collector.contract.words import Cause, Phase
+from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.synth.fleet import Fault, SyntheticFleet
+from lockstep.collector.contract.words import Cause, Phase
 
 COMPUTE: Mapping[Phase, float] = {Phase.FORWARD: 0.32, Phase.BACKWARD: 0.64, Phase.OPTIMIZER: 0.04}
 """Backward is twice forward (two matrix products for one)."""

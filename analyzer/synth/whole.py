@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analyzer.readers.gpu_numbers import as_ranks_number
-from analyzer.readers.windows import from_samples, from_steps
-from analyzer.run import RankInfo, Run
-from analyzer.synth.block import About, Block, frame
-from analyzer.synth.clocks import clocks
-from analyzer.synth.difficulty import Difficulty
-from analyzer.synth.fleet import (
+from lockstep.analyzer.readers.gpu_numbers import as_ranks_number
+from lockstep.analyzer.readers.windows import from_samples, from_steps
+from lockstep.analyzer.run import RankInfo, Run
+from lockstep.analyzer.synth.block import About, Block, frame
+from lockstep.analyzer.synth.clocks import clocks
+from lockstep.analyzer.synth.difficulty import Difficulty
+from lockstep.analyzer.synth.fleet import (
     GPUS_PER_NODE,
     Defect,
     Fault,
@@ -24,18 +24,18 @@ from analyzer.synth.fleet import (
     SyntheticFleet,
     Telling,
 )
-from analyzer.synth.gpu_errors import error_blocks
-from analyzer.synth.gpu_series import gpu_blocks
-from analyzer.synth.host_series import host_blocks
-from analyzer.synth.scrapes import Scrapes, scrapes
-from analyzer.synth.stop_series import stop_blocks, without_the_dead
-from analyzer.synth.times import Times, stage_of, times
-from analyzer.synth.training_series import FLOPS_A_TOKEN, SAMPLES, TOKENS, training_blocks
-from analyzer.synth.untidy import clock_errors, driver_numbers, failed_scrapes
-from analyzer.synth.variant import VARIANTS
-from collector.contract import archive, metrics
-from collector.contract.metrics import METRICS, Kind
-from collector.contract.words import PHASES
+from lockstep.analyzer.synth.gpu_errors import error_blocks
+from lockstep.analyzer.synth.gpu_series import gpu_blocks
+from lockstep.analyzer.synth.host_series import host_blocks
+from lockstep.analyzer.synth.scrapes import Scrapes, scrapes
+from lockstep.analyzer.synth.stop_series import stop_blocks, without_the_dead
+from lockstep.analyzer.synth.times import Times, stage_of, times
+from lockstep.analyzer.synth.training_series import FLOPS_A_TOKEN, SAMPLES, TOKENS, training_blocks
+from lockstep.analyzer.synth.untidy import clock_errors, driver_numbers, failed_scrapes
+from lockstep.analyzer.synth.variant import VARIANTS
+from lockstep.collector.contract import archive, metrics
+from lockstep.collector.contract.metrics import METRICS, Kind
+from lockstep.collector.contract.words import PHASES
 
 SOURCES = ("rank_ring", "nvml", "xid", "procfs")
 

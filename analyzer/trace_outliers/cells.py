@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer.operations import Floats, Ints, Trace
-from analyzer.slowness.robust_stats import mean, median
-from analyzer.whatif.kinds import COMPUTE
+from lockstep.analyzer.operations import Floats, Ints, Trace
+from lockstep.analyzer.slowness.robust_stats import mean, median
+from lockstep.analyzer.whatif.kinds import COMPUTE
 
 
 @dataclass(frozen=True, slots=True)

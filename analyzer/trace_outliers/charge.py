@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer.operations import Floats, Trace
-from analyzer.trace_outliers.suspects import Suspect
-from analyzer.whatif.dependencies import build
-from analyzer.whatif.intervals import of_ratio, weights
-from analyzer.whatif.kinds import COMPUTE
-from analyzer.whatif.simulate import simulate
+from lockstep.analyzer.operations import Floats, Trace
+from lockstep.analyzer.trace_outliers.suspects import Suspect
+from lockstep.analyzer.whatif.dependencies import build
+from lockstep.analyzer.whatif.intervals import of_ratio, weights
+from lockstep.analyzer.whatif.kinds import COMPUTE
+from lockstep.analyzer.whatif.simulate import simulate
 
 Interval = tuple[float, float]
 

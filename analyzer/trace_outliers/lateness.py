@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer.operations import Flags, Floats, Trace
-from analyzer.slowness.others import others_median
-from analyzer.slowness.robust_stats import MOSTLY, mean
-from analyzer.slowness.significance import TOLD
-from analyzer.whatif.kinds import CLIP, OVERLAPPED, SCATTER
+from lockstep.analyzer.operations import Flags, Floats, Trace
+from lockstep.analyzer.slowness.others import others_median
+from lockstep.analyzer.slowness.robust_stats import MOSTLY, mean
+from lockstep.analyzer.slowness.significance import TOLD
+from lockstep.analyzer.whatif.kinds import CLIP, OVERLAPPED, SCATTER
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from analyzer.operations import Flags, Floats
-from analyzer.slowness.others import others_median
-from analyzer.slowness.robust_stats import mean, median
-from analyzer.trace_outliers.cells import Cells
-from collector.contract.robust import MAD_TO_SIGMA
+from lockstep.analyzer.operations import Flags, Floats
+from lockstep.analyzer.slowness.others import others_median
+from lockstep.analyzer.slowness.robust_stats import mean, median
+from lockstep.analyzer.trace_outliers.cells import Cells
+from lockstep.collector.contract.robust import MAD_TO_SIGMA
 
 LENGTHS = 0.04
 """Spread of the work inside a step from which its sequences count as uneven: a replica that is long

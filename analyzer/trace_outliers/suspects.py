@@ -9,17 +9,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer.model.effects import effects
-from analyzer.model.precision import OPERATIONS
-from analyzer.operations import Flags, Floats
-from analyzer.run import Finding, Grid, RankInfo
-from analyzer.slowness.changepoint import column_medians
-from analyzer.slowness.others import others_median
-from analyzer.slowness.robust_stats import WITHIN, mean_of, median_of, shows
-from analyzer.slowness.temporal_shape import Shape, smooth
-from analyzer.trace_outliers.cells import Cells
-from analyzer.trace_outliers.residuals import fastest_passes, own_times, replica_levels
-from collector.contract.words import Phase
+from lockstep.analyzer.model.effects import effects
+from lockstep.analyzer.model.precision import OPERATIONS
+from lockstep.analyzer.operations import Flags, Floats
+from lockstep.analyzer.run import Finding, Grid, RankInfo
+from lockstep.analyzer.slowness.changepoint import column_medians
+from lockstep.analyzer.slowness.others import others_median
+from lockstep.analyzer.slowness.robust_stats import WITHIN, mean_of, median_of, shows
+from lockstep.analyzer.slowness.temporal_shape import Shape, smooth
+from lockstep.analyzer.trace_outliers.cells import Cells
+from lockstep.analyzer.trace_outliers.residuals import fastest_passes, own_times, replica_levels
+from lockstep.collector.contract.words import Phase
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,15 +7,15 @@ told by both has one, and the words of the verdict.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from urllib.parse import quote
 
-from analyzer.alert_rules.shape import PLACEHOLDERS, Addresses, Severity
-from analyzer.alertmanager.alert import Alert
-from analyzer.alertmanager.matching import FINDING_ALERT
-from analyzer.alertmanager.webhook import ReceivedAlert
-from analyzer.readers.prometheus.promql import quoted
-from analyzer.run import Fact
-from analyzer.watch.finding import ALERT_SCOPE, Incident, Kind, Tier, WatchFinding, Who
-from analyzer.watch.finding_lifecycle import folder_of
-from analyzer.watch.headline import (
+from lockstep.analyzer.alert_rules.shape import PLACEHOLDERS, Addresses, Severity
+from lockstep.analyzer.alertmanager.alert import Alert
+from lockstep.analyzer.alertmanager.matching import FINDING_ALERT
+from lockstep.analyzer.alertmanager.webhook import ReceivedAlert
+from lockstep.analyzer.readers.prometheus.promql import quoted
+from lockstep.analyzer.run import Fact
+from lockstep.analyzer.watch.finding import ALERT_SCOPE, Incident, Kind, Tier, WatchFinding, Who
+from lockstep.analyzer.watch.finding_lifecycle import folder_of
+from lockstep.analyzer.watch.headline import (
     LONGEST,
     clipped,
     first_action,
@@ -23,8 +23,8 @@ from analyzer.watch.headline import (
     places,
     sureness,
 )
-from collector.contract.metrics import FINDING_ACTIVE, RANK_STRAGGLER
-from collector.contract.words import Cause
+from lockstep.collector.contract.metrics import FINDING_ACTIVE, RANK_STRAGGLER
+from lockstep.collector.contract.words import Cause
 
 MOST_FACTS = 3
 """For and against, each: a message on a telephone."""

@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from analyzer.run import Verdict
-from analyzer.watch.finding import Change, Kind, WatchFinding, Who, is_named
-from analyzer.watch.finding_lifecycle import Course
+from lockstep.analyzer.run import Verdict
+from lockstep.analyzer.watch.finding import Change, Kind, WatchFinding, Who, is_named
+from lockstep.analyzer.watch.finding_lifecycle import Course
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.watch.members import Members
+from lockstep.analyzer.watch.members import Members
 
 MOST_PAGES = 8
 """A run on more nodes is read in part: those of suspects, and of some of their peers."""

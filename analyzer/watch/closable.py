@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from analyzer.watch.finding import Kind, Who
+from lockstep.analyzer.watch.finding import Kind, Who
 
 NEVER = float("-inf")
 AGAIN = "the run lives again"

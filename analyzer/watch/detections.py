@@ -3,12 +3,12 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
-from analyzer.run import Culprit, Fact, Verdict
-from analyzer.sequential_test.alarms import Alarm
-from analyzer.watch.finding import Detection, Kind, Tier, Who, who_of
-from analyzer.watch.members import Members
-from analyzer.watch.panel import CLOCK, OWN, POWER, TEMPERATURE, TOLD_AS, stream_names
-from collector.contract.words import Cause
+from lockstep.analyzer.run import Culprit, Fact, Verdict
+from lockstep.analyzer.sequential_test.alarms import Alarm
+from lockstep.analyzer.watch.finding import Detection, Kind, Tier, Who, who_of
+from lockstep.analyzer.watch.members import Members
+from lockstep.analyzer.watch.panel import CLOCK, OWN, POWER, TEMPERATURE, TOLD_AS, stream_names
+from lockstep.collector.contract.words import Cause
 
 WORTH = 1.05
 """A rank that takes less than this much more than its peers, and that no diagnosis names, opens no

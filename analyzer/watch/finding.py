@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from analyzer.run import Culprit, Fact, Verdict
-from analyzer.wording import duration, hours
+from lockstep.analyzer.run import Culprit, Fact, Verdict
+from lockstep.analyzer.wording import duration, hours
 
 FINDING_SCHEMA_VERSION = 1
 WORTH_SECONDS = 60.0
@@ -128,7 +128,7 @@ class WatchFinding:
     Attributes:
         who: Whom it is about.
         kind: How it was confirmed.
-        scope: As analyzer.run.Culprit.scope; `run` where nobody in it is named.
+        scope: As lockstep.analyzer.run.Culprit.scope; `run` where nobody in it is named.
         attempt: Restart count of the run, None = not known.
         cause: A word of contract.words.Cause, as it was when it opened.
         tier: Likewise.

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import blake2s
 
-from analyzer.watch.closable import AGAIN, WENT_ON, Closable
-from analyzer.watch.finding import XID, Change, Detection, Kind, Tier, WatchFinding, Who
-from analyzer.wording import TOLD
-from collector.contract.words import Cause
+from lockstep.analyzer.watch.closable import AGAIN, WENT_ON, Closable
+from lockstep.analyzer.watch.finding import XID, Change, Detection, Kind, Tier, WatchFinding, Who
+from lockstep.analyzer.wording import TOLD
+from lockstep.collector.contract.words import Cause
 
 PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 LONGEST_SLUG = 48

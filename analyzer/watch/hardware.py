@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from analyzer.readers.labels import number, page_label
-from analyzer.run import Fact
-from analyzer.watch.detections import clock, who_at
-from analyzer.watch.finding import LOST, XID, Detection, Kind, Tier, Who
-from analyzer.watch.members import Members
-from collector.contract import metrics as m
-from collector.contract.words import Cause
-from collector.contract.xid import describe
+from lockstep.analyzer.readers.labels import number, page_label
+from lockstep.analyzer.run import Fact
+from lockstep.analyzer.watch.detections import clock, who_at
+from lockstep.analyzer.watch.finding import LOST, XID, Detection, Kind, Tier, Who
+from lockstep.analyzer.watch.members import Members
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.words import Cause
+from lockstep.collector.contract.xid import describe
 
 Answer = Iterable[tuple[Mapping[str, str], float]]
 Target = tuple[str, str]

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from shlex import quote
 
-from analyzer.cause_spec import DRAIN
-from analyzer.causes import CAUSE_WORDS
-from analyzer.report.advice import UNSURE, actions_of, argument, command_of
-from analyzer.run import Culprit
-from analyzer.watch.finding import LOST, Kind, Tier, WatchFinding
-from analyzer.wording import TOLD, certainty, duration, ratio
-from collector.contract.words import Cause
-from collector.contract.xid import Action as XidAction
-from collector.contract.xid import describe
+from lockstep.analyzer.cause_spec import DRAIN
+from lockstep.analyzer.causes import CAUSE_WORDS
+from lockstep.analyzer.report.advice import UNSURE, actions_of, argument, command_of
+from lockstep.analyzer.run import Culprit
+from lockstep.analyzer.watch.finding import LOST, Kind, Tier, WatchFinding
+from lockstep.analyzer.wording import TOLD, certainty, duration, ratio
+from lockstep.collector.contract.words import Cause
+from lockstep.collector.contract.xid import Action as XidAction
+from lockstep.collector.contract.xid import describe
 
 LONGEST = 120
 """Characters of the line: what telephones show of a notification before it is opened."""

@@ -9,12 +9,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from analyzer.readers.archive.files import moment, number, part, whole
-from analyzer.run import Grid, Verdict
-from analyzer.sentence import with_whole_loss as loss_in_all
-from analyzer.watch.finding import ALERT_SCOPE, Kind, Tier, Who, is_named
-from analyzer.wording import ACCUSED, HOUR, duration, hours
-from collector.contract.words import Cause
+from lockstep.analyzer.readers.archive.files import moment, number, part, whole
+from lockstep.analyzer.run import Grid, Verdict
+from lockstep.analyzer.sentence import with_whole_loss as loss_in_all
+from lockstep.analyzer.watch.finding import ALERT_SCOPE, Kind, Tier, Who, is_named
+from lockstep.analyzer.wording import ACCUSED, HOUR, duration, hours
+from lockstep.collector.contract.words import Cause
 
 TOLD_BY: Mapping[str, str] = {
     Kind.SLOW: "from the windows of its steps",

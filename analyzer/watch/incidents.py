@@ -8,9 +8,9 @@ is told by labels of its own: labels never name a place where all is well.
 from collections.abc import Hashable
 from dataclasses import replace
 
-from analyzer.watch.finding import Change, Former, Incident, Kind, Tier, WatchFinding
-from analyzer.watch.finding_lifecycle import GPU_SLOW, Course
-from collector.contract.words import Cause
+from lockstep.analyzer.watch.finding import Change, Former, Incident, Kind, Tier, WatchFinding
+from lockstep.analyzer.watch.finding_lifecycle import GPU_SLOW, Course
+from lockstep.collector.contract.words import Cause
 
 JOIN_SECONDS = 300.0
 """What opens so long after an incident began belongs to it."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from analyzer.watch.hardware import Target, node_of
+from lockstep.analyzer.watch.hardware import Target, node_of
 
 KEEP_SECONDS = 86_400.0
 """A node that is taken away for good is missed for a day."""

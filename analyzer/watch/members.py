@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.readers.labels import page_label
-from analyzer.readers.rank_info import Labels, last_attempts
-from analyzer.slowness.peer_groups import MAJORITY
+from lockstep.analyzer.readers.labels import page_label
+from lockstep.analyzer.readers.rank_info import Labels, last_attempts
+from lockstep.analyzer.slowness.peer_groups import MAJORITY
 
 Words = NDArray[np.str_]
 Numbers = NDArray[np.int64]

@@ -7,17 +7,17 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from analyzer.watch.finding import Former, Tier, WatchFinding, Who
-from analyzer.watch.finding_lifecycle import Course
-from analyzer.watch.hardware import Event, Gpu, Target
-from analyzer.watch.inventory import Inventory
-from analyzer.watch.progress import Progress
-from analyzer.watch.reporting import Before
-from analyzer.watch.run_life import End, Life, Lost, Place
-from analyzer.watch.shaped import WHOLE, ShapeError, moment, number, shaped
-from collector.contract import bounded_json
-from collector.contract.metrics.ranges import COUNT, FLAG, NVLINKS, Range
-from collector.contract.words import Cause
+from lockstep.analyzer.watch.finding import Former, Tier, WatchFinding, Who
+from lockstep.analyzer.watch.finding_lifecycle import Course
+from lockstep.analyzer.watch.hardware import Event, Gpu, Target
+from lockstep.analyzer.watch.inventory import Inventory
+from lockstep.analyzer.watch.progress import Progress
+from lockstep.analyzer.watch.reporting import Before
+from lockstep.analyzer.watch.run_life import End, Life, Lost, Place
+from lockstep.analyzer.watch.shaped import WHOLE, ShapeError, moment, number, shaped
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.metrics.ranges import COUNT, FLAG, NVLINKS, Range
+from lockstep.collector.contract.words import Cause
 
 T = TypeVar("T")
 

@@ -3,10 +3,10 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from analyzer.watch.finding import Detection
-from analyzer.watch.finding_lifecycle import Course
-from analyzer.watch.hardware import Target
-from analyzer.watch.members import Members
+from lockstep.analyzer.watch.finding import Detection
+from lockstep.analyzer.watch.finding_lifecycle import Course
+from lockstep.analyzer.watch.hardware import Target
+from lockstep.analyzer.watch.members import Members
 
 
 def renamed(

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.watch.assessment import Assessment
-from analyzer.watch.finding import Tier, WatchFinding
-from analyzer.watch.inventory import Inventory
-from analyzer.watch.members import Members
-from analyzer.watch.progress import Progress
-from analyzer.watch.ratios import Speed, slowest_of_nodes
-from collector.contract import metrics as m
-from collector.contract.metrics import Sample
+from lockstep.analyzer.watch.assessment import Assessment
+from lockstep.analyzer.watch.finding import Tier, WatchFinding
+from lockstep.analyzer.watch.inventory import Inventory
+from lockstep.analyzer.watch.members import Members
+from lockstep.analyzer.watch.progress import Progress
+from lockstep.analyzer.watch.ratios import Speed, slowest_of_nodes
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import Sample
 
 Floats = NDArray[np.float64]
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.known import own_each
-from analyzer.readers.labels import number
-from analyzer.readers.prometheus.decoding import Series
-from analyzer.sequential_test.arrays import TelemetryArrays
-from analyzer.sequential_test.metrics import MONITORED_METRICS, MonitoredMetric
-from analyzer.watch.members import Members
+from lockstep.analyzer.known import own_each
+from lockstep.analyzer.readers.labels import number
+from lockstep.analyzer.readers.prometheus.decoding import Series
+from lockstep.analyzer.sequential_test.arrays import TelemetryArrays
+from lockstep.analyzer.sequential_test.metrics import MONITORED_METRICS, MonitoredMetric
+from lockstep.analyzer.watch.members import Members
 
 Floats = NDArray[np.float64]
 

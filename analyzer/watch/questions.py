@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
-from analyzer.known import own_per_step
-from analyzer.readers.prometheus.promql import one_of, quoted
-from collector.contract import metrics as m
-from collector.contract.metrics.ranges import (
+from lockstep.analyzer.known import own_per_step
+from lockstep.analyzer.readers.prometheus.promql import one_of, quoted
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics.ranges import (
     AGE,
     CLOCK,
     FLAG,
@@ -14,7 +14,7 @@ from collector.contract.metrics.ranges import (
     THINGS,
     Range,
 )  # fmt: skip
-from collector.contract.xid import PAGED, selector
+from lockstep.collector.contract.xid import PAGED, selector
 
 FROZEN_SECONDS = 3.0
 """contract.metrics.TRAIN_HEARTBEAT_AGE."""

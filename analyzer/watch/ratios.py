@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.sequential_test.peers import middle, same_size
-from analyzer.slowness.peer_groups import MAJORITY
-from analyzer.watch.members import Members
+from lockstep.analyzer.sequential_test.peers import middle, same_size
+from lockstep.analyzer.slowness.peer_groups import MAJORITY
+from lockstep.analyzer.watch.members import Members
 
 Floats = NDArray[np.float64]
 

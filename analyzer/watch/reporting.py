@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.watch.hardware import Target
-from analyzer.watch.inventory import KEEP_SECONDS
-from analyzer.watch.members import Members
-from analyzer.watch.panel import KNOWN, OWN, STEPS
-from analyzer.watch.questions import OF_DIAGNOSIS
+from lockstep.analyzer.watch.hardware import Target
+from lockstep.analyzer.watch.inventory import KEEP_SECONDS
+from lockstep.analyzer.watch.members import Members
+from lockstep.analyzer.watch.panel import KNOWN, OWN, STEPS
+from lockstep.analyzer.watch.questions import OF_DIAGNOSIS
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]

@@ -11,13 +11,13 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from analyzer.watch.run_life import End, How, Life
-from collector.contract.words import RankState
+from lockstep.analyzer.watch.run_life import End, How, Life
+from lockstep.collector.contract.words import RankState
 
 MISSED_SCRAPES = 2.0
 """A page that did not answer for so many scrapes is silent."""
 READ_SECONDS = 1.0
-"""How old a page may be when it is scraped (collector.config, fast_period)."""
+"""How old a page may be when it is scraped (lockstep.collector.config, fast_period)."""
 SILENT = frozenset({RankState.STARTING, RankState.RUNNING})
 """What a rank says last that ended without a word."""
 UNTOLD_TIMES = 3.0

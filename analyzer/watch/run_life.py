@@ -11,8 +11,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from analyzer.watch.detections import clock
-from analyzer.watch.finding import Kind, WatchFinding
+from lockstep.analyzer.watch.detections import clock
+from lockstep.analyzer.watch.finding import Kind, WatchFinding
 
 FORGET_SECONDS = 86_400.0
 NEVER_AGAIN: Mapping[str, float] = MappingProxyType({})

@@ -3,13 +3,13 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from analyzer.run import Fact
-from analyzer.watch.detections import clock
-from analyzer.watch.finding import Detection, Kind, Tier, Who
-from analyzer.watch.run_end import SILENT
-from analyzer.watch.run_life import End, Heard, How, Life
-from collector.contract import metrics as m
-from collector.contract.words import Cause
+from lockstep.analyzer.run import Fact
+from lockstep.analyzer.watch.detections import clock
+from lockstep.analyzer.watch.finding import Detection, Kind, Tier, Who
+from lockstep.analyzer.watch.run_end import SILENT
+from lockstep.analyzer.watch.run_life import End, Heard, How, Life
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.words import Cause
 
 HOLD_SECONDS = m.RANK_GONE_SECONDS
 """So long the finding of an end stays open: as long as collectors tell of the ranks that are gone.

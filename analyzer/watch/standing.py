@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from analyzer.hang.evidence import Kind as HangKind
-from analyzer.hang.verdict import (
+from lockstep.analyzer.hang.evidence import Kind as HangKind
+from lockstep.analyzer.hang.verdict import (
     LIMIT_SECONDS,
     OF_TIME_OUT,
     TIMES_QUIET,
     HangVerdict,
     Status,
 )
-from analyzer.run import Fact
-from analyzer.watch.finding import Detection, Kind, Tier, Who
-from analyzer.watch.members import Members
-from analyzer.watch.progress import LONGEST_PAUSE_SECONDS, PAUSES
-from collector.contract.words import Cause, Phase
+from lockstep.analyzer.run import Fact
+from lockstep.analyzer.watch.finding import Detection, Kind, Tier, Who
+from lockstep.analyzer.watch.members import Members
+from lockstep.analyzer.watch.progress import LONGEST_PAUSE_SECONDS, PAUSES
+from lockstep.collector.contract.words import Cause, Phase
 
 MOST_TOLD_SECONDS = OF_TIME_OUT * LONGEST_PAUSE_SECONDS / PAUSES
 """Of a silence that Prometheus alone remembers: it may have been a hang that a watchdog ended, and
@@ -143,7 +143,7 @@ def of_document(tree: Mapping[str, Any]) -> tuple[tuple[Culprit, ...], Mapping[s
     """Whom a hang document names, with certainty of which, and the verdict's `hang`.
 
     Args:
-        tree: As analyzer.hang.document gives it.
+        tree: As lockstep.analyzer.hang.document gives it.
     """
     culprits = tuple(
         Culprit(

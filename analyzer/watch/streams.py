@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyzer.sequential_test.state import State
+from lockstep.analyzer.sequential_test.state import State
 
 FORGET_SECONDS = 3600.0
 """A rank that is not told of for an hour is of a run that ended: the next one has other peers."""

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from analyzer.watch.closable import WENT_ON
-from analyzer.watch.finding import ByDumps, Change, Kind, WatchFinding
-from analyzer.watch.finding_lifecycle import Course
-from analyzer.watch.standing import Standing, facts
+from lockstep.analyzer.watch.closable import WENT_ON
+from lockstep.analyzer.watch.finding import ByDumps, Change, Kind, WatchFinding
+from lockstep.analyzer.watch.finding_lifecycle import Course
+from lockstep.analyzer.watch.standing import Standing, facts
 
 NO_LONGER: Mapping[Kind, str] = {
     Kind.SLOW: "it is no slower than its peers any more",

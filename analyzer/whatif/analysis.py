@@ -4,17 +4,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer.operations import Floats, Ints, Trace
-from analyzer.whatif.dependencies import build
-from analyzer.whatif.graph import Graph, ModelError
-from analyzer.whatif.ideals import published_ideals, stratum_ideals
-from analyzer.whatif.intervals import of_ratio, weights
-from analyzer.whatif.kinds import GROUPED
-from analyzer.whatif.scenarios import of_replica, step_seconds_with
-from analyzer.whatif.simulate import simulate
-from analyzer.whatif.slowdown import Slowdown, slowdown
-from analyzer.whatif.trust import Trust, compare
-from analyzer.whatif.work import Work, split_durations
+from lockstep.analyzer.operations import Floats, Ints, Trace
+from lockstep.analyzer.whatif.dependencies import build
+from lockstep.analyzer.whatif.graph import Graph, ModelError
+from lockstep.analyzer.whatif.ideals import published_ideals, stratum_ideals
+from lockstep.analyzer.whatif.intervals import of_ratio, weights
+from lockstep.analyzer.whatif.kinds import GROUPED
+from lockstep.analyzer.whatif.scenarios import of_replica, step_seconds_with
+from lockstep.analyzer.whatif.simulate import simulate
+from lockstep.analyzer.whatif.slowdown import Slowdown, slowdown
+from lockstep.analyzer.whatif.trust import Trust, compare
+from lockstep.analyzer.whatif.work import Work, split_durations
 
 TOP = 20
 """Candidates by default: whoever matters is among the first few."""

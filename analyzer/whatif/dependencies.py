@@ -7,9 +7,9 @@ our own runs, whose transfers name their micro-batch, are matched by it; foreign
 from collections import defaultdict
 from itertools import pairwise
 
-from analyzer.operations import Trace
-from analyzer.whatif.graph import Graph, ModelError, Unit, sort
-from analyzer.whatif.kinds import (
+from lockstep.analyzer.operations import Trace
+from lockstep.analyzer.whatif.graph import Graph, ModelError, Unit, sort
+from lockstep.analyzer.whatif.kinds import (
     BACKWARD,
     CLIP,
     COMPUTE,
@@ -30,7 +30,7 @@ from analyzer.whatif.kinds import (
     SENDS,
     TAIL,
 )
-from analyzer.whatif.transfers import Transfers, match
+from lockstep.analyzer.whatif.transfers import Transfers, match
 
 
 def build(trace: Trace) -> Graph:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from analyzer.whatif.analysis import Unexplained, WhatIf
+from lockstep.analyzer.whatif.analysis import Unexplained, WhatIf
 
 
 def worker_name(dp: int, stage: int) -> str:

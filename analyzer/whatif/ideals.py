@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from analyzer.operations import Floats, Trace
-from analyzer.whatif.kinds import COMPUTE, MEAN_IDEAL
+from lockstep.analyzer.operations import Floats, Trace
+from lockstep.analyzer.whatif.kinds import COMPUTE, MEAN_IDEAL
 
 
 def published_ideals(trace: Trace, own: Floats) -> Floats:

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from analyzer.operations import Floats
-from analyzer.slowness.changepoint import OUTSIDE_AT_LEAST
+from lockstep.analyzer.operations import Floats
+from lockstep.analyzer.slowness.changepoint import OUTSIDE_AT_LEAST
 
 RESAMPLES = 1000
 LEVEL = 0.95

@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.operations import Flags, Floats
-from analyzer.whatif.graph import Graph
-from analyzer.whatif.simulate import simulate
+from lockstep.analyzer.operations import Flags, Floats
+from lockstep.analyzer.whatif.graph import Graph
+from lockstep.analyzer.whatif.simulate import simulate
 
 MOST_BYTES = 32 * 2**20
 """Of the times that are simulated together: few enough for memory, many enough for speed."""

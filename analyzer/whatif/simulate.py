@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analyzer.operations import Floats, Trace
-from analyzer.whatif.graph import Graph
+from lockstep.analyzer.operations import Floats, Trace
+from lockstep.analyzer.whatif.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from math import ceil
 
 import numpy as np
 
-from analyzer.operations import Flags, Floats, Ints, Trace
-from analyzer.whatif.graph import Graph
-from analyzer.whatif.kinds import MERGED
-from analyzer.whatif.scenarios import of_replica, step_seconds_with
-from analyzer.whatif.simulate import simulate
+from lockstep.analyzer.operations import Flags, Floats, Ints, Trace
+from lockstep.analyzer.whatif.graph import Graph
+from lockstep.analyzer.whatif.kinds import MERGED
+from lockstep.analyzer.whatif.scenarios import of_replica, step_seconds_with
+from lockstep.analyzer.whatif.simulate import simulate
 
 WORST_SHARE = 0.03
 """Share of the workers that M_W is about."""

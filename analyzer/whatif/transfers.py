@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer.operations import Ints, Trace
-from analyzer.whatif.kinds import COMPUTE, P2P, RECEIVES, SENDS
+from lockstep.analyzer.operations import Ints, Trace
+from lockstep.analyzer.whatif.kinds import COMPUTE, P2P, RECEIVES, SENDS
 
 TOLERANCE = 50e-6
 """Seconds by which a transfer may seem to begin or end too early (docs/method/what-if.md)."""

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer.operations import Floats, Trace
-from analyzer.whatif.graph import Graph
-from analyzer.whatif.simulate import simulate
-from analyzer.whatif.work import Work, launch_delay
+from lockstep.analyzer.operations import Floats, Trace
+from lockstep.analyzer.whatif.graph import Graph
+from lockstep.analyzer.whatif.simulate import simulate
+from lockstep.analyzer.whatif.work import Work, launch_delay
 
 MOST = 0.05
 """Largest share by which simulation and reality may differ (OSDI'25, section 4)."""

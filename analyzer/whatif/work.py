@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer.operations import Floats, Trace
-from analyzer.whatif.graph import Graph
+from lockstep.analyzer.operations import Floats, Trace
+from lockstep.analyzer.whatif.graph import Graph
 
 SKEW = -0.010
 """Seconds; a time at or below it is no clock skew but a gap of the model, and counts as 0

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from collector.contract.kubernetes import Family
+from lockstep.collector.contract.kubernetes import Family
 
 
 class Cause(StrEnum):

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from collector.contract.robust import MAD_TO_SIGMA
-from dashboard.shapes import FleetMetric, FleetSnapshot
+from lockstep.collector.contract.robust import MAD_TO_SIGMA
+from lockstep.dashboard.shapes import FleetMetric, FleetSnapshot
 
 DEVIATES = 3.0
 """Spreads from which a part deviates: as the recording rules and analyzer.symptoms.series.MILD."""

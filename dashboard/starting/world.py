@@ -4,8 +4,6 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
-import dashboard
-
 OURS = "LOCKSTEP_DASHBOARD_"
 """Settings of the dashboard are none of the run's business, and may hold addresses."""
 

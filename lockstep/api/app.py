@@ -13,8 +13,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
-from collector.contract import threads
-from dashboard.shapes import RunRow, Span
 from lockstep.api import posted, shapes
 from lockstep.api.bearer import Bearer
 from lockstep.api.deleting import delete
@@ -25,7 +23,9 @@ from lockstep.api.reading import Reading, info, iso, packed, when
 from lockstep.api.refusal import Refusal, absent
 from lockstep.api.shapes import PostMetrics, StartRun, State
 from lockstep.api.starting import WALL, Entry, Starting
-from workloads.sdk.client.address import PREFIX
+from lockstep.collector.contract import threads
+from lockstep.dashboard.shapes import RunRow, Span
+from lockstep.workloads.sdk.client.address import PREFIX
 
 LOG = logging.getLogger(__name__)
 

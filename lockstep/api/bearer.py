@@ -7,9 +7,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from collector.contract.words import ExitCode
+from lockstep.collector.contract.words import ExitCode
 from lockstep.output import fail, note
-from workloads.sdk.client.address import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
+from lockstep.workloads.sdk.client.address import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
 
 FILE = "api-token"
 MAX_BYTES = 4096

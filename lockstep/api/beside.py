@@ -8,7 +8,7 @@ from pathlib import Path
 from lockstep.api.bearer import Bearer, bearer
 from lockstep.output import note
 from lockstep.watching.server import Reply, Request, Route
-from workloads.sdk.client.address import PREFIX, TOKEN_FILE_VARIABLE
+from lockstep.workloads.sdk.client.address import PREFIX, TOKEN_FILE_VARIABLE
 
 
 def routes(folder: Path | None) -> tuple[Route, ...]:

@@ -7,11 +7,11 @@ from http import HTTPStatus
 from pathlib import Path
 from secrets import token_hex
 
-from collector.contract.archive import FINDING_FILE, RUN_FILE
 from lockstep.api.reading import Reading
 from lockstep.api.refusal import Refusal, conflict
 from lockstep.api.starting import Starting
 from lockstep.claim import claim_folder
+from lockstep.collector.contract.archive import FINDING_FILE, RUN_FILE
 from lockstep.output import CommandError
 
 _ONE = threading.Lock()

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from analyzer.readers.archive import Archive
-from analyzer.readers.archive.series import COLUMNS, grouped
-from collector.contract import archive as contract
+from lockstep.analyzer.readers.archive import Archive
+from lockstep.analyzer.readers.archive.series import COLUMNS, grouped
 from lockstep.api import posted
 from lockstep.api.refusal import Refusal
+from lockstep.collector.contract import archive as contract
 
 MOST_ROWS = 4_000_000
 """Of samples.parquet that are read for one answer: 10 minutes of 64 ranks, or a day of a series."""

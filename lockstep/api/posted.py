@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from collector.contract import bounded_json
-from collector.contract.archive import POSTED_FILE
 from lockstep.api.refusal import Refusal, absent
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.archive import POSTED_FILE
 
 MOST_BYTES = 64 << 20
 """Of the file of one run: some million samples."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from collector.config import Address, ConfigError
-from collector.config.values import address, is_loopback
-from collector.contract.words import ExitCode
+from lockstep.collector.config import Address, ConfigError
+from lockstep.collector.config.values import address, is_loopback
+from lockstep.collector.contract.words import ExitCode
 from lockstep.output import fail, note
 from lockstep.watching.process import log_warnings, signals
 

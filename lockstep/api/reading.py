@@ -11,20 +11,20 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from analyzer.readers.archive import Archive
-from analyzer.readers.archive.files import moment, part, whole
-from analyzer.run import LoadError
-from collector.contract.archive import RESULTS_FILE
-from dashboard.shapes import FindingRow, RunRow, Severity, Span
-from dashboard.sources.archive.guard import BROKEN
-from dashboard.sources.folder import FolderSource
-from dashboard.starting.process import tail
-from dashboard.starting.progress import lines as log_lines
-from dashboard.trouble import Kind, TroubleError
+from lockstep.analyzer.readers.archive import Archive
+from lockstep.analyzer.readers.archive.files import moment, part, whole
+from lockstep.analyzer.run import LoadError
 from lockstep.api import forms
 from lockstep.api.lines import Line, Summary, Wish, lines, names, sized
 from lockstep.api.refusal import Refusal, absent, bad_value, conflict
 from lockstep.bench import results as table_of_results
+from lockstep.collector.contract.archive import RESULTS_FILE
+from lockstep.dashboard.shapes import FindingRow, RunRow, Severity, Span
+from lockstep.dashboard.sources.archive.guard import BROKEN
+from lockstep.dashboard.sources.folder import FolderSource
+from lockstep.dashboard.starting.process import tail
+from lockstep.dashboard.starting.progress import lines as log_lines
+from lockstep.dashboard.trouble import Kind, TroubleError
 
 Tree = dict[str, Any]
 ALWAYS = Span(-math.inf, math.inf)

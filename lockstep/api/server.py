@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from pathlib import Path
 
-from collector.config import Address
-from collector.exporter import bounded
-from collector.exporter.bounded import BoundedHandler, BoundedServer
-from collector.exporter.web_auth import WebAuth
-from collector.exporter.web_config import TlsConfig
 from lockstep.api import asgi
 from lockstep.api.door import MOST_BYTES, Door, too_large
 from lockstep.api.forms import JSON, dumped
 from lockstep.api.refusal import Refusal
+from lockstep.collector.config import Address
+from lockstep.collector.exporter import bounded
+from lockstep.collector.exporter.bounded import BoundedHandler, BoundedServer
+from lockstep.collector.exporter.web_auth import WebAuth
+from lockstep.collector.exporter.web_config import TlsConfig
 
 LARGE_BYTES = 1 << 20
 """An answer of so many bytes is one of the few that may wait for slow clients (places.py)."""

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from workloads.spec import MAX_LOCAL_RANKS
+from lockstep.workloads.spec import MAX_LOCAL_RANKS
 
 NAME = r"^[a-z0-9][a-z0-9-]{0,39}$"
 NAMING = "small letters, digits and hyphens, 40 at most, beginning with a letter or a digit"

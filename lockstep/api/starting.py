@@ -10,20 +10,20 @@ from secrets import token_hex
 from time import monotonic
 from typing import Any
 
-from collector.clock import SystemClock
-from collector.contract import threads
-from collector.contract.words import ExitCode, FaultKind
-from dashboard.starting import kinds, process
-from dashboard.starting.form import Form
-from dashboard.starting.plan import Plan, PlanError, planned
-from dashboard.starting.process import Job, Stage, tail
-from dashboard.starting.progress import lines as log_lines
-from dashboard.starting.registry import HeldError, Lock, take
 from lockstep.api.reading import LAST_LINES
 from lockstep.api.refusal import Refusal, bad_value, conflict
 from lockstep.api.shapes import StartRun
 from lockstep.archive import now
-from workloads.spec import MAX_LOCAL_RANKS, WORKLOADS
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.contract import threads
+from lockstep.collector.contract.words import ExitCode, FaultKind
+from lockstep.dashboard.starting import kinds, process
+from lockstep.dashboard.starting.form import Form
+from lockstep.dashboard.starting.plan import Plan, PlanError, planned
+from lockstep.dashboard.starting.process import Job, Stage, tail
+from lockstep.dashboard.starting.progress import lines as log_lines
+from lockstep.dashboard.starting.registry import HeldError, Lock, take
+from lockstep.workloads.spec import MAX_LOCAL_RANKS, WORKLOADS
 
 PLACE = ".api"
 """Folder, among the archives, of the logs of runs that were started, and of the token."""

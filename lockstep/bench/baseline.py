@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from collector.contract import bounded_json
-from collector.contract.archive import RUN_FILE, VERDICT_FILE
 from lockstep.bench import measure
 from lockstep.bench.judging import Row, grouped, words_of
 from lockstep.bench.results import ResultError, checked, read
 from lockstep.bench.results.columns import COLUMNS, VERSIONS
 from lockstep.bench.spec import AskedError, BenchError
 from lockstep.bench.state import RESULTS
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.archive import RUN_FILE, VERDICT_FILE
 
 SCHEMA_VERSION = 1
 KIND = "lockstep-baseline"

@@ -6,15 +6,15 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
-from collector.contract.words import ExitCode
 from lockstep.bench.plan import CLUSTER, Cell, options
 from lockstep.bench.processes import container_runtime
 from lockstep.bench.spec import Bench, BenchError, UnreachableError
+from lockstep.collector.contract.words import ExitCode
 from lockstep.output import CommandError
 
 if TYPE_CHECKING:
-    from workloads.launchers.kubernetes.facts import Facts
-    from workloads.spec import RunSpec
+    from lockstep.workloads.launchers.kubernetes.facts import Facts
+    from lockstep.workloads.spec import RunSpec
 
 PARAMETERS = {"context": "kube_context", "exec": "program", "output": "form"}
 """Options of `lockstep run` that its parameters call otherwise."""
@@ -132,7 +132,7 @@ def _plan(cell: Cell, told: Mapping[str, Any]) -> "RunSpec":
         ValueError: An option is no number, and must be one.
     """
     from lockstep.planning import plan, with_training_settings
-    from workloads.spec import DEVICE_SECONDS, Training
+    from lockstep.workloads.spec import DEVICE_SECONDS, Training
 
     told = {key.replace("-", "_"): value for key, value in told.items()}
     kinds = get_type_hints(Training)

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from collector.contract import bounded_json
-from collector.contract.words import ExitCode
 from lockstep.bench.results import VERSIONS
 from lockstep.bench.spec import BenchError
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.words import ExitCode
 
 Row = Mapping[str, Any]
 WORKLOAD = ("workload", "settings", "nodes", "ranks", "dp", "tp", "pp", "emulated_devices")

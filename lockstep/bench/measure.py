@@ -8,17 +8,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collector.contract import bounded_json
-from collector.contract.archive import RESULTS_FILE, VERDICT_FILE
-from collector.contract.robust import MAD_TO_SIGMA
-from collector.contract.words import PHASES
 from lockstep.bench.results import METRIC_PREFIX, ResultError, Value, checked
 from lockstep.bench.spec import BenchError
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.archive import RESULTS_FILE, VERDICT_FILE
+from lockstep.collector.contract.robust import MAD_TO_SIGMA
+from lockstep.collector.contract.words import PHASES
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analyzer.run import Run
+    from lockstep.analyzer.run import Run
 
 KEY = ("bench", "cell", "repeat")
 """Columns that a run does not know."""
@@ -28,7 +28,7 @@ VERSIONS_OF = {
     "GPU driver": "driver", "CUDA driver API": "cuda", "VBIOS": "vbios",
     "GPU firmware": "gpu_firmware", "kernel": "kernel", "NIC firmware": "nic_firmware",
 }  # fmt: skip
-"""analyzer.versions.SOURCES -> column."""
+"""lockstep.analyzer.versions.SOURCES -> column."""
 WARM_UP = 0.1
 """Share of the steps, at the beginning, that are not measured: caches fill, allocators grow."""
 
@@ -39,8 +39,8 @@ def of_archive(archive: Path) -> dict[str, Value]:
     Raises:
         BenchError: It is no archive.
     """
-    from analyzer.readers.archive import load
-    from analyzer.run import LoadError
+    from lockstep.analyzer.readers.archive import load
+    from lockstep.analyzer.run import LoadError
 
     try:
         run = load(archive)
@@ -236,9 +236,9 @@ def _versions(run: "Run") -> dict[str, Value]:
     """As the nodes' own series tell them; several are joined, and told rank by rank."""
     import numpy as np
 
-    from analyzer.readers.labels import parsed
-    from analyzer.versions import versions
-    from collector.contract.metrics import GPU_INFO
+    from lockstep.analyzer.readers.labels import parsed
+    from lockstep.analyzer.versions import versions
+    from lockstep.collector.contract.metrics import GPU_INFO
 
     told: dict[str, Value] = {}
     differing: dict[str, dict[str, str]] = {}

@@ -207,7 +207,7 @@ def options(bench: Bench, cell: Cell, here: Path) -> dict[str, Scalar | list[Sca
     Args:
         here: Folder of the benchmark's file.
     """
-    from workloads.spec import SYNTHETIC_DATA
+    from lockstep.workloads.spec import SYNTHETIC_DATA
 
     told = {**bench.options, **cell.settings}
     files = ("kubeconfig",) if cell.launcher in CLUSTER else FILES

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from collector.contract import bounded_json
-from collector.contract.words import PHASES
 from lockstep.bench.spec import BenchError
 from lockstep.bench.summary import mean_interval
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.words import PHASES
 
 Row = Mapping[str, Any]
 

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from collector.contract import bounded_json
 from lockstep.bench.plan import Cell
 from lockstep.bench.results import Value, checked
 from lockstep.bench.spec import BenchError
+from lockstep.collector.contract import bounded_json
 
 CLOSED = "closed.json"
 """Of a cell that came to its end, whichever; written last, whole or not at all."""

@@ -13,10 +13,10 @@ from contextlib import suppress
 from math import inf
 from typing import Any
 
-from collector.contract.kubernetes import RUNS_ACCOUNT
 from lockstep.bench.plan import CLUSTER, Cell
 from lockstep.bench.spec import Bench, BenchError
 from lockstep.cluster_options import DEFAULT_START_TIMEOUT
+from lockstep.collector.contract.kubernetes import RUNS_ACCOUNT
 
 SPEC_FILE = "/bench/spec.toml"
 RUNS_FOLDER = "/runs"

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from collector.contract.words import ExitCode
 from lockstep import output
+from lockstep.collector.contract.words import ExitCode
 from lockstep.output import Format
 
 
@@ -43,8 +43,8 @@ def capture(
     import secrets
     from importlib.metadata import version
 
-    from collector.clock import SystemClock
-    from collector.config import ConfigError, load
+    from lockstep.collector.clock import SystemClock
+    from lockstep.collector.config import ConfigError, load
     from lockstep.raw import bundle, own_names
     from lockstep.raw.parts import PARTS, Machine, gathered
     from lockstep.raw.pseudonyms import Pseudonyms

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from collector.contract.words import ExitCode
 from lockstep import diagnosis, output
+from lockstep.collector.contract.words import ExitCode
 
 FAULT = "thermal:rank=2,factor=1.5"
 NODES, STEPS = 4, 300
@@ -34,7 +34,7 @@ def demo(
     # torch must be imported before the ranks are forked, pandas need not: it comes after.
     from lockstep.observe import run_observed
     from lockstep.planning import plan
-    from workloads.launchers import Ending
+    from lockstep.workloads.launchers import Ending
 
     show = output.Progress()
     spec = plan(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from collector.contract.words import ExitCode
 from lockstep import output
+from lockstep.collector.contract.words import ExitCode
 from lockstep.output import Format
 
 if TYPE_CHECKING:
@@ -114,8 +114,8 @@ def _of_cluster(
     from time import monotonic, sleep
 
     from lockstep import installed
-    from workloads.launchers.kubernetes.api import ApiCluster, KubeconfigError
-    from workloads.launchers.kubernetes.cluster import ClusterError
+    from lockstep.workloads.launchers.kubernetes.api import ApiCluster, KubeconfigError
+    from lockstep.workloads.launchers.kubernetes.cluster import ClusterError
 
     if not 0 <= wait <= LONGEST_WAIT:
         output.fail(ExitCode.USAGE, f"--wait is {wait:g}; it must be from 0 to {LONGEST_WAIT:g}")

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from collector.contract.words import ExitCode
 from lockstep import output
+from lockstep.collector.contract.words import ExitCode
 
 
 def fit(

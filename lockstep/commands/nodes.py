@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from collector.contract.words import ExitCode
+from lockstep.collector.contract.words import ExitCode
 
 
 def nodes(

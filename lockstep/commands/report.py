@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from collector.contract.words import ExitCode
 from lockstep import diagnosis, newest, output, recurrence, watched_diagnosis
+from lockstep.collector.contract.words import ExitCode
 
 
 def report(

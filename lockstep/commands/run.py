@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from collector.contract.visible import visible_line
-from collector.contract.words import ExitCode
 from lockstep import afterwards, cluster_options, output
 from lockstep.cluster_options import ClusterOptions
+from lockstep.collector.contract.visible import visible_line
+from lockstep.collector.contract.words import ExitCode
 from lockstep.option_groups import grouped
 from lockstep.output import Format, fail
 from lockstep.run_options import (
@@ -29,8 +29,8 @@ from lockstep.run_options import (
 )
 
 if TYPE_CHECKING:
-    from workloads.launchers import Outcome
-    from workloads.spec import RunSpec
+    from lockstep.workloads.launchers import Outcome
+    from lockstep.workloads.spec import RunSpec
 
 
 @grouped
@@ -67,7 +67,7 @@ def run(
     """
     from lockstep import external_program, submission
     from lockstep.planning import named, plan, planned_program, with_training_settings
-    from workloads.spec import CLUSTER_LAUNCHERS
+    from lockstep.workloads.spec import CLUSTER_LAUNCHERS
 
     launcher, hostfile = starting.launcher, starting.hostfile
     on_cluster = launcher in CLUSTER_LAUNCHERS
@@ -122,7 +122,7 @@ def observed(spec: "RunSpec", archive: Path, form: Format, *, judged: bool) -> i
     """
     from lockstep import external_program, results
     from lockstep.observe import run_observed
-    from workloads.launchers import Ending
+    from lockstep.workloads.launchers import Ending
 
     show = output.Progress()
     try:
@@ -210,7 +210,7 @@ def one_workload(words: list[str], step_pattern: str | None) -> str:
     Raises:
         CommandError: 64, something else was.
     """
-    from workloads.spec import WORKLOADS
+    from lockstep.workloads.spec import WORKLOADS
 
     if not words:
         fail(ExitCode.USAGE, f"name what to run: {', '.join(WORKLOADS)}; or --exec -- COMMAND")
@@ -234,7 +234,7 @@ def write_job(spec: "RunSpec", archive: Path, path: Path) -> None:
 
 def exit_code(spec: "RunSpec", outcome: "Outcome", archive: Path) -> int:
     """0 if the run ended as its faults said it would."""
-    from workloads.launchers import Ending, as_injected
+    from lockstep.workloads.launchers import Ending, as_injected
 
     if outcome.ending is Ending.INTERRUPTED:
         return ExitCode.INTERRUPTED

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from collector.contract.words import ExitCode
 from lockstep import output
+from lockstep.collector.contract.words import ExitCode
 from lockstep.output import Format
 
 if TYPE_CHECKING:
     from lockstep.trials import Setting, Trial
-    from workloads.spec import Layout
+    from lockstep.workloads.spec import Layout
 
 
 class Kind(StrEnum):
@@ -26,7 +26,7 @@ class Kind(StrEnum):
 
 
 class Variant(StrEnum):
-    """The physics of simulated fleets (analyzer.synth.variant)."""
+    """The physics of simulated fleets (lockstep.analyzer.synth.variant)."""
 
     USUAL = "usual"
     WIDE = "wide"
@@ -115,8 +115,8 @@ def score(
 
         each = FaultSetting(nodes or 2, steps or 150, pace is Pace.ON, device_noise, seed)
         return score_faults(each, out, form, reanalyze=reanalyze)
-    from analyzer.scoring.score import score as figures
     from lockstep import claim, score_tables, trials
+    from lockstep.analyzer.scoring.score import score as figures
 
     setting = trials.Setting(
         nodes or 4, steps or 250, pace is Pace.ON, device_noise, _layouts(layout, nodes or 4)
@@ -151,7 +151,7 @@ def _level(told: str) -> str:
     Raises:
         BadParameter: It names what is no difficulty.
     """
-    from analyzer.synth.difficulty import Difficulty
+    from lockstep.analyzer.synth.difficulty import Difficulty
 
     if told in ("easy", "hard"):
         return told
@@ -171,10 +171,10 @@ def _layouts(told: str | None, nodes: int) -> "tuple[Layout, ...]":
     Raises:
         BadParameter: It is no split of the nodes.
     """
-    from analyzer.readers.optrace import parse
-    from analyzer.run import LoadError
+    from lockstep.analyzer.readers.optrace import parse
+    from lockstep.analyzer.run import LoadError
     from lockstep.trials import every_layout
-    from workloads.spec import Layout, SpecError
+    from lockstep.workloads.spec import Layout, SpecError
 
     if told is None:
         return ()

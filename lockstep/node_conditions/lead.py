@@ -4,10 +4,10 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, Protocol
 
-from analyzer.node_conditions import election
-from analyzer.node_conditions.errors import ApiError, ConflictError, LacksRightError
-from analyzer.node_conditions.shapes import Breaker
-from collector.contract.kubernetes import LEASE
+from lockstep.analyzer.node_conditions import election
+from lockstep.analyzer.node_conditions.errors import ApiError, ConflictError, LacksRightError
+from lockstep.analyzer.node_conditions.shapes import Breaker
+from lockstep.collector.contract.kubernetes import LEASE
 
 
 class Leases(Protocol):

@@ -9,16 +9,16 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any, Protocol
 
-from analyzer.node_conditions import view
-from analyzer.node_conditions.actions import Decision, Write
-from analyzer.node_conditions.applying import Nodes, Result, carried_out
-from analyzer.node_conditions.bodies import events
-from analyzer.node_conditions.decide import decide
-from analyzer.node_conditions.errors import ApiError, LacksRightError
-from analyzer.node_conditions.shapes import Breaker, Node, State, WatchState
-from analyzer.node_conditions.shapes import Settings as Rules
-from collector.contract import metrics as m
-from collector.contract.metrics import Sample
+from lockstep.analyzer.node_conditions import view
+from lockstep.analyzer.node_conditions.actions import Decision, Write
+from lockstep.analyzer.node_conditions.applying import Nodes, Result, carried_out
+from lockstep.analyzer.node_conditions.bodies import events
+from lockstep.analyzer.node_conditions.decide import decide
+from lockstep.analyzer.node_conditions.errors import ApiError, LacksRightError
+from lockstep.analyzer.node_conditions.shapes import Breaker, Node, State, WatchState
+from lockstep.analyzer.node_conditions.shapes import Settings as Rules
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import Sample
 from lockstep.node_conditions.lead import Lead, Leases
 from lockstep.node_conditions.page_of_watch import WatchError
 from lockstep.node_conditions.settings import Settings
@@ -32,7 +32,7 @@ MOST_TOLD = 10_000
 
 
 class Api(Nodes, Leases, Protocol):
-    """What is asked of a cluster: `analyzer.node_conditions.kubernetes.Cluster`."""
+    """What is asked of a cluster: `lockstep.analyzer.node_conditions.kubernetes.Cluster`."""
 
     def nodes(self, selector: str = "") -> list[dict[str, Any]]:
         """All nodes, or those that are chosen."""

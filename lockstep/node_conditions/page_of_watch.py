@@ -4,9 +4,9 @@ import http.client
 import urllib.error
 from urllib.parse import urlsplit
 
-from analyzer.node_conditions.shapes import WatchState
-from analyzer.node_conditions.watch_page import PageError, parse_page
-from collector.contract import bounded_http
+from lockstep.analyzer.node_conditions.shapes import WatchState
+from lockstep.analyzer.node_conditions.watch_page import PageError, parse_page
+from lockstep.collector.contract import bounded_http
 
 ANSWER_SECONDS = 10.0
 MAX_BYTES = 64 << 20

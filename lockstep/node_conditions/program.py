@@ -10,16 +10,16 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 
-from analyzer.node_conditions.errors import SetupError
-from analyzer.node_conditions.kubernetes import Cluster
-from analyzer.node_conditions.shapes import Mode
-from collector.clock import SystemClock
-from collector.config import ConfigError
-from collector.config.values import address
-from collector.contract import threads
-from collector.contract.kubernetes import NAMESPACE
-from collector.contract.words import ExitCode
-from collector.exporter.page import Form, render
+from lockstep.analyzer.node_conditions.errors import SetupError
+from lockstep.analyzer.node_conditions.kubernetes import Cluster
+from lockstep.analyzer.node_conditions.shapes import Mode
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.config import ConfigError
+from lockstep.collector.config.values import address
+from lockstep.collector.contract import threads
+from lockstep.collector.contract.kubernetes import NAMESPACE
+from lockstep.collector.contract.words import ExitCode
+from lockstep.collector.exporter.page import Form, render
 from lockstep.node_conditions import page_of_watch
 from lockstep.node_conditions.loop import Acting
 from lockstep.node_conditions.report import lines

@@ -4,16 +4,16 @@ import random
 from time import monotonic, sleep
 from typing import Any, NoReturn
 
-from analyzer.node_conditions.errors import (
+from lockstep.analyzer.node_conditions.errors import (
     ApiError,
     ConflictError,
     LacksRightError,
     UnreachableError,
 )
-from analyzer.node_conditions.kubernetes import Cluster
-from analyzer.node_conditions.removing import our_marks, remove_from_node
-from collector.contract.kubernetes import EXCLUDE_LABEL, LEASE, MANAGED_BY_LABEL
-from collector.contract.words import ExitCode
+from lockstep.analyzer.node_conditions.kubernetes import Cluster
+from lockstep.analyzer.node_conditions.removing import our_marks, remove_from_node
+from lockstep.collector.contract.kubernetes import EXCLUDE_LABEL, LEASE, MANAGED_BY_LABEL
+from lockstep.collector.contract.words import ExitCode
 from lockstep.node_conditions.program import MOST_INTERVAL, Asked, cluster_of, namespace_of
 from lockstep.node_conditions.settings import LEAST_LEASE_SECONDS, lease_seconds
 from lockstep.output import data, fail, note

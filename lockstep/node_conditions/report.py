@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from analyzer.node_conditions.actions import Decision, Write
-from analyzer.node_conditions.conditions import value
-from analyzer.node_conditions.shapes import Node, WatchState
-from collector.contract.kubernetes import HEALTHY
+from lockstep.analyzer.node_conditions.actions import Decision, Write
+from lockstep.analyzer.node_conditions.conditions import value
+from lockstep.analyzer.node_conditions.shapes import Node, WatchState
+from lockstep.collector.contract.kubernetes import HEALTHY
 from lockstep.node_conditions.loop import describe_write
 from lockstep.output import grid
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from analyzer.node_conditions.shapes import Mode
-from collector.contract.kubernetes import NAMESPACE
+from lockstep.analyzer.node_conditions.shapes import Mode
+from lockstep.collector.contract.kubernetes import NAMESPACE
 
 LEASE_CYCLES = 3
 LEAST_LEASE_SECONDS = 15.0

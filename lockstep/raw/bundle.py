@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from collector.contract import bounded_json
+from lockstep.collector.contract import bounded_json
 from lockstep.raw.parts import Part, Piece
 from lockstep.raw.pseudonyms import Pseudonyms
 

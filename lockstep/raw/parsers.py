@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from collector.clock import SystemClock
-from collector.config import Config
-from collector.contract import bounded_json
-from collector.reading import SourceError
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.config import Config
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.reading import SourceError
 from lockstep.raw import known
 from lockstep.raw.bundle import Bundle, unpack
 
@@ -89,8 +89,8 @@ _ERROR = re.compile(r"NVRM: Xid \(|SXid \(")
 
 
 def _kernel_log(path: str, text: str, found: Understood) -> None:
-    from collector.sources.kmsg.lines import WARNING_LEVEL, parse, unread
-    from collector.sources.kmsg.text import records
+    from lockstep.collector.sources.kmsg.lines import WARNING_LEVEL, parse, unread
+    from lockstep.collector.sources.kmsg.text import records
 
     for told, level in records(f"{text}\n"):  # a file may have been pasted, its last line whole
         try:
@@ -110,7 +110,7 @@ def _kernel_log(path: str, text: str, found: Understood) -> None:
 
 
 def _nvml(path: str, text: str, found: Understood) -> None:
-    from collector.sources.replay.frames import FILE, load
+    from lockstep.collector.sources.replay.frames import FILE, load
 
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, FILE).write_text(text)
@@ -119,7 +119,7 @@ def _nvml(path: str, text: str, found: Understood) -> None:
 
 
 def _ethtool(path: str, text: str, found: Understood) -> None:
-    from collector.sources.ethtool.names import TROUBLE, meaning
+    from lockstep.collector.sources.ethtool.names import TROUBLE, meaning
 
     for line in text.splitlines():
         name, colon, value = line.strip().rpartition(":")
@@ -132,8 +132,8 @@ def _ethtool(path: str, text: str, found: Understood) -> None:
 
 
 def _ras(path: str, text: str, found: Understood) -> None:
-    from collector.sources.nccl_ras import document
-    from collector.sources.nccl_ras import text as words
+    from lockstep.collector.sources.nccl_ras import document
+    from lockstep.collector.sources.nccl_ras import text as words
 
     try:
         status = (document if text.lstrip().startswith("{") else words).parse(text)
@@ -145,7 +145,7 @@ def _ras(path: str, text: str, found: Understood) -> None:
 
 
 def _inspector(path: str, text: str, found: Understood) -> None:
-    from collector.sources.nccl_inspector.lines import batches
+    from lockstep.collector.sources.nccl_inspector.lines import batches
 
     told, bad = batches(text.encode().split(b"\n")[:-1])
     found.values += sum(len(one.seconds) for one in told)
@@ -154,7 +154,7 @@ def _inspector(path: str, text: str, found: Understood) -> None:
 
 
 def _flight_recorder(path: str, text: str, found: Understood) -> None:
-    from collector.sources.flight_recorder.dump import parse
+    from lockstep.collector.sources.flight_recorder.dump import parse
 
     try:
         dump = parse(text.encode(), "bundle", 0, 0.0)
@@ -166,7 +166,7 @@ def _flight_recorder(path: str, text: str, found: Understood) -> None:
 
 
 def _dcgm_exporter(path: str, text: str, found: Understood) -> None:
-    from collector.sources.dcgm_exporter import parse
+    from lockstep.collector.sources.dcgm_exporter import parse
 
     try:
         reading = parse(text)
@@ -180,7 +180,7 @@ def _dcgm_exporter(path: str, text: str, found: Understood) -> None:
 
 
 def _training_log(path: str, text: str, found: Understood) -> None:
-    from workloads.exec.choice import Choice
+    from lockstep.workloads.exec.choice import Choice
 
     choice = Choice()
     lines = text.replace("\r", "\n").splitlines()
@@ -191,7 +191,7 @@ def _training_log(path: str, text: str, found: Understood) -> None:
 
 
 def _node_labels(path: str, text: str, found: Understood) -> None:
-    from analyzer.readers.prometheus.node_labels import LABELS
+    from lockstep.analyzer.readers.prometheus.node_labels import LABELS
 
     told = bounded_json.loads(text)
     used = {label for labels in LABELS.values() for label in labels}
@@ -265,7 +265,7 @@ def _of_trees(bundle: Bundle) -> list[Understood]:
 def _of_source(
     name: str, places: Iterable[str], folder: Path, texts: Iterable[str]
 ) -> Understood | None:
-    from collector.registry import feeds
+    from lockstep.collector.registry import feeds
 
     mine = [path for path in texts if any(f"{path}/".startswith(f"{one}/") for one in places)]
     if not mine:

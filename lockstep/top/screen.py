@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analyzer.readers.labels import number
-from analyzer.slowness.peer_groups import MAJORITY
-from analyzer.watch.members import Members, members
-from analyzer.watch.ratios import over_peers
-from analyzer.wording import ratio
-from collector.contract import metrics as m
-from collector.contract.visible import visible_line
-from collector.contract.words import CLOCK_EVENT_REASONS, RankState
+from lockstep.analyzer.readers.labels import number
+from lockstep.analyzer.slowness.peer_groups import MAJORITY
+from lockstep.analyzer.watch.members import Members, members
+from lockstep.analyzer.watch.ratios import over_peers
+from lockstep.analyzer.wording import ratio
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.visible import visible_line
+from lockstep.collector.contract.words import CLOCK_EVENT_REASONS, RankState
 from lockstep.top.look import Answered, Look, Rates, Who
 
 LATE = 1.1

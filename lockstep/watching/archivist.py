@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from analyzer.readers.prometheus import SourceError, read
-from analyzer.readers.prometheus.connection import SCRAPE_URL, Connection
-from analyzer.run import Fact, Run
-from analyzer.watch.finding import Tier, WatchFinding, finding_json
-from collector.contract import metrics as m
-from collector.contract import threads
-from collector.contract.archive import SAMPLES_FILE
-from collector.contract.metrics import Sample
 from lockstep import finding_folders
+from lockstep.analyzer.readers.prometheus import SourceError, read
+from lockstep.analyzer.readers.prometheus.connection import SCRAPE_URL, Connection
+from lockstep.analyzer.run import Fact, Run
+from lockstep.analyzer.watch.finding import Tier, WatchFinding, finding_json
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract import threads
+from lockstep.collector.contract.archive import SAMPLES_FILE
+from lockstep.collector.contract.metrics import Sample
 from lockstep.reports import Urgency
 from lockstep.watching import folder, operations
 from lockstep.watching.jobs import Closing, Dumped, Job, Jobs, Opening, Plan, Renewed

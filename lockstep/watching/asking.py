@@ -9,18 +9,18 @@ from urllib.parse import urlsplit, urlunsplit
 
 import requests
 
-from analyzer.readers.bounded_session import session
-from analyzer.readers.prometheus.access import Access, access
-from analyzer.readers.prometheus.connection import authentication
-from collector.contract import threads
-from collector.contract.bounded_http import Allowance, TooLargeError, TooLateError, allowed
-from collector.recorder.rows import AnswerError
+from lockstep.analyzer.readers.bounded_session import session
+from lockstep.analyzer.readers.prometheus.access import Access, access
+from lockstep.analyzer.readers.prometheus.connection import authentication
+from lockstep.collector.contract import threads
+from lockstep.collector.contract.bounded_http import Allowance, TooLargeError, TooLateError, allowed
+from lockstep.collector.recorder.rows import AnswerError
 from lockstep.watching.trouble import bug
 
 CONNECT_SECONDS = 2.0
 TOO_MUCH = "all answers together are too large"
 NOT_HERE = b"no rank of this run"
-"""How the collector's 404 begins that knows the question (collector.exporter.server)."""
+"""How the collector's 404 begins that knows the question (lockstep.collector.exporter.server)."""
 SERVICE = "collector"
 """Credentials: LOCKSTEP_COLLECTOR_TOKEN, or LOCKSTEP_COLLECTOR_USER and _PASSWORD."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from collector.contract.words import ExitCode
+from lockstep.collector.contract.words import ExitCode
 from lockstep.output import fail
 
 
@@ -47,8 +47,8 @@ def steps_per_second(archive: Path) -> tuple[tuple[str, int], float]:
     Raises:
         CommandError: 65, it is no archive, or has no steps.
     """
-    from analyzer.readers.archive import load
-    from analyzer.run import LoadError
+    from lockstep.analyzer.readers.archive import load
+    from lockstep.analyzer.run import LoadError
 
     try:
         run = load(archive)

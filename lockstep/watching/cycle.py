@@ -7,29 +7,37 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.alertmanager.outbox import OWED_SECONDS
-from analyzer.readers.prometheus.connection import Connection
-from analyzer.sequential_test.alarms import Alarm
-from analyzer.sequential_test.state import State
-from analyzer.sequential_test.watching import watch
-from analyzer.watch import hardware, inventory, node_names, page, reporting, run_life, run_over
-from analyzer.watch.alerts import is_owed
-from analyzer.watch.assessment import UNKNOWN, Assessment, Facts, assessed
-from analyzer.watch.bill import RunCost, with_costs
-from analyzer.watch.choice import MOST_PAGES, Pages, pages
-from analyzer.watch.detections import alarmed_ranks, of_namesakes
-from analyzer.watch.finding import Change, Kind, Tier, WatchFinding, is_named
-from analyzer.watch.finding_lifecycle import Course, advance
-from analyzer.watch.hardware import Target
-from analyzer.watch.incidents import with_incidents
-from analyzer.watch.members import Members
-from analyzer.watch.memory import Memory
-from analyzer.watch.panel import CLOCK, fleet
-from analyzer.watch.progress import Progress, advanced, with_silences
-from analyzer.watch.progress import remembered as lately
-from analyzer.watch.ratios import Speed, over_peers, speed
-from analyzer.watch.streams import kept, rewound
-from analyzer.watch.with_dumps import with_dumps
+from lockstep.analyzer.alertmanager.outbox import OWED_SECONDS
+from lockstep.analyzer.readers.prometheus.connection import Connection
+from lockstep.analyzer.sequential_test.alarms import Alarm
+from lockstep.analyzer.sequential_test.state import State
+from lockstep.analyzer.sequential_test.watching import watch
+from lockstep.analyzer.watch import (
+    hardware,
+    inventory,
+    node_names,
+    page,
+    reporting,
+    run_life,
+    run_over,
+)
+from lockstep.analyzer.watch.alerts import is_owed
+from lockstep.analyzer.watch.assessment import UNKNOWN, Assessment, Facts, assessed
+from lockstep.analyzer.watch.bill import RunCost, with_costs
+from lockstep.analyzer.watch.choice import MOST_PAGES, Pages, pages
+from lockstep.analyzer.watch.detections import alarmed_ranks, of_namesakes
+from lockstep.analyzer.watch.finding import Change, Kind, Tier, WatchFinding, is_named
+from lockstep.analyzer.watch.finding_lifecycle import Course, advance
+from lockstep.analyzer.watch.hardware import Target
+from lockstep.analyzer.watch.incidents import with_incidents
+from lockstep.analyzer.watch.members import Members
+from lockstep.analyzer.watch.memory import Memory
+from lockstep.analyzer.watch.panel import CLOCK, fleet
+from lockstep.analyzer.watch.progress import Progress, advanced, with_silences
+from lockstep.analyzer.watch.progress import remembered as lately
+from lockstep.analyzer.watch.ratios import Speed, over_peers, speed
+from lockstep.analyzer.watch.streams import kept, rewound
+from lockstep.analyzer.watch.with_dumps import with_dumps
 from lockstep.watching import detections
 from lockstep.watching.baselines import kind_of
 from lockstep.watching.detections import Still

@@ -4,16 +4,16 @@ from collections.abc import Iterator, Sequence
 from email.message import Message
 from pathlib import Path
 
-from analyzer.alert_rules.shape import PLACEHOLDERS, Addresses
-from analyzer.alertmanager.alert import FIRING_SECONDS
-from analyzer.alertmanager.fan_out import Alertmanagers
-from analyzer.readers.prometheus import RequestError
-from analyzer.watch.alerts import alerts, superseded
-from analyzer.watch.finding import WatchFinding
-from collector.clock import SystemClock
-from collector.contract.metrics import Sample
-from collector.contract.words import ExitCode
 from lockstep.alert_archives import WatchAccess
+from lockstep.analyzer.alert_rules.shape import PLACEHOLDERS, Addresses
+from lockstep.analyzer.alertmanager.alert import FIRING_SECONDS
+from lockstep.analyzer.alertmanager.fan_out import Alertmanagers
+from lockstep.analyzer.readers.prometheus import RequestError
+from lockstep.analyzer.watch.alerts import alerts, superseded
+from lockstep.analyzer.watch.finding import WatchFinding
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.contract.metrics import Sample
+from lockstep.collector.contract.words import ExitCode
 from lockstep.output import fail
 from lockstep.postmortem import PostMortems
 from lockstep.watching.loop import Watch

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from analyzer.sequential_test.alarms import Alarm
-from analyzer.watch import hardware
-from analyzer.watch.detections import of_alarms, of_verdict, stalled, stuck
-from analyzer.watch.finding import Detection, Kind, Who, who_of
-from analyzer.watch.progress import Progress
-from analyzer.watch.standing import Standing
-from analyzer.watch.standing import detections as dumps_tell
+from lockstep.analyzer.sequential_test.alarms import Alarm
+from lockstep.analyzer.watch import hardware
+from lockstep.analyzer.watch.detections import of_alarms, of_verdict, stalled, stuck
+from lockstep.analyzer.watch.finding import Detection, Kind, Who, who_of
+from lockstep.analyzer.watch.progress import Progress
+from lockstep.analyzer.watch.standing import Standing
+from lockstep.analyzer.watch.standing import detections as dumps_tell
 from lockstep.watching.diagnoses import Diagnoses
 from lockstep.watching.look import Look
 from lockstep.watching.settings import Settings

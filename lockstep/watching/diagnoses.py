@@ -8,18 +8,18 @@ from time import monotonic
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.pipeline import diagnose
-from analyzer.readers.places import META_KEY, Places
-from analyzer.readers.prometheus import SourceError, read
-from analyzer.readers.prometheus.connection import Connection
-from analyzer.recording_rules.suspects import Answered
-from analyzer.recording_rules.whole import of_whole_run
-from analyzer.run import Span
-from analyzer.sentence import without_loss
-from analyzer.watch.choice import Wish, due_diagnoses, pages, reach
-from analyzer.watch.progress import STALL_STEPS, Progress
-from collector.contract import metrics as m
-from collector.contract.metrics import Sample
+from lockstep.analyzer.pipeline import diagnose
+from lockstep.analyzer.readers.places import META_KEY, Places
+from lockstep.analyzer.readers.prometheus import SourceError, read
+from lockstep.analyzer.readers.prometheus.connection import Connection
+from lockstep.analyzer.recording_rules.suspects import Answered
+from lockstep.analyzer.recording_rules.whole import of_whole_run
+from lockstep.analyzer.run import Span
+from lockstep.analyzer.sentence import without_loss
+from lockstep.analyzer.watch.choice import Wish, due_diagnoses, pages, reach
+from lockstep.analyzer.watch.progress import STALL_STEPS, Progress
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import Sample
 from lockstep.watching.judged import Judged
 from lockstep.watching.look import Look
 from lockstep.watching.settings import Settings

@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from analyzer.hang.shapes import FactKind
-from collector.contract import bounded_json
-from collector.contract.flight_recorder import (
+from lockstep.analyzer.hang.shapes import FactKind
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.flight_recorder import (
     DUMPS_MAX_BYTES,
     DUMPS_SCHEMA_VERSION,
     DUMPS_SECONDS,
     EVIDENCE_FILE,
 )
-from collector.contract.words import PHASES
-from collector.recorder.rows import AnswerError
-from collector.sources.flight_recorder import MAX_BYTES
+from lockstep.collector.contract.words import PHASES
+from lockstep.collector.recorder.rows import AnswerError
+from lockstep.collector.sources.flight_recorder import MAX_BYTES
 from lockstep.hang_dumps import MAX_FILES
 from lockstep.watching.asking import ask
 

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyzer.readers.labels import number
-from analyzer.readers.prometheus import SourceError
-from analyzer.readers.prometheus.connection import Connection
-from analyzer.readers.prometheus.decoding import Series
-from analyzer.watch import questions as ask
-from analyzer.watch.progress import Progress
-from analyzer.watch.run_end import MISSED_SCRAPES, UNTOLD_TIMES, Seen, ended
-from analyzer.watch.run_life import End, Heard, How, Life, Place, lived, remembered
-from analyzer.watch.run_over import HEARD
+from lockstep.analyzer.readers.labels import number
+from lockstep.analyzer.readers.prometheus import SourceError
+from lockstep.analyzer.readers.prometheus.connection import Connection
+from lockstep.analyzer.readers.prometheus.decoding import Series
+from lockstep.analyzer.watch import questions as ask
+from lockstep.analyzer.watch.progress import Progress
+from lockstep.analyzer.watch.run_end import MISSED_SCRAPES, UNTOLD_TIMES, Seen, ended
+from lockstep.analyzer.watch.run_life import End, Heard, How, Life, Place, lived, remembered
+from lockstep.analyzer.watch.run_over import HEARD
 from lockstep.watching.judging import answering
 from lockstep.watching.look import Look
 

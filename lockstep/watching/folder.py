@@ -16,12 +16,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analyzer.readers.archive.judged import MISSING_KEY
-from analyzer.run import Run
-from analyzer.watch.finding import WatchFinding, finding_json
-from collector.contract import archive as contract
-from collector.recorder.parts import Row, arrow_schema
 from lockstep import finding_folders
+from lockstep.analyzer.readers.archive.judged import MISSING_KEY
+from lockstep.analyzer.run import Run
+from lockstep.analyzer.watch.finding import WatchFinding, finding_json
+from lockstep.collector.contract import archive as contract
+from lockstep.collector.recorder.parts import Row, arrow_schema
 from lockstep.diagnosis import write_verdict, write_whole
 from lockstep.watching.judged import Judged, judged_json
 from lockstep.watching.operations import Operations

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
 
-from analyzer.watch.choice import Pages, Targets
-from analyzer.watch.finding import WatchFinding
+from lockstep.analyzer.watch.choice import Pages, Targets
+from lockstep.analyzer.watch.finding import WatchFinding
 from lockstep.watching.judged import Judged
 
 MOST_JOBS = 1000

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from analyzer.readers.archive.judged import ANSWERED_KEY, SPAN_KEY
-from analyzer.readers.places import META_KEY, Places
-from analyzer.recording_rules.suspects import Answered
-from analyzer.run import Span, Verdict
-from analyzer.watch.choice import Pages
+from lockstep.analyzer.readers.archive.judged import ANSWERED_KEY, SPAN_KEY
+from lockstep.analyzer.readers.places import META_KEY, Places
+from lockstep.analyzer.recording_rules.suspects import Answered
+from lockstep.analyzer.run import Span, Verdict
+from lockstep.analyzer.watch.choice import Pages
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.watch.assessment import UNKNOWN
-from analyzer.watch.closable import Closable
-from analyzer.watch.hardware import Target
-from analyzer.watch.memory import Memory
-from analyzer.watch.panel import CLOCK, KNOWN, OWN, POWER, STEPS, TEMPERATURE, stream_names
-from analyzer.watch.reporting import DIAGNOSED, of_targets
+from lockstep.analyzer.watch.assessment import UNKNOWN
+from lockstep.analyzer.watch.closable import Closable
+from lockstep.analyzer.watch.hardware import Target
+from lockstep.analyzer.watch.memory import Memory
+from lockstep.analyzer.watch.panel import CLOCK, KNOWN, OWN, POWER, STEPS, TEMPERATURE, stream_names
+from lockstep.analyzer.watch.reporting import DIAGNOSED, of_targets
 from lockstep.watching.judged import Judged
 from lockstep.watching.look import Look
 

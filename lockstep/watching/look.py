@@ -8,18 +8,18 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.readers.labels import number
-from analyzer.readers.places import Places
-from analyzer.readers.prometheus import SourceError
-from analyzer.readers.prometheus.connection import Connection
-from analyzer.readers.prometheus.decoding import Series
-from analyzer.readers.prometheus.node_labels import places
-from analyzer.watch import questions as ask
-from analyzer.watch.finding import Kind
-from analyzer.watch.finding_lifecycle import READING_SECONDS
-from analyzer.watch.hardware import EVENT_SECONDS
-from analyzer.watch.members import Members, members, namesakes
-from analyzer.watch.panel import (
+from lockstep.analyzer.readers.labels import number
+from lockstep.analyzer.readers.places import Places
+from lockstep.analyzer.readers.prometheus import SourceError
+from lockstep.analyzer.readers.prometheus.connection import Connection
+from lockstep.analyzer.readers.prometheus.decoding import Series
+from lockstep.analyzer.readers.prometheus.node_labels import places
+from lockstep.analyzer.watch import questions as ask
+from lockstep.analyzer.watch.finding import Kind
+from lockstep.analyzer.watch.finding_lifecycle import READING_SECONDS
+from lockstep.analyzer.watch.hardware import EVENT_SECONDS
+from lockstep.analyzer.watch.members import Members, members, namesakes
+from lockstep.analyzer.watch.panel import (
     CLOCK,
     KNOWN,
     OWN,
@@ -30,8 +30,8 @@ from analyzer.watch.panel import (
     of_gpus,
     of_ranks,
 )
-from collector.contract import metrics as m
-from collector.contract.metrics.ranges import RELATION, SECONDS, Range
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics.ranges import RELATION, SECONDS, Range
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")

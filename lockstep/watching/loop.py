@@ -8,17 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from time import monotonic, process_time
 
-from analyzer.readers.prometheus import SourceError
-from analyzer.readers.prometheus.connection import Connection
-from analyzer.run import Verdict
-from analyzer.sequential_test.state import State
-from analyzer.sequential_test.state_file import restore, save
-from analyzer.watch import page
-from analyzer.watch.finding import Change, Kind, Tier, WatchFinding
-from analyzer.watch.memory import Memory, MemoryFileError, from_json, to_json
-from collector.contract import metrics as m
-from collector.contract.metrics import Sample
-from collector.contract.words import ExitCode
+from lockstep.analyzer.readers.prometheus import SourceError
+from lockstep.analyzer.readers.prometheus.connection import Connection
+from lockstep.analyzer.run import Verdict
+from lockstep.analyzer.sequential_test.state import State
+from lockstep.analyzer.sequential_test.state_file import restore, save
+from lockstep.analyzer.watch import page
+from lockstep.analyzer.watch.finding import Change, Kind, Tier, WatchFinding
+from lockstep.analyzer.watch.memory import Memory, MemoryFileError, from_json, to_json
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import Sample
+from lockstep.collector.contract.words import ExitCode
 from lockstep.diagnosis import exit_code, write_whole
 from lockstep.reports import Reports
 from lockstep.watching.archivist import Archivist

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from collector.recorder.follow import Follower
-from collector.recorder.parts import Row
-from collector.recorder.rows import rank_answers
+from lockstep.collector.recorder.follow import Follower
+from lockstep.collector.recorder.parts import Row
+from lockstep.collector.recorder.rows import rank_answers
 from lockstep.watching.asking import ask
 
 SECONDS = 5.0

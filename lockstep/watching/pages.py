@@ -9,9 +9,9 @@ from importlib.resources import files
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from analyzer.alert_rules.shape import PLACEHOLDERS, Addresses
-from collector.config import Address
 from lockstep import finding_folders
+from lockstep.analyzer.alert_rules.shape import PLACEHOLDERS, Addresses
+from lockstep.collector.config import Address
 from lockstep.watching.server import Reply, Request, Route, text
 
 RUNBOOKS, FINDINGS = "/runbooks/", "/findings/"

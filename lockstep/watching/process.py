@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from collector.contract.visible import VisibleFormatter
+from lockstep.collector.contract.visible import VisibleFormatter
 
 
 @contextmanager

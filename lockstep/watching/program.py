@@ -12,18 +12,18 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 
-from analyzer.alert_rules.shape import Addresses
-from analyzer.readers.prometheus import RequestError
-from analyzer.readers.prometheus.access import access
-from analyzer.sequential_test.budget import BudgetError
-from collector.config import ConfigError
-from collector.config.values import address
-from collector.contract import threads
-from collector.contract.words import ExitCode
-from collector.exporter.page import Form, render
 from lockstep import claim
 from lockstep.addresses import addresses
+from lockstep.analyzer.alert_rules.shape import Addresses
+from lockstep.analyzer.readers.prometheus import RequestError
+from lockstep.analyzer.readers.prometheus.access import access
+from lockstep.analyzer.sequential_test.budget import BudgetError
 from lockstep.api import beside
+from lockstep.collector.config import ConfigError
+from lockstep.collector.config.values import address
+from lockstep.collector.contract import threads
+from lockstep.collector.contract.words import ExitCode
+from lockstep.collector.exporter.page import Form, render
 from lockstep.output import data, fail, note
 from lockstep.watching import pages
 from lockstep.watching.admission import host_check

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from email.message import Message
 from http import HTTPStatus
 
-from collector.config import Address
-from collector.exporter.bounded import BoundedHandler, BoundedServer
+from lockstep.collector.config import Address
+from lockstep.collector.exporter.bounded import BoundedHandler, BoundedServer
 from lockstep.watching.trouble import bug
 
 TEXT = "text/plain; charset=utf-8"

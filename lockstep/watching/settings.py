@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from analyzer.readers.prometheus.access import Access
-from analyzer.sequential_test.budget import Budget
-from analyzer.watch.finding_lifecycle import Pace
+from lockstep.analyzer.readers.prometheus.access import Access
+from lockstep.analyzer.sequential_test.budget import Budget
+from lockstep.analyzer.watch.finding_lifecycle import Pace
 
 WINDOW_CHECKS = 40
 LEAST_WINDOW_SECONDS = 120.0

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
-from analyzer.hang.standing import choice
-from analyzer.hang.verdict import HangVerdict, judge
-from collector.contract import bounded_json
-from collector.contract.flight_recorder import EVIDENCE_FILE
-from collector.contract.stacks import SCHEMA_VERSION, STACKS_SECONDS, Stacks, from_tree
-from collector.recorder.rows import AnswerError
+from lockstep.analyzer.hang.standing import choice
+from lockstep.analyzer.hang.verdict import HangVerdict, judge
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.flight_recorder import EVIDENCE_FILE
+from lockstep.collector.contract.stacks import SCHEMA_VERSION, STACKS_SECONDS, Stacks, from_tree
+from lockstep.collector.recorder.rows import AnswerError
 from lockstep.hang_dumps import NoDumpsError, read_folder
 from lockstep.rank_stacks import save_stacks
 from lockstep.watching.asking import ask

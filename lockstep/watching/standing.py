@@ -16,14 +16,14 @@ from functools import partial
 from pathlib import Path
 from time import monotonic
 
-from analyzer.hang.document import document
-from analyzer.hang.verdict import HangVerdict, Status, judge
-from analyzer.readers.prometheus import SourceError
-from analyzer.readers.prometheus.connection import SCRAPE_URL, Connection
-from analyzer.watch import questions
-from analyzer.watch.finding_lifecycle import folder_of_run
-from analyzer.watch.progress import LONGEST_PAUSE_SECONDS, Progress
-from analyzer.watch.standing import (
+from lockstep.analyzer.hang.document import document
+from lockstep.analyzer.hang.verdict import HangVerdict, Status, judge
+from lockstep.analyzer.readers.prometheus import SourceError
+from lockstep.analyzer.readers.prometheus.connection import SCRAPE_URL, Connection
+from lockstep.analyzer.watch import questions
+from lockstep.analyzer.watch.finding_lifecycle import folder_of_run
+from lockstep.analyzer.watch.progress import LONGEST_PAUSE_SECONDS, Progress
+from lockstep.analyzer.watch.standing import (
     MOST_TOLD_SECONDS,
     Standing,
     excused,
@@ -31,9 +31,9 @@ from analyzer.watch.standing import (
     of_document,
     patience,
 )
-from collector.contract import threads
-from collector.contract.flight_recorder import DUMPS_AGAIN_SECONDS
-from collector.contract.metrics.ranges import AGE, THINGS
+from lockstep.collector.contract import threads
+from lockstep.collector.contract.flight_recorder import DUMPS_AGAIN_SECONDS
+from lockstep.collector.contract.metrics.ranges import AGE, THINGS
 from lockstep.diagnosis import write_whole
 from lockstep.hang_dumps import NoDumpsError, read_folder
 from lockstep.watching import stacks

@@ -9,12 +9,12 @@ import logging
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from analyzer.readers.prometheus import SourceError
-from analyzer.readers.prometheus.connection import Connection
-from analyzer.watch import questions as ask
-from analyzer.watch.hardware import Target
-from analyzer.watch.inventory import Seen
-from analyzer.watch.memory import Memory
+from lockstep.analyzer.readers.prometheus import SourceError
+from lockstep.analyzer.readers.prometheus.connection import Connection
+from lockstep.analyzer.watch import questions as ask
+from lockstep.analyzer.watch.hardware import Target
+from lockstep.analyzer.watch.inventory import Seen
+from lockstep.analyzer.watch.memory import Memory
 from lockstep.watching.judging import answering
 from lockstep.watching.look import Look
 

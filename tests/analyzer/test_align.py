@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer import telemetry
-from analyzer.align import align
-from analyzer.readers.windows import from_samples
-from analyzer.run import RankInfo, Run
+from lockstep.analyzer import telemetry
+from lockstep.analyzer.align import align
+from lockstep.analyzer.readers.windows import from_samples
+from lockstep.analyzer.run import RankInfo, Run
 from tests.machine import slowness
 
 

@@ -6,9 +6,9 @@ import re
 import numpy as np
 import pytest
 
-from analyzer import synth
-from analyzer.pipeline import diagnose
-from analyzer.run import Run, Verdict
+from lockstep.analyzer import synth
+from lockstep.analyzer.pipeline import diagnose
+from lockstep.analyzer.run import Run, Verdict
 from tests.analyzer.test_from_operations import SCENE, SLOW, run
 
 SMALL = dataclasses.replace(SCENE, slow=(dataclasses.replace(SLOW, factor=1.03),))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer.cause_spec import Expectation
-from analyzer.cause_weights import (
+from lockstep.analyzer.cause_spec import Expectation
+from lockstep.analyzer.cause_weights import (
     FILE,
     PRIOR,
     STRENGTHS,
@@ -21,14 +21,14 @@ from analyzer.cause_weights import (
     possible,
     shown_when_slow,
 )
-from analyzer.causes import CAUSES, SPECS
-from analyzer.pipeline import diagnose
-from analyzer.scoring.examples import WELL, Example, background, elsewhere
-from analyzer.scoring.fit import calibrated, fit, fit_well, guesses, log_loss
-from analyzer.symptoms import SYMPTOMS
-from analyzer.synth.hard_draw import hard
-from analyzer.synth.whole import labelled
-from collector.contract.words import Cause
+from lockstep.analyzer.causes import CAUSES, SPECS
+from lockstep.analyzer.pipeline import diagnose
+from lockstep.analyzer.scoring.examples import WELL, Example, background, elsewhere
+from lockstep.analyzer.scoring.fit import calibrated, fit, fit_well, guesses, log_loss
+from lockstep.analyzer.symptoms import SYMPTOMS
+from lockstep.analyzer.synth.hard_draw import hard
+from lockstep.analyzer.synth.whole import labelled
+from lockstep.collector.contract.words import Cause
 
 NAMES = sorted({name for spec in CAUSES for some in spec.expects.values() for name in some})
 HEAT = {"thermal throttling: strong": 1.0, "excess in compute: strong": 1.0}

@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer import from_operations, synth
-from analyzer.operations import Trace
-from analyzer.pipeline import diagnose
-from analyzer.readers.optrace import to_run
-from analyzer.run import Run, Verdict
-from collector.contract import archive
+from lockstep.analyzer import from_operations, synth
+from lockstep.analyzer.operations import Trace
+from lockstep.analyzer.pipeline import diagnose
+from lockstep.analyzer.readers.optrace import to_run
+from lockstep.analyzer.run import Run, Verdict
+from lockstep.collector.contract import archive
 
 EPOCH = 1_760_000_000
 SLOW = synth.Slow(dp=1, stage=1, factor=1.3, from_step=20)

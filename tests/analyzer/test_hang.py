@@ -5,17 +5,17 @@ import dataclasses
 import numpy as np
 import pytest
 
-from analyzer.align import align
-from analyzer.detectors.hang import Hang
-from analyzer.pipeline import diagnose
-from analyzer.slowness.began import since
-from analyzer.slowness.ended import ended
-from analyzer.slowness.stalls import standings
-from analyzer.slowness.stopped import died_first, out_of_sight
-from analyzer.synth.draw import drawn
-from analyzer.synth.fleet import Defect, Fault, SyntheticFleet
-from analyzer.synth.whole import labelled
-from collector.contract.words import Cause
+from lockstep.analyzer.align import align
+from lockstep.analyzer.detectors.hang import Hang
+from lockstep.analyzer.pipeline import diagnose
+from lockstep.analyzer.slowness.began import since
+from lockstep.analyzer.slowness.ended import ended
+from lockstep.analyzer.slowness.stalls import standings
+from lockstep.analyzer.slowness.stopped import died_first, out_of_sight
+from lockstep.analyzer.synth.draw import drawn
+from lockstep.analyzer.synth.fleet import Defect, Fault, SyntheticFleet
+from lockstep.analyzer.synth.whole import labelled
+from lockstep.collector.contract.words import Cause
 from tests.analyzer.stages import verdict_of
 
 NAN = float("nan")

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from analyzer.align import align
-from analyzer.pipeline import diagnose
-from analyzer.telemetry_quality import drop_stuck_sensors
+from lockstep.analyzer.align import align
+from lockstep.analyzer.pipeline import diagnose
+from lockstep.analyzer.telemetry_quality import drop_stuck_sensors
 
 
 def _busy_and_idle(rank):

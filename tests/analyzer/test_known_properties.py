@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer.pipeline import diagnose
-from analyzer.readers.archive import load
-from analyzer.readers.windows import from_samples
-from analyzer.run import Run
-from collector.contract import archive
+from lockstep.analyzer.pipeline import diagnose
+from lockstep.analyzer.readers.archive import load
+from lockstep.analyzer.readers.windows import from_samples
+from lockstep.analyzer.run import Run
+from lockstep.collector.contract import archive
 from tests.analyzer.claims import ACCUSED, CLEARED, HEALTHY, UNKNOWN, Claim, bolder, claim
 from tests.analyzer.conftest import Fault, Synthetic
 

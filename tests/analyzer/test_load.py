@@ -7,11 +7,11 @@ import os
 import numpy as np
 import pytest
 
-from analyzer.pipeline import diagnose
-from analyzer.readers.archive import load
-from analyzer.readers.windows import COLUMNS, MAX_GAP, _longest_unseen, from_samples
-from analyzer.recording_rules.suspects import answered_of
-from analyzer.run import LoadError
+from lockstep.analyzer.pipeline import diagnose
+from lockstep.analyzer.readers.archive import load
+from lockstep.analyzer.readers.windows import COLUMNS, MAX_GAP, _longest_unseen, from_samples
+from lockstep.analyzer.recording_rules.suspects import answered_of
+from lockstep.analyzer.run import LoadError
 
 
 def _edit(folder, **changes):

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from analyzer.hang.verdict import Status, judge
-from analyzer.pipeline import diagnose
-from analyzer.readers import archive, collectives
-from analyzer.run import Verdict
+from lockstep.analyzer.hang.verdict import Status, judge
+from lockstep.analyzer.pipeline import diagnose
+from lockstep.analyzer.readers import archive, collectives
+from lockstep.analyzer.run import Verdict
 from lockstep.hang_dumps import read_folder
 from tests.unpacking import unpacked
 

@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from analyzer.align import align
-from analyzer.model.accepted import surely_slower
-from analyzer.model.roles import with_roles
-from analyzer.pipeline import diagnose
-from analyzer.run import Run
-from collector.contract.words import EXTERNAL_PROGRAM
+from lockstep.analyzer.align import align
+from lockstep.analyzer.model.accepted import surely_slower
+from lockstep.analyzer.model.roles import with_roles
+from lockstep.analyzer.pipeline import diagnose
+from lockstep.analyzer.run import Run
+from lockstep.collector.contract.words import EXTERNAL_PROGRAM
 
 LAST = None
 

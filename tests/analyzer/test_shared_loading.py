@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from analyzer.pipeline import diagnose
-from analyzer.run import SHARED_LOADING, Run
-from collector.contract.words import Phase
+from lockstep.analyzer.pipeline import diagnose
+from lockstep.analyzer.run import SHARED_LOADING, Run
+from lockstep.collector.contract.words import Phase
 
 SINCE, STOP = 80, 200
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.readers.places import KINDS, places_of, read
-from analyzer.run import LoadError
-from analyzer.shared_part import (
+from lockstep.analyzer.readers.places import KINDS, places_of, read
+from lockstep.analyzer.run import LoadError
+from lockstep.analyzer.shared_part import (
     Part,
     fewest_parts,
     part_of_nodes,

@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer.align import align
-from analyzer.cause_weights import weigh_causes
-from analyzer.pipeline import diagnose
-from analyzer.run import RankInfo
-from analyzer.symptoms.software import software
-from analyzer.versions import versions
+from lockstep.analyzer.align import align
+from lockstep.analyzer.cause_weights import weigh_causes
+from lockstep.analyzer.pipeline import diagnose
+from lockstep.analyzer.run import RankInfo
+from lockstep.analyzer.symptoms.software import software
+from lockstep.analyzer.versions import versions
 
 
 def evidence(grid, finding):

@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from analyzer.case import accuses
-from analyzer.pipeline import diagnose
-from analyzer.symptoms.gpu_state import contradiction, power_cap, thermal_throttling
-from analyzer.symptoms.series import (
+from lockstep.analyzer.case import accuses
+from lockstep.analyzer.pipeline import diagnose
+from lockstep.analyzer.symptoms.gpu_state import contradiction, power_cap, thermal_throttling
+from lockstep.analyzer.symptoms.series import (
     EVENTS,
     MILD,
     SECONDS,

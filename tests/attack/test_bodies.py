@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 import pytest
 
-from collector.config import Address
+from lockstep.collector.config import Address
 from lockstep.watching.server import Request, Route, Server, text
 from tests.attack.collector_program import running
 

@@ -11,10 +11,10 @@ from time import monotonic, sleep
 
 import pytest
 
-from analyzer.readers.archive import load
-from collector.contract.archive import RUN_FILE, STEPS_FILE
-from collector.contract.words import ExitCode
 from lockstep import claim
+from lockstep.analyzer.readers.archive import load
+from lockstep.collector.contract.archive import RUN_FILE, STEPS_FILE
+from lockstep.collector.contract.words import ExitCode
 from tests.attack.bounds import times
 
 PATIENCE = 120.0

@@ -19,12 +19,12 @@ from time import process_time
 import numpy as np
 from scipy.stats import chi2
 
-from analyzer.sequential_test.arrays import FloatArray, TelemetryArrays
-from analyzer.sequential_test.budget import NODE_MONTH_SECONDS, Budget
-from analyzer.sequential_test.metrics import QUIETEST, STEADY, MonitoredMetric
-from analyzer.sequential_test.state import State
-from analyzer.sequential_test.watching import Pass, watch
-from analyzer.slowness.significance import NATURAL_SPREAD
+from lockstep.analyzer.sequential_test.arrays import FloatArray, TelemetryArrays
+from lockstep.analyzer.sequential_test.budget import NODE_MONTH_SECONDS, Budget
+from lockstep.analyzer.sequential_test.metrics import QUIETEST, STEADY, MonitoredMetric
+from lockstep.analyzer.sequential_test.state import State
+from lockstep.analyzer.sequential_test.watching import Pass, watch
+from lockstep.analyzer.slowness.significance import NATURAL_SPREAD
 from tests.benchmarks.fleet_noise import PERIOD, RECORDED_RHO, Noise
 
 NODE_MONTHS = float(os.environ.get("FALSE_ALARMS_NODE_MONTHS", "1000"))

@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from analyzer.hang.verdict import Status, judge
+from lockstep.analyzer.hang.verdict import Status, judge
 from lockstep.hang_dumps import read_folder
 from tests.hang_programs import (
     BEGIN,

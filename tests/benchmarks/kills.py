@@ -19,12 +19,12 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 
-from analyzer.pipeline import diagnose
-from analyzer.readers.archive import load
-from analyzer.readers.prometheus import load as load_recorded
-from analyzer.readers.windows import from_samples
-from analyzer.run import Run, Verdict
-from collector.contract.words import ExitCode
+from lockstep.analyzer.pipeline import diagnose
+from lockstep.analyzer.readers.archive import load
+from lockstep.analyzer.readers.prometheus import load as load_recorded
+from lockstep.analyzer.readers.windows import from_samples
+from lockstep.analyzer.run import Run, Verdict
+from lockstep.collector.contract.words import ExitCode
 from lockstep.diagnosis import exit_code
 from tests.benchmarks.interrupted import InterruptedEarlyError
 from tests.benchmarks.kill_cases import CaseInterruptedError, Killed, drawn, played, read

@@ -18,9 +18,9 @@ from typing import IO
 
 import pandas as pd
 
-from analyzer.synth.fleet import Fault, Resolution, SyntheticFleet
-from analyzer.synth.whole import streamed
-from collector.contract.archive import (
+from lockstep.analyzer.synth.fleet import Fault, Resolution, SyntheticFleet
+from lockstep.analyzer.synth.whole import streamed
+from lockstep.collector.contract.archive import (
     RANKS,
     RANKS_FILE,
     RUN_FILE,
@@ -29,8 +29,8 @@ from collector.contract.archive import (
     STEPS,
     STEPS_FILE,
 )
-from collector.contract.words import Cause
-from collector.recorder.parts import arrow_schema
+from lockstep.collector.contract.words import Cause
+from lockstep.collector.recorder.parts import arrow_schema
 
 WORLDS = tuple(int(word) for word in os.environ.get("LARGE_RUNS_RANKS", "512,2048").split(","))
 BEFORE = Path(os.environ["LARGE_RUNS_BEFORE"]) if "LARGE_RUNS_BEFORE" in os.environ else None

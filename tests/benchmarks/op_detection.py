@@ -13,13 +13,13 @@ from time import process_time
 
 import numpy as np
 
-from analyzer import synth
-from analyzer.operations import Trace
-from analyzer.readers import optrace
-from analyzer.structure import structures
-from analyzer.structure.facts import Facts
-from analyzer.trace_outliers import cells, judge
-from analyzer.whatif.kinds import COMPUTE
+from lockstep.analyzer import synth
+from lockstep.analyzer.operations import Trace
+from lockstep.analyzer.readers import optrace
+from lockstep.analyzer.structure import structures
+from lockstep.analyzer.structure.facts import Facts
+from lockstep.analyzer.trace_outliers import cells, judge
+from lockstep.analyzer.whatif.kinds import COMPUTE
 from tests.analyzer.edited import healed, slowed
 
 RUNS = int(os.environ.get("OP_DETECTION_RUNS", "200"))

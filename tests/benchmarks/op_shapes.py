@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyzer import synth
-from analyzer.operations import Floats, Trace
-from analyzer.slowness.temporal_shape import Shape
-from analyzer.trace_outliers import Suspect, cells, judge
+from lockstep.analyzer import synth
+from lockstep.analyzer.operations import Floats, Trace
+from lockstep.analyzer.slowness.temporal_shape import Shape
+from lockstep.analyzer.trace_outliers import Suspect, cells, judge
 from tests.analyzer.edited import slowed
 
 RUNS = int(os.environ.get("OP_SHAPES_RUNS", "40"))

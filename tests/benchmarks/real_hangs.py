@@ -170,8 +170,8 @@ def judged(folder: Path, *, stacks: bool = True) -> dict[str, Any]:
     """The verdict on the dumps of a case."""
     from dataclasses import replace
 
-    from analyzer.hang.shapes import FactKind
-    from analyzer.hang.verdict import judge
+    from lockstep.analyzer.hang.shapes import FactKind
+    from lockstep.analyzer.hang.verdict import judge
     from lockstep.hang_dumps import NoDumpsError, read_folder
 
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.dataset as ds
 
-from collector.contract.robust import MAD_TO_SIGMA
+from lockstep.collector.contract.robust import MAD_TO_SIGMA
 
 WARM = 10
 """Steps left out at the begin."""

@@ -21,16 +21,16 @@ from pathlib import Path
 
 import numpy as np
 
-from analyzer import synth
-from analyzer.operations import Floats, Trace
-from analyzer.pipeline import diagnose
-from analyzer.readers import optrace
-from analyzer.run import Verdict
-from analyzer.whatif import Unexplained, analyze
-from analyzer.whatif.dependencies import build
-from analyzer.whatif.kinds import COMPUTE
-from analyzer.whatif.simulate import timeline
-from analyzer.whatif.work import split_durations
+from lockstep.analyzer import synth
+from lockstep.analyzer.operations import Floats, Trace
+from lockstep.analyzer.pipeline import diagnose
+from lockstep.analyzer.readers import optrace
+from lockstep.analyzer.run import Verdict
+from lockstep.analyzer.whatif import Unexplained, analyze
+from lockstep.analyzer.whatif.dependencies import build
+from lockstep.analyzer.whatif.kinds import COMPUTE
+from lockstep.analyzer.whatif.simulate import timeline
+from lockstep.analyzer.whatif.work import split_durations
 from tests.analyzer.edited import healed
 from tests.wild import SHARED
 

@@ -14,17 +14,17 @@ from time import perf_counter, process_time
 import numpy as np
 import pandas as pd
 
-from analyzer import synth
-from analyzer.operations import Floats, Layout, Trace
-from analyzer.readers import optrace
-from analyzer.whatif import WhatIf, analyze
-from analyzer.whatif.dependencies import build
-from analyzer.whatif.graph import Graph
-from analyzer.whatif.ideals import published_ideals
-from analyzer.whatif.kinds import MERGED
-from analyzer.whatif.slowdown import Slowdown, slowdown
-from analyzer.whatif.trust import compare
-from analyzer.whatif.work import split_durations
+from lockstep.analyzer import synth
+from lockstep.analyzer.operations import Floats, Layout, Trace
+from lockstep.analyzer.readers import optrace
+from lockstep.analyzer.whatif import WhatIf, analyze
+from lockstep.analyzer.whatif.dependencies import build
+from lockstep.analyzer.whatif.graph import Graph
+from lockstep.analyzer.whatif.ideals import published_ideals
+from lockstep.analyzer.whatif.kinds import MERGED
+from lockstep.analyzer.whatif.slowdown import Slowdown, slowdown
+from lockstep.analyzer.whatif.trust import compare
+from lockstep.analyzer.whatif.work import split_durations
 
 ROUNDS = 5
 GOALS = {

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from analyzer.node_conditions.kubernetes import Cluster
-from analyzer.node_conditions.shapes import Fault, Mode, WatchState
-from collector.contract.kubernetes import API_DOMAIN, FAULTS, LEASE
+from lockstep.analyzer.node_conditions.kubernetes import Cluster
+from lockstep.analyzer.node_conditions.shapes import Fault, Mode, WatchState
+from lockstep.collector.contract.kubernetes import API_DOMAIN, FAULTS, LEASE
 from lockstep.node_conditions.loop import Acting
 from lockstep.node_conditions.settings import Settings
 from tests.cluster.asking import Api

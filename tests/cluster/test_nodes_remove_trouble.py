@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from collector.contract.kubernetes import FAULTS, LEASE
+from lockstep.collector.contract.kubernetes import FAULTS, LEASE
 from lockstep.node_conditions import removing
 from tests.cluster.asking import Api, a_node
 from tests.cluster.fake_api import ADMIN, FakeApi, StatusError

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from analyzer.node_conditions.applying import TRIES, Result
-from analyzer.node_conditions.kubernetes import Cluster
-from analyzer.node_conditions.rights import RIGHTS
+from lockstep.analyzer.node_conditions.applying import TRIES, Result
+from lockstep.analyzer.node_conditions.kubernetes import Cluster
+from lockstep.analyzer.node_conditions.rights import RIGHTS
 from tests.cluster.asking import Api, a_node
 from tests.cluster.fake_api import ADMIN, FakeApi, StatusError
 from tests.cluster.node_conditions import SLOW, XID, Scene, events_about, faults_of, statuses

@@ -10,15 +10,15 @@ import pyarrow
 import pyarrow.parquet as pq
 import pytest
 
-from collector import recorder as recorder_module
-from collector.clock import SystemClock
-from collector.config import Address
-from collector.contract import archive
-from collector.exporter import Exporter
-from collector.recorder import Recorder, RecorderError, arrow_schema
-from collector.recorder.rows import AnswerError, rank_answers, sample_rows
-from collector.registry import feeds
-from collector.sampler import Sampler
+from lockstep.collector import recorder as recorder_module
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.config import Address
+from lockstep.collector.contract import archive
+from lockstep.collector.exporter import Exporter
+from lockstep.collector.recorder import Recorder, RecorderError, arrow_schema
+from lockstep.collector.recorder.rows import AnswerError, rank_answers, sample_rows
+from lockstep.collector.registry import feeds
+from lockstep.collector.sampler import Sampler
 
 TABLES = {
     archive.SAMPLES_FILE: archive.SAMPLES,

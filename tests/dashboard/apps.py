@@ -7,9 +7,8 @@ from streamlit.components.v2.component_manager import BidiComponentManager
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
-import dashboard
-from dashboard import source
-from dashboard.protocol import Source
+from lockstep.dashboard import source
+from lockstep.dashboard.protocol import Source
 
 SECONDS = 30.0
 """For one look at a page: Streamlit's own 3 s are too few for a busy machine."""

@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import dashboard
-from dashboard import palette
-from dashboard.palette import CATEGORICAL, DARK_BACKGROUND, LIGHT_BACKGROUND, SEVERITY
-from dashboard.shapes import Severity
+from lockstep.dashboard import palette
+from lockstep.dashboard.palette import CATEGORICAL, DARK_BACKGROUND, LIGHT_BACKGROUND, SEVERITY
+from lockstep.dashboard.shapes import Severity
 
 GRAPHICS, TEXT = 3.0, 4.5
 """WCAG 2.2, success criteria 1.4.11 and 1.4.3, level AA."""

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.alert_rules.groups import ALERTS, WRITTEN, alerts
-from analyzer.alert_rules.shape import BY_TIER, Alert, Recording, Severity
-from collector.contract import metrics
-from collector.contract.metrics import EVERY, PENDING, Metric
+from lockstep.analyzer.alert_rules.groups import ALERTS, WRITTEN, alerts
+from lockstep.analyzer.alert_rules.shape import BY_TIER, Alert, Recording, Severity
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.metrics import EVERY, PENDING, Metric
 from tests.deploy.cases import CASES
 from tests.deploy.cases.shape import Case, moments
 from tests.deploy.promtool import verdicts

@@ -25,23 +25,23 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS = PYPROJECT["project"]["optional-dependencies"]
 DISTRIBUTIONS = packages_distributions()
 ENTRY = {
-    "collector": ["collector.__main__", "lockstep.commands.collect"],
+    "collector": ["lockstep.collector.__main__", "lockstep.commands.collect"],
     "watch": ["lockstep.watching.program", "lockstep.commands.analyze", "lockstep.commands.report"],
-    "dashboard": ["lockstep.dashboard_program", "dashboard.app"],
+    "dashboard": ["lockstep.dashboard_program", "lockstep.dashboard.app"],
     "nodes": [
         "lockstep.node_conditions.program",
-        "analyzer.node_conditions.kubernetes",
+        "lockstep.analyzer.node_conditions.kubernetes",
         "lockstep.commands.doctor",
         "lockstep.installed",
-        "workloads.launchers.kubernetes.api",
+        "lockstep.workloads.launchers.kubernetes.api",
     ],
-    "workloads": ["workloads.__main__", "lockstep.observe", "lockstep.on_cluster"],
+    "workloads": ["lockstep.workloads.__main__", "lockstep.observe", "lockstep.on_cluster"],
 }
 """Image -> modules that its commands need, imported with nothing else installed."""
 START = {
     "collector": "lockstep.commands.collect", "watch": "lockstep.watching.program",
-    "dashboard": "dashboard.server", "nodes": "lockstep.node_conditions.program",
-    "workloads": "workloads.train",
+    "dashboard": "lockstep.dashboard.server", "nodes": "lockstep.node_conditions.program",
+    "workloads": "lockstep.workloads.train",
 }  # fmt: skip
 """Image -> module that the command of its pods loads when it starts."""
 # Refuses what is of another distribution, as if it were not installed.

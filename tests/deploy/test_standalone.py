@@ -9,8 +9,8 @@ import sys
 import pytest
 import yaml
 
-from collector.config import DEFAULT_LISTEN
-from collector.flags import FLAGS
+from lockstep.collector.config import DEFAULT_LISTEN
+from lockstep.collector.flags import FLAGS
 from lockstep.dashboard_program import STOP_SECONDS
 from tests.deploy.standalone import FILES, SERVICES, Standalone, changed, command, documented
 

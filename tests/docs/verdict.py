@@ -1,7 +1,7 @@
 """What each key of a verdict's JSON means; a test holds it against `analyzer.verdict_json`."""
 
-from analyzer.causes import CAUSES
-from analyzer.verdict_json import VERDICT_SCHEMA_VERSION, WHAT_IF
+from lockstep.analyzer.causes import CAUSES
+from lockstep.analyzer.verdict_json import VERDICT_SCHEMA_VERSION, WHAT_IF
 from tests.docs.tables import code, table
 
 VERDICT = {

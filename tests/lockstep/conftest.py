@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from analyzer.run import Culprit, Fact, Verdict
+from lockstep.analyzer.run import Culprit, Fact, Verdict
 from lockstep.cli import DEBUG_VARIABLE, main
 
 ATTEMPTS = 3

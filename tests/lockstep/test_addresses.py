@@ -2,8 +2,8 @@
 
 import pytest
 
-from analyzer.alert_rules.shape import PLACEHOLDERS, Addresses
 from lockstep.addresses import addresses
+from lockstep.analyzer.alert_rules.shape import PLACEHOLDERS, Addresses
 from lockstep.output import CommandError
 
 

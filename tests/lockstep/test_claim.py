@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from collector.contract.words import ExitCode
 from lockstep import claim
+from lockstep.collector.contract.words import ExitCode
 from lockstep.output import CommandError
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from collector.contract.words import ExitCode
 from lockstep import cli, output
+from lockstep.collector.contract.words import ExitCode
 from lockstep.commands import COMMANDS
 
 HEAVY = ("torch", "pandas", "pyarrow", "matplotlib", "numpy", "jinja2", "prometheus_client", "rich")
@@ -152,7 +152,7 @@ def test_ctrl_c_at_any_moment_is_no_traceback(tmp_path: Path, seconds: float) ->
     )  # fmt: skip
     assert process.stderr is not None
     said = process.stderr.readline()
-    while "collector.contract" not in said and said:
+    while "lockstep.collector.contract" not in said and said:
         said = process.stderr.readline()  # Python itself starts without us
     time.sleep(seconds)
     process.send_signal(signal.SIGINT)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import shellingham  # type: ignore[import-untyped]
 
-from collector.contract.words import ExitCode
+from lockstep.collector.contract.words import ExitCode
 from lockstep.completion import SHELLS, VARIABLE
 
 FILES = {

@@ -13,8 +13,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from collector.config.values import Address
 from lockstep import dashboard_asked, dashboard_program
+from lockstep.collector.config.values import Address
 from lockstep.dashboard_asked import Asked
 from lockstep.output import CommandError
 

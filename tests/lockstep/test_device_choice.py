@@ -6,7 +6,7 @@ import pytest
 
 from lockstep import planning
 from lockstep.output import CommandError
-from workloads.spec import RunSpec
+from lockstep.workloads.spec import RunSpec
 
 
 def plan(**given: Any) -> RunSpec:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from analyzer.run import Verdict
-from collector.contract.words import ExitCode
 from lockstep import diagnosis
+from lockstep.analyzer.run import Verdict
+from lockstep.collector.contract.words import ExitCode
 from lockstep.commands.analyze import table
 from lockstep.output import CommandError
 

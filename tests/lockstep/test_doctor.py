@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from collector.check import SourceCheck
-from collector.registry import NAMES
 from lockstep import leftovers, machine
+from lockstep.collector.check import SourceCheck
+from lockstep.collector.registry import NAMES
 from lockstep.machine import Check, State
 
 LONG = "no such thing under " + "/a/long/path" * 20

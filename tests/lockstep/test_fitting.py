@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from analyzer.pipeline import diagnose
-from analyzer.scoring.examples import Example
-from analyzer.synth.fleet import Fault, Resolution, SyntheticFleet
-from analyzer.synth.whole import labelled
-from collector.contract.words import Cause, ExitCode
 from lockstep import diagnosis, fitting
+from lockstep.analyzer.pipeline import diagnose
+from lockstep.analyzer.scoring.examples import Example
+from lockstep.analyzer.synth.fleet import Fault, Resolution, SyntheticFleet
+from lockstep.analyzer.synth.whole import labelled
+from lockstep.collector.contract.words import Cause, ExitCode
 from lockstep.output import CommandError
 
 HEAT = {"thermal throttling: strong": 1.0, "excess in compute: strong": 1.0}

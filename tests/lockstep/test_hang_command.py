@@ -6,8 +6,8 @@ import pickle
 
 import pytest
 
-from collector.contract.flight_recorder import EVIDENCE_FILE
-from collector.contract.words import ExitCode
+from lockstep.collector.contract.flight_recorder import EVIDENCE_FILE
+from lockstep.collector.contract.words import ExitCode
 from tests.hang_programs import BEGIN, Case, Layout, hang, healthy
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from collector.contract.words import ExitCode
 from lockstep import newest
+from lockstep.collector.contract.words import ExitCode
 from lockstep.dashboard_program import _tell_newest
 
 COMMANDS = ("analyze", "report")

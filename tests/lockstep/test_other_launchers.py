@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from lockstep import archive
-from workloads.data import converted
-from workloads.joining import job_file
-from workloads.spec import Layout, RunSpec, Training
+from lockstep.workloads.data import converted
+from lockstep.workloads.joining import job_file
+from lockstep.workloads.spec import Layout, RunSpec, Training
 
 Lockstep = Callable[..., Any]
 SMALL = ("--nodes", "2", "--steps", "40", "--device", "cpu")
@@ -51,7 +51,7 @@ def test_the_note_says_who_records_and_what_the_archive_lacks(
     out = tmp_path / "one"
     answer = lockstep("run", "gpt", *SMALL, "--out", out, "--job", tmp_path / "job.json")
 
-    assert "torchrun --nnodes 2 --nproc-per-node 1 -m workloads" in answer.err
+    assert "torchrun --nnodes 2 --nproc-per-node 1 -m lockstep.workloads" in answer.err
     assert "`lockstep collect`" in answer.err
     assert "Without samples and steps" in answer.err
     assert 3 == lockstep("analyze", out).code

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from collector.contract.visible import HIDDEN
 from lockstep import output
+from lockstep.collector.contract.visible import HIDDEN
 from lockstep.output import Format
 
 

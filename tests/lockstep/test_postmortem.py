@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.alertmanager.webhook import Notification, ReceivedAlert
-from analyzer.watch.finding import WatchFinding, finding_json
-from collector.contract import metrics as m
 from lockstep import finding_folders, postmortem
 from lockstep.alert_archives import WatchAccess
+from lockstep.analyzer.alertmanager.webhook import Notification, ReceivedAlert
+from lockstep.analyzer.watch.finding import WatchFinding, finding_json
+from lockstep.collector.contract import metrics as m
 from lockstep.postmortem import PostMortems
 from lockstep.reports import Done, Reports, Urgency
 

@@ -7,12 +7,12 @@ from itertools import pairwise
 
 import pytest
 
-from analyzer.pipeline import diagnose
-from analyzer.readers import prometheus
-from analyzer.readers.prometheus.access import access
-from analyzer.readers.prometheus.connection import Connection
-from analyzer.readers.prometheus.ranges import fetch
-from dashboard.sources.prometheus.source import PrometheusSource
+from lockstep.analyzer.pipeline import diagnose
+from lockstep.analyzer.readers import prometheus
+from lockstep.analyzer.readers.prometheus.access import access
+from lockstep.analyzer.readers.prometheus.connection import Connection
+from lockstep.analyzer.readers.prometheus.ranges import fetch
+from lockstep.dashboard.sources.prometheus.source import PrometheusSource
 from lockstep.watching.loop import Watch
 from lockstep.watching.settings import Settings
 from tests.analyzer.recording_rules.fleet import Fleet

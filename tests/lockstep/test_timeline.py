@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from analyzer import synth
 from lockstep import timeline
+from lockstep.analyzer import synth
 from lockstep.output import CommandError
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from analyzer.run import Fact
-from analyzer.watch.finding import Kind, Tier, WatchFinding, Who, finding_json
-from collector.contract.words import ExitCode
+from lockstep.analyzer.run import Fact
+from lockstep.analyzer.watch.finding import Kind, Tier, WatchFinding, Who, finding_json
+from lockstep.collector.contract.words import ExitCode
 from lockstep.report_worker import write_report
 from tests.analyzer.conftest import Fault, Synthetic
 

@@ -7,8 +7,8 @@ from http import HTTPStatus
 
 import pytest
 
-from analyzer.alertmanager.webhook import MAX_BYTES
 from lockstep import webhook_token
+from lockstep.analyzer.alertmanager.webhook import MAX_BYTES
 from lockstep.output import CommandError
 from lockstep.webhook import Webhook
 

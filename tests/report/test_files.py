@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer.pipeline import Diagnosis
-from analyzer.report import human
-from collector.contract.archive import FINDING_FILE, OPS, RUN_FILE, TRACE_FILE
-from collector.contract.words import ExitCode
 from lockstep import report_trace
+from lockstep.analyzer.pipeline import Diagnosis
+from lockstep.analyzer.report import human
+from lockstep.collector.contract.archive import FINDING_FILE, OPS, RUN_FILE, TRACE_FILE
+from lockstep.collector.contract.words import ExitCode
 from lockstep.diagnosis import write_reports
 from lockstep.output import CommandError
 

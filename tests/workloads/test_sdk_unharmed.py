@@ -24,17 +24,17 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import lockstep
-from collector.clock import SystemClock
-from collector.contract import ring
-from collector.contract.words import RankState
-from collector.sources.rank_ring import read_records, scan
-from workloads.heartbeat import Heartbeat
-from workloads.joining.reachable import free_port
-from workloads.ring import RingWriter
-from workloads.sdk import Recorder, guard, warning
-from workloads.sdk.holder import Means, holder, may_take
-from workloads.sdk.recording import RingRecorder
-from workloads.sdk.start import started, who_am_i
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.words import RankState
+from lockstep.collector.sources.rank_ring import read_records, scan
+from lockstep.workloads.heartbeat import Heartbeat
+from lockstep.workloads.joining.reachable import free_port
+from lockstep.workloads.ring import RingWriter
+from lockstep.workloads.sdk import Recorder, guard, warning
+from lockstep.workloads.sdk.holder import Means, holder, may_take
+from lockstep.workloads.sdk.recording import RingRecorder
+from lockstep.workloads.sdk.start import started, who_am_i
 
 ODD = (
     2**31, 2**32, 2**63, 2**64, 2**70, 10**5000, -1, -(2**70), 0.5, 1e308, -0.0, math.nan, math.inf,

@@ -15,10 +15,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from workloads.sdk.guard import Guard
-from workloads.sdk.interface import DIRECTORY_VARIABLE, Recorder
-from workloads.sdk.signals import pass_on
-from workloads.sdk.warning import warn_of
+from lockstep.workloads.sdk.guard import Guard
+from lockstep.workloads.sdk.interface import DIRECTORY_VARIABLE, Recorder
+from lockstep.workloads.sdk.signals import pass_on
+from lockstep.workloads.sdk.warning import warn_of
 
 _ROOT = Path(__file__).parents[2]
 
@@ -65,7 +65,7 @@ def _opened(environment: Mapping[str, str] | None, **places: Any) -> Recorder | 
         foreign = [package for package in ("workloads", "collector") if not _is_ours(package)]
         if foreign:
             raise ImportError(f"the program has a module {foreign[0]}, as Lockstep has")
-        from workloads.sdk.start import opened  # a program without Lockstep pays nothing
+        from lockstep.workloads.sdk.start import opened  # a program without Lockstep pays nothing
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a module of the program's may exit
         pass_on(error)
         warn_of("this rank is not recorded", error)

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-from workloads.ring_file import Identity
-from workloads.sdk.warning import warn_of
+from lockstep.workloads.ring_file import Identity
+from lockstep.workloads.sdk.warning import warn_of
 
 Beat = Callable[[], None]
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import pandas as pd
 
-from analyzer.readers.archive.files import LATEST, Files
-from analyzer.readers.archive.judged import ANSWERED_KEY, judged_samples, lacks
-from analyzer.readers.archive.series import ScrapedSeries
-from analyzer.readers.archive.table import WORDS, Table
-from analyzer.readers.places import META_KEY, TOPOLOGY_FILE, read
-from analyzer.readers.topology import rank_infos, world_of
-from analyzer.readers.windows import from_samples, from_steps
-from analyzer.run import LoadError, Run
-from collector.contract import archive, bounded_json
+from lockstep.analyzer.readers.archive.files import LATEST, Files
+from lockstep.analyzer.readers.archive.judged import ANSWERED_KEY, judged_samples, lacks
+from lockstep.analyzer.readers.archive.series import ScrapedSeries
+from lockstep.analyzer.readers.archive.table import WORDS, Table
+from lockstep.analyzer.readers.places import META_KEY, TOPOLOGY_FILE, read
+from lockstep.analyzer.readers.topology import rank_infos, world_of
+from lockstep.analyzer.readers.windows import from_samples, from_steps
+from lockstep.analyzer.run import LoadError, Run
+from lockstep.collector.contract import archive, bounded_json
 
 __all__ = ["LATEST", "Archive", "load"]
 
@@ -149,7 +149,7 @@ def _object(meta: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]
 
 
 def _outcome(meta: Mapping[str, Any], path: Path) -> None:
-    """How the run ended: a word, or an object as of workloads.launchers.Outcome."""
+    """How the run ended: a word, or an object as of lockstep.workloads.launchers.Outcome."""
     tree = meta.get("outcome")
     if tree is None or isinstance(tree, str):
         return

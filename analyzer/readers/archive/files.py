@@ -8,8 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from analyzer.run import LoadError
-from collector.contract import archive, bounded_json
+from lockstep.analyzer.run import LoadError
+from lockstep.collector.contract import archive, bounded_json
 
 MOST_BYTES = 16 << 20
 """Of a JSON file; ours are far smaller."""

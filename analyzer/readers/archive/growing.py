@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from analyzer.readers.archive.parts import Listed, release, whole
-from analyzer.readers.archive.table import Table
+from lockstep.analyzer.readers.archive.parts import Listed, release, whole
+from lockstep.analyzer.readers.archive.table import Table
 
 TOGETHER = 256
 """Small parts that are handed on as one: much is paid by the table, not by the row."""

@@ -11,8 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from analyzer.readers.archive.files import number, part
-from analyzer.run import Span
+from lockstep.analyzer.readers.archive.files import number, part
+from lockstep.analyzer.run import Span
 
 SPAN_KEY = "judged"
 """`start` and `end`, unix seconds of the samples that are judged; absent = all."""

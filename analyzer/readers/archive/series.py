@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
-from analyzer.readers.archive.parts import whole
-from analyzer.readers.archive.table import Table
-from analyzer.readers.labels import parsed
-from analyzer.run import FloatGrid, Span
-from collector.contract.metrics import Metric
+from lockstep.analyzer.readers.archive.parts import whole
+from lockstep.analyzer.readers.archive.table import Table
+from lockstep.analyzer.readers.labels import parsed
+from lockstep.analyzer.run import FloatGrid, Span
+from lockstep.collector.contract.metrics import Metric
 
 COLUMNS = ("time", "node", "gpu", "rank", "metric", "labels", "value")
 NOBODY = -1

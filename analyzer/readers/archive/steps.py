@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
-from analyzer.readers.archive.files import LATEST
-from analyzer.readers.archive.table import Table
-from analyzer.run import FloatGrid, Span
-from collector.contract.words import STEP_TAGS
+from lockstep.analyzer.readers.archive.files import LATEST
+from lockstep.analyzer.readers.archive.table import Table
+from lockstep.analyzer.run import FloatGrid, Span
+from lockstep.collector.contract.words import STEP_TAGS
 
 ALWAYS = ("step", "rank", "attempt", "start", "wall_seconds")
 MOST_STEPS = 1 << 44

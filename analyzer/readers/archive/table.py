@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from analyzer.readers.archive.files import ArchiveError, Files, Problem
-from analyzer.readers.archive.parts import (
+from lockstep.analyzer.readers.archive.files import ArchiveError, Files, Problem
+from lockstep.analyzer.readers.archive.parts import (
     MOST_PARTS,
     Listed,
     State,
@@ -27,11 +27,11 @@ from analyzer.readers.archive.parts import (
     release,
     whole,
 )
-from analyzer.readers.archive.parts import names as names_of
-from analyzer.readers.archive.parts import state as state_of
-from analyzer.run import LoadError, Span
-from collector.contract import archive
-from collector.contract.archive import Column
+from lockstep.analyzer.readers.archive.parts import names as names_of
+from lockstep.analyzer.readers.archive.parts import state as state_of
+from lockstep.analyzer.run import LoadError, Span
+from lockstep.collector.contract import archive
+from lockstep.collector.contract.archive import Column
 
 BATCH_ROWS = 1 << 18
 PIECE_ROWS = 1 << 16

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzer.collective_waits import Collectives, Waits, matrices, waits
-from analyzer.readers.collectives import flight_recorder, inspector
-from analyzer.readers.collectives.steps import Steps, steps_of
-from analyzer.readers.collectives.who import Job, job_of
-from analyzer.readers.collectives.windows import KNOWN_SHARE, Told, frame, told_windows
-from analyzer.readers.windows import COLUMNS
-from analyzer.run import STEPS_CERTAINTY, LoadError, RankInfo, Run
-from collector.contract import archive
+from lockstep.analyzer.collective_waits import Collectives, Waits, matrices, waits
+from lockstep.analyzer.readers.collectives import flight_recorder, inspector
+from lockstep.analyzer.readers.collectives.steps import Steps, steps_of
+from lockstep.analyzer.readers.collectives.who import Job, job_of
+from lockstep.analyzer.readers.collectives.windows import KNOWN_SHARE, Told, frame, told_windows
+from lockstep.analyzer.readers.windows import COLUMNS
+from lockstep.analyzer.run import STEPS_CERTAINTY, LoadError, RankInfo, Run
+from lockstep.collector.contract import archive
 
 __all__ = ["has_files", "joined", "load", "run_of", "transfers"]
 

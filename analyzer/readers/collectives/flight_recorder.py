@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from analyzer.collective_waits import ALONE, Communicator, Process
-from analyzer.readers.collectives.table import MOST_COMMUNICATORS, MOST_ROWS, Rows
-from collector.contract import bounded_json
+from lockstep.analyzer.collective_waits import ALONE, Communicator, Process
+from lockstep.analyzer.readers.collectives.table import MOST_COMMUNICATORS, MOST_ROWS, Rows
+from lockstep.collector.contract import bounded_json
 
 MOST_FILES = 20_000
 MOST_BYTES = 256 << 20

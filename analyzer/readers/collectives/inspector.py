@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from analyzer.collective_waits import ALONE, Communicator, Process
-from analyzer.readers.collectives.table import MOST_COMMUNICATORS, MOST_ROWS, Rows
-from collector.contract import bounded_json
-from collector.contract.bandwidth import OPERATIONS
-from collector.contract.mended_json import mended, unambiguous
+from lockstep.analyzer.collective_waits import ALONE, Communicator, Process
+from lockstep.analyzer.readers.collectives.table import MOST_COMMUNICATORS, MOST_ROWS, Rows
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.bandwidth import OPERATIONS
+from lockstep.collector.contract.mended_json import mended, unambiguous
 
 MOST_FILES = 20_000
 MOST_NAMES = 100_000

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer.collective_waits import Collectives, Ints, Process
-from analyzer.run import RankInfo
+from lockstep.analyzer.collective_waits import Collectives, Ints, Process
+from lockstep.analyzer.run import RankInfo
 
 KINDS: tuple[tuple[str, str], ...] = (
     ("tp", r"tp|tensor"),

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analyzer.collective_waits import Floats, Ints, Waits
-from analyzer.readers.collectives.steps import Steps
-from analyzer.readers.collectives.who import Job
-from analyzer.readers.windows import COLUMNS
+from lockstep.analyzer.collective_waits import Floats, Ints, Waits
+from lockstep.analyzer.readers.collectives.steps import Steps
+from lockstep.analyzer.readers.collectives.who import Job
+from lockstep.analyzer.readers.windows import COLUMNS
 
 KNOWN_SHARE = 0.9
 """Share of a rank's collectives in a window whose wait must be known for its own time to be: what

@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from analyzer.operations import Layout, Trace
-from analyzer.readers.optrace.fold import fold, timed
-from analyzer.readers.optrace.layout import parse, read_meta
-from analyzer.readers.optrace.planes import to_trace
-from analyzer.readers.optrace.public import read
-from analyzer.readers.optrace.windows import to_run
-from analyzer.run import LoadError, Run
+from lockstep.analyzer.operations import Layout, Trace
+from lockstep.analyzer.readers.optrace.fold import fold, timed
+from lockstep.analyzer.readers.optrace.layout import parse, read_meta
+from lockstep.analyzer.readers.optrace.planes import to_trace
+from lockstep.analyzer.readers.optrace.public import read
+from lockstep.analyzer.readers.optrace.windows import to_run
+from lockstep.analyzer.run import LoadError, Run
 
 __all__ = ["from_run", "load", "parse", "read_meta", "to_run"]
 

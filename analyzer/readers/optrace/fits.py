@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from analyzer.operations import Layout
-from analyzer.readers.optrace.rows import Rows
-from analyzer.run import LoadError
+from lockstep.analyzer.operations import Layout
+from lockstep.analyzer.readers.optrace.rows import Rows
+from lockstep.analyzer.run import LoadError
 
 
 def seen_layout(rows: Rows) -> Layout:

@@ -3,8 +3,8 @@
 import reprlib
 from pathlib import Path
 
-from analyzer.operations import Layout
-from analyzer.run import LoadError
+from lockstep.analyzer.operations import Layout
+from lockstep.analyzer.run import LoadError
 
 PARTS = ("dp", "pp", "tp", "dsp", "vpp")
 EXAMPLE = "dp=4,pp=4,tp=4,dsp=1,vpp=1"

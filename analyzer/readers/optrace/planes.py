@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analyzer.operations import Flags, Floats, Ints, Layout, Trace
-from analyzer.readers.optrace.fits import check_layout, seen_layout
-from analyzer.readers.optrace.rows import Rows, valid_rows
-from analyzer.run import LoadError
-from collector.contract.words import OPS
+from lockstep.analyzer.operations import Flags, Floats, Ints, Layout, Trace
+from lockstep.analyzer.readers.optrace.fits import check_layout, seen_layout
+from lockstep.analyzer.readers.optrace.rows import Rows, valid_rows
+from lockstep.analyzer.run import LoadError
+from lockstep.collector.contract.words import OPS
 
 MOST_CELLS = 500_000_000
 """Operations × replicas × steps; 4 GB an array. Beyond it, ids are not what they should be."""

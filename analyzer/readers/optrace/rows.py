@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analyzer.operations import Flags, Floats, Ints
-from analyzer.run import LoadError
-from collector.contract.words import OPS
+from lockstep.analyzer.operations import Flags, Floats, Ints
+from lockstep.analyzer.run import LoadError
+from lockstep.collector.contract.words import OPS
 
 LONGEST = 1e7
 """Seconds; no step takes four months."""

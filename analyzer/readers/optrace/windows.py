@@ -3,10 +3,10 @@
 import numpy as np
 import pandas as pd
 
-from analyzer.operations import Floats, Trace
-from analyzer.readers.windows import COLUMNS, PHASE_COLUMNS
-from analyzer.run import RankInfo, Run
-from collector.contract import archive
+from lockstep.analyzer.operations import Floats, Trace
+from lockstep.analyzer.readers.windows import COLUMNS, PHASE_COLUMNS
+from lockstep.analyzer.run import RankInfo, Run
+from lockstep.collector.contract import archive
 
 PHASE_OF = {
     "data-load": "data_seconds",

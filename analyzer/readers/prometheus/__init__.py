@@ -4,24 +4,24 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from analyzer.readers.gpu_numbers import as_ranks_number
-from analyzer.readers.places import META_KEY
-from analyzer.readers.prometheus import teams
-from analyzer.readers.prometheus.access import PASSWORD, TOKEN, USER, access
-from analyzer.readers.prometheus.discovery import find
-from analyzer.readers.prometheus.errors import RequestError, SourceError, TooMuchError
-from analyzer.readers.prometheus.frames import UNKNOWN_NODE, ranks_frame, samples_frame
-from analyzer.readers.prometheus.gaps import gaps
-from analyzer.readers.prometheus.moments import utc
-from analyzer.readers.prometheus.node_labels import LABELS, NodeLabels, places
-from analyzer.readers.prometheus.ranges import MOST_SAMPLES, fetch
-from analyzer.readers.topology import rank_infos
-from analyzer.readers.windows import from_samples
-from analyzer.run import Run
-from collector.contract.metrics import RANK_UP
+from lockstep.analyzer.readers.gpu_numbers import as_ranks_number
+from lockstep.analyzer.readers.places import META_KEY
+from lockstep.analyzer.readers.prometheus import teams
+from lockstep.analyzer.readers.prometheus.access import PASSWORD, TOKEN, USER, access
+from lockstep.analyzer.readers.prometheus.discovery import find
+from lockstep.analyzer.readers.prometheus.errors import RequestError, SourceError, TooMuchError
+from lockstep.analyzer.readers.prometheus.frames import UNKNOWN_NODE, ranks_frame, samples_frame
+from lockstep.analyzer.readers.prometheus.gaps import gaps
+from lockstep.analyzer.readers.prometheus.moments import utc
+from lockstep.analyzer.readers.prometheus.node_labels import LABELS, NodeLabels, places
+from lockstep.analyzer.readers.prometheus.ranges import MOST_SAMPLES, fetch
+from lockstep.analyzer.readers.topology import rank_infos
+from lockstep.analyzer.readers.windows import from_samples
+from lockstep.analyzer.run import Run
+from lockstep.collector.contract.metrics import RANK_UP
 
 if TYPE_CHECKING:
-    from analyzer.readers.prometheus.connection import Connection
+    from lockstep.analyzer.readers.prometheus.connection import Connection
 
 VANISHED_KEY = "vanished"
 """In `Run.meta`: the series ended while ranks were there, so nobody says how the run ended."""
@@ -72,7 +72,7 @@ def load(
     if not run:
         raise RequestError("--run is empty; give the id of a run")
     # Here, for who only wants the words of PromQL, as a report does, needs no requests.
-    from analyzer.readers.prometheus.connection import Connection
+    from lockstep.analyzer.readers.prometheus.connection import Connection
 
     with Connection(access(url, environment)) as connection:
         found = find(connection, run, since, until)

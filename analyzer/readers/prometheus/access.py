@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from analyzer.readers.prometheus.errors import RequestError
+from lockstep.analyzer.readers.prometheus.errors import RequestError
 
 TOKEN = "LOCKSTEP_PROMETHEUS_TOKEN"  # noqa: S105 - the variable's name
 USER = "LOCKSTEP_PROMETHEUS_USER"

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from analyzer.readers.prometheus.access import PASSWORD, TOKEN, USER
-from analyzer.readers.prometheus.errors import SourceError, TooMuchError
-from collector.contract import bounded_json
+from lockstep.analyzer.readers.prometheus.access import PASSWORD, TOKEN, USER
+from lockstep.analyzer.readers.prometheus.errors import SourceError, TooMuchError
+from lockstep.collector.contract import bounded_json
 
 LONGEST_REASON = 200
 TOO_MUCH = (408, 413, 422, 504)

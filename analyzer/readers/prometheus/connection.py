@@ -12,21 +12,27 @@ from prometheus_api_client.exceptions import PrometheusApiClientException
 from requests.auth import AuthBase, HTTPBasicAuth
 from urllib3.util import Retry
 
-from analyzer.readers.bounded_session import BoundedAdapter, session
-from analyzer.readers.prometheus.access import Access
-from analyzer.readers.prometheus.answers import refusal, shape
-from analyzer.readers.prometheus.decoding import Series, decode, without_nan
-from analyzer.readers.prometheus.errors import SourceError, TooMuchError
-from analyzer.readers.prometheus.matchers import ahead, with_matchers
-from analyzer.readers.prometheus.partial import warning
-from analyzer.readers.prometheus.plausible import plausible, range_of
-from analyzer.readers.prometheus.replica_choice import LOOK_BACK, NEWEST, SCRAPES, Choice, choice
-from analyzer.readers.prometheus.replicas import replica_labels
-from analyzer.readers.prometheus.servers import FRESH, Server, seconds, server
-from collector.contract import bounded_json
-from collector.contract.bounded_http import Allowance, TooLargeError, TooLateError, allowed
-from collector.contract.metrics import BUILD_INFO
-from collector.contract.metrics.ranges import CLOCK, Range
+from lockstep.analyzer.readers.bounded_session import BoundedAdapter, session
+from lockstep.analyzer.readers.prometheus.access import Access
+from lockstep.analyzer.readers.prometheus.answers import refusal, shape
+from lockstep.analyzer.readers.prometheus.decoding import Series, decode, without_nan
+from lockstep.analyzer.readers.prometheus.errors import SourceError, TooMuchError
+from lockstep.analyzer.readers.prometheus.matchers import ahead, with_matchers
+from lockstep.analyzer.readers.prometheus.partial import warning
+from lockstep.analyzer.readers.prometheus.plausible import plausible, range_of
+from lockstep.analyzer.readers.prometheus.replica_choice import (
+    LOOK_BACK,
+    NEWEST,
+    SCRAPES,
+    Choice,
+    choice,
+)
+from lockstep.analyzer.readers.prometheus.replicas import replica_labels
+from lockstep.analyzer.readers.prometheus.servers import FRESH, Server, seconds, server
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.bounded_http import Allowance, TooLargeError, TooLateError, allowed
+from lockstep.collector.contract.metrics import BUILD_INFO
+from lockstep.collector.contract.metrics.ranges import CLOCK, Range
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 60.0

@@ -9,8 +9,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import csv
 
-from analyzer.readers.prometheus.errors import SourceError
-from collector.contract import bounded_json
+from lockstep.analyzer.readers.prometheus.errors import SourceError
+from lockstep.collector.contract import bounded_json
 
 VALUES = re.compile(rb'"values"\s*:\s*\[([^{}]*)\](?=\s*[,}])')
 """The samples of a series. Quotes in a JSON string have a backslash before them, so these, and the

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from analyzer.readers.prometheus.errors import RequestError
-from analyzer.readers.prometheus.moments import moment, utc
-from analyzer.readers.prometheus.promql import lasting, series
-from collector.contract.metrics import RANK_UP
+from lockstep.analyzer.readers.prometheus.errors import RequestError
+from lockstep.analyzer.readers.prometheus.moments import moment, utc
+from lockstep.analyzer.readers.prometheus.promql import lasting, series
+from lockstep.collector.contract.metrics import RANK_UP
 
 if TYPE_CHECKING:
-    from analyzer.readers.prometheus.connection import Connection
+    from lockstep.analyzer.readers.prometheus.connection import Connection
 
 LOOK_BACK = 15 * 86400.0
 """Seconds before `until` that are searched without `since`: what Prometheus keeps by default."""

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzer.readers.gpu_numbers import UUID
-from analyzer.readers.labels import (
+from lockstep.analyzer.readers.gpu_numbers import UUID
+from lockstep.analyzer.readers.labels import (
     Target,
     name_of,
     number,
@@ -15,10 +15,10 @@ from analyzer.readers.labels import (
     target_of,
     text_of,
 )
-from analyzer.readers.layouts import place_of
-from analyzer.readers.prometheus.decoding import Series
-from collector.contract import archive
-from collector.contract.metrics import RANK_INFO, SAMPLES
+from lockstep.analyzer.readers.layouts import place_of
+from lockstep.analyzer.readers.prometheus.decoding import Series
+from lockstep.collector.contract import archive
+from lockstep.collector.contract.metrics import RANK_INFO, SAMPLES
 
 MOST_RANKS = 1_000_000
 SHOWN_RANKS = 16

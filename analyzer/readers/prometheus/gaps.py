@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from analyzer.readers.windows import MAX_GAP
-from collector.contract.metrics import BUILD_INFO
+from lockstep.analyzer.readers.windows import MAX_GAP
+from lockstep.collector.contract.metrics import BUILD_INFO
 
 SHOWN_NODES = 4
 

@@ -5,14 +5,14 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from analyzer.readers.gpu_numbers import UUID
-from analyzer.readers.prometheus.connection import Connection
-from analyzer.readers.prometheus.errors import RequestError
-from analyzer.readers.prometheus.frames import samples_frame
-from analyzer.readers.prometheus.moments import moment
-from analyzer.readers.prometheus.promql import lasting
-from analyzer.readers.prometheus.ranges import fetch
-from collector.contract.metrics import GPU_UP
+from lockstep.analyzer.readers.gpu_numbers import UUID
+from lockstep.analyzer.readers.prometheus.connection import Connection
+from lockstep.analyzer.readers.prometheus.errors import RequestError
+from lockstep.analyzer.readers.prometheus.frames import samples_frame
+from lockstep.analyzer.readers.prometheus.moments import moment
+from lockstep.analyzer.readers.prometheus.promql import lasting
+from lockstep.analyzer.readers.prometheus.ranges import fetch
+from lockstep.collector.contract.metrics import GPU_UP
 
 Gpu = tuple[str, int]
 """(node, index)."""

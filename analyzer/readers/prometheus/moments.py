@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime
 
-from analyzer.readers.prometheus.errors import RequestError
+from lockstep.analyzer.readers.prometheus.errors import RequestError
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 AGO = re.compile(r"(?:\d{1,9}[smhdw])+", re.ASCII)

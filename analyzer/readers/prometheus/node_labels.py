@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from analyzer.readers.places import KINDS, Places
-from analyzer.readers.prometheus.errors import RequestError
-from analyzer.readers.prometheus.promql import lasting
+from lockstep.analyzer.readers.places import KINDS, Places
+from lockstep.analyzer.readers.prometheus.errors import RequestError
+from lockstep.analyzer.readers.prometheus.promql import lasting
 
 if TYPE_CHECKING:
-    from analyzer.readers.prometheus.connection import Connection
+    from lockstep.analyzer.readers.prometheus.connection import Connection
 
 LOG = logging.getLogger(__name__)
 

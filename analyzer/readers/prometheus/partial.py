@@ -2,8 +2,8 @@
 
 import re
 
-from analyzer.readers.prometheus.servers import partial
-from collector.contract import bounded_json
+from lockstep.analyzer.readers.prometheus.servers import partial
+from lockstep.collector.contract import bounded_json
 
 TAIL = 1 << 16
 """Bytes: warnings stand behind the data (web/api/v1/api.go, Thanos' and Mimir's as well)."""

@@ -6,9 +6,9 @@ of a metric has no name, and whoever asks says what it can be.
 
 from collections.abc import Mapping
 
-from analyzer.readers.prometheus.decoding import Series
-from collector.contract import metrics as m
-from collector.contract.metrics.ranges import ANY, Range
+from lockstep.analyzer.readers.prometheus.decoding import Series
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics.ranges import ANY, Range
 
 
 def range_of(labels: Mapping[str, str]) -> Range:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from analyzer.readers.labels import Target
+from lockstep.analyzer.readers.labels import Target
 
 
 def quoted(text: str) -> str:

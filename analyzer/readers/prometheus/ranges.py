@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analyzer.readers.prometheus.decoding import Series
-from analyzer.readers.prometheus.errors import TooMuchError
-from analyzer.readers.prometheus.promql import one_of, quoted
-from analyzer.readers.prometheus.replicas import merged
-from collector.contract.metrics import BUILD_INFO
+from lockstep.analyzer.readers.prometheus.decoding import Series
+from lockstep.analyzer.readers.prometheus.errors import TooMuchError
+from lockstep.analyzer.readers.prometheus.promql import one_of, quoted
+from lockstep.analyzer.readers.prometheus.replicas import merged
+from lockstep.collector.contract.metrics import BUILD_INFO
 
 if TYPE_CHECKING:
-    from analyzer.readers.prometheus.connection import Connection
+    from lockstep.analyzer.readers.prometheus.connection import Connection
 
 MOST_POINTS = 11_000
 """Of a series in one answer: Prometheus' limit (web/api/v1/api.go) for ranges with a step, which

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from analyzer.readers.labels import Target, target_of
-from analyzer.readers.prometheus.promql import lasting, one_of
-from analyzer.readers.prometheus.replicas import Identity
-from analyzer.readers.windows import MAX_GAP
-from collector.contract.metrics import BUILD_INFO
+from lockstep.analyzer.readers.labels import Target, target_of
+from lockstep.analyzer.readers.prometheus.promql import lasting, one_of
+from lockstep.analyzer.readers.prometheus.replicas import Identity
+from lockstep.analyzer.readers.windows import MAX_GAP
+from lockstep.collector.contract.metrics import BUILD_INFO
 
 LOOK_BACK = 300.0
 """Seconds: so long Prometheus holds on to a series' last sample (`--query.lookback-delta`)."""

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.readers.labels import Target, target_of
-from analyzer.readers.prometheus.decoding import Series
+from lockstep.analyzer.readers.labels import Target, target_of
+from lockstep.analyzer.readers.prometheus.decoding import Series
 
 _USUAL = re.compile(r"_*(?:[a-z0-9]+_+)*replica_*", re.IGNORECASE)
 """`replica` (Thanos), `prometheus_replica` (Prometheus operator), `__replica__` (Mimir, Cortex)."""

@@ -6,9 +6,9 @@
 
 from collections.abc import Iterable, Mapping
 
-from analyzer.readers.prometheus.node_labels import LOOK_BACK, series_label
-from analyzer.readers.prometheus.promql import lasting, series
-from collector.contract.kubernetes import RUN_LABEL, TEAM_LABEL
+from lockstep.analyzer.readers.prometheus.node_labels import LOOK_BACK, series_label
+from lockstep.analyzer.readers.prometheus.promql import lasting, series
+from lockstep.collector.contract.kubernetes import RUN_LABEL, TEAM_LABEL
 
 METRIC = "kube_pod_labels"
 RUN, TEAM = series_label(RUN_LABEL), series_label(TEAM_LABEL)

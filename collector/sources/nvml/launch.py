@@ -12,12 +12,12 @@ from types import ModuleType
 def main() -> int:
     """Serve until the input ends."""
     here = Path(__file__).resolve().parent
-    names = ("collector", "collector.sources", "collector.sources.nvml")
+    names = ("collector", "collector.sources", "lockstep.collector.sources.nvml")
     for name, folder in zip(names, (here.parents[1], here.parent, here), strict=True):
         package = ModuleType(name)
         package.__path__ = [str(folder)]
         sys.modules[name] = package
-    from collector.sources.nvml import child
+    from lockstep.collector.sources.nvml import child
 
     return child.main(sys.argv[1:])
 

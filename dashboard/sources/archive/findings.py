@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analyzer.readers.archive.files import moment, number, part, whole
-from dashboard.shapes import Event, FindingRow, Severity, Span
-from dashboard.sources.archive.row import text
+from lockstep.analyzer.readers.archive.files import moment, number, part, whole
+from lockstep.dashboard.shapes import Event, FindingRow, Severity, Span
+from lockstep.dashboard.sources.archive.row import text
 
 LONGEST_ID = 120
 

@@ -1,7 +1,7 @@
 """The columns of a result, in their order; what a workload measures beside them follows by name."""
 
-from collector.contract.archive import Column
-from collector.contract.words import PHASES
+from lockstep.collector.contract.archive import Column
+from lockstep.collector.contract.words import PHASES
 
 Value = str | int | float | bool | None | list[str] | list[float]
 """Of a cell of the table; None = not known."""

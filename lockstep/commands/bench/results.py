@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from collector.contract.words import ExitCode
 from lockstep import output
+from lockstep.collector.contract.words import ExitCode
 from lockstep.commands.bench.asked import As
 from lockstep.output import Format
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.pipeline import diagnose
-from analyzer.readers import collectives
-from analyzer.run import STEPS_CERTAINTY
-from analyzer.synth.fleet import Fault, Resolution, SyntheticFleet
-from analyzer.synth.inspector_lines import write_inspector
-from analyzer.synth.whole import labelled
-from collector.contract.words import Cause
+from lockstep.analyzer.pipeline import diagnose
+from lockstep.analyzer.readers import collectives
+from lockstep.analyzer.run import STEPS_CERTAINTY
+from lockstep.analyzer.synth.fleet import Fault, Resolution, SyntheticFleet
+from lockstep.analyzer.synth.inspector_lines import write_inspector
+from lockstep.analyzer.synth.whole import labelled
+from lockstep.collector.contract.words import Cause
 
 TRAINING = ("lockstep_train_", "lockstep_rank_")
 

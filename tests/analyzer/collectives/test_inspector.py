@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyzer.pipeline import diagnose
-from analyzer.readers import collectives
-from analyzer.readers.collectives import inspector
-from analyzer.run import LoadError
+from lockstep.analyzer.pipeline import diagnose
+from lockstep.analyzer.readers import collectives
+from lockstep.analyzer.readers.collectives import inspector
+from lockstep.analyzer.run import LoadError
 
 USUAL, LATE = 0.100, 0.150
 TRANSFER_US = 500

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.hang.document import document, sentence, table
-from analyzer.hang.dump_tree import TreeError, parse
-from analyzer.hang.evidence import Kind
-from analyzer.hang.jobs import Named, jobs
-from analyzer.hang.shapes import Dumps, Fact, FactKind
-from analyzer.hang.verdict import Status, judge
+from lockstep.analyzer.hang.document import document, sentence, table
+from lockstep.analyzer.hang.dump_tree import TreeError, parse
+from lockstep.analyzer.hang.evidence import Kind
+from lockstep.analyzer.hang.jobs import Named, jobs
+from lockstep.analyzer.hang.shapes import Dumps, Fact, FactKind
+from lockstep.analyzer.hang.verdict import Status, judge
 from lockstep.hang_dumps import read_folder
 from tests.hang_programs import (
     BEGIN,

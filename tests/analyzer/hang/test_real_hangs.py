@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.hang.verdict import HangVerdict, Status, judge
+from lockstep.analyzer.hang.verdict import HangVerdict, Status, judge
 from lockstep.hang_dumps import NoDumpsError, read_folder
 
 PROGRAM = Path(__file__).with_name("gloo_program.py")

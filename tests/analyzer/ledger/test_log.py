@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer.ledger.buckets import BUCKETS, Bucket
-from analyzer.ledger.fleet import of_node
-from analyzer.ledger.ledger import Ledger
-from analyzer.readers.iteration_log import lines_of, run_of
-from collector.contract.words import ExitCode
+from lockstep.analyzer.ledger.buckets import BUCKETS, Bucket
+from lockstep.analyzer.ledger.fleet import of_node
+from lockstep.analyzer.ledger.ledger import Ledger
+from lockstep.analyzer.readers.iteration_log import lines_of, run_of
+from lockstep.collector.contract.words import ExitCode
 from lockstep.ledgers import of_log
-from workloads.outcome.iteration_line import Iteration, iteration_line
+from lockstep.workloads.outcome.iteration_line import Iteration, iteration_line
 
 EPOCH = datetime(2026, 8, 1, 12, 0, 0, 300000, tzinfo=UTC)
 

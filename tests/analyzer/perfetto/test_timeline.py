@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer import synth
-from analyzer.perfetto import TimelineError, events, of_run, of_trace, steps_around
-from analyzer.perfetto.slices import lanes
-from analyzer.readers.optrace import to_run
-from analyzer.whatif import analyze
+from lockstep.analyzer import synth
+from lockstep.analyzer.perfetto import TimelineError, events, of_run, of_trace, steps_around
+from lockstep.analyzer.perfetto.slices import lanes
+from lockstep.analyzer.readers.optrace import to_run
+from lockstep.analyzer.whatif import analyze
 
 ALL = range(10)
 

@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from analyzer.align import align
-from analyzer.pipeline import diagnose
-from analyzer.readers import prometheus
-from analyzer.readers.archive import load as load_archive
-from analyzer.readers.prometheus import ranges
+from lockstep.analyzer.align import align
+from lockstep.analyzer.pipeline import diagnose
+from lockstep.analyzer.readers import prometheus
+from lockstep.analyzer.readers.archive import load as load_archive
+from lockstep.analyzer.readers.prometheus import ranges
 from tests.analyzer.prometheus.fake import NOW
 
 RUN = "synthetic-0"

@@ -2,12 +2,19 @@
 
 import pytest
 
-from analyzer.align import align
-from analyzer.pipeline import diagnose
-from analyzer.scoring.replay import detection_delay, prefix
-from analyzer.scoring.score import Case, calibration_error, is_right, poisson_upper, rate, score
-from analyzer.scoring.trivial_baselines import trivial_answers
-from analyzer.verdict_json import verdict_json
+from lockstep.analyzer.align import align
+from lockstep.analyzer.pipeline import diagnose
+from lockstep.analyzer.scoring.replay import detection_delay, prefix
+from lockstep.analyzer.scoring.score import (
+    Case,
+    calibration_error,
+    is_right,
+    poisson_upper,
+    rate,
+    score,
+)
+from lockstep.analyzer.scoring.trivial_baselines import trivial_answers
+from lockstep.analyzer.verdict_json import verdict_json
 
 TRUTH = {"rank": 2, "node": None, "cause": "thermal", "from_step": 80}
 NAMED = ("never", "random", "slowest_step", "last_rank")

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer.align import align
-from analyzer.pipeline import diagnose
-from analyzer.synth.fleet import (
+from lockstep.analyzer.align import align
+from lockstep.analyzer.pipeline import diagnose
+from lockstep.analyzer.synth.fleet import (
     Benign,
     Defect,
     Fault,
@@ -15,11 +15,11 @@ from analyzer.synth.fleet import (
     SyntheticFleet,
     Telling,
 )
-from analyzer.synth.times import times
-from analyzer.synth.whole import labelled
-from collector.contract import archive
-from collector.contract.metrics import METRICS
-from collector.contract.words import PHASES, Cause
+from lockstep.analyzer.synth.times import times
+from lockstep.analyzer.synth.whole import labelled
+from lockstep.collector.contract import archive
+from lockstep.collector.contract.metrics import METRICS
+from lockstep.collector.contract.words import PHASES, Cause
 
 SMALL = SyntheticFleet(dp=8, steps=300, resolution=Resolution.STEP, seed=7)
 HOT = Fault(Cause.THERMAL, "hw", 5, 1.4, 150)

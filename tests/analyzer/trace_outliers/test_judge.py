@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from analyzer import synth
-from analyzer.slowness.temporal_shape import Shape
-from analyzer.trace_outliers import cells, judge
-from analyzer.whatif.dependencies import build
-from analyzer.whatif.kinds import COMPUTE
-from analyzer.whatif.simulate import retimed
-from analyzer.whatif.work import split_durations
+from lockstep.analyzer import synth
+from lockstep.analyzer.slowness.temporal_shape import Shape
+from lockstep.analyzer.trace_outliers import cells, judge
+from lockstep.analyzer.whatif.dependencies import build
+from lockstep.analyzer.whatif.kinds import COMPUTE
+from lockstep.analyzer.whatif.simulate import retimed
+from lockstep.analyzer.whatif.work import split_durations
 
 STEPS = 40
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.watch.assessment import (
+from lockstep.analyzer.watch.assessment import (
     DEGRADED,
     HEALTHY,
     UNKNOWN,

@@ -8,15 +8,15 @@ from operator import getitem
 
 import pytest
 
-from analyzer.run import Fact
-from analyzer.watch.closable import Closable
-from analyzer.watch.finding import Tier, Who
-from analyzer.watch.finding_lifecycle import Course, Pace, advance
-from analyzer.watch.hardware import Event
-from analyzer.watch.inventory import Inventory, seen
-from analyzer.watch.memory import Memory, MemoryFileError, from_json, to_json
-from analyzer.watch.progress import Progress
-from analyzer.watch.run_life import End, How, Life, Lost, Place
+from lockstep.analyzer.run import Fact
+from lockstep.analyzer.watch.closable import Closable
+from lockstep.analyzer.watch.finding import Tier, Who
+from lockstep.analyzer.watch.finding_lifecycle import Course, Pace, advance
+from lockstep.analyzer.watch.hardware import Event
+from lockstep.analyzer.watch.inventory import Inventory, seen
+from lockstep.analyzer.watch.memory import Memory, MemoryFileError, from_json, to_json
+from lockstep.analyzer.watch.progress import Progress
+from lockstep.analyzer.watch.run_life import End, How, Life, Lost, Place
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from analyzer.watch.closable import Closable
-from analyzer.watch.finding import Tier
-from analyzer.watch.finding_lifecycle import Course, Pace, advance
-from analyzer.watch.page import of_findings
-from collector.contract import metrics as m
+from lockstep.analyzer.watch.closable import Closable
+from lockstep.analyzer.watch.finding import Tier
+from lockstep.analyzer.watch.finding_lifecycle import Course, Pace, advance
+from lockstep.analyzer.watch.page import of_findings
+from lockstep.collector.contract import metrics as m
 
 
 def _health(sighting):

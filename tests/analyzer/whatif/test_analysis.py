@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer import synth
-from analyzer.whatif import Unexplained, WhatIf, analyze, document
-from analyzer.whatif.intervals import of_ratio, weights
-from analyzer.whatif.slowdown import worst_workers
+from lockstep.analyzer import synth
+from lockstep.analyzer.whatif import Unexplained, WhatIf, analyze, document
+from lockstep.analyzer.whatif.intervals import of_ratio, weights
+from lockstep.analyzer.whatif.slowdown import worst_workers
 
 FEW = settings(max_examples=8, deadline=None)
 SLOW = synth.Slow(dp=1, stage=2, factor=1.3)

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from analyzer import synth
-from analyzer.whatif import scenarios
-from analyzer.whatif.dependencies import build
-from analyzer.whatif.ideals import published_ideals, stratum_ideals, work_factors
-from analyzer.whatif.simulate import retimed, simulate
-from analyzer.whatif.work import split_durations
+from lockstep.analyzer import synth
+from lockstep.analyzer.whatif import scenarios
+from lockstep.analyzer.whatif.dependencies import build
+from lockstep.analyzer.whatif.ideals import published_ideals, stratum_ideals, work_factors
+from lockstep.analyzer.whatif.simulate import retimed, simulate
+from lockstep.analyzer.whatif.work import split_durations
 from tests.analyzer.edited import healed, slowed
 
 SCENE = synth.Scene(dp=3, pp=2, micro_batches=4, steps=4, noise=0.1, lengths=1.5)

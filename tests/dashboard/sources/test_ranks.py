@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer.readers.archive.steps import Steps
-from analyzer.slowness.coverage import KNOWN_AT_LEAST
-from dashboard.sources.archive.ranks import PHASE_COLUMNS, table
+from lockstep.analyzer.readers.archive.steps import Steps
+from lockstep.analyzer.slowness.coverage import KNOWN_AT_LEAST
+from lockstep.dashboard.sources.archive.ranks import PHASE_COLUMNS, table
 
 COUNT = 100
 

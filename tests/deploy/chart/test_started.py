@@ -11,7 +11,7 @@ from tests.deploy.chart.chart import objects, pods, values_files
 
 MATRIX = values_files()
 PROGRAMS = {
-    "collect": "collector.__main__._serve",
+    "collect": "lockstep.collector.__main__._serve",
     "watch": "lockstep.watching.program._server",
     "dashboard": "lockstep.dashboard_program.free_address",
     "nodes": "lockstep.node_conditions.program._server",

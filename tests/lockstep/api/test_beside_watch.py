@@ -12,8 +12,8 @@ pytest.importorskip("fastapi", reason="needs the extra api")
 import httpx
 
 import lockstep
-from collector.config import Address
 from lockstep.api import beside
+from lockstep.collector.config import Address
 from lockstep.watching.admission import host_check
 from lockstep.watching.server import Server
 from tests.dashboard.archives import Made, write

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 pytest.importorskip("fastapi", reason="needs the extra api")
 
 import lockstep
-from collector.contract.archive import POSTED_FILE
 from lockstep.api import posted
 from lockstep.api.lines import Line, windows
+from lockstep.collector.contract.archive import POSTED_FILE
 from tests.lockstep.api.served import Api
 
 BEGIN = 1_795_000_000.0

@@ -20,12 +20,12 @@ from lockstep.bench.spec import Bench, BenchError, parse, read
 from lockstep.bench.workflow import workflow
 from lockstep.commands.bench.here import LOCKSTEP
 from lockstep.output import Progress
+from lockstep.workloads.launchers.kubernetes import cluster_run
+from lockstep.workloads.launchers.kubernetes.conditions import Pod
+from lockstep.workloads.launchers.kubernetes.settings import Settings
+from lockstep.workloads.spec import Layout, RunSpec
 from tests.lockstep.bench.cluster_double import DIGEST, Cluster
 from tests.workloads.kubernetes.conftest import AWAY, NAMESPACE, RUN
-from workloads.launchers.kubernetes import cluster_run
-from workloads.launchers.kubernetes.conditions import Pod
-from workloads.launchers.kubernetes.settings import Settings
-from workloads.spec import Layout, RunSpec
 
 MEASURED = {
     "run": "inside", "archive": "/runs/x", "step_seconds": 0.25, "verdict": "healthy",

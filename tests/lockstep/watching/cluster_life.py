@@ -22,15 +22,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyzer.alertmanager.posting import Answer, Result
-from analyzer.alertmanager.replica import Replica
-from analyzer.readers.prometheus import SourceError
-from analyzer.readers.prometheus.access import access
-from analyzer.run import Culprit, Span, Verdict
-from analyzer.watch.choice import Pages
-from analyzer.watch.finding import Kind, WatchFinding
-from analyzer.watch.run_over import HOLD_SECONDS
 from lockstep import finding_folders
+from lockstep.analyzer.alertmanager.posting import Answer, Result
+from lockstep.analyzer.alertmanager.replica import Replica
+from lockstep.analyzer.readers.prometheus import SourceError
+from lockstep.analyzer.readers.prometheus.access import access
+from lockstep.analyzer.run import Culprit, Span, Verdict
+from lockstep.analyzer.watch.choice import Pages
+from lockstep.analyzer.watch.finding import Kind, WatchFinding
+from lockstep.analyzer.watch.run_over import HOLD_SECONDS
 from lockstep.report_worker import written
 from lockstep.reports import Done, Reports, Urgency
 from lockstep.watching import archivist, loop
@@ -350,7 +350,7 @@ class SimulatedConnection(Direct):
     def instant(
         self, query: str, time: float, *, every: bool = False, within: object = None
     ) -> list[tuple[Mapping[str, str], float]]:
-        from analyzer.watch import questions as ask
+        from lockstep.analyzer.watch import questions as ask
 
         if query == ask.PAGES:
             return self._pages(time)

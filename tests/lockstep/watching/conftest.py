@@ -8,8 +8,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import requests
 
-from analyzer.readers.bounded_session import BoundedAdapter
-from analyzer.readers.prometheus.access import access
+from lockstep.analyzer.readers.bounded_session import BoundedAdapter
+from lockstep.analyzer.readers.prometheus.access import access
 from lockstep.report_worker import written
 from lockstep.reports import Reports
 from lockstep.watching import loop

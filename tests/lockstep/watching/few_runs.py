@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from analyzer.readers.prometheus.access import access
-from analyzer.run import Culprit, Span, Verdict
-from analyzer.sequential_test.state import State
-from analyzer.watch.choice import Pages
-from analyzer.watch.finding import Kind, Tier, WatchFinding
-from analyzer.watch.memory import Memory, from_json, to_json
+from lockstep.analyzer.readers.prometheus.access import access
+from lockstep.analyzer.run import Culprit, Span, Verdict
+from lockstep.analyzer.sequential_test.state import State
+from lockstep.analyzer.watch.choice import Pages
+from lockstep.analyzer.watch.finding import Kind, Tier, WatchFinding
+from lockstep.analyzer.watch.memory import Memory, from_json, to_json
 from lockstep.watching.cycle import Cycles
 from lockstep.watching.diagnoses import Diagnoses
 from lockstep.watching.judged import Judged

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from collector.contract import metrics as m
+from lockstep.collector.contract import metrics as m
 from lockstep.watching.diagnoses import Diagnoses
 from tests.lockstep.watching.cluster_life import (
     FOREVER,

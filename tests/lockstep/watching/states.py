@@ -16,16 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from analyzer.readers.prometheus.access import access
-from analyzer.readers.prometheus.connection import Connection
-from analyzer.readers.prometheus.servers import PROMETHEUS, Server
-from analyzer.sequential_test.state import State
-from analyzer.watch import page
-from analyzer.watch import questions as ask
-from analyzer.watch.finding import Tier, WatchFinding, Who
-from analyzer.watch.memory import Memory
-from collector.contract import metrics as m
-from dashboard.shapes import (
+from lockstep.analyzer.readers.prometheus.access import access
+from lockstep.analyzer.readers.prometheus.connection import Connection
+from lockstep.analyzer.readers.prometheus.servers import PROMETHEUS, Server
+from lockstep.analyzer.sequential_test.state import State
+from lockstep.analyzer.watch import page
+from lockstep.analyzer.watch import questions as ask
+from lockstep.analyzer.watch.finding import Tier, WatchFinding, Who
+from lockstep.analyzer.watch.memory import Memory
+from lockstep.collector.contract import metrics as m
+from lockstep.dashboard.shapes import (
     FLEET_METRICS,
     Answer,
     FindingRow,
@@ -34,9 +34,9 @@ from dashboard.shapes import (
     Severity,
     Span,
 )
-from dashboard.sources.prometheus.runs import RunStatus
-from dashboard.sources.prometheus.verdicts import said
-from dashboard.words import now as first_page
+from lockstep.dashboard.sources.prometheus.runs import RunStatus
+from lockstep.dashboard.sources.prometheus.verdicts import said
+from lockstep.dashboard.words import now as first_page
 from lockstep.watching.cycle import Cycles, Outcome
 from lockstep.watching.settings import Settings
 from tests.analyzer.claims import ACCUSED, UNKNOWN, Charge, Claim, bolder, claim

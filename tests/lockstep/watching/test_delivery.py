@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.alert_rules.shape import Addresses
-from analyzer.alertmanager.fan_out import Alertmanagers
-from analyzer.alertmanager.webhook import MAX_BYTES, ReceivedAlert
-from analyzer.watch.alerts import of_alert
-from analyzer.watch.finding import WatchFinding
-from collector.config import Address
+from lockstep.analyzer.alert_rules.shape import Addresses
+from lockstep.analyzer.alertmanager.fan_out import Alertmanagers
+from lockstep.analyzer.alertmanager.webhook import MAX_BYTES, ReceivedAlert
+from lockstep.analyzer.watch.alerts import of_alert
+from lockstep.analyzer.watch.finding import WatchFinding
+from lockstep.collector.config import Address
 from lockstep.output import CommandError
 from lockstep.reports import Reports
 from lockstep.watching import program
@@ -97,8 +97,8 @@ def test_an_address_that_is_none_ends_the_start() -> None:
 
 
 def test_every_metric_of_delivery_is_a_row_and_every_row_is_on_the_page(tmp_path) -> None:
-    from collector.contract.metrics import delivery as rows
-    from collector.contract.metrics.shape import Metric
+    from lockstep.collector.contract.metrics import delivery as rows
+    from lockstep.collector.contract.metrics.shape import Metric
 
     watch = FakeWatch()
     Delivery(watch, ("http://127.0.0.1:9",), tmp_path, None)  # type: ignore[arg-type]

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from analyzer.readers.prometheus import SourceError
-from analyzer.readers.prometheus.access import access
-from analyzer.watch import questions as ask
-from collector.contract import metrics as m
+from lockstep.analyzer.readers.prometheus import SourceError
+from lockstep.analyzer.readers.prometheus.access import access
+from lockstep.analyzer.watch import questions as ask
+from lockstep.collector.contract import metrics as m
 from lockstep.watching import loop
 from lockstep.watching.loop import Watch
 from lockstep.watching.settings import Settings

@@ -7,7 +7,7 @@ from base64 import b64encode
 
 import pytest
 
-from collector.sources.flight_recorder import MAX_BYTES
+from lockstep.collector.sources.flight_recorder import MAX_BYTES
 from lockstep.watching.dumps import fetch
 from tests.lockstep.watching.node_collectors import OLDER, Answering, answer, collectors, rank_part
 

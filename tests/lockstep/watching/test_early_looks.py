@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from analyzer.readers.prometheus.access import access
-from analyzer.watch.finding import Tier
+from lockstep.analyzer.readers.prometheus.access import access
+from lockstep.analyzer.watch.finding import Tier
 from lockstep.watching import loop
 from lockstep.watching.diagnoses import NEW_CYCLES, Diagnoses
 from lockstep.watching.loop import END_SECONDS, SUSPECT_SECONDS, Watch

@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyzer.readers.prometheus import SourceError
-from analyzer.readers.prometheus.access import access
-from analyzer.readers.prometheus.decoding import Series
-from analyzer.sequential_test.state import State
-from analyzer.watch import questions as ask
-from analyzer.watch.closable import AGAIN, TOLD_AGAIN, Closable
-from analyzer.watch.finding import Kind, Tier, Who
-from analyzer.watch.finding_lifecycle import Course, advance
-from analyzer.watch.members import members
-from analyzer.watch.memory import Memory
-from analyzer.watch.progress import Progress
-from analyzer.watch.run_life import End, Heard, How, Life, Lost, Place, lived, with_told
-from analyzer.watch.run_over import detection, over, with_ends
-from collector.contract import metrics as m
+from lockstep.analyzer.readers.prometheus import SourceError
+from lockstep.analyzer.readers.prometheus.access import access
+from lockstep.analyzer.readers.prometheus.decoding import Series
+from lockstep.analyzer.sequential_test.state import State
+from lockstep.analyzer.watch import questions as ask
+from lockstep.analyzer.watch.closable import AGAIN, TOLD_AGAIN, Closable
+from lockstep.analyzer.watch.finding import Kind, Tier, Who
+from lockstep.analyzer.watch.finding_lifecycle import Course, advance
+from lockstep.analyzer.watch.members import members
+from lockstep.analyzer.watch.memory import Memory
+from lockstep.analyzer.watch.progress import Progress
+from lockstep.analyzer.watch.run_life import End, Heard, How, Life, Lost, Place, lived, with_told
+from lockstep.analyzer.watch.run_over import detection, over, with_ends
+from lockstep.collector.contract import metrics as m
 from lockstep.watching import endings
 from lockstep.watching.cycle import Cycles
 from lockstep.watching.endings import lives_now

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.readers.prometheus.access import access
-from analyzer.watch.choice import Pages
-from analyzer.watch.finding import Kind, Tier, WatchFinding, Who, finding_json
 from lockstep import finding_folders
+from lockstep.analyzer.readers.prometheus.access import access
+from lockstep.analyzer.watch.choice import Pages
+from lockstep.analyzer.watch.finding import Kind, Tier, WatchFinding, Who, finding_json
 from lockstep.watching.archivist import Archivist
 from lockstep.watching.jobs import Closing, Jobs, Opening, Plan
 from lockstep.watching.settings import Settings

@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from analyzer.readers.prometheus import SourceError
-from analyzer.watch.choice import Pages
+from lockstep.analyzer.readers.prometheus import SourceError
+from lockstep.analyzer.watch.choice import Pages
 from lockstep.watching import operations
 from lockstep.watching.archivist import addresses
 from lockstep.watching.jobs import Plan

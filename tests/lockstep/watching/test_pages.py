@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.alert_rules.shape import PLACEHOLDERS
-from analyzer.watch.alerts import alert
-from collector.config import Address
 from lockstep.addresses import addresses
+from lockstep.analyzer.alert_rules.shape import PLACEHOLDERS
+from lockstep.analyzer.watch.alerts import alert
+from lockstep.collector.config import Address
 from lockstep.watching.pages import routes, served
 from lockstep.watching.server import Server
 from tests.analyzer.watch.test_headline import SLOW

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from analyzer.watch.finding import Kind, Tier
+from lockstep.analyzer.watch.finding import Kind, Tier
 from lockstep.watching.diagnoses import Diagnoses
 from tests.lockstep.watching.cluster_life import SimulatedRun
 from tests.lockstep.watching.few_runs import EVERY, crashes, culprit, judged

@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 import pytest
 
-from collector.config import Address
+from lockstep.collector.config import Address
 from lockstep.watching.admission import host_check
 from lockstep.watching.server import ListenError, Route, Server, text
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from analyzer.readers.prometheus.access import access
+from lockstep.analyzer.readers.prometheus.access import access
 from lockstep.watching.settings import Settings
 
 

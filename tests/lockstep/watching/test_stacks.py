@@ -11,10 +11,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from analyzer.hang.evidence import Kind
-from analyzer.hang.standing import sentence
-from analyzer.hang.verdict import judge
-from collector.contract.stacks import Frame, Reader, Stacks, Thread, as_tree
+from lockstep.analyzer.hang.evidence import Kind
+from lockstep.analyzer.hang.standing import sentence
+from lockstep.analyzer.hang.verdict import judge
+from lockstep.collector.contract.stacks import Frame, Reader, Stacks, Thread, as_tree
 from lockstep.hang_dumps import read_folder
 from lockstep.watching.stacks import added, fetch
 from tests.hang_programs import Layout, hang

@@ -10,12 +10,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from analyzer.hang.verdict import Status
-from analyzer.readers.prometheus.access import access
-from analyzer.watch import questions as ask
-from analyzer.watch.progress import Progress
-from analyzer.watch.standing import limit
-from collector.contract.stacks import Frame, Reader, Stacks, Thread
+from lockstep.analyzer.hang.verdict import Status
+from lockstep.analyzer.readers.prometheus.access import access
+from lockstep.analyzer.watch import questions as ask
+from lockstep.analyzer.watch.progress import Progress
+from lockstep.analyzer.watch.standing import limit
+from lockstep.collector.contract.stacks import Frame, Reader, Stacks, Thread
 from lockstep.watching import standing
 from lockstep.watching.settings import Settings
 from lockstep.watching.stacks import Stood

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from analyzer.readers.prometheus import SourceError
-from analyzer.watch import questions as ask
-from analyzer.watch.closable import TAKEN_AWAY, Closable
-from analyzer.watch.finding import Kind, Who
-from analyzer.watch.inventory import Inventory
-from analyzer.watch.memory import Memory
+from lockstep.analyzer.readers.prometheus import SourceError
+from lockstep.analyzer.watch import questions as ask
+from lockstep.analyzer.watch.closable import TAKEN_AWAY, Closable
+from lockstep.analyzer.watch.finding import Kind, Who
+from lockstep.analyzer.watch.inventory import Inventory
+from lockstep.analyzer.watch.memory import Memory
 from lockstep.watching.taken_away import SILENT_SECONDS, old_names, taken_away, without
 
 NOW = 10_000.0

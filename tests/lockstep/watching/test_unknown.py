@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from analyzer.watch import questions as ask
-from analyzer.watch.finding import Kind, Tier
-from collector.contract import metrics as m
+from lockstep.analyzer.watch import questions as ask
+from lockstep.analyzer.watch.finding import Kind, Tier
+from lockstep.collector.contract import metrics as m
 from tests.lockstep.watching.cluster_life import FOREVER, Episode, SimulatedConnection
 from tests.lockstep.watching.few_runs import EVERY
 

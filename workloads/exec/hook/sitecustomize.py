@@ -69,7 +69,7 @@ def _ours() -> Any:
 
 def _start() -> None:
     try:
-        imported_apart("workloads.exec.automatic").start()
+        imported_apart("lockstep.workloads.exec.automatic").start()
     except Exception as error:  # noqa: BLE001 - the program must not end because of us
         sys.stderr.write(f"lockstep: the steps of torch's optimizers are not seen: {error}\n")
 

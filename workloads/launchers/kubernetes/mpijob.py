@@ -11,8 +11,8 @@ Fields: https://github.com/kubeflow/mpi-operator, pkg/apis/kubeflow/v2beta1/type
 
 from collections.abc import Sequence
 
-from workloads.launchers.kubernetes.names import LAUNCHER, MPIJOB, RANKS, object_name
-from workloads.launchers.kubernetes.pod import (
+from lockstep.workloads.launchers.kubernetes.names import LAUNCHER, MPIJOB, RANKS, object_name
+from lockstep.workloads.launchers.kubernetes.pod import (
     RAS_PORT,
     RINGS_FOLDER,
     SUBMITTED,
@@ -21,8 +21,8 @@ from workloads.launchers.kubernetes.pod import (
     single,
     worker,
 )
-from workloads.launchers.kubernetes.settings import Settings
-from workloads.spec import RunSpec
+from lockstep.workloads.launchers.kubernetes.settings import Settings
+from lockstep.workloads.spec import RunSpec
 
 HOSTFILE = "/etc/mpi/hostfile"
 HOME = "/home/mpiuser"
