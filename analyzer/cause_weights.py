@@ -162,7 +162,7 @@ def shown_when_slow(states: Mapping[str, float]) -> dict[str, float]:
 @cache
 def fitted() -> Weights:
     """The table of the file beside this one; what it lacks is as expected."""
-    told = bounded_json.loads(files("analyzer").joinpath(FILE).read_text())
+    told = bounded_json.loads(files("lockstep.analyzer").joinpath(FILE).read_text())
     table = {cause: row | told["weights"].get(cause, {}) for cause, row in expected().items()}
     return Weights(table, told["temperature"], expected_well() | told.get("well", {}))
 

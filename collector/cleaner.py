@@ -1,4 +1,4 @@
-"""Removes what ended pods left under the node's folder of rings: `python -m lockstep.collector.cleaner`.
+"""`python -m lockstep.collector.cleaner`: removes what ended pods left of their rings.
 
 The kubelet makes a folder a pod there, as root, and nobody removes it; rings of killed pods stay
 in it. The collector sees that folder read-only, so this is a process of its own, with a right to

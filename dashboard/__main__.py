@@ -1,4 +1,4 @@
-"""The dashboard's server as a process of its own: `python -m lockstep.dashboard PARENT HOST PORT ...`.
+"""The dashboard's server, a process: `python -m lockstep.dashboard PARENT HOST PORT ...`.
 
 `lockstep dashboard` starts it, and it ends with that one, however that one ends.
 """

@@ -1,4 +1,4 @@
-"""`python -m lockstep.grafana`: write Grafana's dashboards, or check that the committed ones are right."""
+"""`python -m lockstep.grafana`: write Grafana's dashboards, or check the committed ones."""
 
 import argparse
 import sys

@@ -136,8 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _ours(error: ModuleNotFoundError) -> bool:
-    packages = {"lockstep", "dashboard", "analyzer", "workloads", "collector"}
-    return error.name is None or error.name.partition(".")[0] in packages
+    return error.name is None or error.name.partition(".")[0] == "lockstep"
 
 
 def _bare(error: ModuleNotFoundError) -> int:

@@ -44,7 +44,7 @@ class Fitted:
 
 def kept() -> list[Path]:
     """The files of real runs' examples that lie beside the committed table, by their names."""
-    return sorted(Path(str(files("analyzer") / "calibration")).glob(f"*{LINES}"))
+    return sorted(Path(str(files("lockstep.analyzer") / "calibration")).glob(f"*{LINES}"))
 
 
 def with_kept(given: Sequence[Path]) -> list[Path]:

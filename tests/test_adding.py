@@ -48,7 +48,7 @@ def copy(tmp_path: Path) -> Path:
     ignored = shutil.ignore_patterns(".*", "*.so")
     for name in PARTS:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
+            shutil.copytree(ROOT / name, tmp_path / name, symlinks=True, ignore=ignored)
         elif (ROOT / name).exists():
             shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path

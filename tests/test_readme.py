@@ -21,8 +21,9 @@ def test_the_demo_installs_a_part_of_what_the_others_do() -> None:
 def test_a_run_is_recorded_and_reported_with_what_the_demo_installs() -> None:
     absent = ("requests", "prometheus_api_client", "grpc", "yaml", "bcrypt", "httpx", "fastapi")
     imported = (
-        "collector.__main__", "lockstep.observe", "lockstep.diagnosis", "lockstep.report_inputs",
-        "lockstep.report_trace", "analyzer.report.document", "analyzer.report.page",
+        "lockstep.collector.__main__", "lockstep.observe", "lockstep.diagnosis",
+        "lockstep.report_inputs", "lockstep.report_trace", "lockstep.analyzer.report.document",
+        "lockstep.analyzer.report.page",
     )  # fmt: skip
     program = f"import sys; sys.modules |= dict.fromkeys({absent}); import {', '.join(imported)}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""One rank that somebody else started: `python -m lockstep.workloads JOB`, under mpirun, torchrun or srun.
+"""A rank that mpirun, torchrun or srun started: `python -m lockstep.workloads JOB`.
 
 JOB is a file as job_file.py writes it, or its text. `--keep` is what our own mpirun launcher adds.
 """

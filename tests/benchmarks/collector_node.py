@@ -66,7 +66,7 @@ class Node:
         gpus: int = GPUS,
         times: Path | None = None,
         *arguments: str,
-        program: Sequence[str] = ("collector",),
+        program: Sequence[str] = ("lockstep.collector",),
     ) -> None:
         self._exit = contextlib.ExitStack()
         self.folder = folder = Path(self._exit.enter_context(tempfile.TemporaryDirectory()))

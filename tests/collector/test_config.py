@@ -152,9 +152,9 @@ def test_every_source_has_a_collector_and_every_file_is_in_a_row():
         folder = Path(package.__file__).parent
         return {path.stem for path in folder.iterdir() if path.stem.strip("_") == path.stem}
 
-    listed = {spec.kind.__module__.split(".")[2] for spec in SOURCES}
-    assert listed == files(collector.sources) - {"__pycache__"}
-    assert {spec.collect.__module__.split(".")[2] for spec in SOURCES} == (
+    listed = {spec.kind.__module__.split(".")[3] for spec in SOURCES}
+    assert listed == files(lockstep.collector.sources) - {"__pycache__"}
+    assert {spec.collect.__module__.split(".")[3] for spec in SOURCES} == (
         files(lockstep.collector.collectors) - {"__pycache__"}
     )
 

@@ -36,8 +36,8 @@ class Collector:
         where = folder / "address"
         self.nvml = nvml
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "lockstep.collector", "--listen", "127.0.0.1:0", "--announce", str(where),
-             "--lockstep-dir", str(folder)],
+            [sys.executable, "-m", "lockstep.collector", "--listen", "127.0.0.1:0",
+             "--announce", str(where), "--lockstep-dir", str(folder)],
             env=os.environ | nvml.environment, stderr=subprocess.PIPE,
         )  # fmt: skip
         while not where.exists():

@@ -1,7 +1,8 @@
 """What two readings of any GPU must be, asserted of our libnvidia-ml and of a real driver.
 
-What the same test found on hardware is recorded by `python -m lockstep.collector --capture FOLDER`, as root
-or as a user who may open /dev/nvidia*; it needs the driver, nvidia-ml-py and ten seconds.
+What the same test found on hardware is recorded by `python -m lockstep.collector --capture
+FOLDER`, as root or as a user who may open /dev/nvidia*; it needs the driver, nvidia-ml-py and ten
+seconds.
 """
 
 import math

@@ -77,8 +77,8 @@ def test_it_does_not_start_for_a_parent_that_has_ended(tmp_path):
     somebody_else.wait()
     where = tmp_path / "address"
     done = subprocess.run(
-        [sys.executable, "-m", "lockstep.collector", "--listen", "127.0.0.1:0", "--announce", str(where),
-         "--die-with-parent", str(somebody_else.pid)],
+        [sys.executable, "-m", "lockstep.collector", "--listen", "127.0.0.1:0",
+         "--announce", str(where), "--die-with-parent", str(somebody_else.pid)],
         timeout=240,
     )  # fmt: skip
 

@@ -157,7 +157,7 @@ def test_a_collector_that_answers_garbage_is_down_and_the_rest_is_recorded(
     assert len(table(tmp_path, archive.STEPS_FILE)) == 3
     assert recorder.errors == 4
     # Samplers of other tests, still about to end, may log beside it.
-    assert len([each for each in caplog.records if each.name == "collector.recorder"]) == 1
+    assert len([each for each in caplog.records if each.name == "lockstep.collector.recorder"]) == 1
 
 
 def test_a_collector_that_is_gone_is_down(tmp_path):

@@ -185,8 +185,8 @@ def test_the_same_steps_of_two_nodes_with_shifted_clocks_are_aligned(nodes, tmp_
         for node, folder in zip(nodes, folders, strict=True):
             where = folder / "address"
             collector = node.python(
-                "-m", "lockstep.collector", "--listen", f"{node.address}:9410", "--announce", str(where),
-                "--lockstep-dir", str(folder), "--sources", "rank_ring",
+                "-m", "lockstep.collector", "--listen", f"{node.address}:9410",
+                "--announce", str(where), "--lockstep-dir", str(folder), "--sources", "rank_ring",
             )  # fmt: skip
             stack.callback(collector.communicate, timeout=10)
             stack.callback(collector.terminate)

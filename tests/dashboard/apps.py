@@ -17,7 +17,7 @@ SECONDS = 30.0
 def look(patch: pytest.MonkeyPatch, given: Source, page: str = "", **words: str) -> AppTest:
     """A page as a reader sees it who opens its address."""
     patch.setattr(source, "opened", lambda *_: given)
-    app = AppTest.from_file(Path(dashboard.__file__).parent / "app.py", default_timeout=SECONDS)
+    app = AppTest.from_file(Path(source.__file__).parent / "app.py", default_timeout=SECONDS)
     # Else it looks for components in every package that is installed: 0.3 s a test.
     app._bidi_component_manager = BidiComponentManager()
     app.query_params.update(words)

@@ -149,7 +149,7 @@ def test_what_real_runs_showed_lies_beside_the_table(judged):
 
 
 def test_the_committed_table_is_calibrated_on_all_that_is_kept():
-    table = json.loads(Path(files("analyzer") / "cause_weights.json").read_text())
+    table = json.loads(Path(files("lockstep.analyzer") / "cause_weights.json").read_text())
     lines = {fitting.name_of(one): one.read_text().splitlines() for one in fitting.kept()}
 
     assert {"simulated", *lines} == set(table["calibrated_on"])

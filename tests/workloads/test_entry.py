@@ -1,4 +1,4 @@
-"""`python -m lockstep.workloads JOB` as torchrun, srun and a plain shell start it: real processes."""
+"""`python -m lockstep.workloads JOB` started by torchrun, srun and a plain shell, really."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The ring of a rank that still imports: `python -m lockstep.workloads` with a torch that takes its time."""
+"""The ring of a rank that still imports: `python -m lockstep.workloads` with a slow torch."""
 
 import os
 import subprocess

@@ -226,7 +226,9 @@ def test_a_slow_device_and_garbage_tell_what_they_added(
 ) -> None:
     clock = [100.0]
     monkeypatch.setattr("lockstep.workloads.device.monotonic", lambda: clock[0])
-    monkeypatch.setattr("workloads.device.sleep", lambda each: clock.append(clock.pop() + each))
+    monkeypatch.setattr(
+        "lockstep.workloads.device.sleep", lambda each: clock.append(clock.pop() + each)
+    )
     specs = ("compute:rank=1,factor=1.5,from=20,to=30", "gc:rank=1,factor=1.5,from=20,to=30")
     made, device = injector(*specs, proof=tmp_path / "rank-1.json")
     made.before_step(20)

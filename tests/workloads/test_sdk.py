@@ -157,7 +157,7 @@ def test_recording_imports_neither_torch_nor_numpy_nor_anything_that_is_not_pyth
         capture_output=True, text=True, check=True,
     )  # fmt: skip
 
-    assert "['collector', 'lockstep', 'workloads']\n" == told.stdout
+    assert "['lockstep']\n" == told.stdout
     assert 3 == len(steps_of(tmp_path))
 
 

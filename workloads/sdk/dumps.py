@@ -13,7 +13,8 @@ Beat = Callable[[], None]
 
 def _dump_on_request(folder: Path, run: str, rank: int) -> Beat:
     # Imports torch's core, which the program has imported by now.
-    beat: Beat = import_module("workloads.flight_recorder").DumpOnRequest(folder, run, rank)
+    recorder = import_module("lockstep.workloads.flight_recorder")
+    beat: Beat = recorder.DumpOnRequest(folder, run, rank)
     return beat
 
 

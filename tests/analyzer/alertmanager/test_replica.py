@@ -155,7 +155,9 @@ def test_all_are_told_to_end_before_any_is_waited_for(clock, monkeypatch) -> Non
 
         def join(self, seconds: float) -> None:
             done.append(("join", seconds))
-            monkeypatch.setattr("analyzer.alertmanager.fan_out.time.monotonic", lambda: 1e9)
+            monkeypatch.setattr(
+                "lockstep.analyzer.alertmanager.fan_out.time.monotonic", lambda: 1e9
+            )
 
     monkeypatch.setattr("lockstep.analyzer.alertmanager.service.Replica", Hanging)
     Alertmanagers(["http://127.0.0.1:9"] * 3, clock.unix).stop()
