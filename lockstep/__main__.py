@@ -19,9 +19,9 @@ NO_COMMANDS = (
 def main() -> int:
     """Run the command line; Ctrl-C before and after its command is no traceback, either."""
     try:
-        from lockstep import cli
+        from lockstep import app
 
-        return cli.main()
+        return app.main()
     except KeyboardInterrupt:
         return INTERRUPTED
     except ModuleNotFoundError as error:

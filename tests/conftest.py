@@ -30,7 +30,9 @@ hypothesis.settings.load_profile("lockstep")
 # A thread of a test's own server whose client is gone would write on the stderr of another test.
 socketserver.BaseServer.handle_error = lambda *_: None  # type: ignore[method-assign]
 
-PARTS = ("analyzer", "collector", "dashboard", "grafana", "workloads")
+PARTS = (
+    "analyzer", "bench", "collector", "dashboard", "evaluation", "grafana", "watch", "workloads",
+)  # fmt: skip
 """Folders beside lockstep/, imported as lockstep.<part>. Where the tree is a folder of imports the
 bare name would be a second copy of every class, and in a wheel it is none: nothing may ask for it.
 """

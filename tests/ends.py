@@ -15,9 +15,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.analyzer.align import align
-from lockstep.analyzer.detectors.hang import Hang
-from lockstep.analyzer.run import Finding, FloatGrid, Grid
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.shapes.run import Finding, FloatGrid, Grid
+from lockstep.analyzer.stragglers.detectors.hang import Hang
 from lockstep.collector.contract import metrics
 from tests.analyzer.conftest import Synthetic
 

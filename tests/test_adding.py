@@ -13,8 +13,9 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs" / "contributing").glob("adding-a-*.md"))
 PARTS = (
-    "lockstep", "dashboard", "grafana", "analyzer", "workloads", "collector", "tests", "deploy",
-    "docs", "examples", "locks", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile", "README.md",
+    "lockstep", "dashboard", "grafana", "analyzer", "workloads", "collector", "watch", "bench",
+    "evaluation", "tests", "deploy", "docs", "examples",
+    "locks", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile", "README.md",
     "constraints.txt", "mkdocs.yml", "pyproject.toml",
 )  # fmt: skip
 FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.M | re.S)

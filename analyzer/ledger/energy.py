@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lockstep.analyzer.run import FloatGrid, Run
+from lockstep.analyzer.shapes.run import FloatGrid, Run
 from lockstep.collector.contract import metrics
 
 MOST_GAP = 300.0

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.analyzer.case import accuses
-from lockstep.analyzer.cost.step_time import (
+from lockstep.analyzer.shapes.run import Culprit, Finding, FloatGrid, Grid
+from lockstep.analyzer.stragglers.step_time import (
     calm_step_seconds,
     ideal_step_seconds,
     of_change,
     step_times,
 )
-from lockstep.analyzer.culprits.where import node_of
-from lockstep.analyzer.pipeline import Diagnosis
-from lockstep.analyzer.run import Culprit, Finding, FloatGrid, Grid
+from lockstep.analyzer.stragglers.where import node_of
+from lockstep.analyzer.verdict.case import accuses
+from lockstep.analyzer.verdict.pipeline import Diagnosis
 from lockstep.collector.contract.words import Cause
 
 

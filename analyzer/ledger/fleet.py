@@ -7,8 +7,8 @@ import numpy as np
 from lockstep.analyzer.ledger.buckets import INDEX, PRODUCTIVE, RUNNING, Bucket
 from lockstep.analyzer.ledger.ledger import Ledger
 from lockstep.analyzer.ledger.reliability import Estimate, Reliability, mean, mtbf, ratio
-from lockstep.analyzer.readers.iteration_log import UNNAMED
-from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.read.iteration_log import UNNAMED
+from lockstep.analyzer.shapes.run import FloatGrid
 
 
 def of_run(told: Ledger) -> Reliability:

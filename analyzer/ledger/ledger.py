@@ -12,8 +12,8 @@ from lockstep.analyzer.ledger.buckets import BUCKETS, INDEX, PRODUCTIVE, RUNNING
 from lockstep.analyzer.ledger.jobs import resumed_from
 from lockstep.analyzer.ledger.starting import PARTS, PLACE
 from lockstep.analyzer.ledger.stretches import Spent, spent
-from lockstep.analyzer.readers.iteration_log import FROM_LOG
-from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.read.iteration_log import FROM_LOG
+from lockstep.analyzer.shapes.run import FloatGrid
 from lockstep.collector.contract.words import StartPart
 
 

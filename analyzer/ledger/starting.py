@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.analyzer.run import FloatGrid, RankInfo
+from lockstep.analyzer.shapes.run import FloatGrid, RankInfo
 from lockstep.collector.contract.words import StartPart
 
 SPANS_AT_MOST = 1000

@@ -14,8 +14,8 @@ from lockstep.analyzer.ledger.attempt import FINISHED, INTERRUPTED, Attempt
 from lockstep.analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
 from lockstep.analyzer.ledger.energy import Course, courses
 from lockstep.analyzer.ledger.starting import PARTS, Marks, marks, pod_times
-from lockstep.analyzer.readers.labels import UP
-from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.shapes.labels import UP
+from lockstep.analyzer.shapes.run import FloatGrid
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.words import StartPart
 

@@ -11,7 +11,7 @@ from lockstep.analyzer.ledger.fleet import of_fleet, of_node, of_run
 from lockstep.analyzer.ledger.ledger import Ledger, by_team, team_of
 from lockstep.analyzer.ledger.reliability import Estimate
 from lockstep.analyzer.ledger.starting import PLACE
-from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.shapes.run import FloatGrid
 from lockstep.collector.contract.words import StartPart
 
 SCHEMA_VERSION = 1

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.analyzer.causes.symptoms.network import standing
 from lockstep.analyzer.report import blocks, figures
 from lockstep.analyzer.report.blocks import Block
 from lockstep.analyzer.report.queries import samples
-from lockstep.analyzer.run import FloatGrid, Grid
-from lockstep.analyzer.symptoms.network import standing
+from lockstep.analyzer.shapes.run import FloatGrid, Grid
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.metrics import Metric
 

@@ -12,11 +12,11 @@ from lockstep.analyzer.report.ratio import WORTH_TELLING, ratio
 from lockstep.analyzer.report.settings import differing
 from lockstep.analyzer.report.spans import by_row, spans
 from lockstep.analyzer.report.speed import per_second
-from lockstep.analyzer.run import FloatGrid, Grid, Run
+from lockstep.analyzer.shapes.run import FloatGrid, Grid, Run
 from lockstep.collector.contract.words import PHASES
 
 if TYPE_CHECKING:
-    from lockstep.analyzer.pipeline import Diagnosis
+    from lockstep.analyzer.verdict.pipeline import Diagnosis
 
 MOST_KEYS = 40
 HOW = (

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from lockstep.analyzer.report import blocks
 from lockstep.analyzer.report.blocks import Block
-from lockstep.analyzer.run import Verdict
+from lockstep.analyzer.shapes.run import Verdict
 
 
 def deviations(verdict: Verdict) -> list[Block]:

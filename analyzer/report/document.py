@@ -24,12 +24,12 @@ from lockstep.analyzer.report.supporting import completeness, files, people, rep
 from lockstep.analyzer.report.timeline import bounds, timeline
 from lockstep.analyzer.report.timing import lateness
 from lockstep.analyzer.report.watched import finding_times
-from lockstep.analyzer.run import Grid, Verdict
-from lockstep.analyzer.slowness.before_after import has_gpu
-from lockstep.analyzer.verdict_json import verdict_json
+from lockstep.analyzer.shapes.run import Grid, Verdict
+from lockstep.analyzer.shapes.verdict_json import verdict_json
+from lockstep.analyzer.stats.before_after import has_gpu
 
 if TYPE_CHECKING:
-    from lockstep.analyzer.pipeline import Diagnosis
+    from lockstep.analyzer.verdict.pipeline import Diagnosis
 
 SCHEMA_VERSION = 1
 

@@ -9,7 +9,7 @@ from lockstep.analyzer.report.impact import costs
 from lockstep.analyzer.report.queries import Sources
 from lockstep.analyzer.report.series import against_peers
 from lockstep.analyzer.report.spans import Spans
-from lockstep.analyzer.run import Grid, Verdict
+from lockstep.analyzer.shapes.run import Grid, Verdict
 
 FIRST_ACTIONS = 3
 """More do not fit on a screen; all of them stand in their own section."""

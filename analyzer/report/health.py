@@ -12,7 +12,7 @@ from lockstep.analyzer.report.queries import samples
 from lockstep.analyzer.report.series import against_peers
 from lockstep.analyzer.report.shown import rest, shown
 from lockstep.analyzer.report.spans import Spans, by_row, medians
-from lockstep.analyzer.run import FloatGrid, Grid
+from lockstep.analyzer.shapes.run import FloatGrid, Grid
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.archive import SAMPLES_FILE
 from lockstep.collector.contract.metrics import Metric

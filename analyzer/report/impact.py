@@ -11,7 +11,7 @@ from lockstep.analyzer.report.queries import Sources
 from lockstep.analyzer.report.shown import MOST_CULPRITS
 from lockstep.analyzer.report.spans import Spans, median
 from lockstep.analyzer.report.what_if import gives_back, what_if
-from lockstep.analyzer.run import Grid, Run, Verdict
+from lockstep.analyzer.shapes.run import Grid, Run, Verdict
 
 OF_RUN = "slowdown of the run"
 NOT_KNOWN = "not known"

@@ -12,7 +12,7 @@ from lockstep.analyzer.report.queries import Sources
 from lockstep.analyzer.report.series import known, thinned
 from lockstep.analyzer.report.spans import Spans
 from lockstep.analyzer.report.speed import speed
-from lockstep.analyzer.run import FloatGrid, Grid, Run
+from lockstep.analyzer.shapes.run import FloatGrid, Grid, Run
 
 
 def learning(run: Run, grid: Grid, cut: Spans, sources: Sources) -> Block:

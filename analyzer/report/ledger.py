@@ -7,12 +7,12 @@ from lockstep.analyzer.ledger.buckets import BUCKETS, Bucket
 from lockstep.analyzer.ledger.ledger import ledger
 from lockstep.analyzer.ledger.starting import PARTS
 from lockstep.analyzer.ledger.words import sentence, spoken_part
-from lockstep.analyzer.readers.windows import COLUMNS
 from lockstep.analyzer.report import blocks
 from lockstep.analyzer.report.blocks import Block
+from lockstep.analyzer.shapes.windows import COLUMNS
 
 if TYPE_CHECKING:
-    from lockstep.analyzer.pipeline import Diagnosis
+    from lockstep.analyzer.verdict.pipeline import Diagnosis
 
 
 def where_time_went(diagnosis: "Diagnosis") -> Block | None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from lockstep.analyzer.readers.prometheus.promql import quoted
+from lockstep.analyzer.read.prometheus.promql import quoted
 from lockstep.collector.contract import archive, metrics
 from lockstep.collector.contract.metrics import Metric
 

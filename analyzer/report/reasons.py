@@ -3,7 +3,7 @@
 from lockstep.analyzer.report import blocks, figures
 from lockstep.analyzer.report.blocks import Block
 from lockstep.analyzer.report.shown import MOST_CULPRITS, MOST_ROWS
-from lockstep.analyzer.run import Culprit, Verdict
+from lockstep.analyzer.shapes.run import Culprit, Verdict
 
 
 def reasons(verdict: Verdict) -> Block:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from lockstep.analyzer.report import blocks
 from lockstep.analyzer.report.blocks import Block
 from lockstep.analyzer.report.spans import Spans, by_row
-from lockstep.analyzer.run import FloatGrid, Grid
+from lockstep.analyzer.shapes.run import FloatGrid, Grid
 
 MAX_BUCKETS = 200
 TWIN_ROWS = 24

@@ -6,7 +6,7 @@ import numpy as np
 
 from lockstep.analyzer.report import figures
 from lockstep.analyzer.report.spans import Spans
-from lockstep.analyzer.run import FloatGrid
+from lockstep.analyzer.shapes.run import FloatGrid
 
 MOST_ROWS = 16
 MOST_CULPRITS = 8

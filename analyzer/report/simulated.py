@@ -2,7 +2,7 @@
 
 from lockstep.analyzer.report import blocks
 from lockstep.analyzer.report.blocks import Block
-from lockstep.analyzer.run import Verdict
+from lockstep.analyzer.shapes.run import Verdict
 
 APART = (
     "Both figures replay the whole run, healthy steps included, with every operation as long as is"

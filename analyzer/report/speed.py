@@ -7,7 +7,7 @@ from lockstep.analyzer.report import blocks
 from lockstep.analyzer.report.blocks import Block
 from lockstep.analyzer.report.queries import Sources
 from lockstep.analyzer.report.spans import Spans, by_row, median
-from lockstep.analyzer.run import FloatGrid, Grid, Run
+from lockstep.analyzer.shapes.run import FloatGrid, Grid, Run
 from lockstep.collector.contract.words import PHASES
 
 QUANTILES = (0.05, 0.5, 0.95)

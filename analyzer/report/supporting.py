@@ -13,7 +13,7 @@ from lockstep.analyzer.report.glossary import GLOSSARY
 from lockstep.analyzer.report.queries import Sources
 from lockstep.analyzer.report.shown import rest, shown
 from lockstep.analyzer.report.spans import Spans
-from lockstep.analyzer.run import Grid, Run, Verdict
+from lockstep.analyzer.shapes.run import Grid, Run, Verdict
 from lockstep.collector.contract.masking import masked
 
 

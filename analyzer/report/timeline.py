@@ -7,7 +7,7 @@ import numpy as np
 from lockstep.analyzer.report import blocks
 from lockstep.analyzer.report.blocks import Block
 from lockstep.analyzer.report.watched import FindingTimes
-from lockstep.analyzer.run import Culprit, Grid, Verdict
+from lockstep.analyzer.shapes.run import Culprit, Grid, Verdict
 
 
 def timeline(grid: Grid, verdict: Verdict, seen: FindingTimes | None = None) -> Block:

@@ -10,8 +10,8 @@ from lockstep.analyzer.report.queries import Sources
 from lockstep.analyzer.report.series import known
 from lockstep.analyzer.report.shown import MOST_ROWS, rest, shown
 from lockstep.analyzer.report.spans import Spans, median, medians
-from lockstep.analyzer.run import FloatGrid, Grid, Verdict
-from lockstep.analyzer.slowness.peer_groups import peer_groups
+from lockstep.analyzer.shapes.run import FloatGrid, Grid, Verdict
+from lockstep.analyzer.stats.peer_groups import peer_groups
 from lockstep.collector.contract.words import PHASES
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from lockstep.analyzer.report import blocks
 from lockstep.analyzer.report.blocks import Block
-from lockstep.analyzer.run import Verdict
+from lockstep.analyzer.shapes.run import Verdict
 
 METHODS = {
     "simulation": "Simulated from the operations of all ranks.",

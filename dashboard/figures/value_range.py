@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.analyzer.align import WARMUP_SHARE, WARMUP_STEPS
+from lockstep.analyzer.align.grid import WARMUP_SHARE, WARMUP_STEPS
 from lockstep.dashboard.figures.traces import names
 from lockstep.dashboard.figures.units import said
 from lockstep.dashboard.shapes import Floats, Lines

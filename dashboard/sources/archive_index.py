@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lockstep.analyzer.readers.verdicts import MOST_ARCHIVES
+from lockstep.analyzer.read.verdicts import MOST_ARCHIVES
 from lockstep.collector.contract import archive
 from lockstep.dashboard.shapes import RunRow
 from lockstep.dashboard.sources.archive import ArchiveSource, unreadable

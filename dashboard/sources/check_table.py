@@ -7,7 +7,7 @@ PromQL. Limits are those of the report; a page over Prometheus asks fewer of the
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lockstep.analyzer.readers.archive.series import UP
+from lockstep.analyzer.read.archive.series import UP
 from lockstep.analyzer.report.checks import CHECKS
 from lockstep.analyzer.report.checks import Check as Limit
 from lockstep.collector.contract import metrics as m

@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 import pandas as pd
 
-from lockstep.analyzer.readers.verdicts import MOST_ARCHIVES
+from lockstep.analyzer.read.verdicts import MOST_ARCHIVES
 from lockstep.dashboard.shapes import (
     Answer,
     Event,

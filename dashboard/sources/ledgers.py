@@ -9,9 +9,9 @@ from lockstep.analyzer.ledger.buckets import BUCKETS, Bucket
 from lockstep.analyzer.ledger.jobs import chains
 from lockstep.analyzer.ledger.ledger import Ledger, ledger, team_of
 from lockstep.analyzer.ledger.words import sentence, spoken_part
-from lockstep.analyzer.pipeline import diagnose
-from lockstep.analyzer.readers import archive as archives
-from lockstep.analyzer.run import LoadError
+from lockstep.analyzer.read import archive as archives
+from lockstep.analyzer.shapes.run import LoadError
+from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.dashboard.shapes import LedgerRow
 
 TITLES = {row.bucket: row.title for row in BUCKETS}

@@ -4,14 +4,14 @@ from functools import lru_cache
 
 import streamlit as st
 
-from lockstep.analyzer.alertmanager.silences import (
+from lockstep.analyzer.findings.alertmanager.silences import (
     ACKNOWLEDGED,
     Silence,
     SilenceError,
     Silences,
     labels_of,
 )
-from lockstep.analyzer.readers.prometheus.access import access
+from lockstep.analyzer.read.prometheus.access import access
 from lockstep.collector.clock import SystemClock
 from lockstep.dashboard.context import Settings
 from lockstep.dashboard.shapes import FindingRow

@@ -2,10 +2,10 @@
 
 from datetime import UTC, datetime
 
-from lockstep.analyzer.causes import CAUSE_WORDS
-from lockstep.analyzer.watch.finding import Kind, Tier, WatchFinding, Who
-from lockstep.analyzer.watch.headline import first_action
-from lockstep.analyzer.wording import certainty, hours, ratio
+from lockstep.analyzer.causes.specs import CAUSE_WORDS
+from lockstep.analyzer.findings.finding import Kind, Tier, WatchFinding, Who
+from lockstep.analyzer.findings.headline import first_action
+from lockstep.analyzer.shapes.wording import certainty, hours, ratio
 from lockstep.collector.contract.words import Cause
 from lockstep.dashboard.shapes import FindingRow, RunRow, Severity
 from lockstep.dashboard.words.age import duration

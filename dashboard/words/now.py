@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lockstep.analyzer.alert_rules.training import BELOW_BASELINE
 from lockstep.analyzer.report.figures import cell
+from lockstep.analyzer.rules.alert_rules.training import BELOW_BASELINE
 from lockstep.dashboard.address import utc
 from lockstep.dashboard.shapes import Answer, FindingRow, FleetSnapshot, RunRow, Severity
 from lockstep.dashboard.words.age import age, is_stale

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.analyzer.alert_rules.training import BELOW_BASELINE
 from lockstep.analyzer.report.figures import cell
+from lockstep.analyzer.rules.alert_rules.training import BELOW_BASELINE
 from lockstep.dashboard.shapes import Lines, RunRow
 from lockstep.dashboard.words import what_if
 from lockstep.dashboard.words.number import Number

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lockstep import output
 from lockstep.collector.contract.words import ExitCode
-from lockstep.output import Format
+from lockstep.terminal import output
+from lockstep.terminal.output import Format
 
 if TYPE_CHECKING:
     from lockstep.collector.clock import Clock
@@ -104,14 +104,14 @@ def _judged(
     """Keep the dumps, take the stacks of those whom they blame, and say what they tell together."""
     from tempfile import TemporaryDirectory
 
-    from lockstep.analyzer.hang.document import document, table
-    from lockstep.analyzer.hang.standing import choice
-    from lockstep.analyzer.hang.verdict import judge
+    from lockstep.analyzer.hangs.document import document, table
+    from lockstep.analyzer.hangs.standing import choice
+    from lockstep.analyzer.hangs.verdict import judge
     from lockstep.collector.contract import stacks
     from lockstep.collector.rank_dumps import take_stacks
-    from lockstep.dumps import save, sensed
-    from lockstep.hang_dumps import NoDumpsError, read_folder
-    from lockstep.rank_stacks import save_stacks
+    from lockstep.runs.dumps import save, sensed
+    from lockstep.runs.hang_dumps import NoDumpsError, read_folder
+    from lockstep.runs.rank_stacks import save_stacks
 
     try:
         with TemporaryDirectory() if out is None else nullcontext(str(out)) as name:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from lockstep import ledgers, output
-from lockstep.option_groups import grouped
-from lockstep.output import Format
+from lockstep.cli.option_groups import grouped
+from lockstep.diagnose import ledgers
+from lockstep.terminal import output
+from lockstep.terminal.output import Format
 
 if TYPE_CHECKING:
     from lockstep.analyzer.ledger.faults import Fleet

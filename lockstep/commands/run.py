@@ -8,13 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lockstep import afterwards, cluster_options, output
-from lockstep.cluster_options import ClusterOptions
-from lockstep.collector.contract.visible import visible_line
-from lockstep.collector.contract.words import ExitCode
-from lockstep.option_groups import grouped
-from lockstep.output import Format, fail
-from lockstep.run_options import (
+from lockstep.cli.option_groups import grouped
+from lockstep.cli.run_options import (
     AllReduceOptions,
     DeviceOptions,
     FaultOptions,
@@ -27,6 +22,12 @@ from lockstep.run_options import (
     SizeOptions,
     given_of,
 )
+from lockstep.collector.contract.visible import visible_line
+from lockstep.collector.contract.words import ExitCode
+from lockstep.runs import afterwards, cluster_options
+from lockstep.runs.cluster_options import ClusterOptions
+from lockstep.terminal import output
+from lockstep.terminal.output import Format, fail
 
 if TYPE_CHECKING:
     from lockstep.workloads.launchers import Outcome
@@ -65,8 +66,8 @@ def run(
 
     Example: lockstep run gpt --fault thermal:rank=2,factor=1.5
     """
-    from lockstep import external_program, submission
-    from lockstep.planning import named, plan, planned_program, with_training_settings
+    from lockstep.runs import external_program, submission
+    from lockstep.runs.planning import named, plan, planned_program, with_training_settings
     from lockstep.workloads.spec import CLUSTER_LAUNCHERS
 
     launcher, hostfile = starting.launcher, starting.hostfile
@@ -120,8 +121,8 @@ def observed(spec: "RunSpec", archive: Path, form: Format, *, judged: bool) -> i
         form: How its results are printed.
         judged: Whether its verdict is said; a launcher on a cluster has an analyzer of its own.
     """
-    from lockstep import external_program, results
-    from lockstep.observe import run_observed
+    from lockstep.runs import external_program, results
+    from lockstep.runs.observe import run_observed
     from lockstep.workloads.launchers import Ending
 
     show = output.Progress()
@@ -172,7 +173,7 @@ def put_on_cluster(
     spec: "RunSpec", launcher: str, options: ClusterOptions, out: Path, form: Format
 ) -> int:
     """Launch it there, and say what became of it."""
-    from lockstep import on_cluster
+    from lockstep.runs import on_cluster
 
     settings = cluster_options.settings(launcher, options)
     cluster = on_cluster.connect(options.kubeconfig, options.kube_context)
@@ -227,7 +228,7 @@ def one_workload(words: list[str], step_pattern: str | None) -> str:
 
 def write_job(spec: "RunSpec", archive: Path, path: Path) -> None:
     """For launchers of others: torchrun, srun, a plain mpirun."""
-    from lockstep import other_launchers
+    from lockstep.runs import other_launchers
 
     output.note(other_launchers.write_job(spec, archive, path))
 

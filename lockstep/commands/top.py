@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lockstep import output
 from lockstep.collector.contract.words import ExitCode
+from lockstep.terminal import output
 
 if TYPE_CHECKING:
     from lockstep.top.look import Look

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Mapping
 
-from lockstep.analyzer.known import own_per_step
-from lockstep.analyzer.readers.labels import number, page_label
-from lockstep.analyzer.readers.prometheus.promql import one_of, quoted, window
-from lockstep.analyzer.watch.assessment import UNKNOWN, WORDS
+from lockstep.analyzer.findings.assessment import UNKNOWN, WORDS
+from lockstep.analyzer.read.prometheus.promql import one_of, quoted, window
+from lockstep.analyzer.shapes.known import own_per_step
+from lockstep.analyzer.shapes.labels import number, page_label
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.words import ExitCode
 from lockstep.dashboard.shapes import Span
@@ -16,7 +16,7 @@ from lockstep.dashboard.sources.prometheus.findings import findings
 from lockstep.dashboard.sources.prometheus.known import Known
 from lockstep.dashboard.trouble import TroubleError
 from lockstep.dashboard.words.findings import worst_first
-from lockstep.output import fail
+from lockstep.terminal.output import fail
 from lockstep.top.look import GAUGES, Answered, Look, LookError, Rates, Who, by_name
 
 SPAN = 60.0

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lockstep.analyzer.readers.windows import from_steps
-from lockstep.analyzer.run import FloatGrid, RankInfo, Run
+from lockstep.analyzer.shapes.run import FloatGrid, RankInfo, Run
+from lockstep.analyzer.shapes.windows import from_steps
 from lockstep.collector.contract import archive
 from lockstep.collector.contract.words import PHASES
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lockstep.analyzer.readers.windows import from_steps
-from lockstep.analyzer.run import RankInfo, Run
+from lockstep.analyzer.shapes.run import RankInfo, Run
+from lockstep.analyzer.shapes.windows import from_steps
 from lockstep.collector.contract import archive
 from lockstep.collector.contract.words import CLOCK_EVENT_REASONS, PHASES
 

@@ -7,22 +7,22 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lockstep.analyzer.align import align
-from lockstep.analyzer.detectors.links import links
-from lockstep.analyzer.model.candidate import Candidate
-from lockstep.analyzer.model.effects import effects
-from lockstep.analyzer.pipeline import diagnose
-from lockstep.analyzer.readers.windows import from_samples
-from lockstep.analyzer.run import RankInfo
-from lockstep.analyzer.slowness.on_and_off import EPISODES_AT_LEAST, on_and_off
-from lockstep.analyzer.status import why_unknown
-from lockstep.analyzer.synth.difficulty import Difficulty
-from lockstep.analyzer.synth.fleet import Defect, Fault, Resolution, Shape, SyntheticFleet
-from lockstep.analyzer.synth.hard_draw import hard
-from lockstep.analyzer.synth.whole import labelled
-from lockstep.analyzer.telemetry import telemetry
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.align.telemetry import telemetry
+from lockstep.analyzer.shapes.run import RankInfo
+from lockstep.analyzer.shapes.windows import from_samples
+from lockstep.analyzer.stats.on_and_off import EPISODES_AT_LEAST, on_and_off
+from lockstep.analyzer.stragglers.detectors.links import links
+from lockstep.analyzer.stragglers.model.candidate import Candidate
+from lockstep.analyzer.stragglers.model.effects import effects
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.analyzer.verdict.status import why_unknown
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.words import Cause
+from lockstep.evaluation.synth.difficulty import Difficulty
+from lockstep.evaluation.synth.fleet import Defect, Fault, Resolution, Shape, SyntheticFleet
+from lockstep.evaluation.synth.hard_draw import hard
+from lockstep.evaluation.synth.whole import labelled
 
 
 def run_of(*faults, **words):

@@ -5,13 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lockstep.analyzer.align import align
-from lockstep.analyzer.common_writes import without_common_writes
-from lockstep.analyzer.detectors.checkpoints import checkpoints, unlike_writers
-from lockstep.analyzer.pipeline import diagnose
-from lockstep.analyzer.synth.fleet import SLOW_WRITE, Benign, Fault, Resolution, SyntheticFleet
-from lockstep.analyzer.synth.whole import labelled
+from lockstep.analyzer.align.common_writes import without_common_writes
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.stragglers.detectors.checkpoints import checkpoints, unlike_writers
+from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract.words import Cause
+from lockstep.evaluation.synth.fleet import SLOW_WRITE, Benign, Fault, Resolution, SyntheticFleet
+from lockstep.evaluation.synth.whole import labelled
 
 
 def run_of(*faults, **words):

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from lockstep.analyzer.ledger.attempt import attempt_of
-from lockstep.analyzer.pipeline import diagnose
+from lockstep.analyzer.verdict.pipeline import diagnose
 
 INFO, UP = "lockstep_rank_info", "lockstep_rank_up"
 

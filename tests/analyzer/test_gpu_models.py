@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lockstep.analyzer.align import align
-from lockstep.analyzer.pipeline import diagnose
-from lockstep.analyzer.slowness.peer_groups import peer_groups
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.stats.peer_groups import peer_groups
+from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract.metrics import GPU_INFO
 
 FAST, SLOW = "NVIDIA B200", "NVIDIA H200"

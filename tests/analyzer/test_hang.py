@@ -5,17 +5,17 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lockstep.analyzer.align import align
-from lockstep.analyzer.detectors.hang import Hang
-from lockstep.analyzer.pipeline import diagnose
-from lockstep.analyzer.slowness.began import since
-from lockstep.analyzer.slowness.ended import ended
-from lockstep.analyzer.slowness.stalls import standings
-from lockstep.analyzer.slowness.stopped import died_first, out_of_sight
-from lockstep.analyzer.synth.draw import drawn
-from lockstep.analyzer.synth.fleet import Defect, Fault, SyntheticFleet
-from lockstep.analyzer.synth.whole import labelled
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.hangs.began import since
+from lockstep.analyzer.hangs.ended import ended
+from lockstep.analyzer.hangs.stalls import standings
+from lockstep.analyzer.hangs.stopped import died_first, out_of_sight
+from lockstep.analyzer.stragglers.detectors.hang import Hang
+from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract.words import Cause
+from lockstep.evaluation.synth.draw import drawn
+from lockstep.evaluation.synth.fleet import Defect, Fault, SyntheticFleet
+from lockstep.evaluation.synth.whole import labelled
 from tests.analyzer.stages import verdict_of
 
 NAN = float("nan")

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from lockstep.analyzer.align import align
-from lockstep.analyzer.pipeline import diagnose
-from lockstep.analyzer.telemetry_quality import drop_stuck_sensors
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.causes.telemetry_quality import drop_stuck_sensors
+from lockstep.analyzer.verdict.pipeline import diagnose
 
 
 def _busy_and_idle(rank):

@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lockstep.analyzer.align import align
-from lockstep.analyzer.detectors.links import FULL, links
-from lockstep.analyzer.model.effects import effects
-from lockstep.analyzer.model.without_slow import without_slow
-from lockstep.analyzer.pipeline import diagnose
-from lockstep.analyzer.symptoms.network import QUOTA, always_worse, counted, movements
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.causes.symptoms.network import QUOTA, always_worse, counted, movements
+from lockstep.analyzer.stragglers.detectors.links import FULL, links
+from lockstep.analyzer.stragglers.model.effects import effects
+from lockstep.analyzer.stragglers.model.without_slow import without_slow
+from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract.metrics import (
     IB_ERRORS,
     IB_RATE,

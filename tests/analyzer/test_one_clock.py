@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lockstep.analyzer.align import align
-from lockstep.analyzer.one_clock import on_one_clock
-from lockstep.analyzer.pipeline import diagnose
-from lockstep.analyzer.synth.difficulty import Difficulty
-from lockstep.analyzer.synth.fleet import Fault, Resolution, SyntheticFleet
-from lockstep.analyzer.synth.untidy import clock_errors
-from lockstep.analyzer.synth.whole import labelled
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.align.one_clock import on_one_clock
+from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract.words import Cause
+from lockstep.evaluation.synth.difficulty import Difficulty
+from lockstep.evaluation.synth.fleet import Fault, Resolution, SyntheticFleet
+from lockstep.evaluation.synth.untidy import clock_errors
+from lockstep.evaluation.synth.whole import labelled
 
 FLEET = SyntheticFleet(
     dp=40, steps=400, resolution=Resolution.STEP, seed=3, difficulties=(Difficulty.CLOCKS,)

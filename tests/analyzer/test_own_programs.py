@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from lockstep.analyzer.cause_weights import weigh_causes
-from lockstep.analyzer.causes import CAUSES
-from lockstep.analyzer.pipeline import diagnose
+from lockstep.analyzer.causes.cause_weights import weigh_causes
+from lockstep.analyzer.causes.specs import CAUSES
 from lockstep.analyzer.report.document import document
-from lockstep.analyzer.run import Run
+from lockstep.analyzer.shapes.run import Run
+from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract.words import PHASES
 
 PHASE_COLUMNS = [f"{phase}_seconds" for phase in PHASES]

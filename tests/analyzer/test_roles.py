@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lockstep.analyzer.align import align
-from lockstep.analyzer.model.accepted import surely_slower
-from lockstep.analyzer.model.roles import with_roles
-from lockstep.analyzer.pipeline import diagnose
-from lockstep.analyzer.run import Run
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.shapes.run import Run
+from lockstep.analyzer.stragglers.model.accepted import surely_slower
+from lockstep.analyzer.stragglers.model.roles import with_roles
+from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract.words import EXTERNAL_PROGRAM
 
 LAST = None

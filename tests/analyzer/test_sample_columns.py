@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lockstep.analyzer import sample_columns
-from lockstep.analyzer.sample_columns import SampleColumns, numbered
+from lockstep.analyzer.align import sample_columns
+from lockstep.analyzer.align.sample_columns import SampleColumns, numbered
 
 NODES = ["b", "a", None, "b", "a", "b", "a"]
 

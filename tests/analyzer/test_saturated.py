@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lockstep.analyzer.align import align
-from lockstep.analyzer.detectors.links import links
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.causes.symptoms import network
 from lockstep.analyzer.report.checks import SILENT, checks
-from lockstep.analyzer.run import Finding
-from lockstep.analyzer.symptoms import network
+from lockstep.analyzer.shapes.run import Finding
+from lockstep.analyzer.stragglers.detectors.links import links
 from lockstep.collector.contract import metrics as m
 
 PORT = {"device": "mlx5_0", "port": "1"}

@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lockstep.analyzer.pipeline import diagnose
-from lockstep.analyzer.run import SHARED_LOADING, Run
+from lockstep.analyzer.shapes.run import SHARED_LOADING, Run
+from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract.words import Phase
 
 SINCE, STOP = 80, 200

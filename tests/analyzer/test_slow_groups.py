@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.analyzer.align import align
-from lockstep.analyzer.detectors.links import links
-from lockstep.analyzer.pipeline import diagnose
-from lockstep.analyzer.readers.windows import from_steps
-from lockstep.analyzer.run import RankInfo, Run
-from lockstep.analyzer.slowness.group_transfers import grown
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.shapes.run import RankInfo, Run
+from lockstep.analyzer.shapes.windows import from_steps
+from lockstep.analyzer.stats.group_transfers import grown
+from lockstep.analyzer.stragglers.detectors.links import links
+from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract import archive
 from lockstep.collector.contract.words import PHASES
 

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lockstep.analyzer.case import accuses
-from lockstep.analyzer.pipeline import diagnose
-from lockstep.analyzer.symptoms.host import stands_still
+from lockstep.analyzer.causes.symptoms.host import stands_still
+from lockstep.analyzer.verdict.case import accuses
+from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract import metrics
 
 RANK, BEGIN, WINDOW = 2, 80, 15.0

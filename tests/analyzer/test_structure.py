@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lockstep.analyzer import synth
-from lockstep.analyzer.structure import lengths
-from lockstep.analyzer.structure.facts import Facts
-from lockstep.analyzer.trace_outliers import cells
-from lockstep.analyzer.whatif.dependencies import build
-from lockstep.analyzer.whatif.kinds import COMPUTE
-from lockstep.analyzer.whatif.simulate import retimed
-from lockstep.analyzer.whatif.work import split_durations
+from lockstep.analyzer.operations.structure import lengths
+from lockstep.analyzer.operations.structure.facts import Facts
+from lockstep.analyzer.operations.trace_outliers import cells
+from lockstep.analyzer.operations.whatif.dependencies import build
+from lockstep.analyzer.operations.whatif.kinds import COMPUTE
+from lockstep.analyzer.operations.whatif.simulate import retimed
+from lockstep.analyzer.operations.whatif.work import split_durations
+from lockstep.evaluation import synth
 from tests.analyzer.stages import verdict_of_trace
 
 

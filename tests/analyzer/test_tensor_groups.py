@@ -5,14 +5,14 @@ import dataclasses
 import pandas as pd
 import pytest
 
-from lockstep.analyzer.align import align
-from lockstep.analyzer.detectors.tensor_groups import tensor_groups
-from lockstep.analyzer.pipeline import diagnose
-from lockstep.analyzer.synth.difficulty import Difficulty
-from lockstep.analyzer.synth.fleet import Fault, Resolution, SyntheticFleet
-from lockstep.analyzer.synth.whole import labelled
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.stragglers.detectors.tensor_groups import tensor_groups
+from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract.metrics import GPU_TEMPERATURE, GPU_XID_LAST
 from lockstep.collector.contract.words import Cause
+from lockstep.evaluation.synth.difficulty import Difficulty
+from lockstep.evaluation.synth.fleet import Fault, Resolution, SyntheticFleet
+from lockstep.evaluation.synth.whole import labelled
 
 BAD = Fault(Cause.NVLINK, "down", 14, 1.5, 100)
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lockstep.analyzer import synth
-from lockstep.analyzer.verdict_json import WHAT_IF, verdict_json
-from lockstep.analyzer.whatif.dependencies import build
-from lockstep.analyzer.whatif.kinds import COMPUTE, SCATTER
-from lockstep.analyzer.whatif.simulate import retimed
-from lockstep.analyzer.whatif.work import split_durations
+from lockstep.analyzer.operations.whatif.dependencies import build
+from lockstep.analyzer.operations.whatif.kinds import COMPUTE, SCATTER
+from lockstep.analyzer.operations.whatif.simulate import retimed
+from lockstep.analyzer.operations.whatif.work import split_durations
+from lockstep.analyzer.shapes.verdict_json import WHAT_IF, verdict_json
+from lockstep.evaluation import synth
 from tests.analyzer.stages import verdict_of_trace
 
 

@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from lockstep import results, truth
-from lockstep.analyzer.alertmanager.webhook import WebhookError
-from lockstep.analyzer.alertmanager.webhook import parse as parse_webhook
-from lockstep.analyzer.readers.prometheus.decoding import decode
-from lockstep.analyzer.readers.prometheus.errors import SourceError as AnswerError
-from lockstep.analyzer.watch.memory import MemoryFileError, from_json
+from lockstep.analyzer.findings.alertmanager.webhook import WebhookError
+from lockstep.analyzer.findings.alertmanager.webhook import parse as parse_webhook
+from lockstep.analyzer.read.prometheus.decoding import decode
+from lockstep.analyzer.read.prometheus.errors import SourceError as AnswerError
 from lockstep.collector.contract.archive import (
     FINDING_FILE,
     RESULTS_FILE,
@@ -28,7 +26,9 @@ from lockstep.collector.recorder.rows import rank_answers
 from lockstep.collector.sources.nccl_inspector.lines import LineError, _understood
 from lockstep.collector.sources.nccl_ras import document
 from lockstep.collector.sources.simulated import parse as parse_device
-from lockstep.output import CommandError
+from lockstep.runs import results, truth
+from lockstep.terminal.output import CommandError
+from lockstep.watch.judge.memory import MemoryFileError, from_json
 from lockstep.workloads.joining.job_file import JobError
 from lockstep.workloads.joining.job_file import read as read_job
 from tests.attack import archives

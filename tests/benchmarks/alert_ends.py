@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import Queue
 
-from lockstep.analyzer.alertmanager.webhook import ReceivedAlert, parse
+from lockstep.analyzer.findings.alertmanager.webhook import ReceivedAlert, parse
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.alerted import XID_ZEROS
 from lockstep.collector.contract.xid import describe

@@ -13,13 +13,13 @@ from time import process_time
 
 import numpy as np
 
-from lockstep.analyzer import synth
-from lockstep.analyzer.operations import Trace
-from lockstep.analyzer.readers import optrace
-from lockstep.analyzer.structure import structures
-from lockstep.analyzer.structure.facts import Facts
-from lockstep.analyzer.trace_outliers import cells, judge
-from lockstep.analyzer.whatif.kinds import COMPUTE
+from lockstep.analyzer.operations.structure import structures
+from lockstep.analyzer.operations.structure.facts import Facts
+from lockstep.analyzer.operations.trace_outliers import cells, judge
+from lockstep.analyzer.operations.whatif.kinds import COMPUTE
+from lockstep.analyzer.read import optrace
+from lockstep.analyzer.shapes.operations import Trace
+from lockstep.evaluation import synth
 from tests.analyzer.edited import healed, slowed
 
 RUNS = int(os.environ.get("OP_DETECTION_RUNS", "200"))

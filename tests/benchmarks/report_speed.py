@@ -48,7 +48,7 @@ def main() -> dict[str, float]:
 
 def measured(folder: Path) -> dict[str, float]:
     """Diagnoses an archive and writes its report, as `lockstep report` does."""
-    from lockstep import diagnosis
+    from lockstep.diagnose import diagnosis
 
     begun = perf_counter()
     found = diagnosis.diagnose_archive(folder)

@@ -21,16 +21,16 @@ from pathlib import Path
 
 import numpy as np
 
-from lockstep.analyzer import synth
-from lockstep.analyzer.operations import Floats, Trace
-from lockstep.analyzer.pipeline import diagnose
-from lockstep.analyzer.readers import optrace
-from lockstep.analyzer.run import Verdict
-from lockstep.analyzer.whatif import Unexplained, analyze
-from lockstep.analyzer.whatif.dependencies import build
-from lockstep.analyzer.whatif.kinds import COMPUTE
-from lockstep.analyzer.whatif.simulate import timeline
-from lockstep.analyzer.whatif.work import split_durations
+from lockstep.analyzer.operations.whatif import Unexplained, analyze
+from lockstep.analyzer.operations.whatif.dependencies import build
+from lockstep.analyzer.operations.whatif.kinds import COMPUTE
+from lockstep.analyzer.operations.whatif.simulate import timeline
+from lockstep.analyzer.operations.whatif.work import split_durations
+from lockstep.analyzer.read import optrace
+from lockstep.analyzer.shapes.operations import Floats, Trace
+from lockstep.analyzer.shapes.run import Verdict
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.evaluation import synth
 from tests.analyzer.edited import healed
 from tests.wild import SHARED
 

@@ -9,10 +9,10 @@ import os
 
 import numpy as np
 
-from lockstep.analyzer.pipeline import diagnose
-from lockstep.analyzer.synth.fleet import Fault, Resolution, Shape, SyntheticFleet
-from lockstep.analyzer.synth.whole import labelled
+from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract.words import Cause
+from lockstep.evaluation.synth.fleet import Fault, Resolution, Shape, SyntheticFleet
+from lockstep.evaluation.synth.whole import labelled
 
 RUNS = 13
 SEED = int(os.environ.get("WINDOW_SHAPES_SEED", "880000"))

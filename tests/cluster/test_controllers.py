@@ -10,7 +10,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from lockstep.on_cluster import command
+from lockstep.runs.on_cluster import command
 from lockstep.workloads.launchers.kubernetes import conditions
 from lockstep.workloads.launchers.kubernetes.conditions import Phase
 from lockstep.workloads.launchers.kubernetes.names import is_hosts_name

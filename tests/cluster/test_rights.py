@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from lockstep.analyzer.node_conditions.kubernetes import Cluster
 from lockstep.collector.contract.kubernetes import (
     COLLECTOR_ACCOUNT,
     COLLECTOR_NAMESPACE,
@@ -17,6 +16,7 @@ from lockstep.collector.contract.kubernetes import (
     RUNS_ACCOUNT,
     RUNS_NAMESPACE,
 )
+from lockstep.watch.node_conditions.kubernetes import Cluster
 from lockstep.workloads.launchers.kubernetes.api import ApiCluster
 from lockstep.workloads.launchers.kubernetes.facts import look
 from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings

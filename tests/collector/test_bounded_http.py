@@ -7,7 +7,7 @@ from http.client import HTTPException
 
 import pytest
 
-from lockstep.analyzer.readers.bounded_session import session
+from lockstep.analyzer.read.bounded_session import session
 from lockstep.collector.contract.bounded_http import (
     Allowance,
     ExceededError,

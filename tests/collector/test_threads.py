@@ -12,13 +12,13 @@ from lockstep.collector.contract import threads
 from lockstep.collector.contract.threads import STEADY_SECONDS, Threads
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("collector", "lockstep", "analyzer", "dashboard", "grafana")
+PARTS = ("analyzer", "bench", "collector", "dashboard", "grafana", "lockstep", "watch")
 ELSEWHERE = {
     "collector/contract/threads.py": "it makes them",
     "collector/sources/nvml/child.py": "a process of its own, which a failure ends: its parent"
     " counts that, and starts it anew",
     "collector/sources/nvml/xid_watch.py": "of the same process",
-    "lockstep/interrupts.py": "a timer that sends one signal to this process",
+    "lockstep/terminal/interrupts.py": "a timer that sends one signal to this process",
 }
 PATIENCE_SECONDS = 30.0
 

@@ -12,17 +12,17 @@ from urllib.request import Request, urlopen
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from lockstep.analyzer.alert_rules.shape import Addresses
-from lockstep.analyzer.alertmanager.alert import alert_json
-from lockstep.analyzer.alertmanager.silences import (
+from lockstep.analyzer.findings.alertmanager.alert import alert_json
+from lockstep.analyzer.findings.alertmanager.silences import (
     ACKNOWLEDGED,
     Silence,
     SilenceError,
     Silences,
     labels_of,
 )
-from lockstep.analyzer.readers.prometheus.access import access
-from lockstep.analyzer.watch.alerts import alert
+from lockstep.analyzer.findings.alerts import alert
+from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.rules.alert_rules.shape import Addresses
 from lockstep.dashboard.widgets import on_call
 from lockstep.dashboard.words import at_a_glance
 from lockstep.workloads.joining.reachable import free_port

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lockstep.analyzer.report import figures
-from lockstep.cli import build
+from lockstep.app import build
 from lockstep.dashboard.address import Place
 from lockstep.dashboard.shapes import FindingRow, Lines, RunRow, Severity, Span
 from lockstep.dashboard.sources.archive import ArchiveSource

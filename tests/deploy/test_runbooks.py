@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.analyzer.alert_rules.groups import WRITTEN, alerts
-from lockstep.analyzer.alert_rules.shape import Alert, Recording
-from lockstep.analyzer.causes import CAUSE_WORDS
+from lockstep.analyzer.causes.specs import CAUSE_WORDS
+from lockstep.analyzer.rules.alert_rules.groups import WRITTEN, alerts
+from lockstep.analyzer.rules.alert_rules.shape import Alert, Recording
 from lockstep.collector.contract.kernel_log import KINDS, TOLD
 from lockstep.collector.contract.metrics import EVERY
 from lockstep.collector.contract.words import Cause

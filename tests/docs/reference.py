@@ -11,10 +11,10 @@ from typing import Any
 
 import typer
 
-from lockstep.analyzer.alert_rules.groups import GROUPS
-from lockstep.analyzer.alert_rules.shape import BY_TIER, Alert
+from lockstep.analyzer.rules.alert_rules.groups import GROUPS
+from lockstep.analyzer.rules.alert_rules.shape import BY_TIER, Alert
+from lockstep.app import build
 from lockstep.bench.results import COLUMNS, METRIC_PREFIX
-from lockstep.cli import build
 from lockstep.collector.config import SETTINGS, Address, Config
 from lockstep.collector.contract import archive
 from lockstep.collector.contract.archive import Column

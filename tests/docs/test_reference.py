@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from lockstep.analyzer.run import Culprit, Verdict
-from lockstep.analyzer.verdict_json import verdict_json
+from lockstep.analyzer.shapes.run import Culprit, Verdict
+from lockstep.analyzer.shapes.verdict_json import verdict_json
 from lockstep.collector.contract.metrics import EXPORTED
 from lockstep.collector.contract.words import ExitCode
 from lockstep.commands import COMMANDS, GROUPS

@@ -19,14 +19,14 @@ import pandas as pd
 import pyarrow
 import pyarrow.parquet
 
-from lockstep.analyzer import synth
-from lockstep.analyzer.synth.draw import drawn
-from lockstep.analyzer.synth.inspector_lines import write_inspector
-from lockstep.analyzer.synth.whole import streamed
-from lockstep.cli import main
+from lockstep.app import main
 from lockstep.collector.contract.archive import RANKS, SAMPLES, STEPS, Column
 from lockstep.collector.contract.metrics import METRICS
 from lockstep.collector.contract.words import Cause
+from lockstep.evaluation import synth
+from lockstep.evaluation.synth.draw import drawn
+from lockstep.evaluation.synth.inspector_lines import write_inspector
+from lockstep.evaluation.synth.whole import streamed
 from tests.lockstep.watching.cluster_life import Days
 
 CAUSES = frozenset(cause.value for cause in Cause)

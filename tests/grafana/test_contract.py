@@ -7,10 +7,10 @@ import re
 
 import yaml
 
-from lockstep.analyzer.alert_rules.groups import GROUPS
-from lockstep.analyzer.alert_rules.shape import Recording
-from lockstep.analyzer.recording_rules.ledger import SERIES
-from lockstep.analyzer.recording_rules.rules import rules
+from lockstep.analyzer.rules.alert_rules.groups import GROUPS
+from lockstep.analyzer.rules.alert_rules.shape import Recording
+from lockstep.analyzer.rules.recording_rules.ledger import SERIES
+from lockstep.analyzer.rules.recording_rules.rules import rules
 from lockstep.collector.contract.metrics import EVERY, EXPORTED
 from tests.grafana.boards import BOARDS, queries
 

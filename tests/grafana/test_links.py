@@ -3,8 +3,8 @@
 import re
 from urllib.parse import parse_qsl, urlsplit
 
-from lockstep.analyzer.alert_rules.groups import ALERTS
-from lockstep.analyzer.alert_rules.render import annotations
+from lockstep.analyzer.rules.alert_rules.groups import ALERTS
+from lockstep.analyzer.rules.alert_rules.render import annotations
 from lockstep.dashboard import address
 from lockstep.dashboard.views import PAGES
 from lockstep.grafana import links as made

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from lockstep import claim
 from lockstep.collector.contract.words import ExitCode
-from lockstep.output import CommandError
+from lockstep.runs import claim
+from lockstep.terminal.output import CommandError
 
 
 def names(folder: Path) -> list[str]:

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from lockstep import diagnosis, observe
 from lockstep.collector.contract.words import ExitCode
+from lockstep.diagnose import diagnosis
+from lockstep.runs import observe
 from lockstep.workloads.launchers import Ending, Outcome
 
 FAULT = {

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from lockstep import planning
-from lockstep.output import CommandError
+from lockstep.runs import planning
+from lockstep.terminal.output import CommandError
 from lockstep.workloads.spec import RunSpec
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from lockstep.analyzer.readers import archive
-from lockstep.analyzer.readers.archive import load
+from lockstep.analyzer.read import archive
+from lockstep.analyzer.read.archive import load
 from lockstep.collector.contract.words import ExitCode
 
 SHARED_MEMORY = Path("/dev/shm/lockstep")

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lockstep import fault_score, fault_trials, trials
 from lockstep.collector.contract.words import FAULT_CAUSES, ExitCode, FaultKind
-from lockstep.fault_score import score_faults
-from lockstep.fault_trials import FaultSetting, FaultTrial
-from lockstep.output import CommandError, Format
+from lockstep.evaluation import fault_score, fault_trials, trials
+from lockstep.evaluation.fault_score import score_faults
+from lockstep.evaluation.fault_trials import FaultSetting, FaultTrial
+from lockstep.terminal.output import CommandError, Format
 from lockstep.workloads.faults import capabilities
 from lockstep.workloads.faults.disturbances import KINDS, parse_disturbance
 from lockstep.workloads.faults.kinds import BUILT

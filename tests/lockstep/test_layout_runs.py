@@ -169,7 +169,7 @@ def test_a_rank_that_dies_at_start_is_the_first_cause_and_ends_every_rank(tmp_pa
                 raise ImportError("no module named flash")
             return true(spec, rank, *more)
         model_setup.set_up = fail
-        from lockstep.cli import main
+        from lockstep.app import main
         sys.exit(main())
     """)
     run = ("run", "gpt", *NODES, *TENSOR, "--steps", "40", "--out", str(archive))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lockstep import leftovers
+from lockstep.runs import leftovers
 from lockstep.workloads.network.names import token
 from lockstep.workloads.network.namespaces import Owner
 from lockstep.workloads.processes.ownership import LOCK_FILE, OWNER_FILE

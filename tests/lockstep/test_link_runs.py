@@ -15,7 +15,7 @@ import pyarrow.dataset as ds
 import pytest
 from numpy.typing import NDArray
 
-from lockstep.leftovers import SHARED_MEMORY
+from lockstep.runs.leftovers import SHARED_MEMORY
 from lockstep.workloads.faults.measure import effect
 from lockstep.workloads.faults.plan import parse
 from lockstep.workloads.network import netns

@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from lockstep import launching
-from lockstep.api.reading import failure
-from lockstep.archive import write_ranks
+from lockstep.bench.api.reading import failure
 from lockstep.collector.contract.archive import RANKS_FILE
-from lockstep.node_names import BY_COLLECTORS, VARIABLE, ask, names
+from lockstep.runs import launching
+from lockstep.runs.archive import write_ranks
+from lockstep.runs.node_names import BY_COLLECTORS, VARIABLE, ask, names
 from lockstep.workloads.spec import Layout, RunSpec
 
 PAGE = (

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from lockstep import archive
+from lockstep.runs import archive
 from lockstep.workloads.data import converted
 from lockstep.workloads.joining import job_file
 from lockstep.workloads.spec import Layout, RunSpec, Training
@@ -163,7 +163,7 @@ def test_wrong_rows_deep_in_a_file_end_the_run_before_there_is_an_archive(
 
 
 def test_one_rank_and_one_collector_are_called_so() -> None:
-    from lockstep.observe import counted
+    from lockstep.runs.observe import counted
 
     assert ("1 rank", "2 ranks", "1 collector") == (
         counted(1, "rank"), counted(2, "rank"), counted(1, "collector")

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from lockstep import score_tables
 from lockstep.collector.contract.words import FaultKind
+from lockstep.evaluation import score_tables
 from lockstep.workloads.faults.kinds import BUILT
 
 NOBODY: dict[str, Any] = {"culprits": [], "alternatives": []}

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from lockstep.analyzer.hang.standing import sentence
-from lockstep.analyzer.hang.verdict import judge
+from lockstep.analyzer.hangs.standing import sentence
+from lockstep.analyzer.hangs.verdict import judge
 from lockstep.collector.contract.words import ExitCode
 from lockstep.collector.stacks.process import children, status
-from lockstep.hang_dumps import read_folder
-from lockstep.watching.stacks import added
+from lockstep.runs.hang_dumps import read_folder
+from lockstep.watch.loop.stacks import added
 from lockstep.workloads.joining import reachable
 
 PROGRAM = Path(__file__).with_name("stacks_program.py")

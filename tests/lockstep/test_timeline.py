@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from lockstep import timeline
-from lockstep.analyzer import synth
-from lockstep.output import CommandError
+from lockstep.diagnose import timeline
+from lockstep.evaluation import synth
+from lockstep.terminal.output import CommandError
 
 
 @pytest.fixture(scope="module")

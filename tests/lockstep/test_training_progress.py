@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lockstep import output, training_progress
-from lockstep.training_progress import TrainingProgress, bar, clock
+from lockstep.runs import training_progress
+from lockstep.runs.training_progress import TrainingProgress, bar, clock
+from lockstep.terminal import output
 from lockstep.workloads.launchers import Progress
 from lockstep.workloads.resume import About
 from lockstep.workloads.spec import PROGRAM, Layout, RunSpec, Training

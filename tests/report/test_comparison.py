@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from lockstep.analyzer.pipeline import Diagnosis
 from lockstep.analyzer.report.beside import Beside
 from lockstep.analyzer.report.comparison import comparison
 from lockstep.analyzer.report.document import document
+from lockstep.analyzer.verdict.pipeline import Diagnosis
 
 
 def tables(block: dict[str, Any]) -> dict[str, list[list[Any]]]:

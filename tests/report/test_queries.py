@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from lockstep.analyzer.pipeline import Diagnosis
 from lockstep.analyzer.report.document import document
+from lockstep.analyzer.verdict.pipeline import Diagnosis
 from lockstep.collector.contract.metrics import METRICS
 
 HOSTILE = 'a"}) or vector(1) #\\ \n'

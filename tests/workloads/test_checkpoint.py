@@ -16,8 +16,8 @@ import torch.distributed as dist
 from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING, Metadata
 
 from lockstep.collector.contract import ring
-from lockstep.output import CommandError
-from lockstep.planning import plan
+from lockstep.runs.planning import plan
+from lockstep.terminal.output import CommandError
 from lockstep.workloads import mesh
 from lockstep.workloads.checkpoint import KEPT, Checkpoints, _Unpickler
 from lockstep.workloads.comm import Comm

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from lockstep.analyzer.readers.archive.series import NOBODY, Series, moments, panel
-from lockstep.analyzer.readers.archive.steps import quantiles
+from lockstep.analyzer.read.archive.series import NOBODY, Series, moments, panel
+from lockstep.analyzer.read.archive.steps import quantiles
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.metrics import Metric
 from lockstep.dashboard.shapes import Floats, Lines

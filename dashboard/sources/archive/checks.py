@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lockstep.analyzer.readers.archive.series import UP, Series
+from lockstep.analyzer.causes.symptoms.network import REGISTERS
+from lockstep.analyzer.read.archive.series import UP, Series
 from lockstep.analyzer.report.checks import Check as Limit
-from lockstep.analyzer.symptoms.network import REGISTERS
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.metrics import Metric
 from lockstep.dashboard.shapes import Check, Severity, Span

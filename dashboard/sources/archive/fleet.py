@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
-from lockstep.analyzer.readers.archive.series import NOBODY, Series
+from lockstep.analyzer.read.archive.series import NOBODY, Series
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.metrics import Metric
 from lockstep.dashboard.shapes import FleetMetric, FleetSnapshot

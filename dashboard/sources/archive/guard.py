@@ -6,7 +6,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 import pyarrow as pa
 
-from lockstep.analyzer.readers.archive.files import ArchiveError, Problem
+from lockstep.analyzer.read.archive.files import ArchiveError, Problem
 from lockstep.dashboard.trouble import Kind, TroubleError
 
 KINDS = {

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lockstep.analyzer.readers.archive.files import number, part
-from lockstep.analyzer.readers.archive.series import UP, Series
-from lockstep.analyzer.readers.windows import MAX_GAP
+from lockstep.analyzer.read.archive.files import number, part
+from lockstep.analyzer.read.archive.series import UP, Series
+from lockstep.analyzer.shapes.windows import MAX_GAP
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.metrics import Metric
 from lockstep.dashboard.shapes import Check, Health, Severity, Span

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from lockstep.analyzer.readers.archive.series import NOBODY, Series
+from lockstep.analyzer.read.archive.series import NOBODY, Series
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.metrics import Metric
 from lockstep.dashboard.shapes import Check, NodeFacts

@@ -8,8 +8,8 @@ import pandas as pd
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
-from lockstep.analyzer.perfetto.actual import MEMBERS, SENDER
-from lockstep.analyzer.readers.archive.table import Table
+from lockstep.analyzer.read.archive.table import Table
+from lockstep.analyzer.report.perfetto.actual import MEMBERS, SENDER
 from lockstep.collector.contract.bandwidth import bus_factor
 from lockstep.collector.contract.words import COLLECTIVE_OPS
 from lockstep.dashboard.shapes import Floats, Matrix, Span

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lockstep.analyzer.readers.archive.steps import Steps, middle, quantiles
-from lockstep.analyzer.slowness.coverage import KNOWN_AT_LEAST
+from lockstep.analyzer.read.archive.steps import Steps, middle, quantiles
+from lockstep.analyzer.stats.coverage import KNOWN_AT_LEAST
 from lockstep.collector.contract.words import PHASES
 from lockstep.dashboard.shapes import Floats, Matrix
 

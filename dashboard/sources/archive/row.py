@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lockstep.analyzer.readers.archive.files import (
+from lockstep.analyzer.read.archive.files import (
     ArchiveError,
     Files,
     moment,

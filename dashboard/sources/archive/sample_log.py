@@ -6,10 +6,10 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
-from lockstep.analyzer.readers.archive import Archive
-from lockstep.analyzer.readers.archive.growing import Growing
-from lockstep.analyzer.readers.archive.parts import whole
-from lockstep.analyzer.readers.archive.series import COLUMNS, Series, grouped
+from lockstep.analyzer.read.archive import Archive
+from lockstep.analyzer.read.archive.growing import Growing
+from lockstep.analyzer.read.archive.parts import whole
+from lockstep.analyzer.read.archive.series import COLUMNS, Series, grouped
 from lockstep.dashboard.shapes import Span
 from lockstep.dashboard.sources.archive import hardware, trouble_events
 

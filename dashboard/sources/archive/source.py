@@ -6,10 +6,10 @@ from typing import Any
 
 import pandas as pd
 
-from lockstep.analyzer.readers import places
-from lockstep.analyzer.readers.archive import Archive
-from lockstep.analyzer.readers.archive.files import ArchiveError, moment, number, part
-from lockstep.analyzer.run import LoadError
+from lockstep.analyzer.read import places
+from lockstep.analyzer.read.archive import Archive
+from lockstep.analyzer.read.archive.files import ArchiveError, moment, number, part
+from lockstep.analyzer.shapes.run import LoadError
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract import metrics
 from lockstep.dashboard.shapes import (

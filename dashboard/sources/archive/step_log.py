@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
-from lockstep.analyzer.readers.archive import steps
-from lockstep.analyzer.readers.archive.growing import Growing
-from lockstep.analyzer.readers.archive.parts import whole
-from lockstep.analyzer.readers.archive.table import Table
+from lockstep.analyzer.read.archive import steps
+from lockstep.analyzer.read.archive.growing import Growing
+from lockstep.analyzer.read.archive.parts import whole
+from lockstep.analyzer.read.archive.table import Table
 from lockstep.collector.contract import archive
 from lockstep.dashboard.shapes import Span
 from lockstep.dashboard.sources.archive.summary import (

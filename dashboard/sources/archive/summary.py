@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.analyzer.readers.archive.steps import MOST_STEPS, Steps, quantiles
+from lockstep.analyzer.read.archive.steps import MOST_STEPS, Steps, quantiles
 from lockstep.collector.contract.words import PHASES, STEP_TAGS
 from lockstep.dashboard.shapes import Floats, Span
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lockstep.analyzer.perfetto import TimelineError, of_run
-from lockstep.analyzer.readers.archive.files import LATEST
-from lockstep.analyzer.readers.archive.table import Table
-from lockstep.analyzer.readers.windows import from_steps
-from lockstep.analyzer.run import RankInfo, Run
+from lockstep.analyzer.read.archive.files import LATEST
+from lockstep.analyzer.read.archive.table import Table
+from lockstep.analyzer.report.perfetto import TimelineError, of_run
+from lockstep.analyzer.shapes.run import RankInfo, Run
+from lockstep.analyzer.shapes.windows import from_steps
 from lockstep.collector.contract import archive
 from lockstep.dashboard.shapes import Span
 from lockstep.dashboard.sources.archive.operations import read

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lockstep.analyzer.readers.windows import MAX_GAP
+from lockstep.analyzer.shapes.windows import MAX_GAP
 from lockstep.collector.contract.words import PHASES
 from lockstep.dashboard.shapes import Floats, Lines
 from lockstep.dashboard.sources.archive.summary import PHASE_COLUMNS, QUANTILES, Summary

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lockstep.analyzer.readers.archive.series import NOBODY, UP, Series, codes
+from lockstep.analyzer.read.archive.series import NOBODY, UP, Series, codes
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.metrics import Metric
 from lockstep.dashboard.shapes import Event, Floats, Severity, Span

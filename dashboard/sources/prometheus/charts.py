@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lockstep.analyzer.readers.labels import Target
-from lockstep.analyzer.readers.prometheus.promql import lasting, of_targets, series, window
+from lockstep.analyzer.read.prometheus.promql import lasting, of_targets, series, window
+from lockstep.analyzer.shapes.labels import Target
 from lockstep.dashboard.shapes import Lines
 from lockstep.dashboard.sources.chart_table import (
     BESIDE_PEERS,

@@ -1,6 +1,6 @@
 """What was looked at on a node: the check table, read as PromQL."""
 
-from lockstep.analyzer.readers.prometheus.promql import lasting, quoted, series
+from lockstep.analyzer.read.prometheus.promql import lasting, quoted, series
 from lockstep.analyzer.report.checks import Check as Limit
 from lockstep.dashboard.shapes import Check, Severity
 from lockstep.dashboard.sources.check_table import LIVE, Live, State

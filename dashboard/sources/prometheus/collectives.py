@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from lockstep.analyzer.readers.labels import number
-from lockstep.analyzer.readers.prometheus.promql import lasting, one_of, series
+from lockstep.analyzer.read.prometheus.promql import lasting, one_of, series
+from lockstep.analyzer.shapes.labels import number
 from lockstep.collector.contract import metrics as m
 from lockstep.dashboard.shapes import Span
 from lockstep.dashboard.sources.prometheus.asking import Asking

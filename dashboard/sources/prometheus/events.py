@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.analyzer.readers.labels import Target, number
-from lockstep.analyzer.readers.prometheus.promql import lasting, of_targets, series
+from lockstep.analyzer.read.prometheus.promql import lasting, of_targets, series
+from lockstep.analyzer.shapes.labels import Target, number
 from lockstep.collector.contract import metrics as m
 from lockstep.dashboard.shapes import Event, FindingRow, Severity
 from lockstep.dashboard.sources.grid import Grid

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from lockstep.analyzer.readers.labels import Target
-from lockstep.analyzer.readers.prometheus.discovery import LOOK_BACK
-from lockstep.analyzer.readers.prometheus.promql import lasting, series
+from lockstep.analyzer.read.prometheus.discovery import LOOK_BACK
+from lockstep.analyzer.read.prometheus.promql import lasting, series
+from lockstep.analyzer.shapes.labels import Target
 from lockstep.collector.contract.metrics import BUILD_INFO
 from lockstep.dashboard.shapes import Span
 from lockstep.dashboard.sources.grid import UNKNOWN_SCRAPE, Grid

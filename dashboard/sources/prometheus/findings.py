@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.analyzer.readers.archive import files
-from lockstep.analyzer.readers.labels import number, page_label
-from lockstep.analyzer.readers.prometheus.promql import lasting, series
-from lockstep.analyzer.watch.finding_lifecycle import moment_of, slug
+from lockstep.analyzer.findings.finding_lifecycle import moment_of, slug
+from lockstep.analyzer.read.archive import files
+from lockstep.analyzer.read.prometheus.promql import lasting, series
+from lockstep.analyzer.shapes.labels import number, page_label
 from lockstep.collector.contract.metrics import FINDING_ACTIVE
 from lockstep.dashboard.shapes import FindingRow, Floats, Severity, Span
 from lockstep.dashboard.sources.grid import Grid, grid

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.analyzer.known import own_per_step
-from lockstep.analyzer.readers.labels import number, page_label, target_of
-from lockstep.analyzer.readers.prometheus.promql import series, window
+from lockstep.analyzer.read.prometheus.promql import series, window
+from lockstep.analyzer.shapes.known import own_per_step
+from lockstep.analyzer.shapes.labels import number, page_label, target_of
 from lockstep.collector.contract import metrics as m
 from lockstep.dashboard.shapes import FleetMetric, FleetSnapshot
 from lockstep.dashboard.sources.chart_table import FLEET_ROWS

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lockstep.analyzer.readers.archive.files import Files
-from lockstep.analyzer.watch.assessment import DEGRADED
-from lockstep.analyzer.watch.finding_lifecycle import folder_of_run
+from lockstep.analyzer.findings.assessment import DEGRADED
+from lockstep.analyzer.findings.finding_lifecycle import folder_of_run
+from lockstep.analyzer.read.archive.files import Files
 from lockstep.collector.contract.archive import VERDICT_FILE
 
 MOST_FINDINGS = 200

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from lockstep.analyzer.readers.labels import target_of
-from lockstep.analyzer.readers.prometheus.promql import lasting
+from lockstep.analyzer.read.prometheus.promql import lasting
+from lockstep.analyzer.shapes.labels import target_of
 from lockstep.collector.contract import metrics as m
 from lockstep.dashboard.shapes import Check, Health, Severity
 from lockstep.dashboard.sources.prometheus.asking import Asking

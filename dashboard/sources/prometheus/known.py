@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from lockstep.analyzer.readers.labels import Target
+from lockstep.analyzer.shapes.labels import Target
 from lockstep.collector.contract.metrics import NODE_EXPECTED
 from lockstep.dashboard.shapes import Span
 from lockstep.dashboard.sources.grid import MOST_POINTS, UNKNOWN_SCRAPE, Grid, grid

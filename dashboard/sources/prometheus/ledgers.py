@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from lockstep.analyzer.ledger.buckets import BUCKETS, Bucket
 from lockstep.analyzer.ledger.words import percent
-from lockstep.analyzer.readers.prometheus import teams
-from lockstep.analyzer.readers.prometheus.promql import lasting, series
-from lockstep.analyzer.recording_rules.ledger import SERIES
+from lockstep.analyzer.read.prometheus import teams
+from lockstep.analyzer.read.prometheus.promql import lasting, series
+from lockstep.analyzer.rules.recording_rules.ledger import SERIES
 from lockstep.dashboard.shapes import FindingRow, LedgerRow, Span
 from lockstep.dashboard.sources.prometheus.asking import Asking
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from lockstep.analyzer.readers.labels import Target, number, page_label, target_of
-from lockstep.analyzer.readers.prometheus.promql import series
+from lockstep.analyzer.read.prometheus.promql import series
+from lockstep.analyzer.shapes.labels import Target, number, page_label, target_of
 from lockstep.collector.contract import metrics as m
 from lockstep.dashboard.sources.prometheus.asking import Asking, Row
 

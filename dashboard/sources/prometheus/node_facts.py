@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from lockstep.analyzer.readers.labels import Target, number, page_label
-from lockstep.analyzer.readers.prometheus.promql import lasting, of_targets, series
+from lockstep.analyzer.read.prometheus.promql import lasting, of_targets, series
+from lockstep.analyzer.shapes.labels import Target, number, page_label
 from lockstep.collector.contract import metrics as m
 from lockstep.dashboard.shapes import NodeFacts, Span
 from lockstep.dashboard.sources.prometheus.asking import Asking, Row

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from lockstep.analyzer.known import all_known, own_per_step
-from lockstep.analyzer.readers.labels import number
-from lockstep.analyzer.readers.prometheus.promql import lasting, one_of, series, window
-from lockstep.analyzer.readers.windows import PHASE_COLUMNS
+from lockstep.analyzer.read.prometheus.promql import lasting, one_of, series, window
+from lockstep.analyzer.shapes.known import all_known, own_per_step
+from lockstep.analyzer.shapes.labels import number
+from lockstep.analyzer.shapes.windows import PHASE_COLUMNS
 from lockstep.collector.contract import metrics as m
 from lockstep.dashboard.shapes import Floats, Matrix, Span
 from lockstep.dashboard.sources.grid import Grid

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lockstep.analyzer.readers.labels import Target
-from lockstep.analyzer.readers.prometheus.promql import lasting, of_targets, one_of, series
+from lockstep.analyzer.read.prometheus.promql import lasting, of_targets, one_of, series
+from lockstep.analyzer.shapes.labels import Target
 from lockstep.collector.contract import metrics as m
 from lockstep.dashboard.shapes import Floats, Lines, Span
 from lockstep.dashboard.sources.chart_table import (

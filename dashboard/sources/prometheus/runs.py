@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.analyzer.alert_rules.training import AGAINST_BASELINE
-from lockstep.analyzer.readers.prometheus.promql import lasting, of_targets, series
-from lockstep.analyzer.watch.assessment import HEALTHY
+from lockstep.analyzer.findings.assessment import HEALTHY
+from lockstep.analyzer.read.prometheus.promql import lasting, of_targets, series
+from lockstep.analyzer.rules.alert_rules.training import AGAINST_BASELINE
 from lockstep.collector.contract.metrics import (
     GPU_INFO,
     NODE_INFO,

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from lockstep.analyzer.readers.archive.files import Files
+from lockstep.analyzer.read.archive.files import Files
 from lockstep.collector.contract.archive import RUN_FILE
 from lockstep.dashboard.protocol import Source
 from lockstep.dashboard.shapes import (
@@ -70,7 +70,7 @@ class PrometheusSource:
     """A Prometheus, or what speaks its HTTP API.
 
     Args:
-        url: Of it; credentials in it, or in the environment (analyzer.readers.prometheus.access).
+        url: Of it; credentials in it, or in the environment (analyzer.read.prometheus.access).
         findings: Folder where `lockstep watch` keeps the archives of findings; None = none.
         environment: None = the process'.
 

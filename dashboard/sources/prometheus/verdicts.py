@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from lockstep.analyzer.readers.prometheus.promql import series
-from lockstep.analyzer.watch.assessment import DEGRADED, HEALTHY, UNKNOWN, WORDS
+from lockstep.analyzer.findings.assessment import DEGRADED, HEALTHY, UNKNOWN, WORDS
+from lockstep.analyzer.read.prometheus.promql import series
 from lockstep.collector.contract.metrics import RUN_COVERAGE
 from lockstep.dashboard.shapes import FindingRow, Severity
 from lockstep.dashboard.sources.prometheus import folders

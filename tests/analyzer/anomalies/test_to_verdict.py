@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from lockstep.analyzer.anomalies.shape import Deviation
-from lockstep.analyzer.anomalies.to_verdict import anomalies_json, merge_deviations
-from lockstep.analyzer.anomalies.watched import Subject
-from lockstep.analyzer.pipeline import diagnose
+from lockstep.analyzer.hardware.anomalies.shape import Deviation
+from lockstep.analyzer.hardware.anomalies.to_verdict import anomalies_json, merge_deviations
+from lockstep.analyzer.hardware.anomalies.watched import Subject
 from lockstep.analyzer.report import render
 from lockstep.analyzer.report.document import document
-from lockstep.analyzer.verdict_json import verdict_json
+from lockstep.analyzer.shapes.verdict_json import verdict_json
+from lockstep.analyzer.verdict.pipeline import diagnose
 
 KEYS = ["node", "gpu", "uuid", "metric", "deviation", "since", "costs_time", "text"]
 

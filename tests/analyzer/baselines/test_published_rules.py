@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from lockstep.analyzer.align import align
-from lockstep.analyzer.baselines import BASELINES, published_answers
-from lockstep.analyzer.baselines.minder import minder
-from lockstep.analyzer.baselines.nvrx import nvrx
-from lockstep.analyzer.baselines.zscore import zscore
-from lockstep.analyzer.synth.fleet import Fault, Resolution, SyntheticFleet
-from lockstep.analyzer.synth.whole import labelled
+from lockstep.analyzer.align.grid import align
 from lockstep.collector.contract.words import Cause
+from lockstep.evaluation.baselines import BASELINES, published_answers
+from lockstep.evaluation.baselines.minder import minder
+from lockstep.evaluation.baselines.nvrx import nvrx
+from lockstep.evaluation.baselines.zscore import zscore
+from lockstep.evaluation.synth.fleet import Fault, Resolution, SyntheticFleet
+from lockstep.evaluation.synth.whole import labelled
 
 
 def _grid(world=8, factor=None, rank=5, cause=Cause.SLOW_GPU):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from lockstep.cli import main
+from lockstep.app import main
 from lockstep.collector.contract import archive
 
 TOPOLOGY = """

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lockstep.analyzer.pipeline import diagnose
-from lockstep.analyzer.readers import collectives
-from lockstep.analyzer.run import LoadError
+from lockstep.analyzer.read import collectives
+from lockstep.analyzer.shapes.run import LoadError
+from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.sources.flight_recorder.pickled import as_json
 
 USUAL, LATE, TRANSFER = 0.100, 0.150, 0.0005

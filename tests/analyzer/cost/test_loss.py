@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lockstep.analyzer.cost.loss import DAY_SECONDS, LAST_SECONDS, loss
-from lockstep.analyzer.cost.step_time import Cost, cost, ideal_step_seconds
-from lockstep.analyzer.pipeline import diagnose
 from lockstep.analyzer.report.impact import losses
 from lockstep.analyzer.report.what_if import gives_back
-from lockstep.analyzer.verdict_json import verdict_json
+from lockstep.analyzer.shapes.verdict_json import verdict_json
+from lockstep.analyzer.stragglers.step_time import Cost, cost, ideal_step_seconds
+from lockstep.analyzer.verdict.cost.loss import DAY_SECONDS, LAST_SECONDS, loss
+from lockstep.analyzer.verdict.pipeline import diagnose
 from tests.analyzer.stages import verdict_of
 
 

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.analyzer.hang.document import document, table
-from lockstep.analyzer.hang.evidence import Kind
-from lockstep.analyzer.hang.frames import Owner, blamed, busy_child, key, owner, shown
-from lockstep.analyzer.hang.jobs import Named, jobs
-from lockstep.analyzer.hang.shapes import Dumps, Fact, FactKind
-from lockstep.analyzer.hang.stack_tree import Node, as_tree, merged
-from lockstep.analyzer.hang.standing import MOST_BLAMED, MOST_RANKS, choice, facts, sentence
-from lockstep.analyzer.hang.verdict import HangVerdict, judge
+from lockstep.analyzer.hangs.document import document, table
+from lockstep.analyzer.hangs.evidence import Kind
+from lockstep.analyzer.hangs.frames import Owner, blamed, busy_child, key, owner, shown
+from lockstep.analyzer.hangs.jobs import Named, jobs
+from lockstep.analyzer.hangs.shapes import Dumps, Fact, FactKind
+from lockstep.analyzer.hangs.stack_tree import Node, as_tree, merged
+from lockstep.analyzer.hangs.standing import MOST_BLAMED, MOST_RANKS, choice, facts, sentence
+from lockstep.analyzer.hangs.verdict import HangVerdict, judge
 from lockstep.collector.contract.stacks import Frame, Reader, Stacks, Thread
 from tests.hang_programs import Layout, hang, judged
 

@@ -11,12 +11,12 @@ from lockstep.analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
 from lockstep.analyzer.ledger.excess import Excess
 from lockstep.analyzer.ledger.jobs import apart
 from lockstep.analyzer.ledger.ledger import ledger
-from lockstep.analyzer.pipeline import diagnose
-from lockstep.analyzer.readers.windows import COLUMNS
-from lockstep.analyzer.run import RankInfo, Run, Verdict
-from lockstep.analyzer.synth.hard_draw import hard
-from lockstep.analyzer.synth.whole import labelled
+from lockstep.analyzer.shapes.run import RankInfo, Run, Verdict
+from lockstep.analyzer.shapes.windows import COLUMNS
+from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract.words import StartPart
+from lockstep.evaluation.synth.hard_draw import hard
+from lockstep.evaluation.synth.whole import labelled
 
 EPOCH = 1_760_000_000.0
 CLOSES = 1e-3

@@ -13,7 +13,7 @@ from lockstep.analyzer.ledger.buckets import INDEX, Bucket
 from lockstep.analyzer.ledger.energy import MOST_GAP, courses
 from lockstep.analyzer.ledger.ledger import ledger
 from lockstep.analyzer.ledger.words import ledger_json
-from lockstep.analyzer.pipeline import diagnose
+from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract import metrics
 
 

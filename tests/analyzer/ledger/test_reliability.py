@@ -7,7 +7,7 @@ import pytest
 
 from lockstep.analyzer.ledger.faults import DAY, read_faults, reliability
 from lockstep.analyzer.ledger.reliability import mean, mtbf
-from lockstep.analyzer.run import LoadError
+from lockstep.analyzer.shapes.run import LoadError
 from tests.wild import SHARED
 
 TRACE = SHARED / "data/stepfun/fault_trace.json"

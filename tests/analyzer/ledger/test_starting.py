@@ -12,7 +12,7 @@ from lockstep.analyzer.ledger.buckets import Bucket
 from lockstep.analyzer.ledger.ledger import ledger
 from lockstep.analyzer.ledger.starting import PARTS, PLACE
 from lockstep.analyzer.ledger.words import ledger_json
-from lockstep.analyzer.pipeline import diagnose
+from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract.words import StartPart
 
 LEAD = 20.0

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.analyzer import synth
-from lockstep.analyzer.readers.optrace import from_run
-from lockstep.analyzer.readers.optrace.fold import fold
-from lockstep.analyzer.run import LoadError, Run
-from lockstep.analyzer.whatif import analyze
+from lockstep.analyzer.operations.whatif import analyze
+from lockstep.analyzer.read.optrace import from_run
+from lockstep.analyzer.read.optrace.fold import fold
+from lockstep.analyzer.shapes.run import LoadError, Run
+from lockstep.evaluation import synth
 
 START = 1_700_000_000_000_000_000
 

@@ -8,11 +8,11 @@ import tracemalloc
 import pytest
 import requests
 
-from lockstep.analyzer.readers.bounded_session import session
-from lockstep.analyzer.readers.prometheus import TooMuchError, connection
-from lockstep.analyzer.readers.prometheus.access import access
-from lockstep.analyzer.readers.prometheus.connection import Connection
-from lockstep.analyzer.readers.prometheus.errors import SourceError
+from lockstep.analyzer.read.bounded_session import session
+from lockstep.analyzer.read.prometheus import TooMuchError, connection
+from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus.connection import Connection
+from lockstep.analyzer.read.prometheus.errors import SourceError
 from lockstep.collector.contract.bounded_http import Allowance, TooLargeError, allowed
 from tests.hostile_server import HEAD, drops, endless, serving
 

@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lockstep.analyzer.align import align
-from lockstep.analyzer.pipeline import diagnose
-from lockstep.analyzer.readers import prometheus
-from lockstep.analyzer.readers.archive import load as load_archive
-from lockstep.analyzer.readers.prometheus import ranges
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.read import prometheus
+from lockstep.analyzer.read.archive import load as load_archive
+from lockstep.analyzer.read.prometheus import ranges
+from lockstep.analyzer.verdict.pipeline import diagnose
 from tests.analyzer.prometheus.fake import NOW
 
 RUN = "synthetic-0"

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from lockstep.analyzer.readers.places import merged, places_of, read
-from lockstep.analyzer.readers.prometheus import load
-from lockstep.analyzer.readers.prometheus.access import access
-from lockstep.analyzer.readers.prometheus.connection import Connection
-from lockstep.analyzer.readers.prometheus.errors import RequestError
-from lockstep.analyzer.readers.prometheus.node_labels import LABELS, places, series_label, with_own
+from lockstep.analyzer.read.places import merged, places_of, read
+from lockstep.analyzer.read.prometheus import load
+from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus.connection import Connection
+from lockstep.analyzer.read.prometheus.errors import RequestError
+from lockstep.analyzer.read.prometheus.node_labels import LABELS, places, series_label, with_own
 from tests.analyzer.prometheus.fake import NOW
 
 TOPOLOGY = """

@@ -5,10 +5,10 @@ import dataclasses
 import pandas as pd
 import pytest
 
-from lockstep.analyzer.pipeline import diagnose
-from lockstep.analyzer.readers.exchanges import exchanges, with_stages
-from lockstep.analyzer.readers.topology import rank_infos
-from lockstep.analyzer.run import Exchange, RankInfo
+from lockstep.analyzer.read.exchanges import exchanges, with_stages
+from lockstep.analyzer.read.topology import rank_infos
+from lockstep.analyzer.shapes.run import Exchange, RankInfo
+from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract import archive
 from lockstep.collector.contract.metrics import RANK_EXCHANGE_INFO, RANK_INFO
 from lockstep.collector.contract.words import EXTERNAL_PROGRAM

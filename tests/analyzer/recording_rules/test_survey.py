@@ -2,11 +2,11 @@
 
 import pytest
 
-from lockstep.analyzer.readers.prometheus.errors import RequestError
-from lockstep.analyzer.recording_rules import queries
-from lockstep.analyzer.recording_rules.rules import recorded_series
-from lockstep.analyzer.recording_rules.signals import OWN, TEMPERATURE
-from lockstep.analyzer.recording_rules.survey import (
+from lockstep.analyzer.read.prometheus.errors import RequestError
+from lockstep.analyzer.rules.recording_rules import queries
+from lockstep.analyzer.rules.recording_rules.rules import recorded_series
+from lockstep.analyzer.rules.recording_rules.signals import OWN, TEMPERATURE
+from lockstep.analyzer.rules.recording_rules.survey import (
     MOST,
     STANDSTILL,
     require_rules,

@@ -2,10 +2,11 @@
 
 import pytest
 
-from lockstep.analyzer.align import align
-from lockstep.analyzer.pipeline import diagnose
-from lockstep.analyzer.scoring.replay import detection_delay, prefix
-from lockstep.analyzer.scoring.score import (
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.shapes.verdict_json import verdict_json
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.evaluation.scoring.replay import detection_delay, prefix
+from lockstep.evaluation.scoring.score import (
     Case,
     calibration_error,
     is_right,
@@ -13,8 +14,7 @@ from lockstep.analyzer.scoring.score import (
     rate,
     score,
 )
-from lockstep.analyzer.scoring.trivial_baselines import trivial_answers
-from lockstep.analyzer.verdict_json import verdict_json
+from lockstep.evaluation.scoring.trivial_baselines import trivial_answers
 
 TRUTH = {"rank": 2, "node": None, "cause": "thermal", "from_step": 80}
 NAMED = ("never", "random", "slowest_step", "last_rank")

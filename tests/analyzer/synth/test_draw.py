@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.analyzer.synth.draw import FORMS, TURNS, drawn
-from lockstep.analyzer.synth.fleet import GPUS_PER_NODE, NETWORK, Benign
-from lockstep.analyzer.synth.times import noise, spread
-from lockstep.analyzer.synth.variant import VARIANTS
 from lockstep.collector.contract.words import Cause
+from lockstep.evaluation.synth.draw import FORMS, TURNS, drawn
+from lockstep.evaluation.synth.fleet import GPUS_PER_NODE, NETWORK, Benign
+from lockstep.evaluation.synth.times import noise, spread
+from lockstep.evaluation.synth.variant import VARIANTS
 
 
 def test_each_cause_takes_its_turn():

@@ -4,9 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lockstep.analyzer.align import align
-from lockstep.analyzer.pipeline import diagnose
-from lockstep.analyzer.synth.fleet import (
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract import archive
+from lockstep.collector.contract.metrics import METRICS
+from lockstep.collector.contract.words import PHASES, Cause
+from lockstep.evaluation.synth.fleet import (
     Benign,
     Defect,
     Fault,
@@ -15,11 +18,8 @@ from lockstep.analyzer.synth.fleet import (
     SyntheticFleet,
     Telling,
 )
-from lockstep.analyzer.synth.times import times
-from lockstep.analyzer.synth.whole import labelled
-from lockstep.collector.contract import archive
-from lockstep.collector.contract.metrics import METRICS
-from lockstep.collector.contract.words import PHASES, Cause
+from lockstep.evaluation.synth.times import times
+from lockstep.evaluation.synth.whole import labelled
 
 SMALL = SyntheticFleet(dp=8, steps=300, resolution=Resolution.STEP, seed=7)
 HOT = Fault(Cause.THERMAL, "hw", 5, 1.4, 150)

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from lockstep.analyzer import synth
-from lockstep.analyzer.slowness.temporal_shape import Shape
-from lockstep.analyzer.trace_outliers import cells, judge
-from lockstep.analyzer.whatif.dependencies import build
-from lockstep.analyzer.whatif.kinds import COMPUTE
-from lockstep.analyzer.whatif.simulate import retimed
-from lockstep.analyzer.whatif.work import split_durations
+from lockstep.analyzer.operations.trace_outliers import cells, judge
+from lockstep.analyzer.operations.whatif.dependencies import build
+from lockstep.analyzer.operations.whatif.kinds import COMPUTE
+from lockstep.analyzer.operations.whatif.simulate import retimed
+from lockstep.analyzer.operations.whatif.work import split_durations
+from lockstep.analyzer.stats.temporal_shape import Shape
+from lockstep.evaluation import synth
 
 STEPS = 40
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from lockstep.analyzer.watch.finding import Detection, Kind, Tier, Who
-from lockstep.analyzer.watch.members import Members, members
+from lockstep.analyzer.findings.finding import Detection, Kind, Tier, Who
+from lockstep.watch.judge.members import Members, members
 
 
 @pytest.fixture

@@ -4,13 +4,13 @@ import re
 from dataclasses import replace
 from urllib.parse import parse_qs
 
-from lockstep.analyzer.alert_rules.groups import GROUPS
-from lockstep.analyzer.alert_rules.shape import BY_TIER, Addresses
-from lockstep.analyzer.alertmanager.alert import alert_json
-from lockstep.analyzer.alertmanager.webhook import ReceivedAlert
-from lockstep.analyzer.run import Fact
-from lockstep.analyzer.watch.alerts import alert, alerts, of_alert, superseded
-from lockstep.analyzer.watch.finding import Former, Kind, Tier, WatchFinding, Who
+from lockstep.analyzer.findings.alertmanager.alert import alert_json
+from lockstep.analyzer.findings.alertmanager.webhook import ReceivedAlert
+from lockstep.analyzer.findings.alerts import alert, alerts, of_alert, superseded
+from lockstep.analyzer.findings.finding import Former, Kind, Tier, WatchFinding, Who
+from lockstep.analyzer.rules.alert_rules.groups import GROUPS
+from lockstep.analyzer.rules.alert_rules.shape import BY_TIER, Addresses
+from lockstep.analyzer.shapes.run import Fact
 
 FACTS = tuple(Fact(number % 2 == 0, f"fact {number}", "query") for number in range(12))
 SLOW = WatchFinding(

@@ -5,22 +5,22 @@ import re
 
 import pytest
 
-from lockstep.analyzer.run import Culprit, Verdict
-from lockstep.analyzer.sequential_test.alarms import Alarm
-from lockstep.analyzer.sequential_test.metrics import CLOCK, OWN
-from lockstep.analyzer.watch import detections
-from lockstep.analyzer.watch import questions as ask
-from lockstep.analyzer.watch.detections import (
+from lockstep.analyzer.findings.finding import Kind, Tier, Who
+from lockstep.analyzer.hardware.sequential_test.alarms import Alarm
+from lockstep.analyzer.hardware.sequential_test.metrics import CLOCK, OWN
+from lockstep.analyzer.shapes.run import Culprit, Verdict
+from lockstep.collector.contract.xid import PAGED
+from lockstep.watch.judge import detections
+from lockstep.watch.judge import questions as ask
+from lockstep.watch.judge.detections import (
     alarmed_ranks,
     columns_by_stream,
     of_alarms,
     of_verdict,
     stuck,
 )
-from lockstep.analyzer.watch.finding import Kind, Tier, Who
-from lockstep.analyzer.watch.hardware import events, lost, node_names, xids
-from lockstep.analyzer.watch.panel import stream_names
-from lockstep.collector.contract.xid import PAGED
+from lockstep.watch.judge.hardware import events, lost, node_names, xids
+from lockstep.watch.judge.panel import stream_names
 
 
 @pytest.fixture

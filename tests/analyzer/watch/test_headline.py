@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.analyzer.watch.finding import LOST, Kind, Tier, WatchFinding, Who
-from lockstep.analyzer.watch.headline import LONGEST, clipped, first_action, headline, sureness
+from lockstep.analyzer.findings.finding import LOST, Kind, Tier, WatchFinding, Who
+from lockstep.analyzer.findings.headline import LONGEST, clipped, first_action, headline, sureness
 from lockstep.collector.contract.words import Cause
 from lockstep.collector.contract.xid import PAGED, describe
 

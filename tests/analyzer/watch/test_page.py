@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from lockstep.analyzer.watch.closable import Closable
-from lockstep.analyzer.watch.finding import Tier
-from lockstep.analyzer.watch.finding_lifecycle import Course, Pace, advance
-from lockstep.analyzer.watch.page import of_findings
+from lockstep.analyzer.findings.closable import Closable
+from lockstep.analyzer.findings.finding import Tier
+from lockstep.analyzer.findings.finding_lifecycle import Course, Pace, advance
 from lockstep.collector.contract import metrics as m
+from lockstep.watch.judge.page import of_findings
 
 
 def _health(sighting):

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from lockstep.analyzer.watch.closable import Closable
-from lockstep.analyzer.watch.finding import Detection, Kind, Tier, Who
-from lockstep.analyzer.watch.finding_lifecycle import Course, Pace, advance
-from lockstep.analyzer.watch.memory import Memory, from_json, to_json
-from lockstep.analyzer.watch.run_end import Seen, ended
-from lockstep.analyzer.watch.run_life import (
+from lockstep.analyzer.findings.closable import Closable
+from lockstep.analyzer.findings.finding import Detection, Kind, Tier, Who
+from lockstep.analyzer.findings.finding_lifecycle import Course, Pace, advance
+from lockstep.watch.judge.memory import Memory, from_json, to_json
+from lockstep.watch.judge.run_end import Seen, ended
+from lockstep.watch.judge.run_life import (
     End,
     Heard,
     How,
@@ -21,7 +21,7 @@ from lockstep.analyzer.watch.run_life import (
     lived,
     with_told,
 )
-from lockstep.analyzer.watch.run_over import HOLD_SECONDS, detection, over, with_ends
+from lockstep.watch.judge.run_over import HOLD_SECONDS, detection, over, with_ends
 
 PAGES = frozenset({("lockstep", "a:9410")})
 RANKS = {rank: Place(f"node-{rank // 2}", rank % 2) for rank in range(4)}

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lockstep.analyzer.align import align
-from lockstep.analyzer.model.effects import effects
-from lockstep.analyzer.pipeline import diagnose
-from lockstep.analyzer.scoring.score import is_right
-from lockstep.analyzer.slowness.changepoint import clearest_spans
-from lockstep.analyzer.slowness.peer_groups import peer_groups
-from lockstep.analyzer.verdict_json import verdict_json
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.shapes.verdict_json import verdict_json
+from lockstep.analyzer.stats.changepoint import clearest_spans
+from lockstep.analyzer.stats.peer_groups import peer_groups
+from lockstep.analyzer.stragglers.model.effects import effects
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.evaluation.scoring.score import is_right
 
 FEW = settings(
     max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

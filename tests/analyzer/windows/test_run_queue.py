@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lockstep.analyzer.align import align
-from lockstep.analyzer.model.effects import effects
-from lockstep.analyzer.model.run_queue import QUOTA, without_run_queue
-from lockstep.analyzer.slowness.processor import QUEUE as QUEUED
-from lockstep.analyzer.symptoms.host import processor
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.causes.symptoms.host import processor
+from lockstep.analyzer.stats.processor import QUEUE as QUEUED
+from lockstep.analyzer.stragglers.model.effects import effects
+from lockstep.analyzer.stragglers.model.run_queue import QUOTA, without_run_queue
 from lockstep.collector.contract.words import Phase
 
 

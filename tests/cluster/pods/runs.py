@@ -13,7 +13,7 @@ from typing import Any
 from kubernetes import client
 
 from lockstep.collector.contract.kubernetes import FAULTS, HEALTHY, ROLE_LABEL, RUN_LABEL, Family
-from lockstep.planning import run_id
+from lockstep.runs.planning import run_id
 from lockstep.workloads.launchers.kubernetes import indexed_job
 from lockstep.workloads.launchers.kubernetes.names import JOB_INDEX
 from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings

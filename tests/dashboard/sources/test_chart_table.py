@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lockstep.analyzer.readers.archive.series import Series
+from lockstep.analyzer.read.archive.series import Series
 from lockstep.dashboard.shapes import FLEET_METRICS
 from lockstep.dashboard.sources.archive.charts import drawn
 from lockstep.dashboard.sources.chart_table import FLEET_ROWS, GPU_CHARTS, NODE_CHARTS, Over, Row

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lockstep.analyzer.readers.archive.series import Series
+from lockstep.analyzer.read.archive.series import Series
 from lockstep.collector.contract import metrics
 from lockstep.dashboard.sources.archive import hardware
 

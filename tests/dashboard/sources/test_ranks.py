@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lockstep.analyzer.readers.archive.steps import Steps
-from lockstep.analyzer.slowness.coverage import KNOWN_AT_LEAST
+from lockstep.analyzer.read.archive.steps import Steps
+from lockstep.analyzer.stats.coverage import KNOWN_AT_LEAST
 from lockstep.dashboard.sources.archive.ranks import PHASE_COLUMNS, table
 
 COUNT = 100

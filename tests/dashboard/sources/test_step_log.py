@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.analyzer.readers.archive import steps
-from lockstep.analyzer.readers.archive.files import Files
-from lockstep.analyzer.readers.archive.table import Table
+from lockstep.analyzer.read.archive import steps
+from lockstep.analyzer.read.archive.files import Files
+from lockstep.analyzer.read.archive.table import Table
 from lockstep.collector.contract import archive
 from lockstep.collector.recorder.parts import arrow_schema
 from lockstep.dashboard.shapes import Span

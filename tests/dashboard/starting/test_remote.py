@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra api")
 
-from lockstep.api.shapes import StartRun
+from lockstep.bench.api.shapes import StartRun
 from lockstep.dashboard.context import Settings
 from lockstep.dashboard.sources.folder import FolderSource
 from lockstep.dashboard.starting import remote

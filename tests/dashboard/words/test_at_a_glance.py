@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.analyzer.watch.finding import Kind, Tier, WatchFinding, Who, finding_json
-from lockstep.analyzer.watch.headline import first_action
+from lockstep.analyzer.findings.finding import Kind, Tier, WatchFinding, Who, finding_json
+from lockstep.analyzer.findings.headline import first_action
 from lockstep.dashboard.sources.archive.findings import of_watch
 from lockstep.dashboard.sources.prometheus.findings import _archived
 from lockstep.dashboard.sources.prometheus.folders import Kept

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from lockstep.cluster_options import DEFAULT_CLAIM, DEFAULT_NAMESPACE
 from lockstep.collector.cleaner import main
 from lockstep.collector.contract import kubernetes as names
+from lockstep.runs.cluster_options import DEFAULT_CLAIM, DEFAULT_NAMESPACE
 from lockstep.workloads.launchers.kubernetes.pod import RINGS_FOLDER
 from tests.deploy.chart.chart import (
     forget_renders,

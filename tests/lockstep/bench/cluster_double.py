@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from lockstep import on_cluster
-from lockstep.output import Progress
+from lockstep.runs import on_cluster
+from lockstep.terminal.output import Progress
 from lockstep.workloads.launchers.kubernetes import cluster_run, measuring
 from lockstep.workloads.launchers.kubernetes.settings import Settings
 from lockstep.workloads.spec import Layout, RunSpec

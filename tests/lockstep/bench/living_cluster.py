@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lockstep import on_cluster
-from lockstep.output import Progress
+from lockstep.runs import on_cluster
+from lockstep.terminal.output import Progress
 from lockstep.workloads.launchers.kubernetes import cluster_run
 from lockstep.workloads.launchers.kubernetes.cluster import UnreachableError
 from lockstep.workloads.launchers.kubernetes.cluster_run import ClusterRun

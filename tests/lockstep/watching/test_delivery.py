@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.analyzer.alert_rules.shape import Addresses
-from lockstep.analyzer.alertmanager.fan_out import Alertmanagers
-from lockstep.analyzer.alertmanager.webhook import MAX_BYTES, ReceivedAlert
-from lockstep.analyzer.watch.alerts import of_alert
-from lockstep.analyzer.watch.finding import WatchFinding
+from lockstep.analyzer.findings.alertmanager.fan_out import Alertmanagers
+from lockstep.analyzer.findings.alertmanager.webhook import MAX_BYTES, ReceivedAlert
+from lockstep.analyzer.findings.alerts import of_alert
+from lockstep.analyzer.findings.finding import WatchFinding
+from lockstep.analyzer.rules.alert_rules.shape import Addresses
 from lockstep.collector.config import Address
-from lockstep.output import CommandError
-from lockstep.reports import Reports
-from lockstep.watching import program
-from lockstep.watching.delivery import Delivery
-from lockstep.watching.server import Server
+from lockstep.terminal.output import CommandError
+from lockstep.watch.loop import program
+from lockstep.watch.loop.delivery import Delivery
+from lockstep.watch.loop.server import Server
+from lockstep.watch.reports import Reports
 
 BODY = json.dumps({"version": "4", "alerts": []}).encode()
 

@@ -12,8 +12,8 @@ import jsonschema
 import kubernetes_validate
 import pytest
 
-from lockstep.cli import build
-from lockstep.on_cluster import command
+from lockstep.app import build
+from lockstep.runs.on_cluster import command
 from lockstep.workloads.faults.capabilities import available
 from lockstep.workloads.faults.plan import parse
 from lockstep.workloads.joining import job_file
