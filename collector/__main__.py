@@ -11,20 +11,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from collector.check import examined
-from collector.clock import SystemClock
-from collector.collectors.monitor import collect_build
-from collector.config import Config, ConfigError, ConfigFileError, load
-from collector.contract import threads
-from collector.contract.visible import VisibleFormatter, visible_line
-from collector.contract.words import ExitCode
-from collector.descriptors import raise_limit
-from collector.exporter import Exporter, ListenError
-from collector.flags import EPILOG, FLAGS
-from collector.reading import SourceError
-from collector.registry import feeds
-from collector.sampler import Sampler
-from collector.state import StateFile
+from lockstep.collector.check import examined
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.collectors.monitor import collect_build
+from lockstep.collector.config import Config, ConfigError, ConfigFileError, load
+from lockstep.collector.contract import threads
+from lockstep.collector.contract.visible import VisibleFormatter, visible_line
+from lockstep.collector.contract.words import ExitCode
+from lockstep.collector.descriptors import raise_limit
+from lockstep.collector.exporter import Exporter, ListenError
+from lockstep.collector.flags import EPILOG, FLAGS
+from lockstep.collector.reading import SourceError
+from lockstep.collector.registry import feeds
+from lockstep.collector.sampler import Sampler
+from lockstep.collector.state import StateFile
 
 LOG = logging.getLogger("collector")
 
@@ -124,7 +124,7 @@ def _once(sampler: Sampler, exporter: Exporter) -> int:
 
 
 def _capture(folder: Path, config: Config, clock: SystemClock) -> int:
-    from collector.capture import capture
+    from lockstep.collector.capture import capture
 
     try:
         _print(str(capture(folder, config, clock)))

@@ -4,12 +4,12 @@ import platform
 import re
 from pathlib import Path
 
-from collector.clock import Clock
-from collector.config import Config
-from collector.gpu_reading import Gpu, GpuReading
-from collector.reading import SourceError
-from collector.sources.nvml import Nvml
-from collector.sources.replay.frames import FILE, lines
+from lockstep.collector.clock import Clock
+from lockstep.collector.config import Config
+from lockstep.collector.gpu_reading import Gpu, GpuReading
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources.nvml import Nvml
+from lockstep.collector.sources.replay.frames import FILE, lines
 
 READINGS, PERIOD_SECONDS = 5, 1.0
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from collector.sampler import Sampler, SourceState
+from lockstep.collector.sampler import Sampler, SourceState
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Removes what ended pods left under the node's folder of rings: `python -m collector.cleaner`.
+"""`python -m lockstep.collector.cleaner`: removes what ended pods left of their rings.
 
 The kubelet makes a folder a pod there, as root, and nobody removes it; rings of killed pods stay
 in it. The collector sees that folder read-only, so this is a process of its own, with a right to
@@ -18,13 +18,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
-from collector.clock import Clock, SystemClock
-from collector.config.values import ConfigError, seconds
-from collector.contract import ring
-from collector.contract.words import ExitCode
-from collector.files import MAX_ENTRIES
-from collector.reading import SourceError
-from collector.sources.rank_ring.header import AHEAD_NS, check_size, read_header
+from lockstep.collector.clock import Clock, SystemClock
+from lockstep.collector.config.values import ConfigError, seconds
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.words import ExitCode
+from lockstep.collector.files import MAX_ENTRIES
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources.rank_ring.header import AHEAD_NS, check_size, read_header
 
 AGE = "24h"
 """Longer than any pod waits for its ranks, and than anybody waits with a look at a dead run."""
@@ -118,7 +118,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: list[str] | None = None) -> int:
     """Look every five minutes until told to end."""
-    parser = _Parser(prog="python -m collector.cleaner", description=__doc__)
+    parser = _Parser(prog="python -m lockstep.collector.cleaner", description=__doc__)
     parser.add_argument("folder", metavar="DIR", type=Path, help="the node's folder of rings")
     parser.add_argument("--age", metavar="TIME", default=AGE, help=f"at least 15m ({AGE})")
     parser.add_argument("--once", action="store_true", help="look once, and end")

@@ -6,8 +6,8 @@ from enum import StrEnum
 from itertools import chain, repeat
 from typing import NamedTuple
 
-from collector.contract import metrics as m
-from collector.contract.metrics import Kind, Sample
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import Kind, Sample
 
 MAX_COUNTERS = 20_000
 """Counters remembered; those that are told no more are forgotten first, the oldest before."""

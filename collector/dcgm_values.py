@@ -3,15 +3,15 @@
 import math
 from collections.abc import Mapping
 
-from collector.contract import metrics as m
-from collector.contract.dcgm import (
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.dcgm import (
     CLOCK_EVENTS_FIELD,
     DCGM_FIELDS,
     FABRIC_HEALTH_FIELD,
     FABRIC_MANAGER_FIELD,
     FABRIC_SUMMARY_FIELD,
 )
-from collector.gpu_reading import (
+from lockstep.collector.gpu_reading import (
     CLOCK_EVENTS,
     FABRIC_HEALTH,
     FABRIC_STATE,

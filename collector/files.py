@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from collector.reading import Rejected, SourceError
+from lockstep.collector.reading import Rejected, SourceError
 
 MAX_ENTRIES = 4096
 """Directory entries looked at; a folder that anyone may write to can hold millions."""

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from collector.files import MAX_ENTRIES, opening_failed
-from collector.reading import Rejected
+from lockstep.collector.files import MAX_ENTRIES, opening_failed
+from lockstep.collector.reading import Rejected
 
 MAX_BELOW = 1024
 """Entries looked at in one folder below before the turn of the others comes."""

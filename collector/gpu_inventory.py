@@ -1,7 +1,7 @@
 """Which GPUs this node has, as the source that feeds the page last told."""
 
-from collector.gpu_reading import Gpu, GpuReading
-from collector.precedence import GpuSource
+from lockstep.collector.gpu_reading import Gpu, GpuReading
+from lockstep.collector.precedence import GpuSource
 
 
 class GpuInventory:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from collector.contract.metrics import GPU_LAST_XID, Metric
-from collector.reading import Rejected
+from lockstep.collector.contract.metrics import GPU_LAST_XID, Metric
+from lockstep.collector.reading import Rejected
 
 CLOCK_EVENTS = "clock_events"
 """Raw value: bits of the clock-event (throttle) reasons that hold now (nvmlClocksEventReasons)."""

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from collector.contract.xid import Severity
-from collector.xid_event import XidEvent
+from lockstep.collector.contract.xid import Severity
+from lockstep.collector.xid_event import XidEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +13,7 @@ class SwitchError:
 
     Attributes:
         monotonic: Seconds of CLOCK_MONOTONIC when it happened.
-        pci_bus_id: Of the switch, as `collector.xid_event.pci_bus_id` writes it.
+        pci_bus_id: Of the switch, as `lockstep.collector.xid_event.pci_bus_id` writes it.
         sxid: NVIDIA's number of the error.
         severity: As the driver says.
     """
@@ -38,7 +38,7 @@ class Trouble:
 
     Attributes:
         monotonic: As above.
-        kind: Of `collector.contract.kernel_log.KINDS`.
+        kind: Of `lockstep.collector.contract.kernel_log.KINDS`.
         severity: By this line.
         device: Its place on the PCI bus as `pci_bus_id` writes it, its name, or empty.
         text: The kernel's line.

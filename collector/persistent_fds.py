@@ -4,9 +4,9 @@ import errno
 import os
 from pathlib import Path
 
-from collector.descriptors import share
-from collector.files import opened
-from collector.reading import SourceError
+from lockstep.collector.descriptors import share
+from lockstep.collector.files import opened
+from lockstep.collector.reading import SourceError
 
 LIMIT = 256
 """Bytes that are looked at; a sysfs attribute of one value is shorter."""
@@ -32,7 +32,7 @@ class PersistentFds:
         """The first LIMIT bytes.
 
         Raises:
-            SourceError: As `collector.files.opened`.
+            SourceError: As `lockstep.collector.files.opened`.
         """
         text = self._again(path)
         if text is not None:
@@ -93,7 +93,7 @@ class PersistentFd:
         """The whole lines among the first `limit` bytes; a line without its end may lack digits.
 
         Raises:
-            SourceError: As `collector.files.opened`.
+            SourceError: As `lockstep.collector.files.opened`.
         """
         text = self._again()
         if text is None:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from collector.contract.metrics import Sample
-from collector.reading import IMPLAUSIBLE, Rejected
+from lockstep.collector.contract.metrics import Sample
+from lockstep.collector.reading import IMPLAUSIBLE, Rejected
 
 
 def plausible(samples: Iterable[Sample]) -> tuple[Sequence[Sample], list[Rejected]]:

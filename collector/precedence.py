@@ -4,7 +4,7 @@ import threading
 from collections.abc import Sequence
 from typing import Protocol
 
-from collector.gpu_reading import GpuReading
+from lockstep.collector.gpu_reading import GpuReading
 
 PATIENCE_SECONDS = 1.5
 """How long the first answer of a better source is waited for; less than a reading's deadline."""

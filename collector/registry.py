@@ -6,8 +6,8 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from collector.clock import Clock
-from collector.collectors import (
+from lockstep.collector.clock import Clock
+from lockstep.collector.collectors import (
     Collector,
     Feed,
     allocation,
@@ -32,46 +32,46 @@ from collector.collectors import (
     training,
     xid,
 )
-from collector.config import Config, ConfigError, nearest
-from collector.counters import Falls
-from collector.gpu_holding import RankDevice
-from collector.gpu_inventory import GpuInventory
-from collector.precedence import GpuSource, Ranked
-from collector.reading import RankProcess
-from collector.sources import Source
-from collector.sources.allocation import Allocation
-from collector.sources.cgroup import Cgroups
-from collector.sources.cgroup_tree import CgroupTree
-from collector.sources.dcgm import Dcgm
-from collector.sources.dcgm_exporter import DcgmExporter
-from collector.sources.diskstats import Diskstats
-from collector.sources.ethtool import Ethtool
-from collector.sources.flight_recorder import FlightRecorder
-from collector.sources.identity import Identity
-from collector.sources.infiniband import Infiniband
-from collector.sources.infiniband.errors import InfinibandErrors
-from collector.sources.kernel_clock import KernelClock
-from collector.sources.kmsg import Kmsg
-from collector.sources.nccl_inspector import NcclInspector
-from collector.sources.nccl_ras import NcclRas
-from collector.sources.nccl_ras.guard import Polling
-from collector.sources.netdev import Netdev
-from collector.sources.netdev.devices import Devices
-from collector.sources.nvml import Nvml
-from collector.sources.own_process import OwnProcessStat
-from collector.sources.pod_resources import PodResources
-from collector.sources.procfs import Procfs
-from collector.sources.rank_ring import Rank, RankRings, Rings
-from collector.sources.rank_ring.living import FRESH_SECONDS, LivingRanks
-from collector.sources.replay import Replay
-from collector.sources.schedstat import Schedstat
-from collector.sources.simulated import SimulatedGpus
-from collector.sources.softnet import SoftnetStat
-from collector.sources.tcp import TcpCounters
-from collector.sources.thermal import ThermalZones
-from collector.sources.thermal_throttle import ThermalThrottles
-from collector.sources.vmstat import Vmstat
-from collector.sources.xid import Xids
+from lockstep.collector.config import Config, ConfigError, nearest
+from lockstep.collector.counters import Falls
+from lockstep.collector.gpu_holding import RankDevice
+from lockstep.collector.gpu_inventory import GpuInventory
+from lockstep.collector.precedence import GpuSource, Ranked
+from lockstep.collector.reading import RankProcess
+from lockstep.collector.sources import Source
+from lockstep.collector.sources.allocation import Allocation
+from lockstep.collector.sources.cgroup import Cgroups
+from lockstep.collector.sources.cgroup_tree import CgroupTree
+from lockstep.collector.sources.dcgm import Dcgm
+from lockstep.collector.sources.dcgm_exporter import DcgmExporter
+from lockstep.collector.sources.diskstats import Diskstats
+from lockstep.collector.sources.ethtool import Ethtool
+from lockstep.collector.sources.flight_recorder import FlightRecorder
+from lockstep.collector.sources.identity import Identity
+from lockstep.collector.sources.infiniband import Infiniband
+from lockstep.collector.sources.infiniband.errors import InfinibandErrors
+from lockstep.collector.sources.kernel_clock import KernelClock
+from lockstep.collector.sources.kmsg import Kmsg
+from lockstep.collector.sources.nccl_inspector import NcclInspector
+from lockstep.collector.sources.nccl_ras import NcclRas
+from lockstep.collector.sources.nccl_ras.guard import Polling
+from lockstep.collector.sources.netdev import Netdev
+from lockstep.collector.sources.netdev.devices import Devices
+from lockstep.collector.sources.nvml import Nvml
+from lockstep.collector.sources.own_process import OwnProcessStat
+from lockstep.collector.sources.pod_resources import PodResources
+from lockstep.collector.sources.procfs import Procfs
+from lockstep.collector.sources.rank_ring import Rank, RankRings, Rings
+from lockstep.collector.sources.rank_ring.living import FRESH_SECONDS, LivingRanks
+from lockstep.collector.sources.replay import Replay
+from lockstep.collector.sources.schedstat import Schedstat
+from lockstep.collector.sources.simulated import SimulatedGpus
+from lockstep.collector.sources.softnet import SoftnetStat
+from lockstep.collector.sources.tcp import TcpCounters
+from lockstep.collector.sources.thermal import ThermalZones
+from lockstep.collector.sources.thermal_throttle import ThermalThrottles
+from lockstep.collector.sources.vmstat import Vmstat
+from lockstep.collector.sources.xid import Xids
 
 LOOK_TURNS = 3
 """Periods between two looks for a seldom source: what comes is on the page within five seconds."""

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from collector.config import ConfigError
-from collector.contract import bounded_json
-from collector.counters import Counter, Key, after_reboot
-from collector.files import read_bytes
-from collector.reading import SourceError
+from lockstep.collector.config import ConfigError
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.counters import Counter, Key, after_reboot
+from lockstep.collector.files import read_bytes
+from lockstep.collector.reading import SourceError
 
 FILE = "counters.json"
 SCHEMA_VERSION = 2

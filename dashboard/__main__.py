@@ -1,4 +1,4 @@
-"""The dashboard's server as a process of its own: `python -m dashboard PARENT HOST PORT ...`.
+"""The dashboard's server, a process: `python -m lockstep.dashboard PARENT HOST PORT ...`.
 
 `lockstep dashboard` starts it, and it ends with that one, however that one ends.
 """
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from workloads.processes.death import die_with_parent
+from lockstep.workloads.processes.death import die_with_parent
 
 HOSTS_VARIABLE = "STREAMLIT_SERVER_ALLOWED_HOSTS"
 """Streamlit's own: names under which a proxy on this machine is reached."""
@@ -31,7 +31,7 @@ def main(words: Sequence[str]) -> None:
     take_descriptors()
     from streamlit.web import cli
 
-    from dashboard.deadline import install
+    from lockstep.dashboard.deadline import install
 
     install()
     cli.main(

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from urllib.parse import urlencode
 
-from dashboard.shapes import Span
-from dashboard.trouble import Kind, TroubleError
+from lockstep.dashboard.shapes import Span
+from lockstep.dashboard.trouble import Kind, TroubleError
 
 LONGEST_TEXT = 200
 LONGEST_LIST = 1000

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import source
-from dashboard.context import Settings
-from dashboard.page import Page
-from dashboard.shapes import Severity
-from dashboard.views import PAGES
-from dashboard.widgets import frame, links, shown
+from lockstep.dashboard import source
+from lockstep.dashboard.context import Settings
+from lockstep.dashboard.page import Page
+from lockstep.dashboard.shapes import Severity
+from lockstep.dashboard.views import PAGES
+from lockstep.dashboard.widgets import frame, links, shown
 
 # Comments and no docstrings below: Streamlit may draw a text that stands alone (its "magic").
 # The icon is a file of ours: for a Material symbol the browser would ask a server of Google's.

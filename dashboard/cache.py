@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import pandas as pd
 
-from dashboard.trouble import TroubleError
+from lockstep.dashboard.trouble import TroubleError
 
 T = TypeVar("T")
 

@@ -4,10 +4,10 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.contract import bounded_json
-from dashboard.address import Place
-from dashboard.protocol import Source
-from dashboard.shapes import Answer, Span
+from lockstep.collector.contract import bounded_json
+from lockstep.dashboard.address import Place
+from lockstep.dashboard.protocol import Source
+from lockstep.dashboard.shapes import Answer, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Context:
     """One look at one page.
 
     Attributes:
-        source: With its answers kept (dashboard.source).
+        source: With its answers kept (lockstep.dashboard.source).
         place: What the address says.
         span: Its range; of the run where one is looked at, of the source otherwise.
         answer: How whole the numbers are.

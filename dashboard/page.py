@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dashboard.context import Context
+from lockstep.dashboard.context import Context
 
 
 @dataclass(frozen=True, slots=True)

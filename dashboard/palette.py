@@ -6,7 +6,7 @@ its word, a map its table of the worst places.
 
 from dataclasses import dataclass
 
-from dashboard.shapes import Severity
+from lockstep.dashboard.shapes import Severity
 
 LIGHT_BACKGROUND = "#ffffff"
 DARK_BACKGROUND = "#0e1117"

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import pandas as pd
 
-from dashboard.shapes import (
+from lockstep.dashboard.shapes import (
     Answer,
     Event,
     FindingRow,

@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analyzer.run import Span as Span
+from lockstep.analyzer.shapes.run import Span as Span
 
 Floats = NDArray[np.float64]
 
 
 KEPT_BUCKETS = ("computing", "communication")
-"""Titles of the buckets that goodput counts (analyzer.ledger.buckets)."""
+"""Titles of the buckets that goodput counts (lockstep.analyzer.ledger.buckets)."""
 
 
 class Severity(StrEnum):
@@ -160,8 +160,8 @@ class FindingRow:
         confidence: Probability of the cause, 0 to 1.
         slowdown: Own time over expected own time; None where it does not apply.
         place_confidence: Probability that this is the place, 0 to 1.
-        kind: A word of analyzer.watch.finding.Kind; empty = not told.
-        scope: As of analyzer.watch.finding.WatchFinding; empty = not told.
+        kind: A word of lockstep.analyzer.findings.finding.Kind; empty = not told.
+        scope: As of lockstep.analyzer.findings.finding.WatchFinding; empty = not told.
         lost_seconds: Of `unit`s, that it alone has cost so far; None = not known.
         unit: Whose seconds these are: GPU or rank.
         lasts: Whether its end was not seen: the run ended first, and its place is suspect still.

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from collector.contract import bounded_json
-from dashboard.cache import Cache
-from dashboard.protocol import Source
-from dashboard.shapes import (
+from lockstep.collector.contract import bounded_json
+from lockstep.dashboard.cache import Cache
+from lockstep.dashboard.protocol import Source
+from lockstep.dashboard.shapes import (
     Answer,
     Event,
     FindingRow,
@@ -27,8 +27,8 @@ from dashboard.shapes import (
     RunRow,
     Span,
 )
-from dashboard.sources.grid import UNKNOWN_SCRAPE, step_of
-from dashboard.trouble import Kind, TroubleError
+from lockstep.dashboard.sources.grid import UNKNOWN_SCRAPE, step_of
+from lockstep.dashboard.trouble import Kind, TroubleError
 
 SOURCE = "LOCKSTEP_DASHBOARD_SOURCE"
 """Environment variable: JSON, `{"kind": "archive|folder|prometheus|simulated", ...}`."""
@@ -216,21 +216,21 @@ def _open(text: str, environment: Mapping[str, str]) -> Cached:
 
 
 def _archive(told: Mapping[str, Any], _: Mapping[str, str]) -> Cached:
-    from dashboard.sources.archive import ArchiveSource
+    from lockstep.dashboard.sources.archive import ArchiveSource
 
     path = Path(told["path"])
     return cached(ArchiveSource(path), stamp=lambda: newest_change(path))
 
 
 def _folder(told: Mapping[str, Any], _: Mapping[str, str]) -> Cached:
-    from dashboard.sources.folder import FolderSource
+    from lockstep.dashboard.sources.folder import FolderSource
 
     path = Path(told["path"])
     return cached(FolderSource(path), stamp=lambda: newest_change(path))
 
 
 def _prometheus(told: Mapping[str, Any], environment: Mapping[str, str]) -> Cached:
-    from dashboard.sources.prometheus import PrometheusSource
+    from lockstep.dashboard.sources.prometheus import PrometheusSource
 
     findings = told.get("findings")
     where = Path(findings) if findings else None
@@ -238,7 +238,7 @@ def _prometheus(told: Mapping[str, Any], environment: Mapping[str, str]) -> Cach
 
 
 def _simulated(told: Mapping[str, Any], _: Mapping[str, str]) -> Cached:
-    from dashboard.sources.simulated import SimulatedSource
+    from lockstep.dashboard.sources.simulated import SimulatedSource
 
     return cached(SimulatedSource(int(told.get("gpus", 10_000)), int(told.get("seed", 0))))
 

@@ -1,11 +1,11 @@
-"""`python -m grafana`: write Grafana's dashboards, or check that the committed ones are right."""
+"""`python -m lockstep.grafana`: write Grafana's dashboards, or check the committed ones."""
 
 import argparse
 import sys
 from pathlib import Path
 
-from grafana.book import FOLDER, book, counts, shared, stale, write
-from grafana.settings import Settings
+from lockstep.grafana.book import FOLDER, book, counts, shared, stale, write
+from lockstep.grafana.settings import Settings
 
 
 def main() -> int:
@@ -30,7 +30,7 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m grafana", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m lockstep.grafana", description=__doc__)
     parser.add_argument("--out", type=Path, default=FOLDER, metavar="DIR", help="write them here")
     parser.add_argument(
         "--check", action="store_true", help="only say whether they are what is generated"
@@ -53,7 +53,10 @@ def _check(folder: Path) -> int:
             f" {linked} with links, {legacy} of legacy types"
         )
     if wrong:
-        print(f"not what is generated: {', '.join(wrong)}; run python -m grafana", file=sys.stderr)
+        print(
+            f"not what is generated: {', '.join(wrong)}; run python -m lockstep.grafana",
+            file=sys.stderr,
+        )
     whole = all(set(one[:4]) == {one[0]} and one[4] == 0 for one in told.values())
     return 0 if whole and not wrong else 1
 

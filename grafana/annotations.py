@@ -1,7 +1,7 @@
 """What is drawn across all lines: findings, errors of GPUs, starts of runs, checkpoints."""
 
-from grafana.settings import Json
-from grafana.targets import RATE, SOURCE
+from lockstep.grafana.settings import Json
+from lockstep.grafana.targets import RATE, SOURCE
 
 
 def annotations(*more: Json) -> list[Json]:

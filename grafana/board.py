@@ -7,11 +7,11 @@ There is no `cluster`: nothing that Lockstep exports has such a label.
 
 from collections.abc import Sequence
 
-from grafana.annotations import annotations
-from grafana.links import CHOICES, TITLES, of_dashboard
-from grafana.panels import placed
-from grafana.settings import PREFIX, REFRESH, SCHEMA_VERSION, Json, Settings
-from grafana.targets import SOURCE
+from lockstep.grafana.annotations import annotations
+from lockstep.grafana.links import CHOICES, TITLES, of_dashboard
+from lockstep.grafana.panels import placed
+from lockstep.grafana.settings import PREFIX, REFRESH, SCHEMA_VERSION, Json, Settings
+from lockstep.grafana.targets import SOURCE
 
 SHARED_CROSSHAIR = 1
 

@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from grafana.dashboards import cluster, home, nccl, node, run, self, straggler
-from grafana.settings import Json, Settings
+from lockstep.grafana.dashboards import cluster, home, nccl, node, run, self, straggler
+from lockstep.grafana.settings import Json, Settings
 
 FOLDER = Path(__file__).parent / "json"
 EVERY: tuple[Callable[[Settings], Json], ...] = tuple(

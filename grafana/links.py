@@ -5,7 +5,7 @@ Both are told run, node, GPU and rank of the series that was clicked, and the ra
 
 from collections.abc import Callable
 
-from grafana.settings import PREFIX, Json
+from lockstep.grafana.settings import PREFIX, Json
 
 PAGES = ("now", "cluster", "run", "straggler", "node", "gpu", "collectives", "runs", "ledger",
          "health")  # fmt: skip

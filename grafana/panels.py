@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from grafana.settings import Json
-from grafana.targets import SOURCE
+from lockstep.grafana.settings import Json
+from lockstep.grafana.targets import SOURCE
 
 NOTHING = "Nothing was told of this in the range"
 LIMIT = "orange"

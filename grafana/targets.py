@@ -1,6 +1,6 @@
 """Queries of panels, and the parts that many of them share."""
 
-from grafana.settings import Json
+from lockstep.grafana.settings import Json
 
 SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
 RATE = "$__rate_interval"

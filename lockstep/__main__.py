@@ -8,16 +8,27 @@ from typing import NoReturn
 
 INTERRUPTED = 130
 """ExitCode.INTERRUPTED, which may not be there yet."""
+UNREACHABLE = 69
+"""ExitCode.UNREACHABLE, likewise."""
+NO_COMMANDS = (
+    "lockstep: the command line is not installed here, only what records a training program;"
+    " pip install 'lockstep-monitor[cli]' brings it"
+)
 
 
 def main() -> int:
     """Run the command line; Ctrl-C before and after its command is no traceback, either."""
     try:
-        from lockstep import cli
+        from lockstep import app
 
-        return cli.main()
+        return app.main()
     except KeyboardInterrupt:
         return INTERRUPTED
+    except ModuleNotFoundError as error:
+        if error.name != "typer":
+            raise
+        print(NO_COMMANDS, file=sys.stderr)
+        return UNREACHABLE
     finally:
         # Python ends by SIGINT, not by our 130, where Ctrl-C came inside an eval() of a text, and
         # no text was evaluated since (exit_sigint in Modules/main.c).

@@ -15,10 +15,10 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.align import align
-from analyzer.detectors.hang import Hang
-from analyzer.run import Finding, FloatGrid, Grid
-from collector.contract import metrics
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.shapes.run import Finding, FloatGrid, Grid
+from lockstep.analyzer.stragglers.detectors.hang import Hang
+from lockstep.collector.contract import metrics
 from tests.analyzer.conftest import Synthetic
 
 FREEZE, STUCK, CRASH, NODE, USER = KINDS = ("freeze", "stuck", "crash", "node", "user")

@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from analyzer.hang.dump_tree import parse
-from analyzer.hang.jobs import Named, jobs
-from analyzer.hang.shapes import Fact, FactKind
-from analyzer.hang.verdict import HangVerdict, judge
+from lockstep.analyzer.hangs.dump_tree import parse
+from lockstep.analyzer.hangs.jobs import Named, jobs
+from lockstep.analyzer.hangs.shapes import Fact, FactKind
+from lockstep.analyzer.hangs.verdict import HangVerdict, judge
 
 HOST_SECONDS = 2e-4
 BEGIN = 1_758_000_000.0

@@ -30,10 +30,10 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset
 
-from collector.contract.flight_recorder import EVIDENCE_FILE, dump_name, request_name
+from lockstep.collector.contract.flight_recorder import EVIDENCE_FILE, dump_name, request_name
+from lockstep.workloads.flight_recorder import DumpOnRequest
+from lockstep.workloads.heartbeat import Heartbeat
 from tests.hang_programs import Layout
-from workloads.flight_recorder import DumpOnRequest
-from workloads.heartbeat import Heartbeat
 
 FAULTS = (
     "sigstop", "gil", "skipped", "shape", "loader", "dead", "checkpoint", "pipeline",

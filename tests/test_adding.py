@@ -13,8 +13,9 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs" / "contributing").glob("adding-a-*.md"))
 PARTS = (
-    "lockstep", "dashboard", "grafana", "analyzer", "workloads", "collector", "tests", "deploy",
-    "docs", "examples", "locks", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile", "README.md",
+    "lockstep", "dashboard", "grafana", "analyzer", "workloads", "collector", "watch", "bench",
+    "evaluation", "tests", "deploy", "docs", "examples",
+    "locks", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile", "README.md",
     "constraints.txt", "mkdocs.yml", "pyproject.toml",
 )  # fmt: skip
 FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.M | re.S)
@@ -48,7 +49,7 @@ def copy(tmp_path: Path) -> Path:
     ignored = shutil.ignore_patterns(".*", "*.so")
     for name in PARTS:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
+            shutil.copytree(ROOT / name, tmp_path / name, symlinks=True, ignore=ignored)
         elif (ROOT / name).exists():
             shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path

@@ -1,25 +1,23 @@
 """Promises that no single file can keep: names, sizes, labels, plug-ins in their tuples."""
 
 import ast
+import os
 import sys
 from importlib.metadata import metadata, packages_distributions
 from pathlib import Path
 
-import pytest
-
-from collector.contract.metrics import METRICS
+from lockstep.collector.contract.metrics import METRICS
 from lockstep.commands import COMMANDS, GROUPS
+from tests.conftest import PARTS
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("lockstep", "dashboard", "grafana", "analyzer", "workloads", "collector")
 DISTRIBUTION = "lockstep-monitor"
-FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+FILES = sorted(path for package in ("lockstep", *PARTS) for path in (ROOT / package).rglob("*.py"))
 GRAB_BAGS = {"utils", "util", "common", "helpers", "helper", "misc", "manager", "base"}
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_nobody_else_owns_our_import_names(package: str) -> None:
-    assert set(packages_distributions().get(package, [DISTRIBUTION])) == {DISTRIBUTION}
+def test_nobody_else_owns_our_import_name() -> None:
+    assert set(packages_distributions().get("lockstep", [DISTRIBUTION])) == {DISTRIBUTION}
 
 
 def test_the_distribution_cannot_be_uploaded_by_accident() -> None:
@@ -56,6 +54,35 @@ def test_every_command_has_a_file_and_every_file_a_command() -> None:
     assert [f"lockstep.commands.{each.__name__}" for each in COMMANDS] == [
         command.__module__ for command in COMMANDS
     ]
+
+
+def test_no_file_imports_a_part_by_its_bare_name() -> None:
+    """In the tree it can be imported, and would be a second copy of every class."""
+    bare = {
+        str(path): names
+        for path in FILES + sorted((ROOT / "tests").rglob("*.py"))
+        if (names := imported(path) & set(PARTS))
+    }
+
+    assert {} == bare
+
+
+def test_every_part_is_a_link_and_every_link_a_part() -> None:
+    links = {path.name: os.readlink(path) for path in (ROOT / "lockstep").iterdir()
+             if path.is_symlink()}  # fmt: skip
+
+    assert {part: f"../{part}" for part in PARTS} == links
+
+
+def imported(path: Path) -> set[str]:
+    """First words of the names that a file imports."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add((node.module or "").partition(".")[0])
+    return names
 
 
 def test_the_analyzer_has_no_way_to_what_was_injected() -> None:

@@ -1,4 +1,4 @@
-"""Every dependency has its reason in CONTRIBUTING, and is installed where it is wanted."""
+"""Every dependency has its reason in docs/contributing, and is installed where it is wanted."""
 
 import re
 import subprocess
@@ -21,8 +21,9 @@ def test_the_demo_installs_a_part_of_what_the_others_do() -> None:
 def test_a_run_is_recorded_and_reported_with_what_the_demo_installs() -> None:
     absent = ("requests", "prometheus_api_client", "grpc", "yaml", "bcrypt", "httpx", "fastapi")
     imported = (
-        "collector.__main__", "lockstep.observe", "lockstep.diagnosis", "lockstep.report_inputs",
-        "lockstep.report_trace", "analyzer.report.document", "analyzer.report.page",
+        "lockstep.collector.__main__", "lockstep.runs.observe", "lockstep.diagnose.diagnosis",
+        "lockstep.diagnose.report_inputs", "lockstep.diagnose.report_trace",
+        "lockstep.analyzer.report.document", "lockstep.analyzer.report.page",
     )  # fmt: skip
     program = f"import sys; sys.modules |= dict.fromkeys({absent}); import {', '.join(imported)}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
@@ -38,7 +39,7 @@ def test_every_dependency_has_its_reason() -> None:
     lines = (ROOT / "docs" / "requirements.txt").read_text("utf-8").splitlines()
     wanted += [line for line in lines if not line.startswith("#")]
     names = {re.split(r"[^\w.-]", requirement)[0] for requirement in wanted}
-    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    text = (ROOT / "docs" / "contributing" / "dependencies.md").read_text("utf-8")
 
     assert names == set(re.findall(r"^\| ([\w-]+) \| [\w, ]+ \|", text, re.MULTILINE)) - {
         "distribution"

@@ -1,4 +1,4 @@
-"""One rank that somebody else started: `python -m workloads JOB`, under mpirun, torchrun or srun.
+"""A rank that mpirun, torchrun or srun started: `python -m lockstep.workloads JOB`.
 
 JOB is a file as job_file.py writes it, or its text. `--keep` is what our own mpirun launcher adds.
 """
@@ -16,21 +16,21 @@ from pathlib import Path
 from time import monotonic_ns, sleep
 from types import FrameType
 
-from collector.contract.ring import file_name
-from collector.contract.visible import visible_line
-from collector.contract.words import ExitCode
-from workloads.data import DataError
-from workloads.first_ring import first_ring
-from workloads.joining import by_mpi as mpi_meeting
-from workloads.joining import run_directory
-from workloads.joining.host_name import host_name
-from workloads.joining.job_file import Job, JobError, read
-from workloads.joining.meeting import Meeting, check
-from workloads.joining.rendezvous import MPI_STARTERS, Member, RendezvousError, identify
-from workloads.process_life import process_began_ns
-from workloads.processes.death import die_with_parent
-from workloads.processes.keeper import KEPT_SECONDS, Keeper
-from workloads.processes.rank_report import Report
+from lockstep.collector.contract.ring import file_name
+from lockstep.collector.contract.visible import visible_line
+from lockstep.collector.contract.words import ExitCode
+from lockstep.workloads.data import DataError
+from lockstep.workloads.first_ring import first_ring
+from lockstep.workloads.joining import by_mpi as mpi_meeting
+from lockstep.workloads.joining import run_directory
+from lockstep.workloads.joining.host_name import host_name
+from lockstep.workloads.joining.job_file import Job, JobError, read
+from lockstep.workloads.joining.meeting import Meeting, check
+from lockstep.workloads.joining.rendezvous import MPI_STARTERS, Member, RendezvousError, identify
+from lockstep.workloads.process_life import process_began_ns
+from lockstep.workloads.processes.death import die_with_parent
+from lockstep.workloads.processes.keeper import KEPT_SECONDS, Keeper
+from lockstep.workloads.processes.rank_report import Report
 
 _BEGUN_NS = process_began_ns()
 """Of this process, which forks the one that trains."""
@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None, train: Train | None = None) -> int:
     Args:
         train: What the rank does; None = it trains.
     """
-    parser = argparse.ArgumentParser(prog="python -m workloads", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m lockstep.workloads", description=__doc__)
     parser.add_argument("job", metavar="JOB", help="a job file, or the text of one")
     parser.add_argument("--keep", action="store_true", help="tell the mpirun launcher of the rank")
     given = parser.parse_args(arguments)
@@ -130,9 +130,9 @@ def trained(job: Job, member: Member, meeting: Meeting | None, hosts: int) -> in
     rank = member.rank if meeting is None else meeting.rank
     folder = _node_dir(job, rank, hosts)
     with first_ring(job.spec, rank, _node(job, rank, hosts), folder) as ring_is_there:
-        from workloads.joining.by_store import meet
-        from workloads.joining.rank_job import rank_job
-        from workloads.train import run_rank
+        from lockstep.workloads.joining.by_store import meet
+        from lockstep.workloads.joining.rank_job import rank_job
+        from lockstep.workloads.train import run_rank
 
         if meeting is None:
             meeting = _timed(partial(meet, member))

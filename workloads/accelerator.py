@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from workloads.spec import RunSpec
+from lockstep.workloads.spec import RunSpec
 
 
 @dataclass(frozen=True, slots=True)

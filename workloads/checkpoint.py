@@ -24,11 +24,11 @@ from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
 
-from workloads.comm import Comm
-from workloads.models.gpt import Gpt
-from workloads.optimizer import MOMENTS, Moments, Optimizer
-from workloads.parallel.tensor import shard_dimension
-from workloads.resume import ABOUT, NAME, About, CheckpointError, usable
+from lockstep.workloads.comm import Comm
+from lockstep.workloads.models.gpt import Gpt
+from lockstep.workloads.optimizer import MOMENTS, Moments, Optimizer
+from lockstep.workloads.parallel.tensor import shard_dimension
+from lockstep.workloads.resume import ABOUT, NAME, About, CheckpointError, usable
 
 KEPT = 3
 """The latest checkpoints of a run that stay."""

@@ -14,11 +14,11 @@ from time import monotonic_ns
 import torch
 import torch.distributed as dist
 
-from workloads.clocksync import UNKNOWN_CLOCK, monotonic_clock
-from workloads.comm import Comm
-from workloads.ring import RingWriter
-from workloads.spec import Layout
-from workloads.warmup import WARMUP_STEPS
+from lockstep.workloads.clocksync import UNKNOWN_CLOCK, monotonic_clock
+from lockstep.workloads.comm import Comm
+from lockstep.workloads.ring import RingWriter
+from lockstep.workloads.spec import Layout
+from lockstep.workloads.warmup import WARMUP_STEPS
 
 MAX_DRIFT = 200e-6
 """Seconds that two clocks can gain on each other in a second: IEEE 802.3 allows each 100 ppm."""

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from collector.contract.ring import FLAG_COMPLETION_IS_UPPER_BOUND, FLAG_OVERLAPPED
-from workloads.formats import Timer
-from workloads.gloo_threads import rest_at_exit
-from workloads.recording import StepRecorder
-from workloads.ring import GROUP_INDEX, OP_INDEX
+from lockstep.collector.contract.ring import FLAG_COMPLETION_IS_UPPER_BOUND, FLAG_OVERLAPPED
+from lockstep.workloads.formats import Timer
+from lockstep.workloads.gloo_threads import rest_at_exit
+from lockstep.workloads.recording import StepRecorder
+from lockstep.workloads.ring import GROUP_INDEX, OP_INDEX
 
 # torch 2.13 has new names for these and warns of the old ones.
 _ALL_GATHER = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)

@@ -14,12 +14,12 @@ from typing import Any, SupportsFloat
 import torch
 import torch.distributed as dist
 
-from collector.contract.ring import NO_TAG
-from collector.contract.words import PHASES, Phase
-from workloads.comm import BESIDE, Collective, Comm, Pending
-from workloads.cuda_events import Mark, Timeline
-from workloads.recording import PHASE_OPS, StepRecorder
-from workloads.ring import OP_INDEX, RingWriter
+from lockstep.collector.contract.ring import NO_TAG
+from lockstep.collector.contract.words import PHASES, Phase
+from lockstep.workloads.comm import BESIDE, Collective, Comm, Pending
+from lockstep.workloads.cuda_events import Mark, Timeline
+from lockstep.workloads.recording import PHASE_OPS, StepRecorder
+from lockstep.workloads.ring import OP_INDEX, RingWriter
 
 STEPS_AHEAD = 1
 """Steps that the host may have given to the device beyond those that it has finished."""

@@ -11,16 +11,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic_ns, sleep
 
-from collector.contract.ring import file_name
-from collector.contract.words import RankState
-from workloads.clocksync import wall_minus_monotonic_ns
-from workloads.heartbeat import HEARTBEAT_SECONDS
-from workloads.joining.rendezvous import RendezvousError
-from workloads.processes.death import die_with_parent
-from workloads.resume import CheckpointError, about
-from workloads.ring import RingWriter
-from workloads.ring_file import Identity
-from workloads.spec import RunSpec
+from lockstep.collector.contract.ring import file_name
+from lockstep.collector.contract.words import RankState
+from lockstep.workloads.clocksync import wall_minus_monotonic_ns
+from lockstep.workloads.heartbeat import HEARTBEAT_SECONDS
+from lockstep.workloads.joining.rendezvous import RendezvousError
+from lockstep.workloads.processes.death import die_with_parent
+from lockstep.workloads.resume import CheckpointError, about
+from lockstep.workloads.ring import RingWriter
+from lockstep.workloads.ring_file import Identity
+from lockstep.workloads.spec import RunSpec
 
 
 class _FirstRing:

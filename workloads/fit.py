@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from workloads.models.configs import ConfigError, GptConfig, Style
-from workloads.spec import Layout, Training
+from lockstep.workloads.models.configs import ConfigError, GptConfig, Style
+from lockstep.workloads.spec import Layout, Training
 
 WEIGHT_BYTES = GRADIENT_BYTES = 4
 MOMENT_BYTES = 8

@@ -5,7 +5,7 @@ They differ by up to 15 %, so every figure that is shown carries the formula's n
 
 from collections.abc import Callable
 
-from workloads.models.configs import GptConfig
+from lockstep.workloads.models.configs import GptConfig
 
 FORMULA = "megatron"
 """What the ring and the log line count, unless they say otherwise."""

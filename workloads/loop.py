@@ -14,31 +14,31 @@ from typing import Any, SupportsFloat
 import torch
 import torch.distributed as dist
 
-from collector.contract.words import PHASES, Phase, RankState
-from workloads import mesh
-from workloads.accelerator import Accelerator
-from workloads.checkpoint import Checkpoints
-from workloads.clock_exchange import Clocks
-from workloads.clocksync import wall_minus_monotonic_ns
-from workloads.comm import Comm
-from workloads.data.loader import Loader
-from workloads.device import EmulatedDevice, device_seconds
-from workloads.faults.agreement import agree
-from workloads.faults.cgroup import CpuGroup
-from workloads.faults.disturbances import Disturber, Kind
-from workloads.faults.inject import Injector
-from workloads.model_setup import ModelParts
-from workloads.outcome import peak
-from workloads.outcome.evaluation import Evaluation
-from workloads.outcome.telling import Teller
-from workloads.rank import RankJob, dice_seed
-from workloads.recording import StepRecorder
-from workloads.resume import RESTORED, tell_restored
-from workloads.ring import OP_INDEX, RingWriter
-from workloads.simulated_gpu import SimulatedGpu
-from workloads.tasks import find
-from workloads.trainable import Context, Trainable, Update
-from workloads.warmup import WARMUP_STEPS
+from lockstep.collector.contract.words import PHASES, Phase, RankState
+from lockstep.workloads import mesh
+from lockstep.workloads.accelerator import Accelerator
+from lockstep.workloads.checkpoint import Checkpoints
+from lockstep.workloads.clock_exchange import Clocks
+from lockstep.workloads.clocksync import wall_minus_monotonic_ns
+from lockstep.workloads.comm import Comm
+from lockstep.workloads.data.loader import Loader
+from lockstep.workloads.device import EmulatedDevice, device_seconds
+from lockstep.workloads.faults.agreement import agree
+from lockstep.workloads.faults.cgroup import CpuGroup
+from lockstep.workloads.faults.disturbances import Disturber, Kind
+from lockstep.workloads.faults.inject import Injector
+from lockstep.workloads.model_setup import ModelParts
+from lockstep.workloads.outcome import peak
+from lockstep.workloads.outcome.evaluation import Evaluation
+from lockstep.workloads.outcome.telling import Teller
+from lockstep.workloads.rank import RankJob, dice_seed
+from lockstep.workloads.recording import StepRecorder
+from lockstep.workloads.resume import RESTORED, tell_restored
+from lockstep.workloads.ring import OP_INDEX, RingWriter
+from lockstep.workloads.simulated_gpu import SimulatedGpu
+from lockstep.workloads.tasks import find
+from lockstep.workloads.trainable import Context, Trainable, Update
+from lockstep.workloads.warmup import WARMUP_STEPS
 
 GC_STEPS = 100
 """Garbage is collected on all ranks in the same step, every so many steps; tagged `gc`."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from workloads.spec import Layout
+from lockstep.workloads.spec import Layout
 
 
 @dataclass(frozen=True, slots=True)

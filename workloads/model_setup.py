@@ -10,21 +10,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from workloads.comm import Collective, Comm
-from workloads.data.indexed import IndexedDataset, IndexedError
-from workloads.data.prepare import VALIDATION_SAMPLES, validation
-from workloads.data.samples import Samples
-from workloads.flops import per_token
-from workloads.mesh import Mesh
-from workloads.models.gpt import Gpt, initialize
-from workloads.optimizer import CLIP, Optimizer, Rate
-from workloads.parallel import Segment
-from workloads.parallel.gradients import Accumulation, Gradients
-from workloads.parallel.pipeline import Pipeline, build
-from workloads.parallel.sharded import ShardedOptimizer
-from workloads.parallel.tensor import TensorParallel
-from workloads.spec import RunSpec
-from workloads.trainable import Counts, Update
+from lockstep.workloads.comm import Collective, Comm
+from lockstep.workloads.data.indexed import IndexedDataset, IndexedError
+from lockstep.workloads.data.prepare import VALIDATION_SAMPLES, validation
+from lockstep.workloads.data.samples import Samples
+from lockstep.workloads.flops import per_token
+from lockstep.workloads.mesh import Mesh
+from lockstep.workloads.models.gpt import Gpt, initialize
+from lockstep.workloads.optimizer import CLIP, Optimizer, Rate
+from lockstep.workloads.parallel import Segment
+from lockstep.workloads.parallel.gradients import Accumulation, Gradients
+from lockstep.workloads.parallel.pipeline import Pipeline, build
+from lockstep.workloads.parallel.sharded import ShardedOptimizer
+from lockstep.workloads.parallel.tensor import TensorParallel
+from lockstep.workloads.spec import RunSpec
+from lockstep.workloads.trainable import Counts, Update
 
 WARMUP_RATE_STEPS = 20
 CPU = torch.device("cpu")

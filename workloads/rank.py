@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from workloads.simulated_gpu import SimulatedGpu
-from workloads.spec import RunSpec
+from lockstep.workloads.simulated_gpu import SimulatedGpu
+from lockstep.workloads.spec import RunSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from time import monotonic_ns, thread_time_ns
 from types import TracebackType
 from typing import Self, SupportsFloat
 
-from collector.contract.ring import NO_TAG
-from collector.contract.words import PHASES, STEP_TAGS, Phase
-from workloads.ring import OP_INDEX, RingWriter
+from lockstep.collector.contract.ring import NO_TAG
+from lockstep.collector.contract.words import PHASES, STEP_TAGS, Phase
+from lockstep.workloads.ring import OP_INDEX, RingWriter
 
 PHASE_OPS: dict[Phase, str] = {
     Phase.DATA: "data-load",

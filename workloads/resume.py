@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from collector.contract import bounded_json
-from workloads.models.configs import GptConfig
+from lockstep.collector.contract import bounded_json
+from lockstep.workloads.models.configs import GptConfig
 
 ABOUT = "lockstep.json"
 RESTORED = "restored"

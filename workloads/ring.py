@@ -7,9 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic_ns
 
-from collector.contract import ring
-from collector.contract.words import GROUPS, OPS, PHASES, RANK_STATES, RankState
-from workloads.ring_file import Identity, create, padded
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.words import GROUPS, OPS, PHASES, RANK_STATES, RankState
+from lockstep.workloads.ring_file import Identity, create, padded
 
 __all__ = ["GROUP_INDEX", "OP_INDEX", "Identity", "RingWriter"]
 

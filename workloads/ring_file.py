@@ -6,10 +6,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.contract import ring
-from collector.contract.words import GROUPS
-from workloads.new_file import opened_new
-from workloads.process_life import pid_namespace
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.words import GROUPS
+from lockstep.workloads.new_file import opened_new
+from lockstep.workloads.process_life import pid_namespace
 
 
 @dataclass(frozen=True, slots=True)

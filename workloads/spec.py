@@ -7,11 +7,11 @@ from difflib import get_close_matches
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
-from collector.contract.masking import masked_words
-from collector.contract.words import EXTERNAL_PROGRAM
-from workloads.faults.disturbances import Disturbance
-from workloads.faults.plan import Fault
-from workloads.models.configs import CONFIGS, GptConfig, resized
+from lockstep.collector.contract.masking import masked_words
+from lockstep.collector.contract.words import EXTERNAL_PROGRAM
+from lockstep.workloads.faults.disturbances import Disturbance
+from lockstep.workloads.faults.plan import Fault
+from lockstep.workloads.models.configs import CONFIGS, GptConfig, resized
 
 WORKLOADS: tuple[str, ...] = ("gpt", "resnet", "logreg", "allreduce")
 """Names of the reference runs; one file each in workloads/tasks."""

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from collector.contract.stacks import SIGNAL_VARIABLE, SIGNALS, signal_of, stacks_name
+from lockstep.collector.contract.stacks import SIGNAL_VARIABLE, SIGNALS, signal_of, stacks_name
 
 MAX_BYTES = 1 << 20
 """Of all answers; an answer is some kilobytes."""

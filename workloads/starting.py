@@ -10,10 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic_ns
 
-from collector.contract.words import StartPart
-from workloads.clocksync import wall_minus_monotonic_ns
-from workloads.new_file import write_whole
-from workloads.process_life import process_began_ns
+from lockstep.collector.contract.words import StartPart
+from lockstep.workloads.clocksync import wall_minus_monotonic_ns
+from lockstep.workloads.new_file import write_whole
+from lockstep.workloads.process_life import process_began_ns
 
 STARTING = "starting"
 """Folder of an archive where each rank tells of its start, until run.json has it."""

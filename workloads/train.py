@@ -9,28 +9,28 @@ from time import monotonic_ns, sleep
 import torch
 import torch.distributed as dist
 
-from collector.contract.device import file_name as device_file_name
-from collector.contract.ring import file_name as ring_file_name
-from collector.contract.words import ExitCode, RankState, StartPart
-from workloads import mesh
-from workloads.accelerator import accelerator
-from workloads.comm import Comm, PeerLostError
-from workloads.cuda_events import cuda_timeline
-from workloads.cuda_recording import StreamComm, StreamRecorder, ToldClock
-from workloads.data import DataError
-from workloads.first_ring import first_step, identity
-from workloads.flight_recorder import DumpOnRequest
-from workloads.formats import timers
-from workloads.heartbeat import Heartbeat
-from workloads.launchers import PEER_LOST_CODE
-from workloads.loop import Loop
-from workloads.rank import RankJob, simulated_gpu
-from workloads.recording import StepRecorder
-from workloads.resume import CheckpointError
-from workloads.ring import RingWriter
-from workloads.round_trip import RoundTrips
-from workloads.stack_signal import stacks_on_signal
-from workloads.starting import STARTING, Starting
+from lockstep.collector.contract.device import file_name as device_file_name
+from lockstep.collector.contract.ring import file_name as ring_file_name
+from lockstep.collector.contract.words import ExitCode, RankState, StartPart
+from lockstep.workloads import mesh
+from lockstep.workloads.accelerator import accelerator
+from lockstep.workloads.comm import Comm, PeerLostError
+from lockstep.workloads.cuda_events import cuda_timeline
+from lockstep.workloads.cuda_recording import StreamComm, StreamRecorder, ToldClock
+from lockstep.workloads.data import DataError
+from lockstep.workloads.first_ring import first_step, identity
+from lockstep.workloads.flight_recorder import DumpOnRequest
+from lockstep.workloads.formats import timers
+from lockstep.workloads.heartbeat import Heartbeat
+from lockstep.workloads.launchers import PEER_LOST_CODE
+from lockstep.workloads.loop import Loop
+from lockstep.workloads.rank import RankJob, simulated_gpu
+from lockstep.workloads.recording import StepRecorder
+from lockstep.workloads.resume import CheckpointError
+from lockstep.workloads.ring import RingWriter
+from lockstep.workloads.round_trip import RoundTrips
+from lockstep.workloads.stack_signal import stacks_on_signal
+from lockstep.workloads.starting import STARTING, Starting
 
 SURVIVOR_SECONDS = 60.0
 

@@ -7,10 +7,10 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 
-from workloads.comm import Comm
-from workloads.mesh import Mesh
-from workloads.parallel import Segment
-from workloads.spec import RunSpec
+from lockstep.workloads.comm import Comm
+from lockstep.workloads.mesh import Mesh
+from lockstep.workloads.parallel import Segment
+from lockstep.workloads.spec import RunSpec
 
 BatchT = TypeVar("BatchT")
 

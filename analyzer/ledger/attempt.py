@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.ledger.excess import Excess, excesses
-from analyzer.ledger.starting import pod_times
-from analyzer.pipeline import Diagnosis
-from analyzer.run import Run, Verdict
-from analyzer.slowness.ended import FINISHED as FINISHED
-from analyzer.slowness.ended import INTERRUPTED as INTERRUPTED
-from analyzer.slowness.ended import ended
-from collector.contract import metrics
+from lockstep.analyzer.hangs.ended import FINISHED as FINISHED
+from lockstep.analyzer.hangs.ended import INTERRUPTED as INTERRUPTED
+from lockstep.analyzer.hangs.ended import ended
+from lockstep.analyzer.ledger.excess import Excess, excesses
+from lockstep.analyzer.ledger.starting import pod_times
+from lockstep.analyzer.shapes.run import Run, Verdict
+from lockstep.analyzer.verdict.pipeline import Diagnosis
+from lockstep.collector.contract import metrics
 
 FROM_PROMETHEUS = "prometheus"
 """`source` in run.json of the archive of a finding."""

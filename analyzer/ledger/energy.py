@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analyzer.run import FloatGrid, Run
-from collector.contract import metrics
+from lockstep.analyzer.shapes.run import FloatGrid, Run
+from lockstep.collector.contract import metrics
 
 MOST_GAP = 300.0
 """Seconds: Prometheus' own lookback."""

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.case import accuses
-from analyzer.cost.step_time import (
+from lockstep.analyzer.shapes.run import Culprit, Finding, FloatGrid, Grid
+from lockstep.analyzer.stragglers.step_time import (
     calm_step_seconds,
     ideal_step_seconds,
     of_change,
     step_times,
 )
-from analyzer.culprits.where import node_of
-from analyzer.pipeline import Diagnosis
-from analyzer.run import Culprit, Finding, FloatGrid, Grid
-from collector.contract.words import Cause
+from lockstep.analyzer.stragglers.where import node_of
+from lockstep.analyzer.verdict.case import accuses
+from lockstep.analyzer.verdict.pipeline import Diagnosis
+from lockstep.collector.contract.words import Cause
 
 
 @dataclass(frozen=True, slots=True)

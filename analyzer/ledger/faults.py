@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from analyzer.ledger.reliability import Reliability, mean, mtbf, ratio
-from analyzer.run import LoadError
+from lockstep.analyzer.ledger.reliability import Reliability, mean, mtbf, ratio
+from lockstep.analyzer.shapes.run import LoadError
 
 DAY = 86400.0
 START, END = "fault_start", "fault_end"

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyzer.ledger.buckets import INDEX, PRODUCTIVE, RUNNING, Bucket
-from analyzer.ledger.ledger import Ledger
-from analyzer.ledger.reliability import Estimate, Reliability, mean, mtbf, ratio
-from analyzer.readers.iteration_log import UNNAMED
-from analyzer.run import FloatGrid
+from lockstep.analyzer.ledger.buckets import INDEX, PRODUCTIVE, RUNNING, Bucket
+from lockstep.analyzer.ledger.ledger import Ledger
+from lockstep.analyzer.ledger.reliability import Estimate, Reliability, mean, mtbf, ratio
+from lockstep.analyzer.read.iteration_log import UNNAMED
+from lockstep.analyzer.shapes.run import FloatGrid
 
 
 def of_run(told: Ledger) -> Reliability:

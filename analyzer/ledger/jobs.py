@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
-from analyzer.ledger.attempt import Attempt
+from lockstep.analyzer.ledger.attempt import Attempt
 
 CHECKPOINTS = "checkpoints"
 """Folder of an archive that holds its checkpoints."""

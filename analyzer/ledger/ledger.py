@@ -7,14 +7,14 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from analyzer.ledger.attempt import Attempt
-from analyzer.ledger.buckets import BUCKETS, INDEX, PRODUCTIVE, RUNNING, Bucket
-from analyzer.ledger.jobs import resumed_from
-from analyzer.ledger.starting import PARTS, PLACE
-from analyzer.ledger.stretches import Spent, spent
-from analyzer.readers.iteration_log import FROM_LOG
-from analyzer.run import FloatGrid
-from collector.contract.words import StartPart
+from lockstep.analyzer.ledger.attempt import Attempt
+from lockstep.analyzer.ledger.buckets import BUCKETS, INDEX, PRODUCTIVE, RUNNING, Bucket
+from lockstep.analyzer.ledger.jobs import resumed_from
+from lockstep.analyzer.ledger.starting import PARTS, PLACE
+from lockstep.analyzer.ledger.stretches import Spent, spent
+from lockstep.analyzer.read.iteration_log import FROM_LOG
+from lockstep.analyzer.shapes.run import FloatGrid
+from lockstep.collector.contract.words import StartPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Ledger:
 
 
 def ledger(attempts: Sequence[Attempt]) -> Ledger:
-    """The ledger of the attempts of one run, by their begin (analyzer.ledger.jobs.chains).
+    """The ledger of the attempts of one run, by their begin (lockstep.analyzer.ledger.jobs.chains).
 
     Raises:
         ValueError: There are none, or two of them overlap in time.

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import chi2
 
-from analyzer.run import FloatGrid
+from lockstep.analyzer.shapes.run import FloatGrid
 
 LEVEL = 0.95
 RESAMPLES = 2000

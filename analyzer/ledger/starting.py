@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from analyzer.run import FloatGrid, RankInfo
-from collector.contract.words import StartPart
+from lockstep.analyzer.shapes.run import FloatGrid, RankInfo
+from lockstep.collector.contract.words import StartPart
 
 SPANS_AT_MOST = 1000
 """Of one part of one rank."""

@@ -10,14 +10,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analyzer.ledger.attempt import FINISHED, INTERRUPTED, Attempt
-from analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
-from analyzer.ledger.energy import Course, courses
-from analyzer.ledger.starting import PARTS, Marks, marks, pod_times
-from analyzer.readers.labels import UP
-from analyzer.run import FloatGrid
-from collector.contract import metrics
-from collector.contract.words import StartPart
+from lockstep.analyzer.ledger.attempt import FINISHED, INTERRUPTED, Attempt
+from lockstep.analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
+from lockstep.analyzer.ledger.energy import Course, courses
+from lockstep.analyzer.ledger.starting import PARTS, Marks, marks, pod_times
+from lockstep.analyzer.shapes.labels import UP
+from lockstep.analyzer.shapes.run import FloatGrid
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.words import StartPart
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
-from analyzer.ledger.faults import DAY, Fleet
-from analyzer.ledger.fleet import of_fleet, of_node, of_run
-from analyzer.ledger.ledger import Ledger, by_team, team_of
-from analyzer.ledger.reliability import Estimate
-from analyzer.ledger.starting import PLACE
-from analyzer.run import FloatGrid
-from collector.contract.words import StartPart
+from lockstep.analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
+from lockstep.analyzer.ledger.faults import DAY, Fleet
+from lockstep.analyzer.ledger.fleet import of_fleet, of_node, of_run
+from lockstep.analyzer.ledger.ledger import Ledger, by_team, team_of
+from lockstep.analyzer.ledger.reliability import Estimate
+from lockstep.analyzer.ledger.starting import PLACE
+from lockstep.analyzer.shapes.run import FloatGrid
+from lockstep.collector.contract.words import StartPart
 
 SCHEMA_VERSION = 1
 HOUR = 3600.0

@@ -16,11 +16,11 @@ def render(tree: Mapping[str, Any], form: str) -> str:
     # Jinja2 and matplotlib are imported by those who want a page.
     match form:
         case "html":
-            from analyzer.report.page import page
+            from lockstep.analyzer.report.page import page
 
             return page(tree)
         case "md":
-            from analyzer.report.markdown import markdown
+            from lockstep.analyzer.report.markdown import markdown
 
             return markdown(tree)
         case "json":

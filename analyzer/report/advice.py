@@ -3,15 +3,15 @@
 import shlex
 from collections.abc import Container, Iterable
 
-from analyzer.alert_rules.shape import PLACEHOLDERS
-from analyzer.cause_spec import DRAIN, STRAGGLER_RUNBOOK, Action
-from analyzer.causes import CAUSES, SPECS
-from analyzer.report import blocks
-from analyzer.report.blocks import Block
-from analyzer.run import Culprit, Verdict
-from analyzer.slowness.ended import failed_itself
-from analyzer.slowness.processor import off_processor
-from collector.contract.words import Cause
+from lockstep.analyzer.causes.cause_spec import DRAIN, STRAGGLER_RUNBOOK, Action
+from lockstep.analyzer.causes.specs import CAUSES, SPECS
+from lockstep.analyzer.hangs.ended import failed_itself
+from lockstep.analyzer.report import blocks
+from lockstep.analyzer.report.blocks import Block
+from lockstep.analyzer.rules.alert_rules.shape import PLACEHOLDERS
+from lockstep.analyzer.shapes.run import Culprit, Verdict
+from lockstep.analyzer.stats.processor import off_processor
+from lockstep.collector.contract.words import Cause
 
 ADVICE: dict[str, tuple[Action, ...]] = {spec.cause: spec.advice for spec in CAUSES if spec.advice}
 """Cause -> actions; causes without a row get `UNSURE`."""

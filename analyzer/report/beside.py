@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from analyzer.pipeline import Diagnosis
+    from lockstep.analyzer.verdict.pipeline import Diagnosis
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from analyzer.report.figures import cell
+from lockstep.analyzer.report.figures import cell
 
 COLOURS = {"culprit": "#D55E00", "peers": "#0072B2", "reference": "#009E73", "other": "#CC79A7"}
 """Okabe-Ito colours that reach 3:1 on white; never the only difference between two things."""

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer.report import blocks, figures
-from analyzer.report.blocks import Block
-from analyzer.report.queries import samples
-from analyzer.run import FloatGrid, Grid
-from analyzer.symptoms.network import standing
-from collector.contract import metrics
-from collector.contract.metrics import Metric
+from lockstep.analyzer.causes.symptoms.network import standing
+from lockstep.analyzer.report import blocks, figures
+from lockstep.analyzer.report.blocks import Block
+from lockstep.analyzer.report.queries import samples
+from lockstep.analyzer.shapes.run import FloatGrid, Grid
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.metrics import Metric
 
 PASSED, FAILED, SILENT = "✓ ok", "▲ look", "? not told"
 THROTTLED_SHARE = 0.1

@@ -5,18 +5,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analyzer.report import blocks, figures
-from analyzer.report.blocks import Block
-from analyzer.report.health import READINGS, signal
-from analyzer.report.ratio import WORTH_TELLING, ratio
-from analyzer.report.settings import differing
-from analyzer.report.spans import by_row, spans
-from analyzer.report.speed import per_second
-from analyzer.run import FloatGrid, Grid, Run
-from collector.contract.words import PHASES
+from lockstep.analyzer.report import blocks, figures
+from lockstep.analyzer.report.blocks import Block
+from lockstep.analyzer.report.health import READINGS, signal
+from lockstep.analyzer.report.ratio import WORTH_TELLING, ratio
+from lockstep.analyzer.report.settings import differing
+from lockstep.analyzer.report.spans import by_row, spans
+from lockstep.analyzer.report.speed import per_second
+from lockstep.analyzer.shapes.run import FloatGrid, Grid, Run
+from lockstep.collector.contract.words import PHASES
 
 if TYPE_CHECKING:
-    from analyzer.pipeline import Diagnosis
+    from lockstep.analyzer.verdict.pipeline import Diagnosis
 
 MOST_KEYS = 40
 HOW = (

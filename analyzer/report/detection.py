@@ -3,14 +3,14 @@
 import math
 from collections.abc import Sequence
 
-from analyzer.detectors import DETECTORS
-from analyzer.report import blocks, figures
-from analyzer.report.blocks import Block
-from analyzer.report.shown import MOST_ROWS
-from analyzer.report.timeline import since
-from analyzer.report.watched import FindingTimes
-from analyzer.run import Finding, Grid, Verdict
-from analyzer.slowness import changepoint, significance
+from lockstep.analyzer.report import blocks, figures
+from lockstep.analyzer.report.blocks import Block
+from lockstep.analyzer.report.shown import MOST_ROWS
+from lockstep.analyzer.report.timeline import since
+from lockstep.analyzer.report.watched import FindingTimes
+from lockstep.analyzer.shapes.run import Finding, Grid, Verdict
+from lockstep.analyzer.stats import changepoint, significance
+from lockstep.analyzer.stragglers.detectors import DETECTORS
 
 NOT_WATCHED = (
     "No finding.json stands beside the archive: nobody watched this run live, so there is no"
@@ -26,12 +26,12 @@ THRESHOLDS: tuple[tuple[str, str, str], ...] = (
     (
         "a rank is slow",
         f"{_percent(significance.FLOOR)} slower than its peers or its own past, beyond chance",
-        "analyzer/slowness/significance.py",
+        "analyzer/stats/significance.py",
     ),
     (
         "it came and went",
         f"{_percent(significance.TRANSIENT_FLOOR)} slower for {significance.TRANSIENT_STEPS} steps",
-        "analyzer/slowness/significance.py",
+        "analyzer/stats/significance.py",
     ),
     (
         "it always was slow",
@@ -45,7 +45,7 @@ THRESHOLDS: tuple[tuple[str, str, str], ...] = (
             f"{changepoint.BLOCKS_AT_MOST} groups at most, "
             f"of {changepoint.BLOCK_STEPS_AT_LEAST} steps at least"
         ),
-        "analyzer/slowness/changepoint.py",
+        "analyzer/stats/changepoint.py",
     ),
 )
 """What is judged, the limit in force, and where it comes from."""

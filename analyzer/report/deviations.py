@@ -2,9 +2,9 @@
 
 from datetime import datetime
 
-from analyzer.report import blocks
-from analyzer.report.blocks import Block
-from analyzer.run import Verdict
+from lockstep.analyzer.report import blocks
+from lockstep.analyzer.report.blocks import Block
+from lockstep.analyzer.shapes.run import Verdict
 
 
 def deviations(verdict: Verdict) -> list[Block]:

@@ -3,33 +3,33 @@
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from analyzer.report import figures, human
-from analyzer.report.advice import advice
-from analyzer.report.beside import NOTHING, Beside
-from analyzer.report.comparison import comparison
-from analyzer.report.detection import detection
-from analyzer.report.deviations import deviations
-from analyzer.report.glance import glance
-from analyzer.report.health import health
-from analyzer.report.impact import impact
-from analyzer.report.learning import learning
-from analyzer.report.ledger import where_time_went
-from analyzer.report.queries import Sources
-from analyzer.report.reality import reality
-from analyzer.report.reasons import reasons
-from analyzer.report.simulated import simulated
-from analyzer.report.spans import spans
-from analyzer.report.summary import summary, title
-from analyzer.report.supporting import completeness, files, people, reproduction, words
-from analyzer.report.timeline import bounds, timeline
-from analyzer.report.timing import lateness
-from analyzer.report.watched import finding_times
-from analyzer.run import Grid, Verdict
-from analyzer.slowness.before_after import has_gpu
-from analyzer.verdict_json import verdict_json
+from lockstep.analyzer.report import figures, human
+from lockstep.analyzer.report.advice import advice
+from lockstep.analyzer.report.beside import NOTHING, Beside
+from lockstep.analyzer.report.comparison import comparison
+from lockstep.analyzer.report.detection import detection
+from lockstep.analyzer.report.deviations import deviations
+from lockstep.analyzer.report.glance import glance
+from lockstep.analyzer.report.health import health
+from lockstep.analyzer.report.impact import impact
+from lockstep.analyzer.report.learning import learning
+from lockstep.analyzer.report.ledger import where_time_went
+from lockstep.analyzer.report.queries import Sources
+from lockstep.analyzer.report.reality import reality
+from lockstep.analyzer.report.reasons import reasons
+from lockstep.analyzer.report.simulated import simulated
+from lockstep.analyzer.report.spans import spans
+from lockstep.analyzer.report.summary import summary, title
+from lockstep.analyzer.report.supporting import completeness, files, people, reproduction, words
+from lockstep.analyzer.report.timeline import bounds, timeline
+from lockstep.analyzer.report.timing import lateness
+from lockstep.analyzer.report.watched import finding_times
+from lockstep.analyzer.shapes.run import Grid, Verdict
+from lockstep.analyzer.shapes.verdict_json import verdict_json
+from lockstep.analyzer.stats.before_after import has_gpu
 
 if TYPE_CHECKING:
-    from analyzer.pipeline import Diagnosis
+    from lockstep.analyzer.verdict.pipeline import Diagnosis
 
 SCHEMA_VERSION = 1
 

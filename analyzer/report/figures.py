@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from analyzer import wording
+from lockstep.analyzer.shapes import wording
 
 UNKNOWN = "–"
 TEXTUAL = ("", "time")

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analyzer.report import blocks
-from analyzer.report.blocks import Block
-from analyzer.report.impact import costs
-from analyzer.report.queries import Sources
-from analyzer.report.series import against_peers
-from analyzer.report.spans import Spans
-from analyzer.run import Grid, Verdict
+from lockstep.analyzer.report import blocks
+from lockstep.analyzer.report.blocks import Block
+from lockstep.analyzer.report.impact import costs
+from lockstep.analyzer.report.queries import Sources
+from lockstep.analyzer.report.series import against_peers
+from lockstep.analyzer.report.spans import Spans
+from lockstep.analyzer.shapes.run import Grid, Verdict
 
 FIRST_ACTIONS = 3
 """More do not fit on a screen; all of them stand in their own section."""

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.report import blocks
-from analyzer.report.blocks import Block
-from analyzer.report.checks import checks
-from analyzer.report.queries import samples
-from analyzer.report.series import against_peers
-from analyzer.report.shown import rest, shown
-from analyzer.report.spans import Spans, by_row, medians
-from analyzer.run import FloatGrid, Grid
-from collector.contract import metrics
-from collector.contract.archive import SAMPLES_FILE
-from collector.contract.metrics import Metric
+from lockstep.analyzer.report import blocks
+from lockstep.analyzer.report.blocks import Block
+from lockstep.analyzer.report.checks import checks
+from lockstep.analyzer.report.queries import samples
+from lockstep.analyzer.report.series import against_peers
+from lockstep.analyzer.report.shown import rest, shown
+from lockstep.analyzer.report.spans import Spans, by_row, medians
+from lockstep.analyzer.shapes.run import FloatGrid, Grid
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.archive import SAMPLES_FILE
+from lockstep.collector.contract.metrics import Metric
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from analyzer.report import blocks, figures
-from analyzer.report.blocks import Block
-from analyzer.report.queries import Sources
-from analyzer.report.shown import MOST_CULPRITS
-from analyzer.report.spans import Spans, median
-from analyzer.report.what_if import gives_back, what_if
-from analyzer.run import Grid, Run, Verdict
+from lockstep.analyzer.report import blocks, figures
+from lockstep.analyzer.report.blocks import Block
+from lockstep.analyzer.report.queries import Sources
+from lockstep.analyzer.report.shown import MOST_CULPRITS
+from lockstep.analyzer.report.spans import Spans, median
+from lockstep.analyzer.report.what_if import gives_back, what_if
+from lockstep.analyzer.shapes.run import Grid, Run, Verdict
 
 OF_RUN = "slowdown of the run"
 NOT_KNOWN = "not known"

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.report import blocks
-from analyzer.report.blocks import Block
-from analyzer.report.queries import Sources
-from analyzer.report.series import known, thinned
-from analyzer.report.spans import Spans
-from analyzer.report.speed import speed
-from analyzer.run import FloatGrid, Grid, Run
+from lockstep.analyzer.report import blocks
+from lockstep.analyzer.report.blocks import Block
+from lockstep.analyzer.report.queries import Sources
+from lockstep.analyzer.report.series import known, thinned
+from lockstep.analyzer.report.spans import Spans
+from lockstep.analyzer.report.speed import speed
+from lockstep.analyzer.shapes.run import FloatGrid, Grid, Run
 
 
 def learning(run: Run, grid: Grid, cut: Spans, sources: Sources) -> Block:

@@ -2,17 +2,17 @@
 
 from typing import TYPE_CHECKING
 
-from analyzer.ledger.attempt import attempt_of
-from analyzer.ledger.buckets import BUCKETS, Bucket
-from analyzer.ledger.ledger import ledger
-from analyzer.ledger.starting import PARTS
-from analyzer.ledger.words import sentence, spoken_part
-from analyzer.readers.windows import COLUMNS
-from analyzer.report import blocks
-from analyzer.report.blocks import Block
+from lockstep.analyzer.ledger.attempt import attempt_of
+from lockstep.analyzer.ledger.buckets import BUCKETS, Bucket
+from lockstep.analyzer.ledger.ledger import ledger
+from lockstep.analyzer.ledger.starting import PARTS
+from lockstep.analyzer.ledger.words import sentence, spoken_part
+from lockstep.analyzer.report import blocks
+from lockstep.analyzer.report.blocks import Block
+from lockstep.analyzer.shapes.windows import COLUMNS
 
 if TYPE_CHECKING:
-    from analyzer.pipeline import Diagnosis
+    from lockstep.analyzer.verdict.pipeline import Diagnosis
 
 
 def where_time_went(diagnosis: "Diagnosis") -> Block | None:

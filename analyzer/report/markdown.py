@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from analyzer.report import human
-from analyzer.report.figures import TEXTUAL, cell
-from collector.contract.visible import visible
+from lockstep.analyzer.report import human
+from lockstep.analyzer.report.figures import TEXTUAL, cell
+from lockstep.collector.contract.visible import visible
 
 _ESCAPED = str.maketrans(
     {each: f"\\{each}" for each in "\\`*[]#|~$"}

@@ -7,9 +7,9 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from analyzer.report.charts import chart
-from analyzer.report.figures import TEXTUAL, cell
-from collector.contract.visible import visible
+from lockstep.analyzer.report.charts import chart
+from lockstep.analyzer.report.figures import TEXTUAL, cell
+from lockstep.collector.contract.visible import visible
 
 BADGES = {"healthy": "✓", "degraded": "▲", "unknown": "?"}
 """Severity is an icon and a word, never a colour alone."""
@@ -20,7 +20,7 @@ COSTS = ("slowdown of the run", "lost")
 
 def page(tree: Mapping[str, Any]) -> str:
     """The report as HTML."""
-    here = files("analyzer.report")
+    here = files("lockstep.analyzer.report")
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         finalize=_shown,

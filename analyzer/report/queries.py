@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from analyzer.readers.prometheus.promql import quoted
-from collector.contract import archive, metrics
-from collector.contract.metrics import Metric
+from lockstep.analyzer.read.prometheus.promql import quoted
+from lockstep.collector.contract import archive, metrics
+from lockstep.collector.contract.metrics import Metric
 
 PER = "1m"
 """Span of the rates; wider than four scrapes of 15 s."""

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import FloatGrid
-from analyzer.slowness.changepoint import BLOCKS_AT_MOST, OUTSIDE_AT_LEAST
+from lockstep.analyzer.shapes.run import FloatGrid
+from lockstep.analyzer.stats.changepoint import BLOCKS_AT_MOST, OUTSIDE_AT_LEAST
 
 STEPS_AT_LEAST = OUTSIDE_AT_LEAST
 """Of either series: fewer say nothing of their noise."""

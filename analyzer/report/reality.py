@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analyzer.report import blocks
-from analyzer.report.blocks import Block
+from lockstep.analyzer.report import blocks
+from lockstep.analyzer.report.blocks import Block
 
 REAL = (
     "Processes, gradients, optimizer, data loading, collectives over gloo, this machine's CPU"

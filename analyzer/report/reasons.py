@@ -1,9 +1,9 @@
 """Why: the evidence for and against each cause, the alternatives, and who was let go."""
 
-from analyzer.report import blocks, figures
-from analyzer.report.blocks import Block
-from analyzer.report.shown import MOST_CULPRITS, MOST_ROWS
-from analyzer.run import Culprit, Verdict
+from lockstep.analyzer.report import blocks, figures
+from lockstep.analyzer.report.blocks import Block
+from lockstep.analyzer.report.shown import MOST_CULPRITS, MOST_ROWS
+from lockstep.analyzer.shapes.run import Culprit, Verdict
 
 
 def reasons(verdict: Verdict) -> Block:

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.report import blocks
-from analyzer.report.blocks import Block
-from analyzer.report.spans import Spans, by_row
-from analyzer.run import FloatGrid, Grid
+from lockstep.analyzer.report import blocks
+from lockstep.analyzer.report.blocks import Block
+from lockstep.analyzer.report.spans import Spans, by_row
+from lockstep.analyzer.shapes.run import FloatGrid, Grid
 
 MAX_BUCKETS = 200
 TWIN_ROWS = 24

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyzer.report import figures
-from analyzer.report.spans import Spans
-from analyzer.run import FloatGrid
+from lockstep.analyzer.report import figures
+from lockstep.analyzer.report.spans import Spans
+from lockstep.analyzer.shapes.run import FloatGrid
 
 MOST_ROWS = 16
 MOST_CULPRITS = 8

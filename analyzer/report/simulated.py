@@ -1,8 +1,8 @@
 """The appendix: slowdowns as the literature defines them, and why they are not the run's own."""
 
-from analyzer.report import blocks
-from analyzer.report.blocks import Block
-from analyzer.run import Verdict
+from lockstep.analyzer.report import blocks
+from lockstep.analyzer.report.blocks import Block
+from lockstep.analyzer.shapes.run import Verdict
 
 APART = (
     "Both figures replay the whole run, healthy steps included, with every operation as long as is"

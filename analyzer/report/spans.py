@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import FloatGrid, Grid, Verdict
+from lockstep.analyzer.shapes.run import FloatGrid, Grid, Verdict
 
 
 @dataclass(frozen=True, slots=True)

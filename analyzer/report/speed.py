@@ -3,12 +3,12 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.report import blocks
-from analyzer.report.blocks import Block
-from analyzer.report.queries import Sources
-from analyzer.report.spans import Spans, by_row, median
-from analyzer.run import FloatGrid, Grid, Run
-from collector.contract.words import PHASES
+from lockstep.analyzer.report import blocks
+from lockstep.analyzer.report.blocks import Block
+from lockstep.analyzer.report.queries import Sources
+from lockstep.analyzer.report.spans import Spans, by_row, median
+from lockstep.analyzer.shapes.run import FloatGrid, Grid, Run
+from lockstep.collector.contract.words import PHASES
 
 QUANTILES = (0.05, 0.5, 0.95)
 Masks = dict[str, NDArray[np.bool_]]

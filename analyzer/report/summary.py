@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analyzer.causes import CAUSE_WORDS
-from analyzer.report import figures
-from analyzer.run import Culprit, Verdict
-from analyzer.wording import ACCUSED, certainty, ratio
+from lockstep.analyzer.causes.specs import CAUSE_WORDS
+from lockstep.analyzer.report import figures
+from lockstep.analyzer.shapes.run import Culprit, Verdict
+from lockstep.analyzer.shapes.wording import ACCUSED, certainty, ratio
 
 NOBODY = {
     "healthy": "Nobody holds this run back",

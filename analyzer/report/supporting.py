@@ -5,16 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from analyzer.report import blocks
-from analyzer.report.beside import Beside
-from analyzer.report.blocks import Block
-from analyzer.report.figures import cell
-from analyzer.report.glossary import GLOSSARY
-from analyzer.report.queries import Sources
-from analyzer.report.shown import rest, shown
-from analyzer.report.spans import Spans
-from analyzer.run import Grid, Run, Verdict
-from collector.contract.masking import masked
+from lockstep.analyzer.report import blocks
+from lockstep.analyzer.report.beside import Beside
+from lockstep.analyzer.report.blocks import Block
+from lockstep.analyzer.report.figures import cell
+from lockstep.analyzer.report.glossary import GLOSSARY
+from lockstep.analyzer.report.queries import Sources
+from lockstep.analyzer.report.shown import rest, shown
+from lockstep.analyzer.report.spans import Spans
+from lockstep.analyzer.shapes.run import Grid, Run, Verdict
+from lockstep.collector.contract.masking import masked
 
 
 def completeness(run: Run, grid: Grid, verdict: Verdict, cut: Spans, beside: Beside) -> Block:

@@ -4,10 +4,10 @@ from datetime import datetime
 
 import numpy as np
 
-from analyzer.report import blocks
-from analyzer.report.blocks import Block
-from analyzer.report.watched import FindingTimes
-from analyzer.run import Culprit, Grid, Verdict
+from lockstep.analyzer.report import blocks
+from lockstep.analyzer.report.blocks import Block
+from lockstep.analyzer.report.watched import FindingTimes
+from lockstep.analyzer.shapes.run import Culprit, Grid, Verdict
 
 
 def timeline(grid: Grid, verdict: Verdict, seen: FindingTimes | None = None) -> Block:

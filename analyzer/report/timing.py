@@ -4,15 +4,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from analyzer.report import blocks
-from analyzer.report.blocks import Block
-from analyzer.report.queries import Sources
-from analyzer.report.series import known
-from analyzer.report.shown import MOST_ROWS, rest, shown
-from analyzer.report.spans import Spans, median, medians
-from analyzer.run import FloatGrid, Grid, Verdict
-from analyzer.slowness.peer_groups import peer_groups
-from collector.contract.words import PHASES
+from lockstep.analyzer.report import blocks
+from lockstep.analyzer.report.blocks import Block
+from lockstep.analyzer.report.queries import Sources
+from lockstep.analyzer.report.series import known
+from lockstep.analyzer.report.shown import MOST_ROWS, rest, shown
+from lockstep.analyzer.report.spans import Spans, median, medians
+from lockstep.analyzer.shapes.run import FloatGrid, Grid, Verdict
+from lockstep.analyzer.stats.peer_groups import peer_groups
+from lockstep.collector.contract.words import PHASES
 
 
 def lateness(grid: Grid, cut: Spans, sources: Sources, verdict: Verdict) -> Block:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from analyzer.report import blocks
-from analyzer.report.blocks import Block
-from analyzer.run import Verdict
+from lockstep.analyzer.report import blocks
+from lockstep.analyzer.report.blocks import Block
+from lockstep.analyzer.shapes.run import Verdict
 
 METHODS = {
     "simulation": "Simulated from the operations of all ranks.",

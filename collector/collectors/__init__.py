@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from collector.contract.metrics import Sample
-from collector.counters import Falls, Key
-from collector.sources import Source
+from lockstep.collector.contract.metrics import Sample
+from lockstep.collector.counters import Falls, Key
+from lockstep.collector.sources import Source
 
 DEADLINE_SECONDS = 2.0
 """A reading that takes longer is stalled: on the page well within five seconds."""

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterator
 from operator import attrgetter
 
-from collector.contract import metrics as m
-from collector.contract.metrics import Sample
-from collector.sources.allocation import AllocationReading
-from collector.sources.pod_resources import PodResourcesReading
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import Sample
+from lockstep.collector.sources.allocation import AllocationReading
+from lockstep.collector.sources.pod_resources import PodResourcesReading
 
 _LABELS = attrgetter(*m.GPU_ALLOCATION_INFO.labels)
 """The labels of a holder are its fields."""

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from collector.contract import metrics as m
-from collector.contract.metrics import Sample
-from collector.sources.diskstats import Disks
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import Sample
+from lockstep.collector.sources.diskstats import Disks
 
 
 def collect(reading: Disks) -> Iterator[Sample]:

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from collector.contract import metrics as m
-from collector.contract.metrics import Sample
-from collector.sources.ethtool import NicStatistics
-from collector.sources.ethtool.names import What
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import Sample
+from lockstep.collector.sources.ethtool import NicStatistics
+from lockstep.collector.sources.ethtool.names import What
 
 
 def collect(reading: NicStatistics) -> Iterator[Sample]:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from collector.contract import metrics as m
-from collector.contract.metrics import Sample
-from collector.sources.flight_recorder import Dump, DumpReading, GroupState
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import Sample
+from lockstep.collector.sources.flight_recorder import Dump, DumpReading, GroupState
 
 MAX_STATES = 128
 """Groups of ranks shown, those with an open collective first; four or five series each."""

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from collector.contract import metrics as m
-from collector.contract.metrics import Metric, Sample
-from collector.contract.words import CLOCK_EVENT_BITS, OTHER
-from collector.counters import Key
-from collector.gpu_reading import (
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import Metric, Sample
+from lockstep.collector.contract.words import CLOCK_EVENT_BITS, OTHER
+from lockstep.collector.counters import Key
+from lockstep.collector.gpu_reading import (
     CLOCK_EVENTS,
     FABRIC_HEALTH,
     FABRIC_STATE,
@@ -17,7 +17,7 @@ from collector.gpu_reading import (
     Gpu,
     GpuReading,
 )
-from collector.zero_series_folding import ZeroSeriesFolding
+from lockstep.collector.zero_series_folding import ZeroSeriesFolding
 
 ACTIVITY = (
     m.GPU_UTILIZATION,

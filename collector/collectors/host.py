@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from collector.contract import metrics as m
-from collector.contract.metrics import Sample
-from collector.sources.identity import MachineIdentity
-from collector.sources.procfs import CPU_MODES, LOAD_WINDOWS, Host
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import Sample
+from lockstep.collector.sources.identity import MachineIdentity
+from lockstep.collector.sources.procfs import CPU_MODES, LOAD_WINDOWS, Host
 
 _MEMORY = {
     "free": m.MEMORY_FREE,

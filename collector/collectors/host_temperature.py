@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from collector.contract.metrics import HOST_TEMPERATURE, Sample
-from collector.sources.thermal import HostTemperature
+from lockstep.collector.contract.metrics import HOST_TEMPERATURE, Sample
+from lockstep.collector.sources.thermal import HostTemperature
 
 
 def collect(reading: HostTemperature) -> Iterator[Sample]:

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from collector.contract import metrics as m
-from collector.contract.metrics import Sample
-from collector.sources.infiniband import Port, Ports
-from collector.sources.infiniband.errors import ErrorsOfPorts
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import Sample
+from lockstep.collector.sources.infiniband import Port, Ports
+from lockstep.collector.sources.infiniband.errors import ErrorsOfPorts
 
 _WORDS = m.IB_INFO.labels[2:]
 

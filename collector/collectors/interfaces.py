@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from collector.contract import metrics as m
-from collector.contract.metrics import Sample
-from collector.sources.netdev import Link, NetworkDevices
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import Sample
+from lockstep.collector.sources.netdev import Link, NetworkDevices
 
 
 def collect(reading: NetworkDevices) -> Iterator[Sample]:

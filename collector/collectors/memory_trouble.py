@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from collector.contract import metrics as m
-from collector.contract.metrics import Sample
-from collector.sources.vmstat import VirtualMemory
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import Sample
+from lockstep.collector.sources.vmstat import VirtualMemory
 
 
 def collect(reading: VirtualMemory) -> Iterator[Sample]:

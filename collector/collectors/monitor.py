@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from collector.contract import metrics as m
-from collector.contract.metrics import Sample
-from collector.sources.own_process import OwnProcess
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import Sample
+from lockstep.collector.sources.own_process import OwnProcess
 
 
 @dataclass(frozen=True, slots=True)

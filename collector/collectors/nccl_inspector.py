@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from collector.contract import metrics as m
-from collector.contract.metrics import Sample
-from collector.sources.nccl_inspector import InspectorReading, NcclInspector
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import Sample
+from lockstep.collector.sources.nccl_inspector import InspectorReading, NcclInspector
 
 
 def collect(reading: InspectorReading) -> Iterator[Sample]:

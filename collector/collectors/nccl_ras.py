@@ -4,10 +4,16 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import chain, islice
 
-from collector.contract import metrics as m
-from collector.contract.metrics import Sample
-from collector.sources.nccl_ras import RasReading
-from collector.sources.nccl_ras.picture import MAX_GROUPS, MAX_RANKS, Group, Picture, ShownRank
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import Sample
+from lockstep.collector.sources.nccl_ras import RasReading
+from lockstep.collector.sources.nccl_ras.picture import (
+    MAX_GROUPS,
+    MAX_RANKS,
+    Group,
+    Picture,
+    ShownRank,
+)
 
 MAX_SERIES = 600
 """Of communicators and ranks; a quarter of a page."""

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from collector.contract import metrics as m
-from collector.contract.metrics import Sample
-from collector.sources.softnet import Softnet
-from collector.sources.tcp import Tcp
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import Sample
+from lockstep.collector.sources.softnet import Softnet
+from lockstep.collector.sources.tcp import Tcp
 
 _TCP = {
     "RetransSegs": m.TCP_RETRANSMITTED,

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from collector.contract.metrics import RANK_RUN_QUEUE, Sample
-from collector.sources.schedstat import RunQueued
+from lockstep.collector.contract.metrics import RANK_RUN_QUEUE, Sample
+from lockstep.collector.sources.schedstat import RunQueued
 
 
 def collect(reading: RunQueued) -> Iterator[Sample]:

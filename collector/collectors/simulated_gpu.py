@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from collector.contract import metrics as m
-from collector.contract.alerted import XID_ZEROS
-from collector.contract.device import DeviceState
-from collector.contract.metrics import Sample
-from collector.contract.words import CLOCK_EVENT_REASONS
-from collector.contract.xid import describe
-from collector.sources.simulated import SimulatedReading
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.alerted import XID_ZEROS
+from lockstep.collector.contract.device import DeviceState
+from lockstep.collector.contract.metrics import Sample
+from lockstep.collector.contract.words import CLOCK_EVENT_REASONS
+from lockstep.collector.contract.xid import describe
+from lockstep.collector.sources.simulated import SimulatedReading
 
 SOURCE = "simulated"
 """Who told of an XID: neither nvml nor the kernel log."""

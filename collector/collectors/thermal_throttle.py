@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from collector.contract.metrics import CPU_THERMAL_THROTTLED, CPU_THERMAL_THROTTLES, Sample
-from collector.sources.thermal_throttle import ThermalThrottle
+from lockstep.collector.contract.metrics import CPU_THERMAL_THROTTLED, CPU_THERMAL_THROTTLES, Sample
+from lockstep.collector.sources.thermal_throttle import ThermalThrottle
 
 
 def collect(reading: ThermalThrottle) -> Iterator[Sample]:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from collector.contract.metrics import CPU_THROTTLED, RANK_THROTTLED, Sample
-from collector.sources.cgroup import Throttled
-from collector.sources.cgroup_tree import NodeThrottled
+from lockstep.collector.contract.metrics import CPU_THROTTLED, RANK_THROTTLED, Sample
+from lockstep.collector.sources.cgroup import Throttled
+from lockstep.collector.sources.cgroup_tree import NodeThrottled
 
 
 def collect(reading: Throttled) -> Iterator[Sample]:

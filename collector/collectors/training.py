@@ -3,12 +3,12 @@
 import math
 from collections.abc import Iterator
 
-from collector.contract import metrics as m
-from collector.contract.metrics import MAX_SERIES_PER_RANK, Metric, Sample
-from collector.contract.ring import Exchange
-from collector.contract.words import GROUPS, PHASES, Means
-from collector.sources.rank_ring import Rank, RingReading
-from collector.sources.rank_ring.header import AHEAD_NS, Group, Identity, Live
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import MAX_SERIES_PER_RANK, Metric, Sample
+from lockstep.collector.contract.ring import Exchange
+from lockstep.collector.contract.words import GROUPS, PHASES, Means
+from lockstep.collector.sources.rank_ring import Rank, RingReading
+from lockstep.collector.sources.rank_ring.header import AHEAD_NS, Group, Identity, Live
 
 RESERVED = 4
 """Series that others or only some moments give: throttling, run queue, allocation, open op."""

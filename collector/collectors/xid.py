@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from collector.contract import metrics as m
-from collector.contract.alerted import XID_ZEROS
-from collector.contract.kernel_log import TOLD
-from collector.contract.metrics import Sample
-from collector.contract.xid import Severity
-from collector.sources.kmsg import KernelLog
-from collector.sources.xid import Errors, Name
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.alerted import XID_ZEROS
+from lockstep.collector.contract.kernel_log import TOLD
+from lockstep.collector.contract.metrics import Sample
+from lockstep.collector.contract.xid import Severity
+from lockstep.collector.sources.kmsg import KernelLog
+from lockstep.collector.sources.xid import Errors, Name
 
 
 def collect(errors: Errors) -> Iterator[Sample]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from collector.config import values
-from collector.config.values import Address, ConfigError, ConfigFileError
-from collector.contract.stacks import Depth
+from lockstep.collector.config import values
+from lockstep.collector.config.values import Address, ConfigError, ConfigFileError
+from lockstep.collector.contract.stacks import Depth
 
 __all__ = ["Address", "Config", "ConfigError", "ConfigFileError", "load", "nearest"]
 

@@ -4,7 +4,7 @@ A series that is born at 1 shows no increase. Rules and collector read these lis
 them.
 """
 
-from collector.contract import xid
+from lockstep.collector.contract import xid
 
 XID_ZEROS = tuple(
     (str(number), str(row.severity))

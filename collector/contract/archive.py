@@ -6,7 +6,7 @@ run lasts (temporary name, then rename); readers accept a folder or one file.
 
 from dataclasses import dataclass
 
-from collector.contract.words import PHASES
+from lockstep.collector.contract.words import PHASES
 
 SCHEMA_VERSION = 1
 

@@ -1,15 +1,15 @@
-"""Why a rank is slow or gone: one row a cause. What is known of each is in `analyzer.causes`."""
+"""Why a rank is slow or gone: one row a cause. `analyzer.causes.specs` says what is known."""
 
 from enum import StrEnum
 
-from collector.contract.kubernetes import Family
+from lockstep.collector.contract.kubernetes import Family
 
 
 class Cause(StrEnum):
     """The closed vocabulary of causes, in the order in which evidence is weighed.
 
     A row is the word, and the condition that it makes bad at its node; without one it is the run's
-    own doing. To each but the last belongs a file in `analyzer/causes`.
+    own doing. To each but the last belongs a file in `analyzer/causes/specs`.
     """
 
     _value_: str

@@ -15,8 +15,8 @@ their ends, and all likely spellings are read.
 import re
 from typing import NamedTuple
 
-from collector.contract import metrics as m
-from collector.contract.metrics import Kind, Metric
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import Kind, Metric
 
 PREFIX = "DCGM_FI_"
 

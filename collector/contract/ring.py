@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import NamedTuple
 
-from collector.contract.words import PHASES
+from lockstep.collector.contract.words import PHASES
 
 MAGIC = b"LKSTRING"
 VERSION = 1

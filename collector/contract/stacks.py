@@ -14,9 +14,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from collector.contract import bounded_json
-from collector.contract.ring_name import RingName
-from collector.contract.visible import visible_line
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.ring_name import RingName
+from lockstep.collector.contract.visible import visible_line
 
 FILE = "stacks.json"
 SCHEMA_VERSION = 1

@@ -9,8 +9,8 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from collector.contract import metrics as m
-from collector.contract.metrics import Sample
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import Sample
 
 LOG = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ import re
 import signal
 from enum import StrEnum
 
-from collector.contract.causes import Cause as Cause
+from lockstep.collector.contract.causes import Cause as Cause
 
 
 class Phase(StrEnum):

@@ -5,24 +5,24 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from collector.clock import Clock
-from collector.config import Config
-from collector.contract import metrics as m
-from collector.contract import threads
-from collector.contract.metrics import Sample
-from collector.exporter.cap import Cap
-from collector.exporter.dumps import NodeDumps
-from collector.exporter.legacy import render_legacy
-from collector.exporter.ops import OpsQuery, answer
-from collector.exporter.page import Form, Renderer
-from collector.exporter.page_cache import PageCache
-from collector.exporter.server import ListenError, Pages, PageServer
-from collector.exporter.stacks import NodeStacks
-from collector.exporter.web_auth import WebAuth
-from collector.rank_dumps import heard
-from collector.reading import Rejected
-from collector.sampler import Sampler
-from collector.sources.rank_ring import RankRings, Rings
+from lockstep.collector.clock import Clock
+from lockstep.collector.config import Config
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract import threads
+from lockstep.collector.contract.metrics import Sample
+from lockstep.collector.exporter.cap import Cap
+from lockstep.collector.exporter.dumps import NodeDumps
+from lockstep.collector.exporter.legacy import render_legacy
+from lockstep.collector.exporter.ops import OpsQuery, answer
+from lockstep.collector.exporter.page import Form, Renderer
+from lockstep.collector.exporter.page_cache import PageCache
+from lockstep.collector.exporter.server import ListenError, Pages, PageServer
+from lockstep.collector.exporter.stacks import NodeStacks
+from lockstep.collector.exporter.web_auth import WebAuth
+from lockstep.collector.rank_dumps import heard
+from lockstep.collector.reading import Rejected
+from lockstep.collector.sampler import Sampler
+from lockstep.collector.sources.rank_ring import RankRings, Rings
 
 __all__ = ["Exporter", "ListenError"]
 

@@ -22,11 +22,11 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from collector.config import Address
-from collector.contract import threads
-from collector.descriptors import share
-from collector.exporter.places import Connection, Places, Stage, client_of
-from collector.exporter.web_auth import WebAuth
+from lockstep.collector.config import Address
+from lockstep.collector.contract import threads
+from lockstep.collector.descriptors import share
+from lockstep.collector.exporter.places import Connection, Places, Stage, client_of
+from lockstep.collector.exporter.web_auth import WebAuth
 
 LOG = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 
-from collector.contract.metrics import Sample
+from lockstep.collector.contract.metrics import Sample
 
 FIRST_TO_GO: tuple[str, ...] = (
     # Repeated for each link, port, priority, location or size.

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
-from collector.clock import Clock
-from collector.contract.flight_recorder import (
+from lockstep.collector.clock import Clock
+from lockstep.collector.contract.flight_recorder import (
     DUMPS_AGAIN_SECONDS,
     DUMPS_MAX_BYTES,
     DUMPS_SCHEMA_VERSION,
     DUMPS_SECONDS,
 )
-from collector.exporter.ops import QueryError
-from collector.rank_dumps import Answer, Heard, facts, of_newest_attempt, request_dumps
-from collector.sources.rank_ring import Rank, Rings
+from lockstep.collector.exporter.ops import QueryError
+from lockstep.collector.rank_dumps import Answer, Heard, facts, of_newest_attempt, request_dumps
+from lockstep.collector.sources.rank_ring import Rank, Rings
 
 MAX_REMEMBERED = 64
 """Runs of which it is known when their ranks were asked; a node has a few."""

@@ -7,7 +7,7 @@ import threading
 from base64 import b64decode
 from collections.abc import Mapping
 
-from collector.config import ConfigError
+from lockstep.collector.config import ConfigError
 
 MAX_REMEMBERED = 100
 """Right and wrong words remembered, each; a bcrypt check takes some 50 ms of a core."""

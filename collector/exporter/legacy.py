@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from collector.contract import metrics as m
-from collector.contract.dcgm import CLOCK_EVENTS_FIELD, DCGM_FIELDS, PREFIX, DcgmField
-from collector.contract.metrics import Metric, Sample
-from collector.contract.words import CLOCK_EVENT_BITS
-from collector.exporter.page import escaped
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.dcgm import CLOCK_EVENTS_FIELD, DCGM_FIELDS, PREFIX, DcgmField
+from lockstep.collector.contract.metrics import Metric, Sample
+from lockstep.collector.contract.words import CLOCK_EVENT_BITS
+from lockstep.collector.exporter.page import escaped
 
 _FIELDS: dict[tuple[str, tuple[str, ...]], DcgmField] = {
     (field.metric.name, field.labels): field for field in DCGM_FIELDS

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
-from collector.clock import Clock
-from collector.contract.archive import (
+from lockstep.collector.clock import Clock
+from lockstep.collector.contract.archive import (
     OPS_JSON_OPS,
     OPS_JSON_STEPS,
     OPS_MAX_BYTES_PER_RANK,
     SCHEMA_VERSION,
 )
-from collector.reading import Rejected, SourceError
-from collector.sources.rank_ring import Records, Rings, read_records
+from lockstep.collector.reading import Rejected, SourceError
+from lockstep.collector.sources.rank_ring import Records, Rings, read_records
 
 _STEP = re.compile(r"[0-9]{1,18}", re.ASCII)
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from collector.contract.metrics import EVERY, Kind, Metric, Sample
+from lockstep.collector.contract.metrics import EVERY, Kind, Metric, Sample
 
 
 class Form(Enum):

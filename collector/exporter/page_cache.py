@@ -5,9 +5,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from collector.clock import Clock
-from collector.contract import threads
-from collector.exporter.page import Form
+from lockstep.collector.clock import Clock
+from lockstep.collector.contract import threads
+from lockstep.collector.exporter.page import Form
 
 PAGE_SECONDS = 0.25
 """A page is sent again for so long: scrapers that come together share one rendering."""

@@ -12,13 +12,13 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import NamedTuple, TypeVar
 
-from collector.config import Address
-from collector.exporter.bounded import BoundedHandler, BoundedServer
-from collector.exporter.dumps import DumpsQuery
-from collector.exporter.ops import OpsQuery, QueryError, UnreadableError
-from collector.exporter.page import Form
-from collector.exporter.stacks import ForbiddenError, StacksQuery
-from collector.exporter.web_auth import WebAuth
+from lockstep.collector.config import Address
+from lockstep.collector.exporter.bounded import BoundedHandler, BoundedServer
+from lockstep.collector.exporter.dumps import DumpsQuery
+from lockstep.collector.exporter.ops import OpsQuery, QueryError, UnreadableError
+from lockstep.collector.exporter.page import Form
+from lockstep.collector.exporter.stacks import ForbiddenError, StacksQuery
+from lockstep.collector.exporter.web_auth import WebAuth
 
 _Q = TypeVar("_Q")
 TEXT = "text/plain; charset=utf-8"

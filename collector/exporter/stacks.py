@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs
 
-from collector.clock import Clock
-from collector.contract.stacks import (
+from lockstep.collector.clock import Clock
+from lockstep.collector.contract.stacks import (
     SCHEMA_VERSION,
     STACKS_AGAIN_SECONDS,
     STACKS_MOST,
@@ -22,9 +22,9 @@ from collector.contract.stacks import (
     Stacks,
     as_tree,
 )
-from collector.exporter.ops import QueryError
-from collector.rank_dumps import take_stacks
-from collector.sources.rank_ring import Rank, Rings
+from lockstep.collector.exporter.ops import QueryError
+from lockstep.collector.rank_dumps import take_stacks
+from lockstep.collector.sources.rank_ring import Rank, Rings
 
 MAX_DIGITS = 9
 Take = Callable[[list[Rank], list[int], Depth, Path, Clock, float], list[Stacks]]

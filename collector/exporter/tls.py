@@ -2,8 +2,8 @@
 
 import ssl
 
-from collector.config import ConfigError
-from collector.exporter.web_config import TlsConfig
+from lockstep.collector.config import ConfigError
+from lockstep.collector.exporter.web_config import TlsConfig
 
 _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 _CLIENTS = {

@@ -7,10 +7,10 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
-from collector.config import ConfigError
-from collector.exporter.guard import Guard
-from collector.exporter.tls import tls_context
-from collector.exporter.web_config import TlsConfig, load_web_config
+from lockstep.collector.config import ConfigError
+from lockstep.collector.exporter.guard import Guard
+from lockstep.collector.exporter.tls import tls_context
+from lockstep.collector.exporter.web_config import TlsConfig, load_web_config
 
 LOG = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from collector.config import ConfigError, ConfigFileError, nearest
+from lockstep.collector.config import ConfigError, ConfigFileError, nearest
 
 CLIENT_AUTH = ("NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert")
 VERSIONS = ("TLS12", "TLS13")

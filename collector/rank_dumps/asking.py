@@ -7,11 +7,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.clock import Clock
-from collector.contract.flight_recorder import dump_name, request_name
-from collector.files import environment, folder_opened
-from collector.reading import SourceError
-from collector.sources.flight_recorder import (
+from lockstep.collector.clock import Clock
+from lockstep.collector.contract.flight_recorder import dump_name, request_name
+from lockstep.collector.files import environment, folder_opened
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources.flight_recorder import (
     PIPE_VARIABLE,
     Dump,
     Missing,
@@ -21,8 +21,8 @@ from collector.sources.flight_recorder import (
     old_prefix,
     request_dump,
 )
-from collector.sources.flight_recorder.requests import check_request
-from collector.sources.rank_ring import Rank, scan
+from lockstep.collector.sources.flight_recorder.requests import check_request
+from lockstep.collector.sources.rank_ring import Rank, scan
 
 POLL_SECONDS = 0.05
 FROZEN_SECONDS = 3.0

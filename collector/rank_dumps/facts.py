@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from collector.clock import Clock
-from collector.contract import metrics as m
-from collector.contract.metrics import Sample
-from collector.contract.words import RankState
-from collector.files import read_bytes
-from collector.kernel_event import Fall, Trouble
-from collector.reading import SourceError
-from collector.sampler import Sampler
-from collector.sources.rank_ring import Rank
-from collector.sources.xid import Told, Xids
-from collector.xid_event import XidEvent
+from lockstep.collector.clock import Clock
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import Sample
+from lockstep.collector.contract.words import RankState
+from lockstep.collector.files import read_bytes
+from lockstep.collector.kernel_event import Fall, Trouble
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sampler import Sampler
+from lockstep.collector.sources.rank_ring import Rank
+from lockstep.collector.sources.xid import Told, Xids
+from lockstep.collector.xid_event import XidEvent
 
 SOURCES = (
     "rank_ring", "nvml", "dcgm", "dcgm_exporter", "nccl_ras", "xid", "kmsg",

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from collector.clock import Clock
-from collector.contract.stacks import Depth, Stacks, stacks_name
-from collector.sources.rank_ring import Rank
-from collector.stacks import Asked, read_stacks
+from lockstep.collector.clock import Clock
+from lockstep.collector.contract.stacks import Depth, Stacks, stacks_name
+from lockstep.collector.sources.rank_ring import Rank
+from lockstep.collector.stacks import Asked, read_stacks
 
 
 def take_stacks(

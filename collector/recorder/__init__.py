@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote, urlsplit
 
-from collector.clock import Clock
-from collector.contract import archive as layout
-from collector.contract import threads
-from collector.contract.bounded_http import (
+from lockstep.collector.clock import Clock
+from lockstep.collector.contract import archive as layout
+from lockstep.collector.contract import threads
+from lockstep.collector.contract.bounded_http import (
     CHUNK,
     Allowance,
     BoundedHTTPConnection,
     ExceededError,
     allowed,
 )
-from collector.recorder.follow import Follower
-from collector.recorder.parts import PartWriter, Row, arrow_schema
-from collector.recorder.rows import (
+from lockstep.collector.recorder.follow import Follower
+from lockstep.collector.recorder.parts import PartWriter, Row, arrow_schema
+from lockstep.collector.recorder.rows import (
     AnswerError,
     RankAnswer,
     rank_answers,

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from collector.recorder.parts import Row
-from collector.recorder.rows import RankAnswer, op_rows, op_start_ns, step_row
+from lockstep.collector.recorder.parts import Row
+from lockstep.collector.recorder.rows import RankAnswer, op_rows, op_start_ns, step_row
 
 PATIENCE_SECONDS = 5.0
 """How long the others wait for a rank that does not answer: the ring holds far more."""

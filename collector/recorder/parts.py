@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collector.contract.archive import Column
+from lockstep.collector.contract.archive import Column
 
 if TYPE_CHECKING:
     import pyarrow

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from collector.contract import bounded_json
-from collector.contract.archive import (
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.archive import (
     OPS_JSON_OPS,
     OPS_JSON_STEPS,
     SCHEMA_VERSION,
 )
-from collector.contract.metrics import GPU_INFO, SAMPLES, label_text
-from collector.contract.ring import FLAG_NAMES, OpRecord, StepRecord
-from collector.contract.words import PHASES, STEP_TAGS
-from collector.recorder.parts import Row
+from lockstep.collector.contract.metrics import GPU_INFO, SAMPLES, label_text
+from lockstep.collector.contract.ring import FLAG_NAMES, OpRecord, StepRecord
+from lockstep.collector.contract.words import PHASES, STEP_TAGS
+from lockstep.collector.recorder.parts import Row
 
 UP = "up"
 _IDENTITY = ("rank", "world", "local_rank", "attempt", "pid", "dp", "pp", "tp")

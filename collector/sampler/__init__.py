@@ -5,16 +5,16 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from collector.clock import Clock
-from collector.collectors import Feed
-from collector.collectors.monitor import collect_health
-from collector.contract import threads
-from collector.contract.metrics import Sample
-from collector.counters import Counter, Key
-from collector.reading import Rejected
-from collector.sampler.reader import FeedReader, SourceState
-from collector.sampler.shared_thread import SharedThread
-from collector.sources import Remembering, Source
+from lockstep.collector.clock import Clock
+from lockstep.collector.collectors import Feed
+from lockstep.collector.collectors.monitor import collect_health
+from lockstep.collector.contract import threads
+from lockstep.collector.contract.metrics import Sample
+from lockstep.collector.counters import Counter, Key
+from lockstep.collector.reading import Rejected
+from lockstep.collector.sampler.reader import FeedReader, SourceState
+from lockstep.collector.sampler.shared_thread import SharedThread
+from lockstep.collector.sources import Remembering, Source
 
 __all__ = ["FeedReader", "Sampler", "SourceState"]
 

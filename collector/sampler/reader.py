@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from collector.clock import Clock
-from collector.collectors import Feed, Resuming
-from collector.collectors.monitor import SourceHealth
-from collector.contract.metrics import Sample
-from collector.counters import Counter as Kept
-from collector.counters import Counters, Key
-from collector.plausible import plausible
-from collector.reading import Rejected, SourceError
+from lockstep.collector.clock import Clock
+from lockstep.collector.collectors import Feed, Resuming
+from lockstep.collector.collectors.monitor import SourceHealth
+from lockstep.collector.contract.metrics import Sample
+from lockstep.collector.counters import Counter as Kept
+from lockstep.collector.counters import Counters, Key
+from lockstep.collector.plausible import plausible
+from lockstep.collector.reading import Rejected, SourceError
 
 LOG = logging.getLogger(__name__)
 

@@ -4,9 +4,9 @@ import threading
 from collections.abc import Iterable
 from functools import partial
 
-from collector.clock import Clock
-from collector.contract import threads
-from collector.sampler.reader import FeedReader
+from lockstep.collector.clock import Clock
+from lockstep.collector.contract import threads
+from lockstep.collector.sampler.reader import FeedReader
 
 PATIENCE_SECONDS = 0.5
 """How long a reading may take before the others go on without it; it is looked at every second."""

@@ -22,7 +22,7 @@ class Source(Protocol[R_co]):
         ...
 
     def read(self) -> R_co:
-        """A fresh reading; raises collector.reading.SourceError when there is none.
+        """A fresh reading; raises lockstep.collector.reading.SourceError when there is none.
 
         A reading that stands in part lists what it left out in an attribute `rejected`; one whose
         attribute `stalled` is true says that its source stands still.

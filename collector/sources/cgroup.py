@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from collector.files import read_lines
-from collector.reading import RankProcess, Rejected, SourceError
+from lockstep.collector.files import read_lines
+from lockstep.collector.reading import RankProcess, Rejected, SourceError
 
 LIMIT = 64 * 1024
 _LINE = re.compile(r"[0-9]{1,9}:([^:]*):(/.*)")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from collector.files import read_bytes
-from collector.reading import Rejected, SourceError
+from lockstep.collector.files import read_bytes
+from lockstep.collector.reading import Rejected, SourceError
 
 LIMIT = 64 * 1024
 MAX_GROUPS = 4096

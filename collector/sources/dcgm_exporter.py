@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from collector.clock import Clock
-from collector.contract import bounded_http
-from collector.contract import metrics as m
-from collector.contract.dcgm import (
+from lockstep.collector.clock import Clock
+from lockstep.collector.contract import bounded_http
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.dcgm import (
     ALL_LINKS,
     AMBIGUOUS,
     ENGINE_FIELD,
@@ -23,12 +23,12 @@ from collector.contract.dcgm import (
     XID_WINDOW,
     known,
 )
-from collector.contract.metrics import ranges
-from collector.dcgm_values import ImplausibleError, blank, checked, values
-from collector.gpu_reading import XID_TOTAL as TOTAL
-from collector.gpu_reading import XID_VALUES, Gpu, GpuReading, Values
-from collector.gpu_reading import XID_WINDOW as WINDOW
-from collector.reading import IMPLAUSIBLE, Rejected, SourceError
+from lockstep.collector.contract.metrics import ranges
+from lockstep.collector.dcgm_values import ImplausibleError, blank, checked, values
+from lockstep.collector.gpu_reading import XID_TOTAL as TOTAL
+from lockstep.collector.gpu_reading import XID_VALUES, Gpu, GpuReading, Values
+from lockstep.collector.gpu_reading import XID_WINDOW as WINDOW
+from lockstep.collector.reading import IMPLAUSIBLE, Rejected, SourceError
 
 LIMIT = 8 << 20
 TIMEOUT_SECONDS = 1.5

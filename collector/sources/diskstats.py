@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.persistent_fds import PersistentFd
-from collector.reading import Rejected, SourceError
+from lockstep.collector.persistent_fds import PersistentFd
+from lockstep.collector.reading import Rejected, SourceError
 
 LIMIT = 1 << 20
 SECTOR_BYTES = 512

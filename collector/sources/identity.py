@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.files import read_lines
-from collector.reading import SourceError
+from lockstep.collector.files import read_lines
+from lockstep.collector.reading import SourceError
 
 LIMIT = 4096
 STAT_LIMIT = 1 << 20

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from collector.reading import SourceError
+from lockstep.collector.reading import SourceError
 
 UNSYNCHRONIZED = 0x40
 NANOSECONDS = 0x2000

@@ -5,8 +5,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.files import read_bytes, read_lines
-from collector.reading import SourceError
+from lockstep.collector.files import read_bytes, read_lines
+from lockstep.collector.reading import SourceError
 
 LIMIT = 4096
 _TICKS = (11, 12)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from collector.persistent_fds import PersistentFd
-from collector.reading import Rejected, SourceError
+from lockstep.collector.persistent_fds import PersistentFd
+from lockstep.collector.reading import Rejected, SourceError
 
 LIMIT = 1 << 20
 """Bytes of a procfs file that are looked at; /proc/stat of 512 processors has about 60 KB."""

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.files import read_lines
-from collector.reading import RankProcess, Rejected, SourceError
+from lockstep.collector.files import read_lines
+from lockstep.collector.reading import RankProcess, Rejected, SourceError
 
 LIMIT = 4096
 _LINE = re.compile(r"[0-9]{1,20} ([0-9]{1,20}) [0-9]{1,20}", re.ASCII)

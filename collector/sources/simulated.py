@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from collector.clock import Clock
-from collector.contract import bounded_json
-from collector.contract.device import (
+from lockstep.collector.clock import Clock
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.device import (
     ECC_COUNTS,
     MAX_AGE_SECONDS,
     MOST_LINKS,
@@ -17,11 +17,11 @@ from collector.contract.device import (
     DeviceState,
     file_name,
 )
-from collector.contract.words import CLOCK_EVENT_REASONS
-from collector.contract.xid import XIDS
-from collector.files import process_lives, read_bytes
-from collector.finder import find
-from collector.reading import Rejected, SourceError
+from lockstep.collector.contract.words import CLOCK_EVENT_REASONS
+from lockstep.collector.contract.xid import XIDS
+from lockstep.collector.files import process_lives, read_bytes
+from lockstep.collector.finder import find
+from lockstep.collector.reading import Rejected, SourceError
 
 LIMIT = 64 * 1024
 MAX_GPUS = 64

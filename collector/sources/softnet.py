@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.persistent_fds import PersistentFd
-from collector.reading import SourceError
+from lockstep.collector.persistent_fds import PersistentFd
+from lockstep.collector.reading import SourceError
 
 LIMIT = 1 << 20
 WRAP = 1 << 32

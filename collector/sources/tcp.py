@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.persistent_fds import PersistentFd
-from collector.reading import Rejected, SourceError
+from lockstep.collector.persistent_fds import PersistentFd
+from lockstep.collector.reading import Rejected, SourceError
 
 LIMIT = 1 << 20
 _NUMBER = re.compile(rb"[0-9]{1,20}")

@@ -5,8 +5,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.files import read_lines
-from collector.reading import Rejected, SourceError
+from lockstep.collector.files import read_lines
+from lockstep.collector.reading import Rejected, SourceError
 
 LIMIT = 64
 MAX_PROCESSORS = 4096

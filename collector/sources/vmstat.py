@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.files import read_lines
-from collector.reading import SourceError
+from lockstep.collector.files import read_lines
+from lockstep.collector.reading import SourceError
 
 LIMIT = 1 << 20
 _LINE = re.compile(r"(oom_kill|numa_miss) ([0-9]{1,20})", re.ASCII)

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from collector.clock import Clock
-from collector.contract.stacks import Depth, Reader, Stacks, Thread, most
-from collector.reading import SourceError
-from collector.stacks.on_signal import by_signal
-from collector.stacks.process import ENDED, STOPPED, Status, children, status
-from collector.stacks.py_spy import by_py_spy
+from lockstep.collector.clock import Clock
+from lockstep.collector.contract.stacks import Depth, Reader, Stacks, Thread, most
+from lockstep.collector.reading import SourceError
+from lockstep.collector.stacks.on_signal import by_signal
+from lockstep.collector.stacks.process import ENDED, STOPPED, Status, children, status
+from lockstep.collector.stacks.py_spy import by_py_spy
 
 __all__ = ["MAX_CHILDREN", "Asked", "read_stacks"]
 

@@ -12,8 +12,8 @@ import re
 import signal
 from pathlib import Path
 
-from collector.clock import Clock
-from collector.contract.stacks import (
+from lockstep.collector.clock import Clock
+from lockstep.collector.contract.stacks import (
     MAX_FRAMES,
     SIGNAL_VARIABLE,
     Frame,
@@ -22,9 +22,9 @@ from collector.contract.stacks import (
     most,
     signal_of,
 )
-from collector.files import environment, opened_of
-from collector.reading import SourceError
-from collector.stacks.process import STOPPED, Status, blocking, handling, has, status
+from lockstep.collector.files import environment, opened_of
+from lockstep.collector.reading import SourceError
+from lockstep.collector.stacks.process import STOPPED, Status, blocking, handling, has, status
 
 POLL_SECONDS = 0.02
 MAX_ANSWER = 4 << 20

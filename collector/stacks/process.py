@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.files import read_bytes
-from collector.reading import SourceError
+from lockstep.collector.files import read_bytes
+from lockstep.collector.reading import SourceError
 
 ENDED = frozenset("ZXx")
 STOPPED = frozenset("Tt")

@@ -11,12 +11,12 @@ from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 from typing import Any
 
-from collector.clock import Clock
-from collector.contract import bounded_json
-from collector.contract.stacks import MAX_FRAMES, Thread, frame, most
-from collector.contract.visible import visible_line
-from collector.reading import SourceError
-from collector.stacks.process import STOPPED, status, why_refused
+from lockstep.collector.clock import Clock
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.stacks import MAX_FRAMES, Thread, frame, most
+from lockstep.collector.contract.visible import visible_line
+from lockstep.collector.reading import SourceError
+from lockstep.collector.stacks.process import STOPPED, status, why_refused
 
 NAME = "py-spy"
 MAX_OUTPUT = 8 << 20

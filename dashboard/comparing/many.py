@@ -9,8 +9,8 @@ from string import ascii_lowercase
 import numpy as np
 import pandas as pd
 
-from dashboard.comparing.measures import measures, steady
-from dashboard.shapes import Floats, Lines, RunRow
+from lockstep.dashboard.comparing.measures import measures, steady
+from lockstep.dashboard.shapes import Floats, Lines, RunRow
 
 MOST = 8
 """Lines that can be told apart on one chart (figures.traces.AT_MOST)."""

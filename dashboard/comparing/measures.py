@@ -6,15 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from analyzer.align import WARMUP_SHARE, WARMUP_STEPS
-from analyzer.report.ratio import STEPS_AT_LEAST, WORTH_TELLING, middles, ratio
-from dashboard.shapes import Floats, Lines
+from lockstep.analyzer.align.grid import WARMUP_SHARE, WARMUP_STEPS
+from lockstep.analyzer.report.ratio import STEPS_AT_LEAST, WORTH_TELLING, middles, ratio
+from lockstep.dashboard.shapes import Floats, Lines
 
 CHANCE = 0.05
 """All lines together: a difference is certain when chance alone would show one of them so large
 less often than this (Bonferroni)."""
 TEST = "Mann-Whitney U, two-sided, over medians of groups of neighbouring steps"
-"""SOURCE: scipy.stats.mannwhitneyu; the groups as analyzer/slowness/changepoint.py makes them,
+"""SOURCE: scipy.stats.mannwhitneyu; the groups as analyzer/stats/changepoint.py makes them,
 because neighbouring steps are not independent."""
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from collector.contract.words import PHASES
+from lockstep.collector.contract.words import PHASES
 
 SHARE_WORTH = 1 / 3
 """A phase is named when it makes up this much of the change of a step, at least."""

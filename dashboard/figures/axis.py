@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dashboard.shapes import Floats, Lines
+from lockstep.dashboard.shapes import Floats, Lines
 
 WORDS = {"time": "time", "step": "step", "relative": "since start"}
 MILLISECONDS = 1000.0

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from dashboard.figures import lane, room
-from dashboard.figures.axis import Axis
-from dashboard.figures.escape import text
-from dashboard.figures.room import LABEL
-from dashboard.figures.traces import beside, names, traces
-from dashboard.figures.units import titled, unit
-from dashboard.figures.value_range import NOTHING_BUT_ZERO, ends, last, reach
-from dashboard.shapes import Event, Lines, Span
+from lockstep.dashboard.figures import lane, room
+from lockstep.dashboard.figures.axis import Axis
+from lockstep.dashboard.figures.escape import text
+from lockstep.dashboard.figures.room import LABEL
+from lockstep.dashboard.figures.traces import beside, names, traces
+from lockstep.dashboard.figures.units import titled, unit
+from lockstep.dashboard.figures.value_range import NOTHING_BUT_ZERO, ends, last, reach
+from lockstep.dashboard.shapes import Event, Lines, Span
 
 LEAST_LETTERS = 6
 """Of the name of another run's line; with room for fewer, the run alone is named."""

@@ -4,11 +4,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from collector.contract.robust import MAD_TO_SIGMA
-from dashboard.shapes import FleetMetric, FleetSnapshot
+from lockstep.collector.contract.robust import MAD_TO_SIGMA
+from lockstep.dashboard.shapes import FleetMetric, FleetSnapshot
 
 DEVIATES = 3.0
-"""Spreads from which a part deviates: as the recording rules and analyzer.symptoms.series.MILD."""
+"""Spreads from which a part deviates: as the recording rules and
+analyzer.causes.symptoms.series.MILD."""
 SPREAD = 0.05
 """Of the median: what healthy parts differ by, so that peers that are all alike do not make a
 deviation out of nothing. As `fleet` in the recording rules: a twentieth of the level."""

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dashboard.shapes import FleetSnapshot
+from lockstep.dashboard.shapes import FleetSnapshot
 
 FLAT_NODES = 32
 """Up to so many nodes, each has a row of its own with its name beside it."""

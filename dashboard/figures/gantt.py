@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dashboard.address import utc
-from dashboard.figures import escape, strokes
-from dashboard.figures.nothing import nothing
-from dashboard.figures.picture import Picture
-from dashboard.figures.quantity import quantity
+from lockstep.dashboard.address import utc
+from lockstep.dashboard.figures import escape, strokes
+from lockstep.dashboard.figures.nothing import nothing
+from lockstep.dashboard.figures.picture import Picture
+from lockstep.dashboard.figures.quantity import quantity
 
 TITLE = "Operations (ms since the left edge)"
 HELP = (

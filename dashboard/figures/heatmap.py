@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dashboard import palette
-from dashboard.figures import deviation, escape, scale
-from dashboard.figures.folding import FLAT_NODES, Folding, folded
-from dashboard.figures.nothing import nothing
-from dashboard.figures.picture import Picture
-from dashboard.figures.quantity import COUNT, SHARE, TIMES, quantity, unit_name, unit_of
-from dashboard.shapes import FleetSnapshot
+from lockstep.dashboard import palette
+from lockstep.dashboard.figures import deviation, escape, scale
+from lockstep.dashboard.figures.folding import FLAT_NODES, Folding, folded
+from lockstep.dashboard.figures.nothing import nothing
+from lockstep.dashboard.figures.picture import Picture
+from lockstep.dashboard.figures.quantity import COUNT, SHARE, TIMES, quantity, unit_name, unit_of
+from lockstep.dashboard.shapes import FleetSnapshot
 
 MOST_MARKS = 200
 """Markers that a chart can have and still be read, and be clicked."""

@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 
-from dashboard.figures import deviation, strokes
-from dashboard.figures.nothing import nothing
-from dashboard.figures.picture import Picture
-from dashboard.figures.quantity import SHARE, quantity, unit_name, unit_of
-from dashboard.shapes import FleetSnapshot
+from lockstep.dashboard.figures import deviation, strokes
+from lockstep.dashboard.figures.nothing import nothing
+from lockstep.dashboard.figures.picture import Picture
+from lockstep.dashboard.figures.quantity import SHARE, quantity, unit_name, unit_of
+from lockstep.dashboard.shapes import FleetSnapshot
 
 BINS = 40
 _LOGARITHMIC = {"type": "log", "dtick": 1, "tickformat": ",d"}

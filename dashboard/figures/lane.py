@@ -5,11 +5,11 @@ from typing import Any
 
 import pandas as pd
 
-from dashboard.address import utc
-from dashboard.figures.axis import Axis
-from dashboard.figures.escape import text
-from dashboard.palette import SEVERITY, severity_word
-from dashboard.shapes import Event, Severity
+from lockstep.dashboard.address import utc
+from lockstep.dashboard.figures.axis import Axis
+from lockstep.dashboard.figures.escape import text
+from lockstep.dashboard.palette import SEVERITY, severity_word
+from lockstep.dashboard.shapes import Event, Severity
 
 AT_MOST = 200
 """Events that are drawn; more lines would hide the charts."""

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from dashboard.figures import escape, strokes
-from dashboard.figures.nothing import nothing
-from dashboard.figures.picture import Picture
-from dashboard.palette import SILENT
-from dashboard.shapes import Matrix
+from lockstep.dashboard.figures import escape, strokes
+from lockstep.dashboard.figures.nothing import nothing
+from lockstep.dashboard.figures.picture import Picture
+from lockstep.dashboard.palette import SILENT
+from lockstep.dashboard.shapes import Matrix
 
 TITLE = "Own time over the median of its stage, windows of the range, by rank (×)"
 HELP = (

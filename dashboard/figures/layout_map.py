@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dashboard.figures.nothing import nothing
-from dashboard.figures.picture import Picture
-from dashboard.figures.scale import rising
-from dashboard.palette import DARK_BACKGROUND, LIGHT_BACKGROUND
+from lockstep.dashboard.figures.nothing import nothing
+from lockstep.dashboard.figures.picture import Picture
+from lockstep.dashboard.figures.scale import rising
+from lockstep.dashboard.palette import DARK_BACKGROUND, LIGHT_BACKGROUND
 
 TITLE = "What each worker alone costs the run, simulated (S_w, ×)"
 HELP = (

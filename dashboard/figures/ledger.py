@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from dashboard.figures import escape, strokes
-from dashboard.figures.nothing import nothing
-from dashboard.figures.picture import Picture
-from dashboard.palette import SILENT
-from dashboard.shapes import KEPT_BUCKETS, LedgerRow
+from lockstep.dashboard.figures import escape, strokes
+from lockstep.dashboard.figures.nothing import nothing
+from lockstep.dashboard.figures.picture import Picture
+from lockstep.dashboard.palette import SILENT
+from lockstep.dashboard.shapes import KEPT_BUCKETS, LedgerRow
 
 TITLE = "Where the time went, share of all rank-seconds of a run (%)"
 HELP = (

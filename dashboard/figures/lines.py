@@ -6,15 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from dashboard.figures import lane, room
-from dashboard.figures.axis import axis
-from dashboard.figures.charts import Other, figure
-from dashboard.figures.nothing import nothing
-from dashboard.figures.picture import Picture
-from dashboard.figures.traces import LONGEST_NAME, left_out, names
-from dashboard.figures.units import said
-from dashboard.figures.value_range import beyond
-from dashboard.shapes import Event, Floats, Lines, Span
+from lockstep.dashboard.figures import lane, room
+from lockstep.dashboard.figures.axis import axis
+from lockstep.dashboard.figures.charts import Other, figure
+from lockstep.dashboard.figures.nothing import nothing
+from lockstep.dashboard.figures.picture import Picture
+from lockstep.dashboard.figures.traces import LONGEST_NAME, left_out, names
+from lockstep.dashboard.figures.units import said
+from lockstep.dashboard.figures.value_range import beyond
+from lockstep.dashboard.shapes import Event, Floats, Lines, Span
 
 
 def stack(

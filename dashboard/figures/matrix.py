@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dashboard.address import utc
-from dashboard.figures import escape, scale
-from dashboard.figures.deviation import HOLDS_BACK
-from dashboard.figures.nothing import nothing
-from dashboard.figures.picture import Picture
-from dashboard.figures.quantity import quantity, unit_name
-from dashboard.shapes import Matrix
+from lockstep.dashboard.address import utc
+from lockstep.dashboard.figures import escape, scale
+from lockstep.dashboard.figures.deviation import HOLDS_BACK
+from lockstep.dashboard.figures.nothing import nothing
+from lockstep.dashboard.figures.picture import Picture
+from lockstep.dashboard.figures.quantity import quantity, unit_name
+from lockstep.dashboard.shapes import Matrix
 
 MOST_ROWS = 200
 """Rows that a chart can have and still be read; the largest are kept."""

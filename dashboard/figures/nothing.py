@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from dashboard.figures.picture import Picture
-from dashboard.palette import SILENT
+from lockstep.dashboard.figures.picture import Picture
+from lockstep.dashboard.palette import SILENT
 
 
 def nothing(title: str, text: str, meaning: str = "") -> Picture:

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from collector.contract.words import PHASES
-from dashboard.figures import escape, strokes
-from dashboard.figures.nothing import nothing
-from dashboard.figures.picture import Picture
-from dashboard.figures.quantity import quantity
+from lockstep.collector.contract.words import PHASES
+from lockstep.dashboard.figures import escape, strokes
+from lockstep.dashboard.figures.nothing import nothing
+from lockstep.dashboard.figures.picture import Picture
+from lockstep.dashboard.figures.quantity import quantity
 
 TITLE = "Phases of a step, medians of the range, against the median of the stage (s)"
 HELP = (

@@ -4,10 +4,10 @@ from typing import Any
 
 import pandas as pd
 
-from dashboard.figures import strokes
-from dashboard.figures.nothing import nothing
-from dashboard.figures.picture import Picture
-from dashboard.figures.units import said
+from lockstep.dashboard.figures import strokes
+from lockstep.dashboard.figures.nothing import nothing
+from lockstep.dashboard.figures.picture import Picture
+from lockstep.dashboard.figures.units import said
 
 TITLE = "Phases of a step, median over ranks (s)"
 HELP = (

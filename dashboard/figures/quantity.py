@@ -2,8 +2,8 @@
 
 import math
 
-from dashboard.figures import units
-from dashboard.shapes import FleetMetric
+from lockstep.dashboard.figures import units
+from lockstep.dashboard.shapes import FleetMetric
 
 TIMES = "ratio"
 """To a peer: `1.52×`."""

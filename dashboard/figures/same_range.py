@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from dashboard.figures.picture import Picture
+from lockstep.dashboard.figures.picture import Picture
 
 
 def same_range(one: Picture, other: Picture) -> tuple[Picture, Picture]:

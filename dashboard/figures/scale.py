@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dashboard import palette
+from lockstep.dashboard import palette
 
 MARKER: dict[str, Any] = {
     "symbol": "diamond",

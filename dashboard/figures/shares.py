@@ -3,10 +3,10 @@
 import numpy as np
 import pandas as pd
 
-from dashboard.figures import escape, strokes
-from dashboard.figures.nothing import nothing
-from dashboard.figures.picture import Picture
-from dashboard.figures.quantity import quantity
+from lockstep.dashboard.figures import escape, strokes
+from lockstep.dashboard.figures.nothing import nothing
+from lockstep.dashboard.figures.picture import Picture
+from lockstep.dashboard.figures.quantity import quantity
 
 TITLE = "Time in collectives by operation, sum over all ranks (s)"
 HELP = (

@@ -5,7 +5,7 @@ puts the colours of `theme.chartCategoricalColors` in their place, light and dar
 (streamlit/elements/lib/streamlit_plotly_theme.py).
 """
 
-from dashboard.palette import CATEGORICAL
+from lockstep.dashboard.palette import CATEGORICAL
 
 COLOURS = len(CATEGORICAL["light"])
 DASHES = ("solid", "dot", "dashdot", "longdash", "longdashdot")

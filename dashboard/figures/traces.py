@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from collector.contract.words import PHASES
-from dashboard.figures import strokes
-from dashboard.figures.axis import Axis
-from dashboard.figures.escape import text
-from dashboard.figures.units import unit
-from dashboard.shapes import Floats, Lines
+from lockstep.collector.contract.words import PHASES
+from lockstep.dashboard.figures import strokes
+from lockstep.dashboard.figures.axis import Axis
+from lockstep.dashboard.figures.escape import text
+from lockstep.dashboard.figures.units import unit
+from lockstep.dashboard.shapes import Floats, Lines
 
 AT_MOST = 8
 """Lines of a chart; more cannot be told apart."""

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from analyzer.report import figures
+from lockstep.analyzer.report import figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,4 +62,4 @@ def said(value: float, name: str) -> str:
 
 
 _WORDS = {"s": "seconds", "nats": "nats", "celsius": "celsius"}
-"""Units of analyzer.report.figures."""
+"""Units of lockstep.analyzer.report.figures."""

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from analyzer.align import WARMUP_SHARE, WARMUP_STEPS
-from dashboard.figures.traces import names
-from dashboard.figures.units import said
-from dashboard.shapes import Floats, Lines
+from lockstep.analyzer.align.grid import WARMUP_SHARE, WARMUP_STEPS
+from lockstep.dashboard.figures.traces import names
+from lockstep.dashboard.figures.units import said
+from lockstep.dashboard.shapes import Floats, Lines
 
 PADDING = 0.06
 """Of the range of values, above and below the lines."""

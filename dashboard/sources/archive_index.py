@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from analyzer.readers.verdicts import MOST_ARCHIVES
-from collector.contract import archive
-from dashboard.shapes import RunRow
-from dashboard.sources.archive import ArchiveSource, unreadable
-from dashboard.trouble import Kind, TroubleError
+from lockstep.analyzer.read.verdicts import MOST_ARCHIVES
+from lockstep.collector.contract import archive
+from lockstep.dashboard.shapes import RunRow
+from lockstep.dashboard.sources.archive import ArchiveSource, unreadable
+from lockstep.dashboard.trouble import Kind, TroubleError
 
 MOST_FOLDERS = 20_000
 """Looked through; a folder with more is not one of archives."""

@@ -12,9 +12,9 @@ from enum import StrEnum
 
 import numpy as np
 
-from collector.contract import metrics as m
-from collector.contract.metrics import Metric
-from dashboard.shapes import Floats, Lines
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import Metric
+from lockstep.dashboard.shapes import Floats, Lines
 
 MEAN, ALL, SLOWEST = "mean over ranks", "all ranks", "slowest rank"
 LOWEST, MEDIAN, HIGHEST = "lowest", "median", "highest"
@@ -222,7 +222,7 @@ def share_of_peak(chart: Lines, words: str) -> Lines:
 
     Args:
         chart: Its values are shares of the peak already.
-        words: What such a share is called (workloads.outcome.peak.Peak.words).
+        words: What such a share is called (lockstep.workloads.outcome.peak.Peak.words).
     """
     return replace(
         chart, title=words[:1].upper() + words[1:], unit="ratio",

@@ -7,11 +7,11 @@ PromQL. Limits are those of the report; a page over Prometheus asks fewer of the
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from analyzer.readers.archive.series import UP
-from analyzer.report.checks import CHECKS
-from analyzer.report.checks import Check as Limit
-from collector.contract import metrics as m
-from dashboard.shapes import Severity
+from lockstep.analyzer.read.archive.series import UP
+from lockstep.analyzer.report.checks import CHECKS
+from lockstep.analyzer.report.checks import Check as Limit
+from lockstep.collector.contract import metrics as m
+from lockstep.dashboard.shapes import Severity
 
 MOST_OFFSET = 0.05
 """Seconds of clock offset from which times of two nodes are no longer compared."""

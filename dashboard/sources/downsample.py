@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dashboard.shapes import Floats, Lines
+from lockstep.dashboard.shapes import Floats, Lines
 
 MOST_POINTS = 600
 """Of a line: 300 stretches with both ends; a chart is some 750 pixels wide, and each point more is

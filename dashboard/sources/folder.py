@@ -10,8 +10,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 import pandas as pd
 
-from analyzer.readers.verdicts import MOST_ARCHIVES
-from dashboard.shapes import (
+from lockstep.analyzer.read.verdicts import MOST_ARCHIVES
+from lockstep.dashboard.shapes import (
     Answer,
     Event,
     FindingRow,
@@ -24,11 +24,11 @@ from dashboard.shapes import (
     RunRow,
     Span,
 )
-from dashboard.sources import folder_health
-from dashboard.sources.archive import WALL, ArchiveSource, newest_first
-from dashboard.sources.archive_index import Entry, Index
-from dashboard.sources.ledgers import of_archives
-from dashboard.trouble import Kind, TroubleError
+from lockstep.dashboard.sources import folder_health
+from lockstep.dashboard.sources.archive import WALL, ArchiveSource, newest_first
+from lockstep.dashboard.sources.archive_index import Entry, Index
+from lockstep.dashboard.sources.ledgers import of_archives
+from lockstep.dashboard.trouble import Kind, TroubleError
 
 MOST_CHOICES = 50
 MOST_EVENTS_OF = 20

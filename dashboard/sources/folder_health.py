@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from dashboard.shapes import Check, Severity
-from dashboard.sources.archive_index import Entry
-from dashboard.trouble import TroubleError
+from lockstep.dashboard.shapes import Check, Severity
+from lockstep.dashboard.sources.archive_index import Entry
+from lockstep.dashboard.trouble import TroubleError
 
 MOST_NAMED = 3
 MOST_LOOKED_AT = 50

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dashboard.shapes import Floats, Span
+from lockstep.dashboard.shapes import Floats, Span
 
 MOST_POINTS = 2000
 """Of a line: what a screen has pixels, and far below Prometheus' 11,000 (web/api/v1/api.go)."""

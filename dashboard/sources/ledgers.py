@@ -1,18 +1,18 @@
-"""Where the time of runs went, as pages show it: of archives, by analyzer.ledger."""
+"""Where the time of runs went, as pages show it: of archives, by lockstep.analyzer.ledger."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from analyzer.ledger.attempt import attempt_of
-from analyzer.ledger.buckets import BUCKETS, Bucket
-from analyzer.ledger.jobs import chains
-from analyzer.ledger.ledger import Ledger, ledger, team_of
-from analyzer.ledger.words import sentence, spoken_part
-from analyzer.pipeline import diagnose
-from analyzer.readers import archive as archives
-from analyzer.run import LoadError
-from dashboard.shapes import LedgerRow
+from lockstep.analyzer.ledger.attempt import attempt_of
+from lockstep.analyzer.ledger.buckets import BUCKETS, Bucket
+from lockstep.analyzer.ledger.jobs import chains
+from lockstep.analyzer.ledger.ledger import Ledger, ledger, team_of
+from lockstep.analyzer.ledger.words import sentence, spoken_part
+from lockstep.analyzer.read import archive as archives
+from lockstep.analyzer.shapes.run import LoadError
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.dashboard.shapes import LedgerRow
 
 TITLES = {row.bucket: row.title for row in BUCKETS}
 

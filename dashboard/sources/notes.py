@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from collector.contract import bounded_json
-from collector.contract.archive import FINDING_FILE
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.archive import FINDING_FILE
 
 FILE = "notes.json"
 SCHEMA_VERSION = 1

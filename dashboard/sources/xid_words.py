@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from collector.contract import xid
-from dashboard.shapes import Severity
+from lockstep.collector.contract import xid
+from lockstep.dashboard.shapes import Severity
 
 _SHOWN: Mapping[str, Severity] = {
     xid.Severity.INFO: Severity.NOTE, xid.Severity.WARNING: Severity.WARNING,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from workloads.spec import WORKLOADS
+from lockstep.workloads.spec import WORKLOADS
 
 __all__ = ["MODELS", "MOST", "PRESETS", "SCOPES", "WORKLOADS", "Form"]
 

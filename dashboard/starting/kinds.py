@@ -7,12 +7,12 @@ import subprocess
 import sys
 from functools import cache
 
-from collector.contract import bounded_json
-from collector.contract.words import FaultKind
-from dashboard.starting.world import environment
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.words import FaultKind
+from lockstep.dashboard.starting.world import environment
 
 _ASK = (
-    "import json\nfrom workloads.faults.capabilities import refused\n"
+    "import json\nfrom lockstep.workloads.faults.capabilities import refused\n"
     "print(json.dumps(refused(pace=True)))"
 )
 PATIENCE_SECONDS = 20.0

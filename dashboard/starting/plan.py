@@ -7,16 +7,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from collector.contract.words import FaultKind
-from dashboard.starting.form import MODELS, MOST, SCOPES, WORKLOADS, Form
-from workloads.data import DataError
-from workloads.faults.kinds import BUILT, STOP_KINDS
-from workloads.faults.link import LINK_KINDS, LinkError
-from workloads.faults.plan import MOST_FACTOR, Fault, FaultError, parse
-from workloads.models.configs import ConfigError
-from workloads.network.conflicts import check_links
-from workloads.spec import MAX_LOCAL_RANKS, Layout, RunSpec, SpecError
-from workloads.tasks import find
+from lockstep.collector.contract.words import FaultKind
+from lockstep.dashboard.starting.form import MODELS, MOST, SCOPES, WORKLOADS, Form
+from lockstep.workloads.data import DataError
+from lockstep.workloads.faults.kinds import BUILT, STOP_KINDS
+from lockstep.workloads.faults.link import LINK_KINDS, LinkError
+from lockstep.workloads.faults.plan import MOST_FACTOR, Fault, FaultError, parse
+from lockstep.workloads.models.configs import ConfigError
+from lockstep.workloads.network.conflicts import check_links
+from lockstep.workloads.spec import MAX_LOCAL_RANKS, Layout, RunSpec, SpecError
+from lockstep.workloads.tasks import find
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}", re.ASCII)
 _NOT_IN_OPTIONS = {"ranks_per_node": "ranks per node", "from_step": "first step of the fault"}

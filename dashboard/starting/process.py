@@ -12,11 +12,11 @@ from enum import StrEnum
 from pathlib import Path
 from time import monotonic
 
-from collector.contract import threads
-from collector.contract.archive import RUN_FILE
-from collector.contract.words import ExitCode
-from dashboard.starting.plan import Plan
-from dashboard.starting.world import environment
+from lockstep.collector.contract import threads
+from lockstep.collector.contract.archive import RUN_FILE
+from lockstep.collector.contract.words import ExitCode
+from lockstep.dashboard.starting.plan import Plan
+from lockstep.dashboard.starting.world import environment
 
 PROGRAM: tuple[str, ...] = (sys.executable, "-m", "lockstep")
 PATIENCE: tuple[tuple[signal.Signals, float], ...] = (
@@ -167,7 +167,7 @@ class Job:
 
     def _do(self, arguments: Sequence[str], log: int) -> int:
         """Exit code of a program that was run to its end."""
-        guarded = (sys.executable, "-m", "dashboard.starting.child", str(os.getpid()))
+        guarded = (sys.executable, "-m", "lockstep.dashboard.starting.child", str(os.getpid()))
         with self._guard:
             if self._stopped:
                 return ExitCode.INTERRUPTED

@@ -6,10 +6,10 @@ import os
 import threading
 from pathlib import Path
 
-from collector.contract import bounded_json
-from dashboard.starting import process
-from dashboard.starting.plan import Plan
-from dashboard.starting.process import Job
+from lockstep.collector.contract import bounded_json
+from lockstep.dashboard.starting import process
+from lockstep.dashboard.starting.plan import Plan
+from lockstep.dashboard.starting.process import Job
 
 LOG = "last.log"
 

@@ -6,8 +6,8 @@ import sys
 import threading
 from pathlib import Path
 
-from dashboard.starting import process
-from dashboard.starting.world import environment
+from lockstep.dashboard.starting import process
+from lockstep.dashboard.starting.world import environment
 
 PATIENCE_SECONDS = 300.0
 WORDS_AT_MOST = 500
@@ -29,7 +29,7 @@ def remake(folder: Path) -> str:
     """Empty if the report was written, else what is wrong, as a sentence."""
     if not _ONE.acquire(blocking=False):
         return "A report is being made already; try again in a moment."
-    guarded = (sys.executable, "-m", "dashboard.starting.child", str(os.getpid()))
+    guarded = (sys.executable, "-m", "lockstep.dashboard.starting.child", str(os.getpid()))
     try:
         # First analyze: pages show its verdict.json, and the report says the same.
         for command in ("analyze", "report"):

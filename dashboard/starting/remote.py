@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from collector.contract.words import ExitCode, FaultKind
-from dashboard.starting.form import Form
-from dashboard.starting.plan import Plan, fault_specs
-from dashboard.starting.process import Snapshot, Stage
-from dashboard.starting.registry import BusyError
-from workloads.sdk.client import GOING, ApiError, Client
+from lockstep.collector.contract.words import ExitCode, FaultKind
+from lockstep.dashboard.starting.form import Form
+from lockstep.dashboard.starting.plan import Plan, fault_specs
+from lockstep.dashboard.starting.process import Snapshot, Stage
+from lockstep.dashboard.starting.registry import BusyError
+from lockstep.workloads.sdk.client import GOING, ApiError, Client
 
 SECONDS = 5.0
 """For an answer: a page waits for it."""

@@ -1,9 +1,9 @@
 """What the page says of a started run, in one sentence. Pure."""
 
-from collector.contract.words import ExitCode
-from dashboard.shapes import Severity
-from dashboard.starting.process import Snapshot, Stage
-from dashboard.starting.progress import Progress
+from lockstep.collector.contract.words import ExitCode
+from lockstep.dashboard.shapes import Severity
+from lockstep.dashboard.starting.process import Snapshot, Stage
+from lockstep.dashboard.starting.progress import Progress
 
 
 def sentence(shown: Snapshot, progress: Progress) -> tuple[str, Severity]:

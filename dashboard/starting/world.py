@@ -4,7 +4,7 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
-import dashboard
+import lockstep
 
 OURS = "LOCKSTEP_DASHBOARD_"
 """Settings of the dashboard are none of the run's business, and may hold addresses."""
@@ -13,7 +13,7 @@ OURS = "LOCKSTEP_DASHBOARD_"
 def environment() -> dict[str, str]:
     """Ours, with the place of our packages: they are found however the dashboard was started."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
-    here = str(Path(dashboard.__file__).resolve().parent.parent)
+    here = str(Path(lockstep.__file__).resolve().parent.parent)
     return ours | {
         "PYTHONPATH": os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH", "")))),
         "NO_COLOR": "1",

@@ -1,7 +1,7 @@
 """Every page, in the order of the navigation: one file a page, one line here."""
 
-from dashboard.page import Page
-from dashboard.views import (
+from lockstep.dashboard.page import Page
+from lockstep.dashboard.views import (
     cluster,
     collectives,
     compare,

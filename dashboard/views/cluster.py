@@ -5,17 +5,17 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.address import link
-from dashboard.context import Context
-from dashboard.figures import deviation, heatmap, histogram
-from dashboard.figures.layout_map import layout_map
-from dashboard.shapes import FLEET_METRICS, FleetMetric, FleetSnapshot
-from dashboard.trouble import Kind, TroubleError
-from dashboard.widgets.choices import choice
-from dashboard.widgets.later import later
-from dashboard.widgets.parts import part
-from dashboard.widgets.shown import link_to, picture, sentence, table
-from dashboard.words import node_tables, places
+from lockstep.dashboard.address import link
+from lockstep.dashboard.context import Context
+from lockstep.dashboard.figures import deviation, heatmap, histogram
+from lockstep.dashboard.figures.layout_map import layout_map
+from lockstep.dashboard.shapes import FLEET_METRICS, FleetMetric, FleetSnapshot
+from lockstep.dashboard.trouble import Kind, TroubleError
+from lockstep.dashboard.widgets.choices import choice
+from lockstep.dashboard.widgets.later import later
+from lockstep.dashboard.widgets.parts import part
+from lockstep.dashboard.widgets.shown import link_to, picture, sentence, table
+from lockstep.dashboard.words import node_tables, places
 
 WORST = 20
 LINKED = 3

@@ -6,15 +6,15 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from dashboard.address import link
-from dashboard.context import Context
-from dashboard.figures import busbw, matrix, shares
-from dashboard.widgets.formats import formats
-from dashboard.widgets.parts import part
-from dashboard.widgets.shown import link_to, picture, plain, sentence, table
-from dashboard.words import collectives
-from dashboard.words.columns import worded
-from dashboard.words.waiting import waits
+from lockstep.dashboard.address import link
+from lockstep.dashboard.context import Context
+from lockstep.dashboard.figures import busbw, matrix, shares
+from lockstep.dashboard.widgets.formats import formats
+from lockstep.dashboard.widgets.parts import part
+from lockstep.dashboard.widgets.shown import link_to, picture, plain, sentence, table
+from lockstep.dashboard.words import collectives
+from lockstep.dashboard.words.columns import worded
+from lockstep.dashboard.words.waiting import waits
 
 ARRIVALS_MEANING = (
     "How long after the first rank each one arrived at its collectives, middle of each window. A"

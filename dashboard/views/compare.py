@@ -3,20 +3,20 @@
 import pandas as pd
 import streamlit as st
 
-from analyzer.report.settings import differing
-from dashboard.address import Place, link, utc
-from dashboard.comparing import many, measures, places
-from dashboard.context import Context
-from dashboard.figures import lines, matrix
-from dashboard.figures.charts import Other
-from dashboard.figures.phases_beside import phases_beside
-from dashboard.figures.same_range import same_range
-from dashboard.shapes import Lines, RunRow, Severity, Span
-from dashboard.widgets.choices import choice
-from dashboard.widgets.parts import part
-from dashboard.widgets.picking import choice as pick
-from dashboard.widgets.shown import link_to, picture, plain, sentence, table
-from dashboard.words import compared
+from lockstep.analyzer.report.settings import differing
+from lockstep.dashboard.address import Place, link, utc
+from lockstep.dashboard.comparing import many, measures, places
+from lockstep.dashboard.context import Context
+from lockstep.dashboard.figures import lines, matrix
+from lockstep.dashboard.figures.charts import Other
+from lockstep.dashboard.figures.phases_beside import phases_beside
+from lockstep.dashboard.figures.same_range import same_range
+from lockstep.dashboard.shapes import Lines, RunRow, Severity, Span
+from lockstep.dashboard.widgets.choices import choice
+from lockstep.dashboard.widgets.parts import part
+from lockstep.dashboard.widgets.picking import choice as pick
+from lockstep.dashboard.widgets.shown import link_to, picture, plain, sentence, table
+from lockstep.dashboard.words import compared
 
 AXES = {"relative": "since the start", "step": "step"}
 RUNS_AT_MOST = 200

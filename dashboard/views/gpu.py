@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import pandas as pd
 import streamlit as st
 
-from dashboard.address import link, utc
-from dashboard.context import Context
-from dashboard.figures import gantt, heatmap, lines
-from dashboard.shapes import FLEET_METRICS, Event, FindingRow, Severity, Span
-from dashboard.trouble import Kind, TroubleError
-from dashboard.widgets.parts import part
-from dashboard.widgets.shown import link_to, picture, plain, sentence, table
-from dashboard.words import findings, operation_tables, places
+from lockstep.dashboard.address import link, utc
+from lockstep.dashboard.context import Context
+from lockstep.dashboard.figures import gantt, heatmap, lines
+from lockstep.dashboard.shapes import FLEET_METRICS, Event, FindingRow, Severity, Span
+from lockstep.dashboard.trouble import Kind, TroubleError
+from lockstep.dashboard.widgets.parts import part
+from lockstep.dashboard.widgets.shown import link_to, picture, plain, sentence, table
+from lockstep.dashboard.words import findings, operation_tables, places
 
 LINKED = 6
 """Collectives that have a link of their own above the table."""

@@ -2,10 +2,10 @@
 
 import streamlit as st
 
-from dashboard.context import Context
-from dashboard.widgets.shown import plain, sentence, table
-from dashboard.words import trust
-from dashboard.words.columns import worded
+from lockstep.dashboard.context import Context
+from lockstep.dashboard.widgets.shown import plain, sentence, table
+from lockstep.dashboard.words import trust
+from lockstep.dashboard.words.columns import worded
 
 
 def show(context: Context) -> None:

@@ -2,13 +2,13 @@
 
 import streamlit as st
 
-from dashboard.address import Place
-from dashboard.context import Context
-from dashboard.shapes import Severity
-from dashboard.widgets import links
-from dashboard.widgets.shown import link_to, sentence
-from dashboard.widgets.tables import wording
-from dashboard.words import helping
+from lockstep.dashboard.address import Place
+from lockstep.dashboard.context import Context
+from lockstep.dashboard.shapes import Severity
+from lockstep.dashboard.widgets import links
+from lockstep.dashboard.widgets.shown import link_to, sentence
+from lockstep.dashboard.widgets.tables import wording
+from lockstep.dashboard.words import helping
 
 
 def show(context: Context) -> None:

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from dashboard.context import Context
-from dashboard.figures.ledger import ledger
-from dashboard.shapes import LedgerRow
-from dashboard.widgets.shown import picture, plain, sentence, table
-from dashboard.words.ledger import headline
+from lockstep.dashboard.context import Context
+from lockstep.dashboard.figures.ledger import ledger
+from lockstep.dashboard.shapes import LedgerRow
+from lockstep.dashboard.widgets.shown import picture, plain, sentence, table
+from lockstep.dashboard.words.ledger import headline
 
 
 def show(context: Context) -> None:

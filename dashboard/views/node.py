@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from dashboard.context import Context
-from dashboard.figures import lines
-from dashboard.shapes import Event, Lines, NodeFacts
-from dashboard.sources.chart_table import BESIDE_PEERS
-from dashboard.widgets.parts import part
-from dashboard.widgets.shown import link_to, picture, plain, sentence, table
-from dashboard.words import findings, node_tables, places
-from dashboard.words.columns import worded
+from lockstep.dashboard.context import Context
+from lockstep.dashboard.figures import lines
+from lockstep.dashboard.shapes import Event, Lines, NodeFacts
+from lockstep.dashboard.sources.chart_table import BESIDE_PEERS
+from lockstep.dashboard.widgets.parts import part
+from lockstep.dashboard.widgets.shown import link_to, picture, plain, sentence, table
+from lockstep.dashboard.words import findings, node_tables, places
+from lockstep.dashboard.words.columns import worded
 
 EVENTS_AT_MOST = 500
 FINDINGS_AT_MOST = 200

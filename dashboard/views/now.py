@@ -4,17 +4,17 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from dashboard.context import Context
-from dashboard.figures import heatmap
-from dashboard.shapes import FLEET_METRICS, FindingRow, FleetSnapshot, RunRow
-from dashboard.widgets import number_row
-from dashboard.widgets.glance import glance
-from dashboard.widgets.on_call import on_call
-from dashboard.widgets.parts import part
-from dashboard.widgets.shown import link_to, picture, plain, sentence, table
-from dashboard.widgets.ways import ways
-from dashboard.words import findings, now, places, six_numbers
-from dashboard.words.said import Said
+from lockstep.dashboard.context import Context
+from lockstep.dashboard.figures import heatmap
+from lockstep.dashboard.shapes import FLEET_METRICS, FindingRow, FleetSnapshot, RunRow
+from lockstep.dashboard.widgets import number_row
+from lockstep.dashboard.widgets.glance import glance
+from lockstep.dashboard.widgets.on_call import on_call
+from lockstep.dashboard.widgets.parts import part
+from lockstep.dashboard.widgets.shown import link_to, picture, plain, sentence, table
+from lockstep.dashboard.widgets.ways import ways
+from lockstep.dashboard.words import findings, now, places, six_numbers
+from lockstep.dashboard.words.said import Said
 
 FINDINGS_AT_MOST = 200
 EVENTS_AT_MOST = 10

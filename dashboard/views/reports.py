@@ -6,13 +6,21 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard.context import Context
-from dashboard.shapes import Matrix, Severity
-from dashboard.starting.remaking import remake, why_not
-from dashboard.trouble import TroubleError
-from dashboard.widgets.shown import link_to, plain, sentence
-from dashboard.words.report_file import FILES, Files, beside, content, files, sealed, windows
-from dashboard.words.report_file import sentence as answer
+from lockstep.dashboard.context import Context
+from lockstep.dashboard.shapes import Matrix, Severity
+from lockstep.dashboard.starting.remaking import remake, why_not
+from lockstep.dashboard.trouble import TroubleError
+from lockstep.dashboard.widgets.shown import link_to, plain, sentence
+from lockstep.dashboard.words.report_file import (
+    FILES,
+    Files,
+    beside,
+    content,
+    files,
+    sealed,
+    windows,
+)
+from lockstep.dashboard.words.report_file import sentence as answer
 
 PAGE = FILES[0][0]
 PAGE_PIXELS = 900

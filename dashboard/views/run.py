@@ -6,20 +6,20 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from dashboard.address import Place, link
-from dashboard.context import Context
-from dashboard.figures import lane, lines
-from dashboard.figures.charts import Other
-from dashboard.shapes import Event, Lines, RunRow
-from dashboard.widgets import number_row
-from dashboard.widgets.choices import choice
-from dashboard.widgets.later import later
-from dashboard.widgets.parts import part
-from dashboard.widgets.picking import choice as pick
-from dashboard.widgets.run_notes import run_notes
-from dashboard.widgets.shown import link_to, picture, plain, sentence, table
-from dashboard.widgets.words import capital
-from dashboard.words import run_page, verdict
+from lockstep.dashboard.address import Place, link
+from lockstep.dashboard.context import Context
+from lockstep.dashboard.figures import lane, lines
+from lockstep.dashboard.figures.charts import Other
+from lockstep.dashboard.shapes import Event, Lines, RunRow
+from lockstep.dashboard.widgets import number_row
+from lockstep.dashboard.widgets.choices import choice
+from lockstep.dashboard.widgets.later import later
+from lockstep.dashboard.widgets.parts import part
+from lockstep.dashboard.widgets.picking import choice as pick
+from lockstep.dashboard.widgets.run_notes import run_notes
+from lockstep.dashboard.widgets.shown import link_to, picture, plain, sentence, table
+from lockstep.dashboard.widgets.words import capital
+from lockstep.dashboard.words import run_page, verdict
 
 AXES = {"": "time (UTC)", "step": "step", "relative": "since the start"}
 SLOWEST = 5

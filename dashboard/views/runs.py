@@ -4,14 +4,14 @@ import hashlib
 
 import streamlit as st
 
-from dashboard.address import Place
-from dashboard.comparing.many import MOST
-from dashboard.context import Context
-from dashboard.shapes import RunRow
-from dashboard.widgets import picking, run_actions
-from dashboard.widgets.shown import link_to, plain, sentence
-from dashboard.words.run_table import ORDERS, STATES, STATUSES, Wish, frame, wished
-from dashboard.words.run_table import sentence as answer
+from lockstep.dashboard.address import Place
+from lockstep.dashboard.comparing.many import MOST
+from lockstep.dashboard.context import Context
+from lockstep.dashboard.shapes import RunRow
+from lockstep.dashboard.widgets import picking, run_actions
+from lockstep.dashboard.widgets.shown import link_to, plain, sentence
+from lockstep.dashboard.words.run_table import ORDERS, STATES, STATUSES, Wish, frame, wished
+from lockstep.dashboard.words.run_table import sentence as answer
 
 PAIR = 2
 

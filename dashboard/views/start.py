@@ -4,17 +4,17 @@ from pathlib import Path
 
 import streamlit as st
 
-from collector.contract.words import FaultKind
-from dashboard.context import Context
-from dashboard.shapes import Severity
-from dashboard.starting import kinds, registry, remote
-from dashboard.starting.plan import Plan, PlanError, planned
-from dashboard.starting.registry import BusyError, Registry
-from dashboard.starting.remote import RemoteRuns
-from dashboard.starting.world import missing, unwritable
-from dashboard.widgets import run_form, run_state
-from dashboard.widgets.shown import sentence
-from workloads.sdk.client import ApiError
+from lockstep.collector.contract.words import FaultKind
+from lockstep.dashboard.context import Context
+from lockstep.dashboard.shapes import Severity
+from lockstep.dashboard.starting import kinds, registry, remote
+from lockstep.dashboard.starting.plan import Plan, PlanError, planned
+from lockstep.dashboard.starting.registry import BusyError, Registry
+from lockstep.dashboard.starting.remote import RemoteRuns
+from lockstep.dashboard.starting.world import missing, unwritable
+from lockstep.dashboard.widgets import run_form, run_state
+from lockstep.dashboard.widgets.shown import sentence
+from lockstep.workloads.sdk.client import ApiError
 
 REFRESH_SECONDS = 1.0
 REMOTE_FOLDER = Path("runs")

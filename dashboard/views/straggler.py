@@ -6,24 +6,24 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from analyzer.report.figures import cell
-from dashboard.context import Context
-from dashboard.figures import lateness, layout_map, matrix, phases
-from dashboard.shapes import FindingRow
-from dashboard.widgets import number_row
-from dashboard.widgets.formats import formats
-from dashboard.widgets.glance import glance
-from dashboard.widgets.later import later
-from dashboard.widgets.on_call import on_call
-from dashboard.widgets.parts import part
-from dashboard.widgets.shown import link_to, picture, plain, sentence, table
-from dashboard.widgets.ways import EVIDENCE, ways
-from dashboard.widgets.words import capital
-from dashboard.words import causes, chosen, ranges, verdict, verdict_details, what_if
-from dashboard.words.columns import worded
-from dashboard.words.number import Number
-from dashboard.words.reading import mapping, number, records, text, whole
-from dashboard.words.spent import lost
+from lockstep.analyzer.report.figures import cell
+from lockstep.dashboard.context import Context
+from lockstep.dashboard.figures import lateness, layout_map, matrix, phases
+from lockstep.dashboard.shapes import FindingRow
+from lockstep.dashboard.widgets import number_row
+from lockstep.dashboard.widgets.formats import formats
+from lockstep.dashboard.widgets.glance import glance
+from lockstep.dashboard.widgets.later import later
+from lockstep.dashboard.widgets.on_call import on_call
+from lockstep.dashboard.widgets.parts import part
+from lockstep.dashboard.widgets.shown import link_to, picture, plain, sentence, table
+from lockstep.dashboard.widgets.ways import EVIDENCE, ways
+from lockstep.dashboard.widgets.words import capital
+from lockstep.dashboard.words import causes, chosen, ranges, verdict, verdict_details, what_if
+from lockstep.dashboard.words.columns import worded
+from lockstep.dashboard.words.number import Number
+from lockstep.dashboard.words.reading import mapping, number, records, text, whole
+from lockstep.dashboard.words.spent import lost
 
 CULPRITS_AT_MOST = 4
 """With their evidence; the others stand in the table of causes."""

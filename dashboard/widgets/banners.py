@@ -2,12 +2,12 @@
 
 import streamlit as st
 
-from dashboard.address import utc
-from dashboard.context import Context
-from dashboard.shapes import Answer, RunRow, Severity, Span
-from dashboard.widgets import links, shown
-from dashboard.widgets.words import capital, plain
-from dashboard.words.age import age, interval, is_stale
+from lockstep.dashboard.address import utc
+from lockstep.dashboard.context import Context
+from lockstep.dashboard.shapes import Answer, RunRow, Severity, Span
+from lockstep.dashboard.widgets import links, shown
+from lockstep.dashboard.widgets.words import capital, plain
+from lockstep.dashboard.words.age import age, interval, is_stale
 
 RANGED = ("now", "cluster", "run", "node", "gpu", "straggler", "collectives")
 """Pages whose numbers are those of the range."""

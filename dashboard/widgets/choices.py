@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from dashboard.widgets.words import plain
+from lockstep.dashboard.widgets.words import plain
 
 
 def choice(label: str, word: str, choices: Mapping[str, str], now: str) -> None:

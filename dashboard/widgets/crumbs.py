@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pandas as pd
 import streamlit as st
 
-from dashboard.address import Place
-from dashboard.trouble import TroubleError
-from dashboard.widgets import links
+from lockstep.dashboard.address import Place
+from lockstep.dashboard.trouble import TroubleError
+from lockstep.dashboard.widgets import links
 
 Crumb = tuple[str, str, dict[str, str | int | None]]
 ON_THE_WAY = ("cluster", "node", "gpu", "collectives")

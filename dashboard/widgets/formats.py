@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from dashboard.words.columns import measured
+from lockstep.dashboard.words.columns import measured
 
 
 def formats(frame: pd.DataFrame) -> dict[str, Any]:

@@ -8,16 +8,16 @@ from typing import Any, NoReturn, cast
 import pandas as pd
 import streamlit as st
 
-from dashboard import address
-from dashboard.address import Place, link, utc
-from dashboard.context import Context, Settings
-from dashboard.page import Page
-from dashboard.protocol import Source
-from dashboard.shapes import Answer, Severity, Span
-from dashboard.trouble import Kind, TroubleError
-from dashboard.widgets import banners, crumbs, ranges, shown, sidebar, style, troubles
-from dashboard.widgets.words import capital, short
-from dashboard.words.age import duration
+from lockstep.dashboard import address
+from lockstep.dashboard.address import Place, link, utc
+from lockstep.dashboard.context import Context, Settings
+from lockstep.dashboard.page import Page
+from lockstep.dashboard.protocol import Source
+from lockstep.dashboard.shapes import Answer, Severity, Span
+from lockstep.dashboard.trouble import Kind, TroubleError
+from lockstep.dashboard.widgets import banners, crumbs, ranges, shown, sidebar, style, troubles
+from lockstep.dashboard.widgets.words import capital, short
+from lockstep.dashboard.words.age import duration
 
 LONGEST_TAB = 40
 """Letters of a run's or a node's name in the title of a tab."""

@@ -2,9 +2,9 @@
 
 import streamlit as st
 
-from dashboard.shapes import FindingRow, RunRow
-from dashboard.widgets.words import plain
-from dashboard.words import at_a_glance
+from lockstep.dashboard.shapes import FindingRow, RunRow
+from lockstep.dashboard.widgets.words import plain
+from lockstep.dashboard.words import at_a_glance
 
 
 def glance(one: FindingRow, run: RunRow | None, now: float) -> None:

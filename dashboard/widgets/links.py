@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from dashboard.address import Place, link
-from dashboard.widgets.words import plain
+from lockstep.dashboard.address import Place, link
+from lockstep.dashboard.widgets.words import plain
 
 PAGES = "lockstep-pages"
 """In the session: Streamlit's page objects by their key, for links within the app."""

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from analyzer.report.figures import UNKNOWN
-from dashboard.widgets.words import plain
-from dashboard.words.number import Number
+from lockstep.analyzer.report.figures import UNKNOWN
+from lockstep.dashboard.widgets.words import plain
+from lockstep.dashboard.words.number import Number
 
 NOT_KNOWN = "unknown"
 

@@ -4,13 +4,19 @@ from functools import lru_cache
 
 import streamlit as st
 
-from analyzer.alertmanager.silences import ACKNOWLEDGED, Silence, SilenceError, Silences, labels_of
-from analyzer.readers.prometheus.access import access
-from collector.clock import SystemClock
-from dashboard.context import Settings
-from dashboard.shapes import FindingRow
-from dashboard.widgets.words import plain
-from dashboard.words.age import duration
+from lockstep.analyzer.findings.alertmanager.silences import (
+    ACKNOWLEDGED,
+    Silence,
+    SilenceError,
+    Silences,
+    labels_of,
+)
+from lockstep.analyzer.read.prometheus.access import access
+from lockstep.collector.clock import SystemClock
+from lockstep.dashboard.context import Settings
+from lockstep.dashboard.shapes import FindingRow
+from lockstep.dashboard.widgets.words import plain
+from lockstep.dashboard.words.age import duration
 
 WALL = SystemClock().wall
 LENGTHS = {"1 h": 3600.0, "4 h": 14400.0, "1 day": 86400.0, "3 days": 259200.0}

@@ -5,8 +5,8 @@ from typing import TypeVar
 
 import streamlit as st
 
-from dashboard.trouble import Kind, TroubleError
-from dashboard.widgets.words import plain
+from lockstep.dashboard.trouble import Kind, TroubleError
+from lockstep.dashboard.widgets.words import plain
 
 T = TypeVar("T")
 LEAVES_THE_PAGE = (Kind.EMPTY, Kind.NOT_TOLD, Kind.NOT_ANALYZED, Kind.UNREADABLE)

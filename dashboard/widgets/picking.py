@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from dashboard.widgets.tables import MOST_PIXELS, ROW_PIXELS, download, links_last
+from lockstep.dashboard.widgets.tables import MOST_PIXELS, ROW_PIXELS, download, links_last
 
 ROWS = 50
 LONGEST_WORD = 100

@@ -1,9 +1,9 @@
 """Which range a place is about."""
 
-from dashboard import address
-from dashboard.address import Place
-from dashboard.protocol import Source
-from dashboard.shapes import Span
+from lockstep.dashboard import address
+from lockstep.dashboard.address import Place
+from lockstep.dashboard.protocol import Source
+from lockstep.dashboard.shapes import Span
 
 LIVE_SECONDS = 3600.0
 """Of a live source, so much is shown when neither a run nor a range is asked for."""

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from dashboard.shapes import Severity
-from dashboard.starting import remote
-from dashboard.widgets.shown import plain, sentence
-from workloads.sdk.client import GOING, ApiError
+from lockstep.dashboard.shapes import Severity
+from lockstep.dashboard.starting import remote
+from lockstep.dashboard.widgets.shown import plain, sentence
+from lockstep.workloads.sdk.client import GOING, ApiError
 
 PROBLEM = "runs-problem"
 """In the session: why the last click did nothing."""

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from collector.contract.words import FaultKind
-from dashboard.starting.form import MODELS, MOST, PRESETS, WORKLOADS, Form
-from dashboard.starting.plan import takes_factor, takes_rank
-from dashboard.widgets import picking
-from dashboard.widgets.shown import plain
-from workloads.faults.kinds import BUILT
+from lockstep.collector.contract.words import FaultKind
+from lockstep.dashboard.starting.form import MODELS, MOST, PRESETS, WORKLOADS, Form
+from lockstep.dashboard.starting.plan import takes_factor, takes_rank
+from lockstep.dashboard.widgets import picking
+from lockstep.dashboard.widgets.shown import plain
+from lockstep.workloads.faults.kinds import BUILT
 
 NO_FAULT = "none"
 NAME = "start-name"

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import streamlit as st
 
-from collector.clock import SystemClock
-from dashboard.address import utc
-from dashboard.context import Settings
-from dashboard.sources import notes
-from dashboard.widgets.on_call import reader
-from dashboard.widgets.words import plain
+from lockstep.collector.clock import SystemClock
+from lockstep.dashboard.address import utc
+from lockstep.dashboard.context import Settings
+from lockstep.dashboard.sources import notes
+from lockstep.dashboard.widgets.on_call import reader
+from lockstep.dashboard.widgets.words import plain
 
 WALL = SystemClock().wall
 HERE = "somebody on this machine"

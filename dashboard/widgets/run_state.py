@@ -5,15 +5,15 @@ from pathlib import Path
 
 import streamlit as st
 
-from collector.contract import bounded_json
-from collector.contract.archive import RUN_FILE
-from dashboard.address import Place
-from dashboard.context import Context
-from dashboard.starting.process import Snapshot, Stage
-from dashboard.starting.progress import Progress, lines, progress
-from dashboard.starting.run_status import duration, sentence
-from dashboard.trouble import TroubleError
-from dashboard.widgets import shown
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.archive import RUN_FILE
+from lockstep.dashboard.address import Place
+from lockstep.dashboard.context import Context
+from lockstep.dashboard.starting.process import Snapshot, Stage
+from lockstep.dashboard.starting.progress import Progress, lines, progress
+from lockstep.dashboard.starting.run_status import duration, sentence
+from lockstep.dashboard.trouble import TroubleError
+from lockstep.dashboard.widgets import shown
 
 MAX_BYTES = 1 << 20
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.figures.picture import Picture
-from dashboard.palette import SEVERITY
-from dashboard.shapes import Severity
-from dashboard.widgets.formats import formats
-from dashboard.widgets.later import later
-from dashboard.widgets.links import to as link_to
-from dashboard.widgets.tables import download, table
-from dashboard.widgets.words import plain
-from dashboard.words.columns import worded
+from lockstep.dashboard.figures.picture import Picture
+from lockstep.dashboard.palette import SEVERITY
+from lockstep.dashboard.shapes import Severity
+from lockstep.dashboard.widgets.formats import formats
+from lockstep.dashboard.widgets.later import later
+from lockstep.dashboard.widgets.links import to as link_to
+from lockstep.dashboard.widgets.tables import download, table
+from lockstep.dashboard.widgets.words import plain
+from lockstep.dashboard.words.columns import worded
 
 __all__ = ["ICONS", "download", "link_to", "picture", "plain", "sentence", "table"]
 

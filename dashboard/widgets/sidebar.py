@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 
 import streamlit as st
 
-from dashboard.address import Place, link
-from dashboard.context import Settings
-from dashboard.protocol import Source
-from dashboard.shapes import Answer
-from dashboard.trouble import TroubleError
-from dashboard.widgets import links, ranges
-from dashboard.widgets.words import plain, short
-from dashboard.words.age import age, is_stale
+from lockstep.dashboard.address import Place, link
+from lockstep.dashboard.context import Settings
+from lockstep.dashboard.protocol import Source
+from lockstep.dashboard.shapes import Answer
+from lockstep.dashboard.trouble import TroubleError
+from lockstep.dashboard.widgets import links, ranges
+from lockstep.dashboard.widgets.words import plain, short
+from lockstep.dashboard.words.age import age, is_stale
 
 RANGES = {"15 min": "now-15m", "1 h": "now-1h", "6 h": "now-6h", "24 h": "now-24h", "whole": ""}
 CUSTOM = "custom"

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from dashboard.widgets.words import plain
+from lockstep.dashboard.widgets.words import plain
 
 ROW_PIXELS = 35
 MOST_PIXELS = 460

@@ -8,11 +8,11 @@ from collections.abc import Collection
 
 import streamlit as st
 
-from dashboard.address import Place
-from dashboard.shapes import FLEET_METRICS, Severity
-from dashboard.trouble import Kind, TroubleError
-from dashboard.widgets import links, shown
-from dashboard.widgets.words import plain
+from lockstep.dashboard.address import Place
+from lockstep.dashboard.shapes import FLEET_METRICS, Severity
+from lockstep.dashboard.trouble import Kind, TroubleError
+from lockstep.dashboard.widgets import links, shown
+from lockstep.dashboard.widgets.words import plain
 
 DEBUG_VARIABLE = "LOCKSTEP_DEBUG"
 MOST_CHOICES = 30

@@ -2,9 +2,9 @@
 
 import streamlit as st
 
-from dashboard.address import Place
-from dashboard.widgets.links import to as link_to
-from dashboard.words import node_tables
+from lockstep.dashboard.address import Place
+from lockstep.dashboard.widgets.links import to as link_to
+from lockstep.dashboard.words import node_tables
 
 EVIDENCE = "evidence"
 """Anchor of the evidence on the page of the straggler."""

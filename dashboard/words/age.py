@@ -2,7 +2,7 @@
 
 import math
 
-from dashboard.shapes import Answer
+from lockstep.dashboard.shapes import Answer
 
 STALE_SCRAPES = 3
 """A live source that is silent for so many scrape intervals is stale."""

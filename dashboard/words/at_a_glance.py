@@ -2,14 +2,14 @@
 
 from datetime import UTC, datetime
 
-from analyzer.causes import CAUSE_WORDS
-from analyzer.watch.finding import Kind, Tier, WatchFinding, Who
-from analyzer.watch.headline import first_action
-from analyzer.wording import certainty, hours, ratio
-from collector.contract.words import Cause
-from dashboard.shapes import FindingRow, RunRow, Severity
-from dashboard.words.age import duration
-from dashboard.words.spent import HOUR
+from lockstep.analyzer.causes.specs import CAUSE_WORDS
+from lockstep.analyzer.findings.finding import Kind, Tier, WatchFinding, Who
+from lockstep.analyzer.findings.headline import first_action
+from lockstep.analyzer.shapes.wording import certainty, hours, ratio
+from lockstep.collector.contract.words import Cause
+from lockstep.dashboard.shapes import FindingRow, RunRow, Severity
+from lockstep.dashboard.words.age import duration
+from lockstep.dashboard.words.spent import HOUR
 
 KINDS = frozenset(Kind)
 STOPS = frozenset((Cause.CRASH, Cause.FREEZE, Cause.SOFTWARE))

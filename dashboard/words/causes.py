@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from analyzer.causes import CAUSE_WORDS
-from dashboard.words.reading import number, records, text
-from dashboard.words.verdict import who
+from lockstep.analyzer.causes.specs import CAUSE_WORDS
+from lockstep.dashboard.words.reading import number, records, text
+from lockstep.dashboard.words.verdict import who
 
 CAUSES = ("who", "cause", "meaning", "confidence", "for", "against")
 EVIDENCE = ("speaks", "observation", "where it comes from")

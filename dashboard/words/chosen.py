@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analyzer.causes import CAUSE_WORDS
-from dashboard.address import Place
-from dashboard.shapes import FindingRow, RunRow
-from dashboard.words import verdict
-from dashboard.words.reading import number, records, text, whole
-from dashboard.words.said import Said
+from lockstep.analyzer.causes.specs import CAUSE_WORDS
+from lockstep.dashboard.address import Place
+from lockstep.dashboard.shapes import FindingRow, RunRow
+from lockstep.dashboard.words import verdict
+from lockstep.dashboard.words.reading import number, records, text, whole
+from lockstep.dashboard.words.said import Said
 
 Verdict = Mapping[str, Any]
 

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzer.causes import CAUSES
-from analyzer.report.figures import cell
-from dashboard.shapes import Matrix, Severity
-from dashboard.words.reading import number, records, text
-from dashboard.words.said import Said
-from dashboard.words.verdict import who
-from dashboard.words.waiting import Waits
+from lockstep.analyzer.causes.specs import CAUSES
+from lockstep.analyzer.report.figures import cell
+from lockstep.dashboard.shapes import Matrix, Severity
+from lockstep.dashboard.words.reading import number, records, text
+from lockstep.dashboard.words.said import Said
+from lockstep.dashboard.words.verdict import who
+from lockstep.dashboard.words.waiting import Waits
 
 NETWORK = ("link", "rack")
 NETWORK_CAUSES = frozenset(spec.cause for spec in CAUSES if spec.of_network)

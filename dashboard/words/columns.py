@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from collector.contract.words import PHASES
+from lockstep.collector.contract.words import PHASES
 
 NAMES = {
     "gpu": "GPU", "uuid": "UUID", "dp": "replica (dp)", "pp": "stage (pp)", "tp": "shard (tp)",

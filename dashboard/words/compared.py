@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from analyzer.report.figures import cell
-from dashboard.comparing.measures import CHANCE, TEST, Measure
-from dashboard.comparing.places import Nodes
-from dashboard.shapes import Severity
-from dashboard.words.said import Said
+from lockstep.analyzer.report.figures import cell
+from lockstep.dashboard.comparing.measures import CHANCE, TEST, Measure
+from lockstep.dashboard.comparing.places import Nodes
+from lockstep.dashboard.shapes import Severity
+from lockstep.dashboard.words.said import Said
 
 NAMED_AT_MOST = 3
 COLUMNS = ("what", "in words", "a", "b", "unit", "b over a", "at least", "at most", "effect", "p")

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 
 import pandas as pd
 
-from collector.contract.words import Cause
-from dashboard.address import Place, link
-from dashboard.palette import severity_word
-from dashboard.shapes import Event, FindingRow, RunRow, Span
-from dashboard.words.said import BADNESS
+from lockstep.collector.contract.words import Cause
+from lockstep.dashboard.address import Place, link
+from lockstep.dashboard.palette import severity_word
+from lockstep.dashboard.shapes import Event, FindingRow, RunRow, Span
+from lockstep.dashboard.words.said import BADNESS
 
 FINDING_LINKS = ("why", "node page", "run page")
 SURE = ("sure of place", "sure of cause")

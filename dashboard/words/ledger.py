@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from analyzer.ledger.words import percent
-from dashboard.shapes import LedgerRow, Severity
-from dashboard.words.said import Said
+from lockstep.analyzer.ledger.words import percent
+from lockstep.dashboard.shapes import LedgerRow, Severity
+from lockstep.dashboard.words.said import Said
 
 MUCH = 0.9
 """Useful share from which on nothing needs to be done."""

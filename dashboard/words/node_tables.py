@@ -7,10 +7,10 @@ from urllib.parse import urlencode
 
 import pandas as pd
 
-from dashboard.address import Place, link
-from dashboard.palette import severity_word
-from dashboard.shapes import Check, NodeFacts, Span
-from dashboard.words.said import BADNESS
+from lockstep.dashboard.address import Place, link
+from lockstep.dashboard.palette import severity_word
+from lockstep.dashboard.shapes import Check, NodeFacts, Span
+from lockstep.dashboard.words.said import BADNESS
 
 GPU_LINK = "GPU page"
 DRAIN_WORDS = (

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyzer.alert_rules.training import BELOW_BASELINE
-from analyzer.report.figures import cell
-from dashboard.address import utc
-from dashboard.shapes import Answer, FindingRow, FleetSnapshot, RunRow, Severity
-from dashboard.words.age import age, is_stale
-from dashboard.words.findings import worst_first
-from dashboard.words.said import Said
+from lockstep.analyzer.report.figures import cell
+from lockstep.analyzer.rules.alert_rules.training import BELOW_BASELINE
+from lockstep.dashboard.address import utc
+from lockstep.dashboard.shapes import Answer, FindingRow, FleetSnapshot, RunRow, Severity
+from lockstep.dashboard.words.age import age, is_stale
+from lockstep.dashboard.words.findings import worst_first
+from lockstep.dashboard.words.said import Said
 
 RUNNING = "running"
 STOPPED = ("hung", "failed")

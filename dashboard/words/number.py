@@ -9,7 +9,7 @@ class Number:
 
     Attributes:
         label: What it is.
-        value: As text; analyzer.report.figures.UNKNOWN where it is not known.
+        value: As text; lockstep.analyzer.report.figures.UNKNOWN where it is not known.
         delta: Against what it should be; empty = nothing to compare with.
         bad: Whether the difference is to the bad.
         help: What it says.

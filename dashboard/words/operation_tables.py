@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from dashboard.shapes import Span
+from lockstep.dashboard.shapes import Span
 
 STEPS = 4
 """Steps that a timeline shows: more of them cannot be told apart."""

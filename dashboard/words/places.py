@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dashboard.address import utc
-from dashboard.shapes import Check, FindingRow, FleetSnapshot, NodeFacts, Severity
-from dashboard.words.said import BADNESS, Said
+from lockstep.dashboard.address import utc
+from lockstep.dashboard.shapes import Check, FindingRow, FleetSnapshot, NodeFacts, Severity
+from lockstep.dashboard.words.said import BADNESS, Said
 
 NAMED_AT_MOST = 3
 OF_RANKS = ("slowdown", "wait")

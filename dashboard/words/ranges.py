@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dashboard.address import moment, utc
-from dashboard.shapes import Span
-from dashboard.trouble import TroubleError
-from dashboard.words import verdict
-from dashboard.words.reading import number, records, text, whole
+from lockstep.dashboard.address import moment, utc
+from lockstep.dashboard.shapes import Span
+from lockstep.dashboard.trouble import TroubleError
+from lockstep.dashboard.words import verdict
+from lockstep.dashboard.words.reading import number, records, text, whole
 
 NEAR = 0.02
 """Of the range: an onset so near to its left edge is the edge."""

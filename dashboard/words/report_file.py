@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from collector.contract.archive import REPORT_STEM, TRACE_FILE, VERDICT_FILE
-from dashboard.address import utc
-from dashboard.shapes import Matrix, Severity
+from lockstep.collector.contract.archive import REPORT_STEM, TRACE_FILE, VERDICT_FILE
+from lockstep.dashboard.address import utc
+from lockstep.dashboard.shapes import Matrix, Severity
 
 MAX_BYTES = 8 << 20
 """Of a page that is shown; a report takes less than 1 MB (issue 9)."""

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from analyzer.alert_rules.training import BELOW_BASELINE
-from analyzer.report.figures import cell
-from dashboard.shapes import Lines, RunRow
-from dashboard.words import what_if
-from dashboard.words.number import Number
-from dashboard.words.reading import mapping, number, pair, records
-from dashboard.words.spent import lost
+from lockstep.analyzer.report.figures import cell
+from lockstep.analyzer.rules.alert_rules.training import BELOW_BASELINE
+from lockstep.dashboard.shapes import Lines, RunRow
+from lockstep.dashboard.words import what_if
+from lockstep.dashboard.words.number import Number
+from lockstep.dashboard.words.reading import mapping, number, pair, records
+from lockstep.dashboard.words.spent import lost
 
 
 def gain(told: Mapping[str, Any] | None) -> tuple[str, str]:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from dashboard.address import Place, link, utc
-from dashboard.shapes import RunRow, Severity
+from lockstep.dashboard.address import Place, link, utc
+from lockstep.dashboard.shapes import RunRow, Severity
 
 NOT_ANALYZED = "not analyzed"
 STATES = ("running", "ended", "failed", "hung", "stopped", "unknown")

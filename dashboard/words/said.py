@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dashboard.shapes import Severity
+from lockstep.dashboard.shapes import Severity
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyzer.report.figures import UNKNOWN, cell
-from dashboard.shapes import Answer, FindingRow, FleetSnapshot, RunRow
-from dashboard.words.now import looked_at
-from dashboard.words.number import Number
-from dashboard.words.spent import HOUR, lost
+from lockstep.analyzer.report.figures import UNKNOWN, cell
+from lockstep.dashboard.shapes import Answer, FindingRow, FleetSnapshot, RunRow
+from lockstep.dashboard.words.now import looked_at
+from lockstep.dashboard.words.number import Number
+from lockstep.dashboard.words.spent import HOUR, lost
 
 
 def numbers(

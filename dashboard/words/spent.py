@@ -1,6 +1,6 @@
 """GPU time as people say it: the unit stands in the label, so that the number is short."""
 
-from analyzer.report.figures import UNKNOWN
+from lockstep.analyzer.report.figures import UNKNOWN
 
 HOUR = 3600.0
 SHORT = 0.1

@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from dashboard.palette import severity_word
-from dashboard.shapes import Check, Health, Severity
+from lockstep.dashboard.palette import severity_word
+from lockstep.dashboard.shapes import Check, Health, Severity
 
 _WORST = (Severity.CRITICAL, Severity.WARNING, Severity.UNKNOWN, Severity.NOTE, Severity.OK)
 MOST_NAMED = 3

@@ -4,9 +4,9 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from dashboard.shapes import RunRow, Severity
-from dashboard.words.reading import mapping, number, records, text, whole
-from dashboard.words.said import Said
+from lockstep.dashboard.shapes import RunRow, Severity
+from lockstep.dashboard.words.reading import mapping, number, records, text, whole
+from lockstep.dashboard.words.said import Said
 
 Verdict = Mapping[str, Any]
 NAMED_AT_MOST = 4

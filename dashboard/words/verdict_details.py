@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from dashboard.words.reading import mapping, number, records, text, texts, whole
+from lockstep.dashboard.words.reading import mapping, number, records, text, texts, whole
 
 REJECTED = ("rank", "why it is not to blame")
 STRUCTURE = ("kind", "share of the step", "what")

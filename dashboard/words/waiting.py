@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzer.report.figures import cell
+from lockstep.analyzer.report.figures import cell
 
 ALIKE = 0.05
 """Share of the step within which ranks wait alike. Ours: less is noise between nodes."""

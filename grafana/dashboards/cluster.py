@@ -1,12 +1,12 @@
 """All nodes and GPUs: which one is unlike the others?"""
 
-from collector.contract.xid import NOT_OF_HARDWARE, PAGED, listed
-from grafana.annotations import BOOTS, XIDS, findings
-from grafana.board import board
-from grafana.links import lead, of_row
-from grafana.panels import heat, lines, number, rows, tell
-from grafana.settings import Json, Settings
-from grafana.targets import ROWS, highest, instant, lowest, per_second, query, row, worst
+from lockstep.collector.contract.xid import NOT_OF_HARDWARE, PAGED, listed
+from lockstep.grafana.annotations import BOOTS, XIDS, findings
+from lockstep.grafana.board import board
+from lockstep.grafana.links import lead, of_row
+from lockstep.grafana.panels import heat, lines, number, rows, tell
+from lockstep.grafana.settings import Json, Settings
+from lockstep.grafana.targets import ROWS, highest, instant, lowest, per_second, query, row, worst
 
 _BANDS = ((0.0, "lowest"), (0.05, "5 %"), (0.5, "median"), (0.95, "95 %"), (1.0, "highest"))
 _TO_NODE = lead("node", "node", "node")

@@ -1,11 +1,11 @@
 """Where to begin: what runs, what is wrong, and which dashboard answers which question."""
 
-from grafana.annotations import findings
-from grafana.board import board
-from grafana.links import TITLES, lead, of_row
-from grafana.panels import index, lines, number, rows, tell
-from grafana.settings import PREFIX, Json, Settings
-from grafana.targets import instant, query, row
+from lockstep.grafana.annotations import findings
+from lockstep.grafana.board import board
+from lockstep.grafana.links import TITLES, lead, of_row
+from lockstep.grafana.panels import index, lines, number, rows, tell
+from lockstep.grafana.settings import PREFIX, Json, Settings
+from lockstep.grafana.targets import instant, query, row
 
 _QUESTIONS = {
     "straggler": "know which node holds a run back, and why",

@@ -1,12 +1,22 @@
 """One machine and its GPUs."""
 
-from collector.contract.xid import NOT_OF_HARDWARE, listed
-from grafana.annotations import BOOTS, XIDS, findings
-from grafana.board import board
-from grafana.links import lead, of_row
-from grafana.panels import lines, number, rows, tell
-from grafana.settings import Json, Settings
-from grafana.targets import fastest, grown, highest, instant, per_second, query, rate, row, worst
+from lockstep.collector.contract.xid import NOT_OF_HARDWARE, listed
+from lockstep.grafana.annotations import BOOTS, XIDS, findings
+from lockstep.grafana.board import board
+from lockstep.grafana.links import lead, of_row
+from lockstep.grafana.panels import lines, number, rows, tell
+from lockstep.grafana.settings import Json, Settings
+from lockstep.grafana.targets import (
+    fastest,
+    grown,
+    highest,
+    instant,
+    per_second,
+    query,
+    rate,
+    row,
+    worst,
+)
 
 _NODE = 'node=~"$node"'
 _GPU = 'node=~"$node",gpu=~"$gpu"'

@@ -1,12 +1,12 @@
 """One run: model and hardware on one time axis."""
 
-from analyzer.known import own_per_step
-from grafana.annotations import CHECKPOINTS, STARTS, XIDS, findings
-from grafana.board import board
-from grafana.links import lead
-from grafana.panels import lines, number, states, tell
-from grafana.settings import Json, Settings
-from grafana.targets import (
+from lockstep.analyzer.shapes.known import own_per_step
+from lockstep.grafana.annotations import CHECKPOINTS, STARTS, XIDS, findings
+from lockstep.grafana.board import board
+from lockstep.grafana.links import lead
+from lockstep.grafana.panels import lines, number, states, tell
+from lockstep.grafana.settings import Json, Settings
+from lockstep.grafana.targets import (
     RATE,
     grown,
     highest,

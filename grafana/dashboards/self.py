@@ -1,11 +1,21 @@
 """Lockstep itself: can these numbers be trusted?"""
 
-from grafana.annotations import BOOTS
-from grafana.board import board
-from grafana.links import lead, of_row
-from grafana.panels import lines, number, rows, tell
-from grafana.settings import Json, Settings
-from grafana.targets import fastest, grown, highest, instant, per_second, query, rate, row, worst
+from lockstep.grafana.annotations import BOOTS
+from lockstep.grafana.board import board
+from lockstep.grafana.links import lead, of_row
+from lockstep.grafana.panels import lines, number, rows, tell
+from lockstep.grafana.settings import Json, Settings
+from lockstep.grafana.targets import (
+    fastest,
+    grown,
+    highest,
+    instant,
+    per_second,
+    query,
+    rate,
+    row,
+    worst,
+)
 
 _NODE = 'node=~"$node"'
 _TO = lead("home", "health")

@@ -1,11 +1,11 @@
 """Which rank, GPU and node holds the run back: scores, the worst twenty, a map."""
 
-from grafana.annotations import STARTS, findings
-from grafana.board import board
-from grafana.links import lead, of_row
-from grafana.panels import heat, lines, number, rows, tell
-from grafana.settings import Json, Settings
-from grafana.targets import (
+from lockstep.grafana.annotations import STARTS, findings
+from lockstep.grafana.board import board
+from lockstep.grafana.links import lead, of_row
+from lockstep.grafana.panels import heat, lines, number, rows, tell
+from lockstep.grafana.settings import Json, Settings
+from lockstep.grafana.targets import (
     ROWS,
     TOP,
     fastest,

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from collector.contract.visible import visible_line
-from lockstep import (
+from lockstep.cli.option_groups import grouped
+from lockstep.collector.contract.visible import visible_line
+from lockstep.diagnose import (
     diagnosis,
     hardware_only,
     newest,
-    output,
     prometheus_diagnosis,
     recurrence,
     trace_diagnosis,
-    watched_diagnosis,
 )
-from lockstep import timeline as timelines
-from lockstep.option_groups import grouped
-from lockstep.output import Format
+from lockstep.diagnose import timeline as timelines
+from lockstep.terminal import output
+from lockstep.terminal.output import Format
+from lockstep.watch import watched_diagnosis
 
 if TYPE_CHECKING:
-    from analyzer.run import Culprit, Verdict
+    from lockstep.analyzer.shapes.run import Culprit, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def analyze(
 
     Example: lockstep analyze runs/gpt-20261120T101500-3f2a -o json
     """
-    from analyzer.verdict_json import verdict_json
+    from lockstep.analyzer.shapes.verdict_json import verdict_json
 
     where, given = recorded_run, _given(recorded_run)
     if told.transfers is not None and (archive is None or where.prometheus is not None):
@@ -209,7 +209,7 @@ def _traced(
     form: Format,
     gpu_hour_price: float | None,
 ) -> int:
-    from analyzer.verdict_json import verdict_json
+    from lockstep.analyzer.shapes.verdict_json import verdict_json
 
     assert asked.trace is not None
     if asked.layout is not None and asked.meta is not None:
@@ -224,7 +224,7 @@ def _traced(
 
 def table(verdict: "Verdict") -> str:
     """The verdict for people: the sentence, the culprits, and what speaks for and against."""
-    from analyzer.report.what_if import gives_back
+    from lockstep.analyzer.report.what_if import gives_back
 
     parts = [output.emphasis(verdict.sentence)]
     parts += [_told_before(told) for told in verdict.history]

@@ -44,7 +44,7 @@ def api(
 
     Example: lockstep api runs
     """
-    from lockstep.api import program
+    from lockstep.bench.api import program
 
     return program.serve(
         program.Asked(

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from collector.contract.words import ExitCode
-from lockstep import output
-from lockstep.output import Format
+from lockstep.collector.contract.words import ExitCode
+from lockstep.terminal import output
+from lockstep.terminal.output import Format
 
 
 def capture(
@@ -43,11 +43,11 @@ def capture(
     import secrets
     from importlib.metadata import version
 
-    from collector.clock import SystemClock
-    from collector.config import ConfigError, load
-    from lockstep.raw import bundle, own_names
-    from lockstep.raw.parts import PARTS, Machine, gathered
-    from lockstep.raw.pseudonyms import Pseudonyms
+    from lockstep.collector.clock import SystemClock
+    from lockstep.collector.config import ConfigError, load
+    from lockstep.doctor.raw import bundle, own_names
+    from lockstep.doctor.raw.parts import PARTS, Machine, gathered
+    from lockstep.doctor.raw.pseudonyms import Pseudonyms
 
     logs = tuple(log or ())
     for path in logs:

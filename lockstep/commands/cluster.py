@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from collector.contract.words import ExitCode
-from lockstep import diagnosis, output
-from lockstep.output import Format
+from lockstep.collector.contract.words import ExitCode
+from lockstep.diagnose import diagnosis
+from lockstep.terminal import output
+from lockstep.terminal.output import Format
 
 if TYPE_CHECKING:
-    from analyzer.cluster import ClusterVerdict, RunView
+    from lockstep.analyzer.verdict.cluster import ClusterVerdict, RunView
 
 
 def cluster(
@@ -30,10 +31,10 @@ def cluster(
 
     Example: lockstep cluster runs/a runs/b runs/c --topology topology.toml
     """
-    from analyzer.cluster import cluster as conclude
-    from analyzer.cluster import cluster_json, comparable, run_view
-    from analyzer.readers.places import places_of, read
-    from analyzer.run import LoadError
+    from lockstep.analyzer.read.places import places_of, read
+    from lockstep.analyzer.shapes.run import LoadError
+    from lockstep.analyzer.verdict.cluster import cluster as conclude
+    from lockstep.analyzer.verdict.cluster import cluster_json, comparable, run_view
 
     if len(archives) < 2:
         raise typer.BadParameter("give the archives of two runs or more")

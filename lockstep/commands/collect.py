@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from collector.flags import FLAGS, Flag
+from lockstep.collector.flags import FLAGS, Flag
 
 
 def collect(**given: Any) -> int:
@@ -15,7 +15,7 @@ def collect(**given: Any) -> int:
 
     Example: lockstep collect --listen 127.0.0.1:9410
     """
-    from collector.__main__ import main
+    from lockstep.collector.__main__ import main
 
     arguments = []
     for flag in FLAGS:

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from collector.contract.words import ExitCode
-from lockstep import diagnosis, output
+from lockstep.collector.contract.words import ExitCode
+from lockstep.diagnose import diagnosis
+from lockstep.terminal import output
 
 FAULT = "thermal:rank=2,factor=1.5"
 NODES, STEPS = 4, 300
@@ -32,9 +33,9 @@ def demo(
     network, and about half a minute.
     """
     # torch must be imported before the ranks are forked, pandas need not: it comes after.
-    from lockstep.observe import run_observed
-    from lockstep.planning import plan
-    from workloads.launchers import Ending
+    from lockstep.runs.observe import run_observed
+    from lockstep.runs.planning import plan
+    from lockstep.workloads.launchers import Ending
 
     show = output.Progress()
     spec = plan(
@@ -56,7 +57,7 @@ def demo(
 
 
 def _conclude(archive: Path, show: output.Progress) -> int:
-    from lockstep import truth
+    from lockstep.runs import truth
 
     diagnosed = diagnosis.diagnose_archive(archive)
     diagnosis.write_verdict(diagnosed.verdict, archive)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from collector.contract.words import ExitCode
-from lockstep import output
-from lockstep.output import Format
+from lockstep.collector.contract.words import ExitCode
+from lockstep.terminal import output
+from lockstep.terminal.output import Format
 
 if TYPE_CHECKING:
-    from lockstep.leftovers import Leftover
+    from lockstep.runs.leftovers import Leftover
 
 NAMESPACES = ("lockstep", "lockstep-collector", "lockstep-runs")
 """Of the chart's own values, installed as its README says."""
@@ -77,7 +77,8 @@ def doctor(
         )
     if raw is not None:
         return _of_bundle(raw, form)
-    from lockstep import leftovers, machine
+    from lockstep.doctor import machine
+    from lockstep.runs import leftovers
 
     checks, sources = machine.examine()
     left = leftovers.find()
@@ -113,9 +114,9 @@ def _of_cluster(
     """What of a release runs; 1 where something does not."""
     from time import monotonic, sleep
 
-    from lockstep import installed
-    from workloads.launchers.kubernetes.api import ApiCluster, KubeconfigError
-    from workloads.launchers.kubernetes.cluster import ClusterError
+    from lockstep.doctor import installed
+    from lockstep.workloads.launchers.kubernetes.api import ApiCluster, KubeconfigError
+    from lockstep.workloads.launchers.kubernetes.cluster import ClusterError
 
     if not 0 <= wait <= LONGEST_WAIT:
         output.fail(ExitCode.USAGE, f"--wait is {wait:g}; it must be from 0 to {LONGEST_WAIT:g}")
@@ -145,8 +146,8 @@ def _of_cluster(
 
 def _of_bundle(path: Path, form: Format) -> int:
     """What the parsers make of a bundle; 1 where one did not understand all."""
-    from lockstep.raw import bundle
-    from lockstep.raw.parsers import MOST_EXAMPLES, understood, unread
+    from lockstep.doctor.raw import bundle
+    from lockstep.doctor.raw.parsers import MOST_EXAMPLES, understood, unread
 
     try:
         whole = bundle.read(path)
@@ -202,7 +203,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _removed(leftover: "Leftover") -> bool:
-    from lockstep.leftovers import clean
+    from lockstep.runs.leftovers import clean
 
     try:
         clean(leftover)

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from collector.contract.words import ExitCode
-from lockstep import output
-from lockstep.output import Format
+from lockstep.collector.contract.words import ExitCode
+from lockstep.terminal import output
+from lockstep.terminal.output import Format
 
 if TYPE_CHECKING:
-    from collector.clock import Clock
-    from collector.contract.stacks import Depth
-    from collector.rank_dumps import Answer, Answers
-    from collector.sources.flight_recorder import Dump
+    from lockstep.collector.clock import Clock
+    from lockstep.collector.contract.stacks import Depth
+    from lockstep.collector.rank_dumps import Answer, Answers
+    from lockstep.collector.sources.flight_recorder import Dump
 
 HEADER = ("rank", "node", "group", "enqueued", "started", "completed", "inside")
 
@@ -57,9 +57,9 @@ def dump(
 
     Example: lockstep dump gpt-20261120T101500-3f2a
     """
-    from collector.clock import SystemClock
-    from collector.contract.stacks import Depth
-    from collector.rank_dumps import of_newest_attempt, ranks_below, request_dumps
+    from lockstep.collector.clock import SystemClock
+    from lockstep.collector.contract.stacks import Depth
+    from lockstep.collector.rank_dumps import of_newest_attempt, ranks_below, request_dumps
 
     if "/" in run or not run:
         raise typer.BadParameter(f"{run!r} is no name of a run; `lockstep run` prints it")
@@ -104,14 +104,14 @@ def _judged(
     """Keep the dumps, take the stacks of those whom they blame, and say what they tell together."""
     from tempfile import TemporaryDirectory
 
-    from analyzer.hang.document import document, table
-    from analyzer.hang.standing import choice
-    from analyzer.hang.verdict import judge
-    from collector.contract import stacks
-    from collector.rank_dumps import take_stacks
-    from lockstep.dumps import save, sensed
-    from lockstep.hang_dumps import NoDumpsError, read_folder
-    from lockstep.rank_stacks import save_stacks
+    from lockstep.analyzer.hangs.document import document, table
+    from lockstep.analyzer.hangs.standing import choice
+    from lockstep.analyzer.hangs.verdict import judge
+    from lockstep.collector.contract import stacks
+    from lockstep.collector.rank_dumps import take_stacks
+    from lockstep.runs.dumps import save, sensed
+    from lockstep.runs.hang_dumps import NoDumpsError, read_folder
+    from lockstep.runs.rank_stacks import save_stacks
 
     try:
         with TemporaryDirectory() if out is None else nullcontext(str(out)) as name:
@@ -135,7 +135,7 @@ def _judged(
 
 def _rings() -> Path:
     """Where the collector of this machine would look."""
-    from collector.config import load
+    from lockstep.collector.config import load
 
     return load(None, os.environ, {}).lockstep_dir
 

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from collector.contract.words import ExitCode
-from lockstep import output
+from lockstep.collector.contract.words import ExitCode
+from lockstep.terminal import output
 
 
 def fit(
@@ -38,12 +38,12 @@ def fit(
     """Fit the weights by which a cause is named; for those who change symptoms or causes.
 
     A third more runs, which the weights do not see, and the real ones whose examples lie in
-    analyzer/calibration set how sure the verdict may be. Minutes; the same seed (and archives) give
-    the same file on one machine.
+    evaluation/calibration set how sure the verdict may be. Minutes; the same seed (and archives)
+    give the same file on one machine.
 
-    Example: lockstep fit --out analyzer/cause_weights.json
+    Example: lockstep fit --out analyzer/causes/cause_weights.json
     """
-    from lockstep.fitting import LINES, fitted, with_kept
+    from lockstep.evaluation.fitting import LINES, fitted, with_kept
 
     progress = output.Progress(plain_seconds=30.0)
     found = fitted(

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from collector.contract.words import ExitCode
-from lockstep import output
-from lockstep.output import Format
+from lockstep.collector.contract.words import ExitCode
+from lockstep.terminal import output
+from lockstep.terminal.output import Format
 
 if TYPE_CHECKING:
-    from analyzer.hang.verdict import HangVerdict
+    from lockstep.analyzer.hangs.verdict import HangVerdict
 
 
 def hang(
@@ -39,9 +39,9 @@ def hang(
 
     Example: lockstep hang dumps/
     """
-    from analyzer.hang.document import document, table
-    from analyzer.hang.verdict import judge
-    from lockstep.hang_dumps import NoDumpsError, read_folder
+    from lockstep.analyzer.hangs.document import document, table
+    from lockstep.analyzer.hangs.verdict import judge
+    from lockstep.runs.hang_dumps import NoDumpsError, read_folder
 
     try:
         found = read_folder(folder)
@@ -58,7 +58,7 @@ def hang(
 
 def exit_code(verdict: "HangVerdict") -> int:
     """Of the newest job."""
-    from analyzer.hang.verdict import Status
+    from lockstep.analyzer.hangs.verdict import Status
 
     match verdict.status:
         case Status.HANG:

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from lockstep import ledgers, output
-from lockstep.option_groups import grouped
-from lockstep.output import Format
+from lockstep.cli.option_groups import grouped
+from lockstep.diagnose import ledgers
+from lockstep.terminal import output
+from lockstep.terminal.output import Format
 
 if TYPE_CHECKING:
-    from analyzer.ledger.faults import Fleet
-    from analyzer.ledger.ledger import Ledger
-    from analyzer.ledger.reliability import Reliability
+    from lockstep.analyzer.ledger.faults import Fleet
+    from lockstep.analyzer.ledger.ledger import Ledger
+    from lockstep.analyzer.ledger.reliability import Reliability
 
 
 KWH = 3.6e6
@@ -94,7 +95,7 @@ def ledger(
 
     Example: lockstep ledger runs --gpu-hour-price 2.5
     """
-    from analyzer.ledger.words import fleet_json, ledger_json
+    from lockstep.analyzer.ledger.words import fleet_json, ledger_json
 
     others = (recorded.prometheus, logged.log, trace.faults)
     if bool(archives) + sum(each is not None for each in others) != 1:
@@ -135,7 +136,7 @@ def _belong(options: RecordedRun | LoggedRun | FaultTrace, lead: str, name: str)
 
 
 def _table(told: "Sequence[Ledger]", price: float | None) -> str:
-    from analyzer.ledger.fleet import of_fleet, of_node
+    from lockstep.analyzer.ledger.fleet import of_fleet, of_node
 
     parts = [part for one in told for part in _of_run(one, price)]
     if len(told) > 1:
@@ -150,8 +151,8 @@ def _table(told: "Sequence[Ledger]", price: float | None) -> str:
 
 def _teams(told: "Sequence[Ledger]", price: float | None) -> str:
     """Where the time of each team went, the most first."""
-    from analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
-    from analyzer.ledger.ledger import by_team
+    from lockstep.analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
+    from lockstep.analyzer.ledger.ledger import by_team
 
     header = ["team", "GPU-hours", "useful", "straggler", "lost otherwise"]
     header += ["money", "of it lost"] if price is not None else []
@@ -169,9 +170,9 @@ def _teams(told: "Sequence[Ledger]", price: float | None) -> str:
 
 
 def _of_run(told: "Ledger", price: float | None) -> list[str]:
-    from analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
-    from analyzer.ledger.fleet import of_run
-    from analyzer.ledger.words import duration, joules_of, sentence, spoken_part
+    from lockstep.analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
+    from lockstep.analyzer.ledger.fleet import of_run
+    from lockstep.analyzer.ledger.words import duration, joules_of, sentence, spoken_part
 
     attempts = f"{told.launches} attempt{'s' * (told.launches != 1)}"
     simulated = f" ({', '.join(told.provenance)})" if told.provenance else ""
@@ -220,7 +221,7 @@ def _row(title: str, seconds: float, told: "Ledger", price: float | None) -> tup
 
 
 def _means(what: str, told: "Reliability") -> str:
-    from analyzer.ledger.words import spoken
+    from lockstep.analyzer.ledger.words import spoken
 
     repair = f"; mean time to repair {spoken(told.mttr)}" if told.repaired else ""
     failures = f"{told.failures} failure{'s' * (told.failures != 1)}"
@@ -228,14 +229,14 @@ def _means(what: str, told: "Reliability") -> str:
 
 
 def _shares(what: str, told: "Reliability") -> str:
-    from analyzer.ledger.words import spoken_share
+    from lockstep.analyzer.ledger.words import spoken_share
 
     goodput, ettr = (spoken_share(each) for each in (told.goodput, told.ettr))
     return f"{what}: goodput {goodput}, effective training time ratio {ettr}"
 
 
 def _fleet_table(fleet: "Fleet") -> str:
-    from analyzer.ledger.words import duration
+    from lockstep.analyzer.ledger.words import duration
 
     up = fleet.node.availability
     low, high = up.interval

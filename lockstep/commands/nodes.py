@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from collector.contract.words import ExitCode
+from lockstep.collector.contract.words import ExitCode
 
 
 def nodes(
@@ -72,8 +72,8 @@ def nodes(
 
     Example: lockstep nodes --watch http://lockstep-watch:9411 --mode annotate
     """
-    from lockstep.node_conditions import program, removing
-    from lockstep.output import fail
+    from lockstep.terminal.output import fail
+    from lockstep.watch.nodes import program, removing
 
     asked = program.Asked(
         watch=watch, mode=mode, dry_run=dry_run, kubeconfig=kubeconfig, context=context,

@@ -5,8 +5,10 @@ from typing import Annotated
 
 import typer
 
-from collector.contract.words import ExitCode
-from lockstep import diagnosis, newest, output, recurrence, watched_diagnosis
+from lockstep.collector.contract.words import ExitCode
+from lockstep.diagnose import diagnosis, newest, recurrence
+from lockstep.terminal import output
+from lockstep.watch import watched_diagnosis
 
 
 def report(

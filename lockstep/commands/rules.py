@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from collector.contract.words import ExitCode
-from lockstep import output
+from lockstep.collector.contract.words import ExitCode
+from lockstep.terminal import output
 
 
 def rules(
@@ -33,8 +33,8 @@ def rules(
 
     Example: lockstep rules --out /etc/prometheus/rules
     """
-    from lockstep import rule_files
-    from lockstep.addresses import addresses
+    from lockstep.cli import rule_files
+    from lockstep.watch.addresses import addresses
 
     if out is not None and check is not None:
         output.fail(ExitCode.USAGE, "--out and --check exclude each other")
@@ -51,8 +51,8 @@ def rules(
 
 
 def _check(path: Path) -> int:
-    from lockstep import rule_files
-    from lockstep.addresses import addresses
+    from lockstep.cli import rule_files
+    from lockstep.watch.addresses import addresses
 
     where = addresses(os.environ)
     try:

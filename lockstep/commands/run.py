@@ -8,13 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from collector.contract.visible import visible_line
-from collector.contract.words import ExitCode
-from lockstep import afterwards, cluster_options, output
-from lockstep.cluster_options import ClusterOptions
-from lockstep.option_groups import grouped
-from lockstep.output import Format, fail
-from lockstep.run_options import (
+from lockstep.cli.option_groups import grouped
+from lockstep.cli.run_options import (
     AllReduceOptions,
     DeviceOptions,
     FaultOptions,
@@ -27,10 +22,16 @@ from lockstep.run_options import (
     SizeOptions,
     given_of,
 )
+from lockstep.collector.contract.visible import visible_line
+from lockstep.collector.contract.words import ExitCode
+from lockstep.runs import afterwards, cluster_options
+from lockstep.runs.cluster_options import ClusterOptions
+from lockstep.terminal import output
+from lockstep.terminal.output import Format, fail
 
 if TYPE_CHECKING:
-    from workloads.launchers import Outcome
-    from workloads.spec import RunSpec
+    from lockstep.workloads.launchers import Outcome
+    from lockstep.workloads.spec import RunSpec
 
 
 @grouped
@@ -65,9 +66,9 @@ def run(
 
     Example: lockstep run gpt --fault thermal:rank=2,factor=1.5
     """
-    from lockstep import external_program, submission
-    from lockstep.planning import named, plan, planned_program, with_training_settings
-    from workloads.spec import CLUSTER_LAUNCHERS
+    from lockstep.runs import external_program, submission
+    from lockstep.runs.planning import named, plan, planned_program, with_training_settings
+    from lockstep.workloads.spec import CLUSTER_LAUNCHERS
 
     launcher, hostfile = starting.launcher, starting.hostfile
     on_cluster = launcher in CLUSTER_LAUNCHERS
@@ -120,9 +121,9 @@ def observed(spec: "RunSpec", archive: Path, form: Format, *, judged: bool) -> i
         form: How its results are printed.
         judged: Whether its verdict is said; a launcher on a cluster has an analyzer of its own.
     """
-    from lockstep import external_program, results
-    from lockstep.observe import run_observed
-    from workloads.launchers import Ending
+    from lockstep.runs import external_program, results
+    from lockstep.runs.observe import run_observed
+    from lockstep.workloads.launchers import Ending
 
     show = output.Progress()
     try:
@@ -172,7 +173,7 @@ def put_on_cluster(
     spec: "RunSpec", launcher: str, options: ClusterOptions, out: Path, form: Format
 ) -> int:
     """Launch it there, and say what became of it."""
-    from lockstep import on_cluster
+    from lockstep.runs import on_cluster
 
     settings = cluster_options.settings(launcher, options)
     cluster = on_cluster.connect(options.kubeconfig, options.kube_context)
@@ -210,7 +211,7 @@ def one_workload(words: list[str], step_pattern: str | None) -> str:
     Raises:
         CommandError: 64, something else was.
     """
-    from workloads.spec import WORKLOADS
+    from lockstep.workloads.spec import WORKLOADS
 
     if not words:
         fail(ExitCode.USAGE, f"name what to run: {', '.join(WORKLOADS)}; or --exec -- COMMAND")
@@ -227,14 +228,14 @@ def one_workload(words: list[str], step_pattern: str | None) -> str:
 
 def write_job(spec: "RunSpec", archive: Path, path: Path) -> None:
     """For launchers of others: torchrun, srun, a plain mpirun."""
-    from lockstep import other_launchers
+    from lockstep.runs import other_launchers
 
     output.note(other_launchers.write_job(spec, archive, path))
 
 
 def exit_code(spec: "RunSpec", outcome: "Outcome", archive: Path) -> int:
     """0 if the run ended as its faults said it would."""
-    from workloads.launchers import Ending, as_injected
+    from lockstep.workloads.launchers import Ending, as_injected
 
     if outcome.ending is Ending.INTERRUPTED:
         return ExitCode.INTERRUPTED

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from collector.contract.words import ExitCode
-from lockstep import output
-from lockstep.output import Format
+from lockstep.collector.contract.words import ExitCode
+from lockstep.terminal import output
+from lockstep.terminal.output import Format
 
 if TYPE_CHECKING:
-    from lockstep.trials import Setting, Trial
-    from workloads.spec import Layout
+    from lockstep.evaluation.trials import Setting, Trial
+    from lockstep.workloads.spec import Layout
 
 
 class Kind(StrEnum):
@@ -26,7 +26,7 @@ class Kind(StrEnum):
 
 
 class Variant(StrEnum):
-    """The physics of simulated fleets (analyzer.synth.variant)."""
+    """The physics of simulated fleets (lockstep.evaluation.synth.variant)."""
 
     USUAL = "usual"
     WIDE = "wide"
@@ -97,7 +97,7 @@ def score(
                 "score synth draws sizes, layouts and steps from the seed; leave out --nodes,"
                 " --layout and --steps",
             )
-        from lockstep.synth_score import score_synth
+        from lockstep.evaluation.synth_score import score_synth
 
         return score_synth(
             runs, seed, out, form,
@@ -110,13 +110,14 @@ def score(
     if kind is Kind.FAULTS:
         if layout is not None:
             output.fail(ExitCode.USAGE, "score faults has no --layout; score real splits its ranks")
-        from lockstep.fault_score import score_faults
-        from lockstep.fault_trials import FaultSetting
+        from lockstep.evaluation.fault_score import score_faults
+        from lockstep.evaluation.fault_trials import FaultSetting
 
         each = FaultSetting(nodes or 2, steps or 150, pace is Pace.ON, device_noise, seed)
         return score_faults(each, out, form, reanalyze=reanalyze)
-    from analyzer.scoring.score import score as figures
-    from lockstep import claim, score_tables, trials
+    from lockstep.evaluation import score_tables, trials
+    from lockstep.evaluation.scoring.score import score as figures
+    from lockstep.runs import claim
 
     setting = trials.Setting(
         nodes or 4, steps or 250, pace is Pace.ON, device_noise, _layouts(layout, nodes or 4)
@@ -151,7 +152,7 @@ def _level(told: str) -> str:
     Raises:
         BadParameter: It names what is no difficulty.
     """
-    from analyzer.synth.difficulty import Difficulty
+    from lockstep.evaluation.synth.difficulty import Difficulty
 
     if told in ("easy", "hard"):
         return told
@@ -171,10 +172,10 @@ def _layouts(told: str | None, nodes: int) -> "tuple[Layout, ...]":
     Raises:
         BadParameter: It is no split of the nodes.
     """
-    from analyzer.readers.optrace import parse
-    from analyzer.run import LoadError
-    from lockstep.trials import every_layout
-    from workloads.spec import Layout, SpecError
+    from lockstep.analyzer.read.optrace import parse
+    from lockstep.analyzer.shapes.run import LoadError
+    from lockstep.evaluation.trials import every_layout
+    from lockstep.workloads.spec import Layout, SpecError
 
     if told is None:
         return ()
@@ -198,7 +199,7 @@ def _lines(
     setting: "Setting", wanted: "list[Trial]", out: Path, reanalyze: bool
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The results of all trials, run or read, and sentences about those that failed."""
-    from lockstep import trials
+    from lockstep.evaluation import trials
 
     known = trials.read(out)
     show, begun, done = output.Progress(plain_seconds=30.0), monotonic(), 0
@@ -229,7 +230,7 @@ def _lines(
 
 
 def _table(tree: Mapping[str, Any], lines: list[dict[str, Any]]) -> str:
-    from lockstep import score_tables
+    from lockstep.evaluation import score_tables
 
     devices = "emulated devices" if tree["emulated_devices"] else "no emulated devices"
     head = f"{tree['setting']}, {devices}, seeds from {tree['seed']}"

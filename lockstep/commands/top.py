@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from collector.contract.words import ExitCode
-from lockstep import output
+from lockstep.collector.contract.words import ExitCode
+from lockstep.terminal import output
 
 if TYPE_CHECKING:
     from lockstep.top.look import Look
@@ -84,8 +84,8 @@ def _source(pages: list[str], prometheus: str | None, run: str | None) -> "Pages
     import os
     from urllib.parse import urlsplit
 
-    from collector.clock import SystemClock
-    from collector.config import load
+    from lockstep.collector.clock import SystemClock
+    from lockstep.collector.config import load
 
     if prometheus is not None:
         from lockstep.top.prometheus import Recorded
@@ -106,7 +106,7 @@ def _source(pages: list[str], prometheus: str | None, run: str | None) -> "Pages
 def _once(source: "Pages | Recorded") -> int:
     from shutil import get_terminal_size
 
-    from collector.clock import SystemClock
+    from lockstep.collector.clock import SystemClock
     from lockstep.top.look import LookError
     from lockstep.top.screen import screen
     from lockstep.top.text import plain

@@ -18,9 +18,9 @@ from textual.events import Resize
 from textual.message import Message
 from textual.widgets import Static
 
-from collector.contract import threads
-from collector.contract.visible import visible_line
-from collector.contract.words import ExitCode
+from lockstep.collector.contract import threads
+from lockstep.collector.contract.visible import visible_line
+from lockstep.collector.contract.words import ExitCode
 from lockstep.top.look import Look, LookError
 from lockstep.top.screen import Mood, Screen, Table, screen
 from lockstep.top.text import MARKS, body, cut

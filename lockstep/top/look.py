@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from collector.contract import metrics as m
+from lockstep.collector.contract import metrics as m
 
 Labels = Mapping[str, str]
 Row = tuple[Labels, float]
@@ -28,7 +28,8 @@ class Rates:
     """A rank over the last span; None = not known.
 
     Attributes:
-        own: Own seconds a step, where all its collectives were timed (analyzer.known).
+        own: Own seconds a step, where all its collectives were timed
+            (lockstep.analyzer.shapes.known).
         step: Wall seconds a step; inf = no step was made.
         waits: Share of the time in collectives, 0 to 1.
     """

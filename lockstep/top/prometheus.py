@@ -3,20 +3,20 @@
 import re
 from collections.abc import Mapping
 
-from analyzer.known import own_per_step
-from analyzer.readers.labels import number, page_label
-from analyzer.readers.prometheus.promql import one_of, quoted, window
-from analyzer.watch.assessment import UNKNOWN, WORDS
-from collector.contract import metrics as m
-from collector.contract.words import ExitCode
-from dashboard.shapes import Span
-from dashboard.sources.prometheus.asking import Asking
-from dashboard.sources.prometheus.directory import Directory
-from dashboard.sources.prometheus.findings import findings
-from dashboard.sources.prometheus.known import Known
-from dashboard.trouble import TroubleError
-from dashboard.words.findings import worst_first
-from lockstep.output import fail
+from lockstep.analyzer.findings.assessment import UNKNOWN, WORDS
+from lockstep.analyzer.read.prometheus.promql import one_of, quoted, window
+from lockstep.analyzer.shapes.known import own_per_step
+from lockstep.analyzer.shapes.labels import number, page_label
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.words import ExitCode
+from lockstep.dashboard.shapes import Span
+from lockstep.dashboard.sources.prometheus.asking import Asking
+from lockstep.dashboard.sources.prometheus.directory import Directory
+from lockstep.dashboard.sources.prometheus.findings import findings
+from lockstep.dashboard.sources.prometheus.known import Known
+from lockstep.dashboard.trouble import TroubleError
+from lockstep.dashboard.words.findings import worst_first
+from lockstep.terminal.output import fail
 from lockstep.top.look import GAUGES, Answered, Look, LookError, Rates, Who, by_name
 
 SPAN = 60.0

@@ -13,15 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analyzer.readers.labels import number
-from analyzer.slowness.peer_groups import MAJORITY
-from analyzer.watch.members import Members, members
-from analyzer.watch.ratios import over_peers
-from analyzer.wording import ratio
-from collector.contract import metrics as m
-from collector.contract.visible import visible_line
-from collector.contract.words import CLOCK_EVENT_REASONS, RankState
+from lockstep.analyzer.shapes.labels import number
+from lockstep.analyzer.shapes.wording import ratio
+from lockstep.analyzer.stats.peer_groups import MAJORITY
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.visible import visible_line
+from lockstep.collector.contract.words import CLOCK_EVENT_REASONS, RankState
 from lockstep.top.look import Answered, Look, Rates, Who
+from lockstep.watch.judge.members import Members, members
+from lockstep.watch.judge.ratios import over_peers
 
 LATE = 1.1
 """Own time over peers from which on a rank holds its run back, as on the dashboard's map."""

@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analyzer.readers.windows import from_steps
-from analyzer.run import FloatGrid, RankInfo, Run
-from collector.contract import archive
-from collector.contract.words import PHASES
+from lockstep.analyzer.shapes.run import FloatGrid, RankInfo, Run
+from lockstep.analyzer.shapes.windows import from_steps
+from lockstep.collector.contract import archive
+from lockstep.collector.contract.words import PHASES
 
 EPOCH = 1_760_000_000.0
 COMPUTING = {"forward": 0.006, "backward": 0.012, "optimizer": 0.002}

@@ -7,8 +7,8 @@ It may not name anybody else, be more certain, or clear somebody.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from analyzer.run import UNIFORM as UNIFORM
-from analyzer.run import Verdict
+from lockstep.analyzer.shapes.run import UNIFORM as UNIFORM
+from lockstep.analyzer.shapes.run import Verdict
 
 HEALTHY, CLEARED, UNKNOWN, ACCUSED = "healthy", "cleared", "unknown", "accused"
 SAME = 0.02

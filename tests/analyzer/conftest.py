@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from analyzer.readers.windows import from_steps
-from analyzer.run import RankInfo, Run
-from collector.contract import archive
-from collector.contract.words import CLOCK_EVENT_REASONS, PHASES
+from lockstep.analyzer.shapes.run import RankInfo, Run
+from lockstep.analyzer.shapes.windows import from_steps
+from lockstep.collector.contract import archive
+from lockstep.collector.contract.words import CLOCK_EVENT_REASONS, PHASES
 
 EPOCH = 1_760_000_000.0
 BASE = {"data": 0.001, "forward": 0.012, "backward": 0.024, "optimizer": 0.004, "other": 0.0005}

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyzer.operations import Floats, Trace
-from analyzer.whatif.dependencies import build
-from analyzer.whatif.kinds import COMPUTE, OPTIMIZER
-from analyzer.whatif.simulate import retimed
-from analyzer.whatif.work import split_durations
+from lockstep.analyzer.operations.whatif.dependencies import build
+from lockstep.analyzer.operations.whatif.kinds import COMPUTE, OPTIMIZER
+from lockstep.analyzer.operations.whatif.simulate import retimed
+from lockstep.analyzer.operations.whatif.work import split_durations
+from lockstep.analyzer.shapes.operations import Floats, Trace
 
 
 def healed(

@@ -1,7 +1,7 @@
 """The stages of the verdict for findings that a test makes itself."""
 
-from analyzer.case import Case, blank
-from analyzer.pipeline import STAGES, causes, diagnose, hardware, through
+from lockstep.analyzer.verdict.case import Case, blank
+from lockstep.analyzer.verdict.pipeline import STAGES, causes, diagnose, hardware, through
 
 
 def verdict_of(grid, findings, gpu_hour_price=None):

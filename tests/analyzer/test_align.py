@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer import telemetry
-from analyzer.align import align
-from analyzer.readers.windows import from_samples
-from analyzer.run import RankInfo, Run
+from lockstep.analyzer.align import telemetry
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.shapes.run import RankInfo, Run
+from lockstep.analyzer.shapes.windows import from_samples
 from tests.machine import slowness
 
 

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from analyzer.readers.archive import Archive, load, table
-from analyzer.run import LoadError, Span
+from lockstep.analyzer.read.archive import Archive, load, table
+from lockstep.analyzer.shapes.run import LoadError, Span
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_of_an_archive_that_is_not_ours_damage_is_told_and_links_are_not_followe
 
 
 def test_parts_beyond_those_that_are_read_are_told(folder, monkeypatch):
-    monkeypatch.setattr("analyzer.readers.archive.table.MOST_PARTS", 1)
+    monkeypatch.setattr("lockstep.analyzer.read.archive.table.MOST_PARTS", 1)
     samples = folder / "samples.parquet"
     beyond = len(list(samples.iterdir())) - 1
 

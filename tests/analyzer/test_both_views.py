@@ -6,9 +6,9 @@ import re
 import numpy as np
 import pytest
 
-from analyzer import synth
-from analyzer.pipeline import diagnose
-from analyzer.run import Run, Verdict
+from lockstep.analyzer.shapes.run import Run, Verdict
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.evaluation import synth
 from tests.analyzer.test_from_operations import SCENE, SLOW, run
 
 SMALL = dataclasses.replace(SCENE, slow=(dataclasses.replace(SLOW, factor=1.03),))

@@ -7,22 +7,22 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer.align import align
-from analyzer.detectors.links import links
-from analyzer.model.candidate import Candidate
-from analyzer.model.effects import effects
-from analyzer.pipeline import diagnose
-from analyzer.readers.windows import from_samples
-from analyzer.run import RankInfo
-from analyzer.slowness.on_and_off import EPISODES_AT_LEAST, on_and_off
-from analyzer.status import why_unknown
-from analyzer.synth.difficulty import Difficulty
-from analyzer.synth.fleet import Defect, Fault, Resolution, Shape, SyntheticFleet
-from analyzer.synth.hard_draw import hard
-from analyzer.synth.whole import labelled
-from analyzer.telemetry import telemetry
-from collector.contract import metrics
-from collector.contract.words import Cause
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.align.telemetry import telemetry
+from lockstep.analyzer.shapes.run import RankInfo
+from lockstep.analyzer.shapes.windows import from_samples
+from lockstep.analyzer.stats.on_and_off import EPISODES_AT_LEAST, on_and_off
+from lockstep.analyzer.stragglers.detectors.links import links
+from lockstep.analyzer.stragglers.model.candidate import Candidate
+from lockstep.analyzer.stragglers.model.effects import effects
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.analyzer.verdict.status import why_unknown
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.words import Cause
+from lockstep.evaluation.synth.difficulty import Difficulty
+from lockstep.evaluation.synth.fleet import Defect, Fault, Resolution, Shape, SyntheticFleet
+from lockstep.evaluation.synth.hard_draw import hard
+from lockstep.evaluation.synth.whole import labelled
 
 
 def run_of(*faults, **words):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from analyzer.align import align
-from analyzer.model.minimum_detectable_effect import smallest_noticed
-from analyzer.pipeline import diagnose
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.stragglers.model.minimum_detectable_effect import smallest_noticed
+from lockstep.analyzer.verdict.pipeline import diagnose
 from tests.analyzer.busy_host import Busy
 
 

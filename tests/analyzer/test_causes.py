@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer.case import accuses
-from analyzer.cause_weights import weigh_causes
-from analyzer.pipeline import diagnose
-from analyzer.symptoms.xid import PART
-from collector.contract.xid import NOT_OF_HARDWARE, XIDS
+from lockstep.analyzer.causes.cause_weights import weigh_causes
+from lockstep.analyzer.causes.symptoms.xid import PART
+from lockstep.analyzer.verdict.case import accuses
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract.xid import NOT_OF_HARDWARE, XIDS
 
 XID = "lockstep_gpu_xid_last_timestamp_seconds"
 

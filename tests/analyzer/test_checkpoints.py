@@ -5,13 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from analyzer.align import align
-from analyzer.common_writes import without_common_writes
-from analyzer.detectors.checkpoints import checkpoints, unlike_writers
-from analyzer.pipeline import diagnose
-from analyzer.synth.fleet import SLOW_WRITE, Benign, Fault, Resolution, SyntheticFleet
-from analyzer.synth.whole import labelled
-from collector.contract.words import Cause
+from lockstep.analyzer.align.common_writes import without_common_writes
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.stragglers.detectors.checkpoints import checkpoints, unlike_writers
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract.words import Cause
+from lockstep.evaluation.synth.fleet import SLOW_WRITE, Benign, Fault, Resolution, SyntheticFleet
+from lockstep.evaluation.synth.whole import labelled
 
 
 def run_of(*faults, **words):

@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from analyzer.align import align
-from analyzer.common_writes import without_common_writes
+from lockstep.analyzer.align.common_writes import without_common_writes
+from lockstep.analyzer.align.grid import align
 
 WINDOW, WRITTEN = 60, 0.4
 

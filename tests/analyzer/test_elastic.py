@@ -5,8 +5,8 @@ import dataclasses
 import pandas as pd
 import pytest
 
-from analyzer.ledger.attempt import attempt_of
-from analyzer.pipeline import diagnose
+from lockstep.analyzer.ledger.attempt import attempt_of
+from lockstep.analyzer.verdict.pipeline import diagnose
 
 INFO, UP = "lockstep_rank_info", "lockstep_rank_up"
 

@@ -7,14 +7,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer.align import align
-from analyzer.pipeline import diagnose
-from analyzer.readers.archive import load
-from analyzer.report.advice import actions_of
-from analyzer.run import LoadError
-from analyzer.slowness.ended import unexplained
-from analyzer.slowness.stopped import stood_still
-from lockstep.diagnosis import exit_code
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.hangs.ended import unexplained
+from lockstep.analyzer.hangs.stopped import stood_still
+from lockstep.analyzer.read.archive import load
+from lockstep.analyzer.report.advice import actions_of
+from lockstep.analyzer.shapes.run import LoadError
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.diagnose.diagnosis import exit_code
 
 STATE, UP = "lockstep_rank_last_state", "lockstep_rank_up"
 KILLED = {"ending": "crash", "ranks": [1], "reason": "killed by SIGKILL",

@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from analyzer.align import align
-from analyzer.model.equal_work import equal_work
-from analyzer.model.roles import with_roles
-from analyzer.pipeline import diagnose
-from analyzer.run import Exchange, Run
-from collector.contract.words import EXTERNAL_PROGRAM
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.shapes.run import Exchange, Run
+from lockstep.analyzer.stragglers.model.equal_work import equal_work
+from lockstep.analyzer.stragglers.model.roles import with_roles
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract.words import EXTERNAL_PROGRAM
 
 AVERAGES = Exchange(frozenset({"0000000000ab:4"}), frozenset(), only_averages=True)
 SLOW = 2

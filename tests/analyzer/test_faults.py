@@ -2,7 +2,7 @@
 
 import pytest
 
-from analyzer.pipeline import diagnose
+from lockstep.analyzer.verdict.pipeline import diagnose
 
 CAUSES = {
     "compute": "slow-gpu",

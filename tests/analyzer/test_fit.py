@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer.cause_spec import Expectation
-from analyzer.cause_weights import (
+from lockstep.analyzer.causes.cause_spec import Expectation
+from lockstep.analyzer.causes.cause_weights import (
     FILE,
     PRIOR,
     STRENGTHS,
@@ -21,14 +21,14 @@ from analyzer.cause_weights import (
     possible,
     shown_when_slow,
 )
-from analyzer.causes import CAUSES, SPECS
-from analyzer.pipeline import diagnose
-from analyzer.scoring.examples import WELL, Example, background, elsewhere
-from analyzer.scoring.fit import calibrated, fit, fit_well, guesses, log_loss
-from analyzer.symptoms import SYMPTOMS
-from analyzer.synth.hard_draw import hard
-from analyzer.synth.whole import labelled
-from collector.contract.words import Cause
+from lockstep.analyzer.causes.specs import CAUSES, SPECS
+from lockstep.analyzer.causes.symptoms import SYMPTOMS
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract.words import Cause
+from lockstep.evaluation.scoring.examples import WELL, Example, background, elsewhere
+from lockstep.evaluation.scoring.fit import calibrated, fit, fit_well, guesses, log_loss
+from lockstep.evaluation.synth.hard_draw import hard
+from lockstep.evaluation.synth.whole import labelled
 
 NAMES = sorted({name for spec in CAUSES for some in spec.expects.values() for name in some})
 HEAT = {"thermal throttling: strong": 1.0, "excess in compute: strong": 1.0}
@@ -122,7 +122,7 @@ def test_symptoms_that_nobody_tells_say_nothing(cause):
 
 
 def test_no_weight_says_the_opposite_of_physics():
-    committed = json.loads(files("analyzer").joinpath(FILE).read_text())["weights"]
+    committed = json.loads(files("lockstep.analyzer.causes").joinpath(FILE).read_text())["weights"]
     against = [
         (cause, state, odds)
         for cause, row in committed.items()
@@ -188,7 +188,7 @@ def test_no_setting_pays_for_another_however_many_examples_it_has():
 
 
 def test_the_committed_table_says_what_it_was_fitted_on():
-    told = json.loads(files("analyzer").joinpath(FILE).read_text())
+    told = json.loads(files("lockstep.analyzer.causes").joinpath(FILE).read_text())
 
     assert told["seed"] >= 1_000_000, "seeds of scores are below"
     assert 0.5 < told["temperature"] < 2.0
@@ -240,7 +240,7 @@ def test_no_trouble_speaks_for_a_place_that_is_well():
 
 
 def test_no_trouble_speaks_for_a_place_that_is_well_in_the_table_that_is_used():
-    well = json.loads(files("analyzer").joinpath(FILE).read_text())["well"]
+    well = json.loads(files("lockstep.analyzer.causes").joinpath(FILE).read_text())["well"]
 
     assert well == {state: odds for state, odds in fitted().well.items() if state in well}
     of_two = [f"{spec.name}: mild" for spec in SYMPTOMS if spec.mutual]

@@ -6,12 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer import from_operations, synth
-from analyzer.operations import Trace
-from analyzer.pipeline import diagnose
-from analyzer.readers.optrace import to_run
-from analyzer.run import Run, Verdict
-from collector.contract import archive
+from lockstep.analyzer.operations import from_operations
+from lockstep.analyzer.read.optrace import to_run
+from lockstep.analyzer.shapes.operations import Trace
+from lockstep.analyzer.shapes.run import Run, Verdict
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract import archive
+from lockstep.evaluation import synth
 
 EPOCH = 1_760_000_000
 SLOW = synth.Slow(dp=1, stage=1, factor=1.3, from_step=20)

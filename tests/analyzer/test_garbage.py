@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from analyzer.readers.garbage import garbage
-from analyzer.run import RankInfo
+from lockstep.analyzer.align.garbage import garbage
+from lockstep.analyzer.shapes.run import RankInfo
 
 RANKS = tuple(RankInfo(r, f"node-{r}", None, None, 0, r, 0, 0) for r in range(3))
 STEPS = np.arange(10, 14)

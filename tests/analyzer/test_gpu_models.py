@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer.align import align
-from analyzer.pipeline import diagnose
-from analyzer.slowness.peer_groups import peer_groups
-from collector.contract.metrics import GPU_INFO
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.stats.peer_groups import peer_groups
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract.metrics import GPU_INFO
 
 FAST, SLOW = "NVIDIA B200", "NVIDIA H200"
 

@@ -5,17 +5,17 @@ import dataclasses
 import numpy as np
 import pytest
 
-from analyzer.align import align
-from analyzer.detectors.hang import Hang
-from analyzer.pipeline import diagnose
-from analyzer.slowness.began import since
-from analyzer.slowness.ended import ended
-from analyzer.slowness.stalls import standings
-from analyzer.slowness.stopped import died_first, out_of_sight
-from analyzer.synth.draw import drawn
-from analyzer.synth.fleet import Defect, Fault, SyntheticFleet
-from analyzer.synth.whole import labelled
-from collector.contract.words import Cause
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.hangs.began import since
+from lockstep.analyzer.hangs.ended import ended
+from lockstep.analyzer.hangs.stalls import standings
+from lockstep.analyzer.hangs.stopped import died_first, out_of_sight
+from lockstep.analyzer.stragglers.detectors.hang import Hang
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract.words import Cause
+from lockstep.evaluation.synth.draw import drawn
+from lockstep.evaluation.synth.fleet import Defect, Fault, SyntheticFleet
+from lockstep.evaluation.synth.whole import labelled
 from tests.analyzer.stages import verdict_of
 
 NAN = float("nan")

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from analyzer.align import align
-from analyzer.pipeline import diagnose
-from analyzer.telemetry_quality import drop_stuck_sensors
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.causes.telemetry_quality import drop_stuck_sensors
+from lockstep.analyzer.verdict.pipeline import diagnose
 
 
 def _busy_and_idle(rank):

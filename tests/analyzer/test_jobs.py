@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from analyzer.readers.jobs import jobs
+from lockstep.analyzer.read.jobs import jobs
 
 
 def held(*rows):

@@ -7,7 +7,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from analyzer.known import all_known, own_per_step
+from lockstep.analyzer.shapes.known import all_known, own_per_step
 
 STEPS, KNOWN, OWN = (
     f"lockstep_train_{name}_total" for name in ("steps", "known_steps", "own_seconds")

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer.pipeline import diagnose
-from analyzer.readers.archive import load
-from analyzer.readers.windows import from_samples
-from analyzer.run import Run
-from collector.contract import archive
+from lockstep.analyzer.read.archive import load
+from lockstep.analyzer.shapes.run import Run
+from lockstep.analyzer.shapes.windows import from_samples
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract import archive
 from tests.analyzer.claims import ACCUSED, CLEARED, HEALTHY, UNKNOWN, Claim, bolder, claim
 from tests.analyzer.conftest import Fault, Synthetic
 

@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer.align import align
-from analyzer.detectors.links import FULL, links
-from analyzer.model.effects import effects
-from analyzer.model.without_slow import without_slow
-from analyzer.pipeline import diagnose
-from analyzer.symptoms.network import QUOTA, always_worse, counted, movements
-from collector.contract.metrics import (
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.causes.symptoms.network import QUOTA, always_worse, counted, movements
+from lockstep.analyzer.stragglers.detectors.links import FULL, links
+from lockstep.analyzer.stragglers.model.effects import effects
+from lockstep.analyzer.stragglers.model.without_slow import without_slow
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract.metrics import (
     IB_ERRORS,
     IB_RATE,
     NET_PAUSE,

@@ -7,11 +7,11 @@ import os
 import numpy as np
 import pytest
 
-from analyzer.pipeline import diagnose
-from analyzer.readers.archive import load
-from analyzer.readers.windows import COLUMNS, MAX_GAP, _longest_unseen, from_samples
-from analyzer.recording_rules.suspects import answered_of
-from analyzer.run import LoadError
+from lockstep.analyzer.read.archive import load
+from lockstep.analyzer.rules.recording_rules.suspects import answered_of
+from lockstep.analyzer.shapes.run import LoadError
+from lockstep.analyzer.shapes.windows import COLUMNS, MAX_GAP, _longest_unseen, from_samples
+from lockstep.analyzer.verdict.pipeline import diagnose
 
 
 def _edit(folder, **changes):

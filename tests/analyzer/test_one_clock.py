@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analyzer.align import align
-from analyzer.one_clock import on_one_clock
-from analyzer.pipeline import diagnose
-from analyzer.synth.difficulty import Difficulty
-from analyzer.synth.fleet import Fault, Resolution, SyntheticFleet
-from analyzer.synth.untidy import clock_errors
-from analyzer.synth.whole import labelled
-from collector.contract.words import Cause
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.align.one_clock import on_one_clock
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract.words import Cause
+from lockstep.evaluation.synth.difficulty import Difficulty
+from lockstep.evaluation.synth.fleet import Fault, Resolution, SyntheticFleet
+from lockstep.evaluation.synth.untidy import clock_errors
+from lockstep.evaluation.synth.whole import labelled
 
 FLEET = SyntheticFleet(
     dp=40, steps=400, resolution=Resolution.STEP, seed=3, difficulties=(Difficulty.CLOCKS,)

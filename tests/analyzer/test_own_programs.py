@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from analyzer.cause_weights import weigh_causes
-from analyzer.causes import CAUSES
-from analyzer.pipeline import diagnose
-from analyzer.report.document import document
-from analyzer.run import Run
-from collector.contract.words import PHASES
+from lockstep.analyzer.causes.cause_weights import weigh_causes
+from lockstep.analyzer.causes.specs import CAUSES
+from lockstep.analyzer.report.document import document
+from lockstep.analyzer.shapes.run import Run
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract.words import PHASES
 
 PHASE_COLUMNS = [f"{phase}_seconds" for phase in PHASES]
 

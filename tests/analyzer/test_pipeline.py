@@ -10,16 +10,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer import synth
-from analyzer.align import align
-from analyzer.case import accuses, opened
-from analyzer.culprits.place import CERTAIN, place_confidence
-from analyzer.pipeline import STAGES, comparable, diagnose, effects, through
-from analyzer.run import Finding
-from analyzer.slowness.changepoint import FALSE_ALARM
-from analyzer.synth.draw import drawn
-from analyzer.synth.whole import labelled
-from analyzer.verdict_json import verdict_json
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.shapes.run import Finding
+from lockstep.analyzer.shapes.verdict_json import verdict_json
+from lockstep.analyzer.stats.changepoint import FALSE_ALARM
+from lockstep.analyzer.stragglers.place import CERTAIN, place_confidence
+from lockstep.analyzer.verdict.case import accuses, opened
+from lockstep.analyzer.verdict.pipeline import STAGES, comparable, diagnose, effects, through
+from lockstep.evaluation import synth
+from lockstep.evaluation.synth.draw import drawn
+from lockstep.evaluation.synth.whole import labelled
 from tests.analyzer.stages import verdict_of
 
 PAGE = Path(__file__).parents[2] / "docs/method/verdict.md"

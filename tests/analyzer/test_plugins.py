@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-import analyzer.causes
-import analyzer.detectors
-import analyzer.model
-import analyzer.symptoms
-from analyzer.anomalies.watched import Subject
-from analyzer.cause_weights import fitted
-from analyzer.detectors import DETECTORS
-from analyzer.model.effects import SHAPES
-from collector.contract.words import Cause
+import lockstep.analyzer.causes.specs
+import lockstep.analyzer.causes.symptoms
+import lockstep.analyzer.stragglers.detectors
+import lockstep.analyzer.stragglers.model
+from lockstep.analyzer.causes.cause_weights import fitted
+from lockstep.analyzer.hardware.anomalies.watched import Subject
+from lockstep.analyzer.stragglers.detectors import DETECTORS
+from lockstep.analyzer.stragglers.model.effects import SHAPES
+from lockstep.collector.contract.words import Cause
 
 
 def _files(package, *beside):
@@ -28,15 +28,16 @@ def test_every_detector_is_a_row_of_its_own_name_and_every_file_has_one():
     names = [spec.name for spec in DETECTORS]
 
     assert len(set(names)) == len(names)
-    assert {"effects"} | _files(analyzer.detectors) == {
+    assert {"effects"} | _files(lockstep.analyzer.stragglers.detectors) == {
         spec.detect.__module__.rpartition(".")[2] for spec in DETECTORS
     }
 
 
 def test_every_shape_is_a_row_and_every_row_a_generator_of_candidates():
     files = _files(
-        analyzer.model, "accepted", "candidate", "effects", "minimum_detectable_effect",
-        "precision", "quick_steps", "reference", "roles", "run_queue", "scopes",
+        lockstep.analyzer.stragglers.model, "accepted", "candidate", "effects",
+        "minimum_detectable_effect", "precision", "quick_steps", "reference", "roles",
+        "run_queue", "scopes",
         "shared_cooling", "shared_loading", "whole_or_parts", "equal_work", "without_slow",
     )  # fmt: skip
 
@@ -45,20 +46,20 @@ def test_every_shape_is_a_row_and_every_row_a_generator_of_candidates():
 
 
 def test_every_cause_of_the_contract_is_a_file_and_every_file_a_cause():
-    words = [spec.cause for spec in analyzer.causes.CAUSES]
+    words = [spec.cause for spec in lockstep.analyzer.causes.specs.CAUSES]
 
     assert [cause for cause in Cause if cause is not Cause.UNKNOWN] == words
-    assert len(_files(analyzer.causes)) == len(words)
+    assert len(_files(lockstep.analyzer.causes.specs)) == len(words)
 
 
 def test_a_cause_without_a_file_is_told_at_once(monkeypatch):
-    monkeypatch.setattr(analyzer.causes, "iter_modules", lambda _: [])
+    monkeypatch.setattr(lockstep.analyzer.causes.specs, "iter_modules", lambda _: [])
 
     with pytest.raises(LookupError, match="the contract has"):
-        analyzer.causes._specs()
+        lockstep.analyzer.causes.specs._specs()
 
 
-@pytest.mark.parametrize("spec", analyzer.causes.CAUSES, ids=lambda spec: spec.cause)
+@pytest.mark.parametrize("spec", lockstep.analyzer.causes.specs.CAUSES, ids=lambda spec: spec.cause)
 def test_a_cause_says_what_it_must_see_and_what_is_said_of_it(spec):
     assert _sentence(spec.must_see)
     assert not spec.must_not_see or _sentence(spec.must_not_see)
@@ -70,10 +71,10 @@ def test_a_cause_says_what_it_must_see_and_what_is_said_of_it(spec):
 
 
 def test_what_a_cause_expects_are_symptoms_each_once():
-    for spec in analyzer.causes.CAUSES:
+    for spec in lockstep.analyzer.causes.specs.CAUSES:
         names = [name for some in spec.expects.values() for name in some]
 
-        assert set(names) <= set(analyzer.symptoms.BY_NAME)
+        assert set(names) <= set(lockstep.analyzer.causes.symptoms.BY_NAME)
         assert len(names) == len(set(names))
 
 
@@ -82,4 +83,4 @@ def test_the_fitted_table_has_a_row_a_cause_and_knows_no_other_symptoms():
 
     assert {str(cause) for cause in Cause} == set(table)
     told = {state.partition(": ")[0] for row in table.values() for state in row if ": " in state}
-    assert told <= set(analyzer.symptoms.BY_NAME)
+    assert told <= set(lockstep.analyzer.causes.symptoms.BY_NAME)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analyzer.pipeline import diagnose
-from analyzer.verdict_json import verdict_json
+from lockstep.analyzer.shapes.verdict_json import verdict_json
+from lockstep.analyzer.verdict.pipeline import diagnose
 
 FEW = settings(
     max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

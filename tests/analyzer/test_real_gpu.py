@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from analyzer.hang.verdict import Status, judge
-from analyzer.pipeline import diagnose
-from analyzer.readers import archive, collectives
-from analyzer.run import Verdict
-from lockstep.hang_dumps import read_folder
+from lockstep.analyzer.hangs.verdict import Status, judge
+from lockstep.analyzer.read import archive, collectives
+from lockstep.analyzer.shapes.run import Verdict
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.runs.hang_dumps import read_folder
 from tests.unpacking import unpacked
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

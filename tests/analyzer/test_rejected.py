@@ -6,11 +6,11 @@ import re
 import numpy as np
 import pytest
 
-from analyzer import synth
-from analyzer.align import align
-from analyzer.readers.optrace import to_run
-from analyzer.rejected import rejected
-from analyzer.run import Finding
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.read.optrace import to_run
+from lockstep.analyzer.shapes.run import Finding
+from lockstep.analyzer.verdict.rejected import rejected
+from lockstep.evaluation import synth
 
 CULPRIT = synth.Slow(dp=1, stage=0, factor=1.5, from_step=30)
 SCENE = synth.Scene(dp=4, pp=2, micro_batches=4, steps=60, last_stage=2.0, slow=(CULPRIT,), seed=2)

@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from analyzer.align import align
-from analyzer.model.accepted import surely_slower
-from analyzer.model.roles import with_roles
-from analyzer.pipeline import diagnose
-from analyzer.run import Run
-from collector.contract.words import EXTERNAL_PROGRAM
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.shapes.run import Run
+from lockstep.analyzer.stragglers.model.accepted import surely_slower
+from lockstep.analyzer.stragglers.model.roles import with_roles
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract.words import EXTERNAL_PROGRAM
 
 LAST = None
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analyzer.align import align
-from analyzer.pipeline import diagnose
-from analyzer.same_work import exponent, for_same_work
-from analyzer.synth.difficulty import Difficulty
-from analyzer.synth.fleet import Fault, Resolution, SyntheticFleet
-from analyzer.synth.whole import labelled
-from collector.contract.words import Cause
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.align.same_work import exponent, for_same_work
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract.words import Cause
+from lockstep.evaluation.synth.difficulty import Difficulty
+from lockstep.evaluation.synth.fleet import Fault, Resolution, SyntheticFleet
+from lockstep.evaluation.synth.whole import labelled
 
 UNEVEN = SyntheticFleet(
     dp=8, tp=2, steps=400, resolution=Resolution.STEP, seed=11, difficulties=(Difficulty.UNEVEN,)

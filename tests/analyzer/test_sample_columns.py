@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer import sample_columns
-from analyzer.sample_columns import SampleColumns, numbered
+from lockstep.analyzer.align import sample_columns
+from lockstep.analyzer.align.sample_columns import SampleColumns, numbered
 
 NODES = ["b", "a", None, "b", "a", "b", "a"]
 

@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from analyzer.align import align
-from analyzer.detectors.links import links
-from analyzer.report.checks import SILENT, checks
-from analyzer.run import Finding
-from analyzer.symptoms import network
-from collector.contract import metrics as m
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.causes.symptoms import network
+from lockstep.analyzer.report.checks import SILENT, checks
+from lockstep.analyzer.shapes.run import Finding
+from lockstep.analyzer.stragglers.detectors.links import links
+from lockstep.collector.contract import metrics as m
 
 PORT = {"device": "mlx5_0", "port": "1"}
 

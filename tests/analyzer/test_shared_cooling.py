@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from analyzer.pipeline import diagnose
-from analyzer.run import SHARED_COOLING
+from lockstep.analyzer.shapes.run import SHARED_COOLING
+from lockstep.analyzer.verdict.pipeline import diagnose
 
 HOT, SINCE = 92.0, 120
 FACTORS = {1: 1.12, 4: 1.15, 6: 1.13}

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from analyzer.pipeline import diagnose
-from analyzer.run import SHARED_LOADING, Run
-from collector.contract.words import Phase
+from lockstep.analyzer.shapes.run import SHARED_LOADING, Run
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract.words import Phase
 
 SINCE, STOP = 80, 200
 

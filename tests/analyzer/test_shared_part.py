@@ -4,14 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.readers.places import KINDS, places_of, read
-from analyzer.run import LoadError
-from analyzer.shared_part import (
-    Part,
-    fewest_parts,
-    part_of_nodes,
-    parts_of_nodes,
-)
+from lockstep.analyzer.read.places import KINDS, places_of, read
+from lockstep.analyzer.shapes.run import LoadError
+from lockstep.analyzer.stats.shared_part import Part, fewest_parts, part_of_nodes, parts_of_nodes
 
 RACKS = {f"n{i}": {"leaf": f"l{i // 2}", "rack": f"r{i // 4}"} for i in range(16)}
 

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from collector.contract import bounded_json
-from collector.contract.archive import RANKS, SAMPLES, STEPS, Column
-from collector.contract.metrics import SAMPLES as METRICS
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.archive import RANKS, SAMPLES, STEPS, Column
+from lockstep.collector.contract.metrics import SAMPLES as METRICS
 from tests.benchmarks.foreign.drawing import draw
 from tests.benchmarks.foreign.gradients import reduce
 from tests.benchmarks.foreign.kinds import BENIGN, INJECTED

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer.align import align
-from analyzer.detectors.links import links
-from analyzer.pipeline import diagnose
-from analyzer.readers.windows import from_steps
-from analyzer.run import RankInfo, Run
-from analyzer.slowness.group_transfers import grown
-from collector.contract import archive
-from collector.contract.words import PHASES
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.shapes.run import RankInfo, Run
+from lockstep.analyzer.shapes.windows import from_steps
+from lockstep.analyzer.stats.group_transfers import grown
+from lockstep.analyzer.stragglers.detectors.links import links
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract import archive
+from lockstep.collector.contract.words import PHASES
 
 STEPS, FIRST = 120, 60
 OWN, TRANSFER, LONGER = 0.040, 0.004, 0.012

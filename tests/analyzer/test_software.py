@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer.align import align
-from analyzer.cause_weights import weigh_causes
-from analyzer.pipeline import diagnose
-from analyzer.run import RankInfo
-from analyzer.symptoms.software import software
-from analyzer.versions import versions
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.align.versions import versions
+from lockstep.analyzer.causes.cause_weights import weigh_causes
+from lockstep.analyzer.causes.symptoms.software import software
+from lockstep.analyzer.shapes.run import RankInfo
+from lockstep.analyzer.verdict.pipeline import diagnose
 
 
 def evidence(grid, finding):

@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from analyzer.case import accuses
-from analyzer.pipeline import diagnose
-from analyzer.symptoms.host import stands_still
-from collector.contract import metrics
+from lockstep.analyzer.causes.symptoms.host import stands_still
+from lockstep.analyzer.verdict.case import accuses
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract import metrics
 
 RANK, BEGIN, WINDOW = 2, 80, 15.0
 

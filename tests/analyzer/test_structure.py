@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analyzer import synth
-from analyzer.structure import lengths
-from analyzer.structure.facts import Facts
-from analyzer.trace_outliers import cells
-from analyzer.whatif.dependencies import build
-from analyzer.whatif.kinds import COMPUTE
-from analyzer.whatif.simulate import retimed
-from analyzer.whatif.work import split_durations
+from lockstep.analyzer.operations.structure import lengths
+from lockstep.analyzer.operations.structure.facts import Facts
+from lockstep.analyzer.operations.trace_outliers import cells
+from lockstep.analyzer.operations.whatif.dependencies import build
+from lockstep.analyzer.operations.whatif.kinds import COMPUTE
+from lockstep.analyzer.operations.whatif.simulate import retimed
+from lockstep.analyzer.operations.whatif.work import split_durations
+from lockstep.evaluation import synth
 from tests.analyzer.stages import verdict_of_trace
 
 

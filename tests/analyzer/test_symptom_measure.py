@@ -5,10 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from analyzer.case import accuses
-from analyzer.pipeline import diagnose
-from analyzer.symptoms.gpu_state import contradiction, power_cap, thermal_throttling
-from analyzer.symptoms.series import (
+from lockstep.analyzer.causes.symptoms.gpu_state import contradiction, power_cap, thermal_throttling
+from lockstep.analyzer.causes.symptoms.series import (
     EVENTS,
     MILD,
     SECONDS,
@@ -18,6 +16,8 @@ from analyzer.symptoms.series import (
     level,
     symptom,
 )
+from lockstep.analyzer.verdict.case import accuses
+from lockstep.analyzer.verdict.pipeline import diagnose
 
 CLOCK = 'lockstep_gpu_clock_hertz{domain="sm"}'
 CAP = 'lockstep_gpu_clock_event_seconds_total{reason="sw_power_cap"}'

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from analyzer.pipeline import diagnose
+from lockstep.analyzer.verdict.pipeline import diagnose
 
 THROTTLE = "lockstep_gpu_clock_event_seconds_total"
 CLOCK = "lockstep_gpu_clock_hertz"

@@ -5,14 +5,14 @@ import dataclasses
 import pandas as pd
 import pytest
 
-from analyzer.align import align
-from analyzer.detectors.tensor_groups import tensor_groups
-from analyzer.pipeline import diagnose
-from analyzer.synth.difficulty import Difficulty
-from analyzer.synth.fleet import Fault, Resolution, SyntheticFleet
-from analyzer.synth.whole import labelled
-from collector.contract.metrics import GPU_TEMPERATURE, GPU_XID_LAST
-from collector.contract.words import Cause
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.stragglers.detectors.tensor_groups import tensor_groups
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract.metrics import GPU_TEMPERATURE, GPU_XID_LAST
+from lockstep.collector.contract.words import Cause
+from lockstep.evaluation.synth.difficulty import Difficulty
+from lockstep.evaluation.synth.fleet import Fault, Resolution, SyntheticFleet
+from lockstep.evaluation.synth.whole import labelled
 
 BAD = Fault(Cause.NVLINK, "down", 14, 1.5, 100)
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analyzer import synth
-from analyzer.verdict_json import WHAT_IF, verdict_json
-from analyzer.whatif.dependencies import build
-from analyzer.whatif.kinds import COMPUTE, SCATTER
-from analyzer.whatif.simulate import retimed
-from analyzer.whatif.work import split_durations
+from lockstep.analyzer.operations.whatif.dependencies import build
+from lockstep.analyzer.operations.whatif.kinds import COMPUTE, SCATTER
+from lockstep.analyzer.operations.whatif.simulate import retimed
+from lockstep.analyzer.operations.whatif.work import split_durations
+from lockstep.analyzer.shapes.verdict_json import WHAT_IF, verdict_json
+from lockstep.evaluation import synth
 from tests.analyzer.stages import verdict_of_trace
 
 

@@ -4,9 +4,9 @@ say."""
 import json
 import math
 
-from analyzer.pipeline import diagnose
-from analyzer.run import Verdict
-from analyzer.verdict_json import verdict_json
+from lockstep.analyzer.shapes.run import Verdict
+from lockstep.analyzer.shapes.verdict_json import verdict_json
+from lockstep.analyzer.verdict.pipeline import diagnose
 
 KEYS = ("schema_version", "run", "status", "sentence", "slowdown", "slowdown_interval",
         "lost_gpu_hours", "coverage", "culprits", "anomalies", "hang", "structure", "what_if",

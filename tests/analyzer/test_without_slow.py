@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from analyzer.align import align
-from analyzer.model.effects import effects
-from analyzer.model.without_slow import without_slow
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.stragglers.model.effects import effects
+from lockstep.analyzer.stragglers.model.without_slow import without_slow
 
 FIRST = 150
 

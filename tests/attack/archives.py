@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from collector.contract import archive
+from lockstep.collector.contract import archive
 from tests.dashboard.archives import Made, write
 
 SLOW = 2

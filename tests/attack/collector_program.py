@@ -40,8 +40,8 @@ class Collector:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
 
         command = [
-            sys.executable, "-m", "collector", "--listen", "127.0.0.1:0", "--sources", sources,
-            "--lockstep-dir", str(rings), "--announce", str(announced), *more,
+            sys.executable, "-m", "lockstep.collector", "--listen", "127.0.0.1:0",
+            "--sources", sources, "--lockstep-dir", str(rings), "--announce", str(announced), *more,
         ]  # fmt: skip
         with self._log.open("wb") as log:
             environment = os.environ | (environment or {})

@@ -47,7 +47,7 @@ class Kind:
 def _collector(folder: Path, listen: str) -> list[str]:
     rings = folder / "rings"
     rings.mkdir(exist_ok=True)
-    return ["-m", "collector", "--listen", listen, "--sources", "procfs,own_process",
+    return ["-m", "lockstep.collector", "--listen", listen, "--sources", "procfs,own_process",
             "--lockstep-dir", str(rings)]  # fmt: skip
 
 

@@ -6,8 +6,8 @@ from http import HTTPStatus
 
 import pytest
 
-from collector.config import Address
-from lockstep.watching.server import Request, Route, Server, text
+from lockstep.collector.config import Address
+from lockstep.watch.loop.server import Request, Route, Server, text
 from tests.attack.collector_program import running
 
 pytestmark = pytest.mark.distributed

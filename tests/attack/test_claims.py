@@ -11,10 +11,10 @@ from time import monotonic, sleep
 
 import pytest
 
-from analyzer.readers.archive import load
-from collector.contract.archive import RUN_FILE, STEPS_FILE
-from collector.contract.words import ExitCode
-from lockstep import claim
+from lockstep.analyzer.read.archive import load
+from lockstep.collector.contract.archive import RUN_FILE, STEPS_FILE
+from lockstep.collector.contract.words import ExitCode
+from lockstep.runs import claim
 from tests.attack.bounds import times
 
 PATIENCE = 120.0
@@ -23,7 +23,7 @@ CONTENDER = """
 import sys, time
 from pathlib import Path
 from lockstep import claim
-from lockstep.output import CommandError
+from lockstep.terminal.output import CommandError
 out, go, name = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 print("ready", flush=True)
 while not go.exists():
@@ -155,7 +155,7 @@ def test_what_a_killed_writer_left_is_no_obstacle(tmp_path: Path) -> None:
 
 
 def test_two_scores_do_not_remove_each_others_archives(tmp_path: Path) -> None:
-    from lockstep.trials import WRITER_FILE
+    from lockstep.evaluation.trials import WRITER_FILE
 
     with claim.claim_folder(tmp_path, WRITER_FILE):
         second = started(

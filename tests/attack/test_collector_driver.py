@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from collector.contract import metrics as m
+from lockstep.collector.contract import metrics as m
 from tests.attack.collector_program import Collector, running
 from tests.benchmarks.collector_node import ROOT, mock_module
 

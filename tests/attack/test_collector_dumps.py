@@ -15,20 +15,20 @@ from urllib.parse import quote
 
 import pytest
 
-from collector.contract import metrics as m
-from collector.contract import ring
-from collector.contract.flight_recorder import dump_name, request_name
-from collector.contract.ring_name import RingName
-from collector.contract.stacks import stacks_name
-from collector.exporter.dumps import DumpsQuery, NodeDumps
-from collector.rank_dumps import Heard
-from collector.reading import RankProcess
-from collector.sources.flight_recorder import FlightRecorder
-from collector.sources.rank_ring import RankRings, Rings
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.flight_recorder import dump_name, request_name
+from lockstep.collector.contract.ring_name import RingName
+from lockstep.collector.contract.stacks import stacks_name
+from lockstep.collector.exporter.dumps import DumpsQuery, NodeDumps
+from lockstep.collector.rank_dumps import Heard
+from lockstep.collector.reading import RankProcess
+from lockstep.collector.sources.flight_recorder import FlightRecorder
+from lockstep.collector.sources.rank_ring import RankRings, Rings
+from lockstep.workloads.ring import Identity, RingWriter
+from lockstep.workloads.sdk.start import run_name
 from tests.attack.collector_program import Collector, running
 from tests.collector.conftest import FakeClock, Machine, RingImage
-from workloads.ring import Identity, RingWriter
-from workloads.sdk.start import run_name
 
 RUN = "gpt-1"
 DUMP = json.dumps({"version": "2.10", "entries": [], "pg_status": {}}).encode()
@@ -353,7 +353,7 @@ def test_a_dump_behind_a_link_or_that_is_no_file_is_not_read(node, asked, tmp_pa
 
 @as_root
 def test_a_dump_of_another_user_is_not_the_ranks(node, asked, monkeypatch):
-    monkeypatch.setattr("collector.rank_dumps.asking.FROZEN_SECONDS", 100.0)
+    monkeypatch.setattr("lockstep.collector.rank_dumps.asking.FROZEN_SECONDS", 100.0)
     node.ring(RingImage(rank=0))
     dump = node.rings / dump_name(RUN, 0)
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from collector.contract import metrics as m
-from collector.contract import ring
-from collector.sources.rank_ring import MAX_RINGS, RankRings
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract import ring
+from lockstep.collector.sources.rank_ring import MAX_RINGS, RankRings
+from lockstep.workloads.ring import Identity, RingWriter
 from tests.attack.collector_program import Collector, running
 from tests.collector.conftest import FakeClock, Machine, RingImage
 from tests.collector.test_hostile_rings import of_rank, spoil, values
-from workloads.ring import Identity, RingWriter
 
 pytestmark = pytest.mark.distributed
 
@@ -259,7 +259,7 @@ def test_the_doctor_tells_what_is_not_read(tenants, tmp_path):
     tenants("a-decoys", "decoy", range(DECOYS))
     tenants("z-real", RUN, range(REAL))
     command = [
-        *(sys.executable, "-m", "collector", "--check", "--sources", "rank_ring"),
+        *(sys.executable, "-m", "lockstep.collector", "--check", "--sources", "rank_ring"),
         *("--lockstep-dir", str(tmp_path / "rings")),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)

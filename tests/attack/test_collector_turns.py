@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import bcrypt
 import pytest
 
-from collector.contract import ring
-from collector.recorder import BusyError, Target
+from lockstep.collector.contract import ring
+from lockstep.collector.recorder import BusyError, Target
 from tests.attack.collector_program import Collector, request, running
 from tests.collector.conftest import RingImage
 

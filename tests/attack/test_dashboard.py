@@ -12,9 +12,9 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 from playwright.sync_api import Browser, Dialog, Page
 
-from dashboard.server import HEADERS, content_policy
-from dashboard.views import PAGES
-from lockstep.cli import main
+from lockstep.app import main
+from lockstep.dashboard.server import HEADERS, content_policy
+from lockstep.dashboard.views import PAGES
 from tests.attack import archives
 from tests.dashboard.browser.serving import running, settled
 

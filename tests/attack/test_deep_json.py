@@ -8,30 +8,30 @@ from typing import Any
 
 import pytest
 
-from analyzer.alertmanager.webhook import WebhookError
-from analyzer.alertmanager.webhook import parse as parse_webhook
-from analyzer.readers.prometheus.decoding import decode
-from analyzer.readers.prometheus.errors import SourceError as AnswerError
-from analyzer.watch.memory import MemoryFileError, from_json
-from collector.contract.archive import (
+from lockstep.analyzer.findings.alertmanager.webhook import WebhookError
+from lockstep.analyzer.findings.alertmanager.webhook import parse as parse_webhook
+from lockstep.analyzer.read.prometheus.decoding import decode
+from lockstep.analyzer.read.prometheus.errors import SourceError as AnswerError
+from lockstep.collector.contract.archive import (
     FINDING_FILE,
     RESULTS_FILE,
     RUN_FILE,
     TRUTH_FILE,
     VERDICT_FILE,
 )
-from collector.contract.words import ExitCode
-from collector.reading import SourceError
-from collector.recorder.rows import AnswerError as OpsError
-from collector.recorder.rows import rank_answers
-from collector.sources.nccl_inspector.lines import LineError, _understood
-from collector.sources.nccl_ras import document
-from collector.sources.simulated import parse as parse_device
-from lockstep import results, truth
-from lockstep.output import CommandError
+from lockstep.collector.contract.words import ExitCode
+from lockstep.collector.reading import SourceError
+from lockstep.collector.recorder.rows import AnswerError as OpsError
+from lockstep.collector.recorder.rows import rank_answers
+from lockstep.collector.sources.nccl_inspector.lines import LineError, _understood
+from lockstep.collector.sources.nccl_ras import document
+from lockstep.collector.sources.simulated import parse as parse_device
+from lockstep.runs import results, truth
+from lockstep.terminal.output import CommandError
+from lockstep.watch.judge.memory import MemoryFileError, from_json
+from lockstep.workloads.joining.job_file import JobError
+from lockstep.workloads.joining.job_file import read as read_job
 from tests.attack import archives
-from workloads.joining.job_file import JobError
-from workloads.joining.job_file import read as read_job
 
 DEPTHS = (70, 990, 100_000)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from collector.contract.visible import HIDDEN
+from lockstep.collector.contract.visible import HIDDEN
 from tests.attack.archives import named
 
 EVIL = "n\x1b[2J\x1b]52;c;b3duZWQ=\x07\x9b1A\r\u202e\u2066-"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from collector.contract.words import ExitCode
+from lockstep.collector.contract.words import ExitCode
 from tests.attack import archives
 from tests.attack.bounds import times
 

@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from analyzer.alertmanager.alert import FIRING_SECONDS
-from lockstep import finding_folders
+from lockstep.analyzer.findings.alertmanager.alert import FIRING_SECONDS
+from lockstep.watch import finding_folders
 from tests.attack.bounds import times
 from tests.attack.watch_program import WatchProgram
 from tests.hostile_server import HEAD, serving

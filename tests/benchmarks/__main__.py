@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from importlib import import_module
 
-from collector.contract.words import ExitCode
+from lockstep.collector.contract.words import ExitCode
 from tests.benchmarks.interrupted import InterruptedEarlyError
 
 BENCHMARKS: dict[str, str] = {

@@ -7,11 +7,11 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import Queue
 
-from analyzer.alertmanager.webhook import ReceivedAlert, parse
-from collector.contract import metrics as m
-from collector.contract.alerted import XID_ZEROS
-from collector.contract.xid import describe
-from collector.exporter.page import render
+from lockstep.analyzer.findings.alertmanager.webhook import ReceivedAlert, parse
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.alerted import XID_ZEROS
+from lockstep.collector.contract.xid import describe
+from lockstep.collector.exporter.page import render
 
 
 class Receiver:

@@ -27,11 +27,11 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from analyzer.pipeline import diagnose
-from analyzer.readers.archive import load
-from analyzer.verdict_json import verdict_json
-from collector.contract.archive import RUN_FILE, SAMPLES_FILE, STEPS_FILE, VERDICT_FILE
-from collector.contract.words import PHASES
+from lockstep.analyzer.read.archive import load
+from lockstep.analyzer.shapes.verdict_json import verdict_json
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract.archive import RUN_FILE, SAMPLES_FILE, STEPS_FILE, VERDICT_FILE
+from lockstep.collector.contract.words import PHASES
 from tests.benchmarks.simulated.arrays import Floats, Generator
 from tests.benchmarks.simulated.files import (
     outcome,

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from analyzer.pipeline import diagnose
+from lockstep.analyzer.verdict.pipeline import diagnose
 from tests.analyzer.busy_host import Busy
 
 RUNS = int(os.environ.get("BUSY_HOSTS_RUNS", "24"))

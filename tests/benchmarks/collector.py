@@ -17,7 +17,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from collector.contract import metrics as m
+from lockstep.collector.contract import metrics as m
 from tests.benchmarks.collector_node import THROTTLED_REASON, Node, get, quantile
 
 SCRAPERS = 10

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from collector.contract import metrics as m
+from lockstep.collector.contract import metrics as m
 from tests.benchmarks.collector_node import GPUS, Node
 
 TRIES = int(os.environ.get("LOCKSTEP_BENCH_TRIES", "5"))

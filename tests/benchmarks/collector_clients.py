@@ -26,7 +26,15 @@ def main() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         announced = Path(folder) / "address"
         command = [
-            *(sys.executable, "-m", "collector", "--listen", "127.0.0.1:0", "--sources", SOURCES),
+            *(
+                sys.executable,
+                "-m",
+                "lockstep.collector",
+                "--listen",
+                "127.0.0.1:0",
+                "--sources",
+                SOURCES,
+            ),
             *("--lockstep-dir", folder, "--announce", str(announced)),
         ]
         process = subprocess.Popen(command, stderr=subprocess.DEVNULL)

@@ -19,7 +19,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from collector.contract import metrics as m
+from lockstep.collector.contract import metrics as m
 from tests.benchmarks.collector import SCRAPERS, SECONDS, SELDOM_SECONDS, SETTLE_SECONDS, scrape
 from tests.benchmarks.collector_node import GPUS, ROOT, START_SECONDS, Node, get, quantile
 

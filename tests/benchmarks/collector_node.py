@@ -20,9 +20,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Self
 
-from collector.contract import ring
-from collector.contract.words import GROUPS, OPS, PHASES
-from workloads.ring import Identity, RingWriter
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.words import GROUPS, OPS, PHASES
+from lockstep.workloads.ring import Identity, RingWriter
 
 ROOT = Path(__file__).parent.parent.parent
 GPUS = 8
@@ -66,7 +66,7 @@ class Node:
         gpus: int = GPUS,
         times: Path | None = None,
         *arguments: str,
-        program: Sequence[str] = ("collector",),
+        program: Sequence[str] = ("lockstep.collector",),
     ) -> None:
         self._exit = contextlib.ExitStack()
         self.folder = folder = Path(self._exit.enter_context(tempfile.TemporaryDirectory()))
@@ -223,8 +223,8 @@ def _step(rank: RingWriter) -> None:
 
 def _timed(times: Path, arguments: list[str]) -> int:
     """The collector's program; notes the time from a request's first line to its last byte."""
-    from collector.__main__ import main
-    from collector.exporter.bounded import BoundedHandler
+    from lockstep.collector.__main__ import main
+    from lockstep.collector.exporter.bounded import BoundedHandler
 
     found: list[float] = []
     began = threading.local()

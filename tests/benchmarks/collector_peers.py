@@ -17,10 +17,10 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from collector.contract.metrics import METRICS, Sample
-from collector.exporter.page import Renderer
+from lockstep.collector.contract.metrics import METRICS, Sample
+from lockstep.collector.exporter.page import Renderer
+from lockstep.workloads.joining.reachable import free_port
 from tests.benchmarks.collector_node import Node, cpu_of, get, quantile, resident_of
-from workloads.joining.reachable import free_port
 
 SECONDS = float(os.environ.get("LOCKSTEP_BENCH_SECONDS", "100"))
 RENDERS = 100
@@ -93,7 +93,7 @@ def _host() -> dict[str, float]:
             "--web.max-requests=0", *(f"--collector.{part}" for part in PARTS),
         ],
         "our_host_part": [
-            sys.executable, "-m", "collector", "--listen", f"127.0.0.1:{ports[1]}",
+            sys.executable, "-m", "lockstep.collector", "--listen", f"127.0.0.1:{ports[1]}",
             "--sources", ",".join(OURS),
         ],
     }  # fmt: skip

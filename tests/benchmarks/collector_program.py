@@ -8,10 +8,10 @@ One port has errors, the others have none.
 import sys
 from pathlib import Path
 
-from collector import registry
-from collector.__main__ import main
-from collector.sources import ethtool
-from collector.sources.netdev.devices import Devices
+from lockstep.collector import registry
+from lockstep.collector.__main__ import main
+from lockstep.collector.sources import ethtool
+from lockstep.collector.sources.netdev.devices import Devices
 from tests.collector.network_node import FakeNics, mlx5_statistics
 
 PORTS = 10

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from collector.contract.flight_recorder import dump_name
+from lockstep.collector.contract.flight_recorder import dump_name
 from tests.benchmarks.collector_changes import xid_record
 from tests.benchmarks.nccl_inspector import line
 from tests.collector.network_node import node_8x400g

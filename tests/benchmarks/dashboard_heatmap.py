@@ -12,10 +12,10 @@ from time import perf_counter, process_time
 import plotly.io
 import plotly.tools
 
-from dashboard import source
-from dashboard.figures import deviation, heatmap
-from dashboard.shapes import FLEET_METRICS
-from dashboard.words import places
+from lockstep.dashboard import source
+from lockstep.dashboard.figures import deviation, heatmap
+from lockstep.dashboard.shapes import FLEET_METRICS
+from lockstep.dashboard.words import places
 from tests.benchmarks.dashboard_browser import CHROMIUM, visitor
 
 GPUS, TRIES, SERVER_TRIES = 10_000, 10, 20

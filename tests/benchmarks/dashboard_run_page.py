@@ -48,7 +48,7 @@ def measured(folder: Path) -> dict[str, float]:
     """Two looks at the page of a day."""
     import numpy as np
 
-    from dashboard.sources.archive import ArchiveSource
+    from lockstep.dashboard.sources.archive import ArchiveSource
 
     source = ArchiveSource(folder)
     figures: dict[str, float] = {}
@@ -68,7 +68,7 @@ def measured(folder: Path) -> dict[str, float]:
 
 def growing(folder: Path) -> dict[str, float]:
     """The first look at many parts, and one after each new part of both tables."""
-    from dashboard.sources.archive import ArchiveSource
+    from lockstep.dashboard.sources.archive import ArchiveSource
 
     newest = [sorted((folder / name).glob("*.parquet"))[-NEW_PARTS:]
               for name in ("steps.parquet", "samples.parquet")]  # fmt: skip
@@ -93,7 +93,7 @@ def growing(folder: Path) -> dict[str, float]:
 
 
 def _page(source: Any) -> tuple[Any, Any, Any]:
-    from dashboard.figures.lines import stack
+    from lockstep.dashboard.figures.lines import stack
 
     run = source.runs()[0]
     lines = source.run_lines(run.run, run.span)

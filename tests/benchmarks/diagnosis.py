@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from time import process_time
 
-from analyzer.pipeline import diagnose
+from lockstep.analyzer.verdict.pipeline import diagnose
 
 SYNTHETIC = Path(__file__).parent.parent / "analyzer" / "conftest.py"
 REPEATS = 5

@@ -26,9 +26,9 @@ from typing import Any
 
 import numpy as np
 
-from collector.clock import SystemClock
-from collector.contract import ring
-from lockstep import finding_folders
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.contract import ring
+from lockstep.watch import finding_folders
 from tests.deploy.standalone import Standalone
 
 TRIALS = int(os.environ.get("END_ALERT_TRIALS", "5"))

@@ -1,9 +1,9 @@
 """False alarms of healthy node-months, and how soon a slow GPU is reported, at 15 s.
 
 Simulated fleets (`fleet_noise`: heavy tails, autocorrelation, natural spread, drift, daily load,
-scrape gaps) go through `analyzer.sequential_test.watching` as `lockstep watch` would pass them. A
-node has 8 GPUs and FALSE_ALARMS_METRICS metrics (1), and its budget is 0.01 false alarms a month:
-the threshold grows with its streams. The first four hours only teach and do not count.
+scrape gaps) go through `analyzer.hardware.sequential_test.watching` as `lockstep watch` would pass
+them. A node has 8 GPUs and FALSE_ALARMS_METRICS metrics (1), and its budget is 0.01 false alarms a
+month: the threshold grows with its streams. The first four hours only teach and do not count.
 FALSE_ALARMS_NODE_MONTHS (1,000) and FALSE_ALARMS_SEED, whose default was not used in tuning, are
 in the environment too.
 
@@ -19,12 +19,12 @@ from time import process_time
 import numpy as np
 from scipy.stats import chi2
 
-from analyzer.sequential_test.arrays import FloatArray, TelemetryArrays
-from analyzer.sequential_test.budget import NODE_MONTH_SECONDS, Budget
-from analyzer.sequential_test.metrics import QUIETEST, STEADY, MonitoredMetric
-from analyzer.sequential_test.state import State
-from analyzer.sequential_test.watching import Pass, watch
-from analyzer.slowness.significance import NATURAL_SPREAD
+from lockstep.analyzer.hardware.sequential_test.arrays import FloatArray, TelemetryArrays
+from lockstep.analyzer.hardware.sequential_test.budget import NODE_MONTH_SECONDS, Budget
+from lockstep.analyzer.hardware.sequential_test.metrics import QUIETEST, STEADY, MonitoredMetric
+from lockstep.analyzer.hardware.sequential_test.state import State
+from lockstep.analyzer.hardware.sequential_test.watching import Pass, watch
+from lockstep.analyzer.stats.significance import NATURAL_SPREAD
 from tests.benchmarks.fleet_noise import PERIOD, RECORDED_RHO, Noise
 
 NODE_MONTHS = float(os.environ.get("FALSE_ALARMS_NODE_MONTHS", "1000"))

@@ -15,13 +15,13 @@ from time import perf_counter, process_time
 
 import numpy as np
 
-from analyzer.sequential_test.arrays import TelemetryArrays
-from analyzer.sequential_test.budget import Budget
-from analyzer.sequential_test.metrics import MonitoredMetric
-from analyzer.sequential_test.state import State
-from analyzer.sequential_test.state_file import restore, save
-from analyzer.sequential_test.watching import watch
-from collector.contract.metrics import METRICS
+from lockstep.analyzer.hardware.sequential_test.arrays import TelemetryArrays
+from lockstep.analyzer.hardware.sequential_test.budget import Budget
+from lockstep.analyzer.hardware.sequential_test.metrics import MonitoredMetric
+from lockstep.analyzer.hardware.sequential_test.state import State
+from lockstep.analyzer.hardware.sequential_test.state_file import restore, save
+from lockstep.analyzer.hardware.sequential_test.watching import watch
+from lockstep.collector.contract.metrics import METRICS
 from tests.benchmarks.fleet_noise import Noise
 
 GPUS = int(os.environ.get("FLEET_GPUS", "10000"))

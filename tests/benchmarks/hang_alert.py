@@ -17,13 +17,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from analyzer.watch.standing import limit
-from collector.clock import SystemClock
-from collector.contract import ring
-from lockstep import finding_folders
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.contract import ring
+from lockstep.watch import finding_folders
+from lockstep.watch.judge.standing import limit
+from lockstep.workloads.processes.ownership import SHARED_MEMORY
 from tests.deploy.real_run import START_SECONDS, RealRun, real_run
 from tests.deploy.standalone import Standalone
-from workloads.processes.ownership import SHARED_MEMORY
 
 TRIALS = int(os.environ.get("HANG_ALERT_TRIALS", "3"))
 RANKS = 2

@@ -11,8 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from analyzer.hang.verdict import Status, judge
-from lockstep.hang_dumps import read_folder
+from lockstep.analyzer.hangs.verdict import Status, judge
+from lockstep.runs.hang_dumps import read_folder
 from tests.hang_programs import (
     BEGIN,
     FAULTS,

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from collector.contract import ring
-from collector.contract.words import ExitCode
-from workloads.processes.ownership import SHARED_MEMORY
-from workloads.processes.ring_state import read_ring_state
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.words import ExitCode
+from lockstep.workloads.processes.ownership import SHARED_MEMORY
+from lockstep.workloads.processes.ring_state import read_ring_state
 
 LIMIT_SECONDS = 240.0
 POLL_SECONDS = 0.01

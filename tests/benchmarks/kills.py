@@ -19,13 +19,13 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 
-from analyzer.pipeline import diagnose
-from analyzer.readers.archive import load
-from analyzer.readers.prometheus import load as load_recorded
-from analyzer.readers.windows import from_samples
-from analyzer.run import Run, Verdict
-from collector.contract.words import ExitCode
-from lockstep.diagnosis import exit_code
+from lockstep.analyzer.read.archive import load
+from lockstep.analyzer.read.prometheus import load as load_recorded
+from lockstep.analyzer.shapes.run import Run, Verdict
+from lockstep.analyzer.shapes.windows import from_samples
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract.words import ExitCode
+from lockstep.diagnose.diagnosis import exit_code
 from tests.benchmarks.interrupted import InterruptedEarlyError
 from tests.benchmarks.kill_cases import CaseInterruptedError, Killed, drawn, played, read
 

@@ -1,6 +1,6 @@
 """`lockstep analyze` of runs of 512 and 2,048 ranks with all their samples: seconds, memory.
 
-The archives are simulated, in parts (analyzer.synth.whole.streamed), by a process of its own;
+The archives are simulated, in parts (evaluation.synth.whole.streamed), by a process of its own;
 LARGE_RUNS_RANKS (512,2048) says of how many ranks, LARGE_RUNS_FOLDER keeps the archives. With
 LARGE_RUNS_BEFORE, a checkout of older code, that analyses them in turn with this one: the figures
 are ratios of older to newer, and the verdicts must be the same, byte by byte.
@@ -18,9 +18,7 @@ from typing import IO
 
 import pandas as pd
 
-from analyzer.synth.fleet import Fault, Resolution, SyntheticFleet
-from analyzer.synth.whole import streamed
-from collector.contract.archive import (
+from lockstep.collector.contract.archive import (
     RANKS,
     RANKS_FILE,
     RUN_FILE,
@@ -29,8 +27,10 @@ from collector.contract.archive import (
     STEPS,
     STEPS_FILE,
 )
-from collector.contract.words import Cause
-from collector.recorder.parts import arrow_schema
+from lockstep.collector.contract.words import Cause
+from lockstep.collector.recorder.parts import arrow_schema
+from lockstep.evaluation.synth.fleet import Fault, Resolution, SyntheticFleet
+from lockstep.evaluation.synth.whole import streamed
 
 WORLDS = tuple(int(word) for word in os.environ.get("LARGE_RUNS_RANKS", "512,2048").split(","))
 BEFORE = Path(os.environ["LARGE_RUNS_BEFORE"]) if "LARGE_RUNS_BEFORE" in os.environ else None

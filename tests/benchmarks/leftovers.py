@@ -9,10 +9,11 @@ from itertools import cycle, islice
 from pathlib import Path
 from time import monotonic, sleep
 
-from lockstep import fault_score, leftovers
-from workloads.faults import capabilities
-from workloads.faults.kinds import BUILT
-from workloads.faults.link import LINK_KINDS
+from lockstep.evaluation import fault_score
+from lockstep.runs import leftovers
+from lockstep.workloads.faults import capabilities
+from lockstep.workloads.faults.kinds import BUILT
+from lockstep.workloads.faults.link import LINK_KINDS
 
 RUNS, SEED = 100, 2026
 STEPS = 30

@@ -10,10 +10,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from collector.__main__ import answer_quickly
-from collector.clock import SystemClock
-from collector.collectors import nccl_inspector
-from collector.sources.nccl_inspector import NcclInspector
+from lockstep.collector.__main__ import answer_quickly
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.collectors import nccl_inspector
+from lockstep.collector.sources.nccl_inspector import NcclInspector
 
 LINES_PER_SECOND, RANKS = 20_000, 8
 SECONDS = int(os.environ.get("LOCKSTEP_BENCH_SECONDS", "30"))

@@ -13,13 +13,13 @@ from time import process_time
 
 import numpy as np
 
-from analyzer import synth
-from analyzer.operations import Trace
-from analyzer.readers import optrace
-from analyzer.structure import structures
-from analyzer.structure.facts import Facts
-from analyzer.trace_outliers import cells, judge
-from analyzer.whatif.kinds import COMPUTE
+from lockstep.analyzer.operations.structure import structures
+from lockstep.analyzer.operations.structure.facts import Facts
+from lockstep.analyzer.operations.trace_outliers import cells, judge
+from lockstep.analyzer.operations.whatif.kinds import COMPUTE
+from lockstep.analyzer.read import optrace
+from lockstep.analyzer.shapes.operations import Trace
+from lockstep.evaluation import synth
 from tests.analyzer.edited import healed, slowed
 
 RUNS = int(os.environ.get("OP_DETECTION_RUNS", "200"))

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyzer import synth
-from analyzer.operations import Floats, Trace
-from analyzer.slowness.temporal_shape import Shape
-from analyzer.trace_outliers import Suspect, cells, judge
+from lockstep.analyzer.operations.trace_outliers import Suspect, cells, judge
+from lockstep.analyzer.shapes.operations import Floats, Trace
+from lockstep.analyzer.stats.temporal_shape import Shape
+from lockstep.evaluation import synth
 from tests.analyzer.edited import slowed
 
 RUNS = int(os.environ.get("OP_SHAPES_RUNS", "40"))

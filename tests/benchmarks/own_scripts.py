@@ -33,7 +33,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from collector.contract.archive import STEPS_FILE, VERDICT_FILE
+from lockstep.collector.contract.archive import STEPS_FILE, VERDICT_FILE
 
 RUNS = int(os.environ.get("OWN_SCRIPTS_RUNS", "10"))
 SELECT = tuple(filter(None, os.environ.get("OWN_SCRIPTS_SELECT", "").split(",")))

@@ -14,8 +14,8 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.nn import functional
 
-from workloads.models.configs import GptConfig
-from workloads.models.gpt import Gpt
+from lockstep.workloads.models.configs import GptConfig
+from lockstep.workloads.models.gpt import Gpt
 
 EPSILON = 1e-5
 

@@ -13,7 +13,8 @@ import time
 import warnings
 from pathlib import Path
 
-from collector.contract.kubernetes import HEALTHY
+from lockstep.collector.contract.kubernetes import HEALTHY
+from lockstep.workloads.spec import Layout, RunSpec
 from tests.cluster.pods.real_nodes import (
     RealNodes,
     is_ready,
@@ -35,7 +36,6 @@ from tests.cluster.pods.runs import (
     pods_of,
     ranks,
 )
-from workloads.spec import Layout, RunSpec
 
 PARTS = ("collector", "watch", "dashboard", "nodes", "workloads")
 BASE = "docker.io/library/python:3.11.11-slim-bookworm"

@@ -13,8 +13,8 @@ from math import log2
 from pathlib import Path
 from typing import Any
 
-from collector.contract.words import FaultKind
-from workloads.network.capabilities import why_not
+from lockstep.collector.contract.words import FaultKind
+from lockstep.workloads.network.capabilities import why_not
 
 NODES, STEPS = 8, 15
 RUN_SECONDS = 300

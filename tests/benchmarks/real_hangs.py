@@ -170,9 +170,9 @@ def judged(folder: Path, *, stacks: bool = True) -> dict[str, Any]:
     """The verdict on the dumps of a case."""
     from dataclasses import replace
 
-    from analyzer.hang.shapes import FactKind
-    from analyzer.hang.verdict import judge
-    from lockstep.hang_dumps import NoDumpsError, read_folder
+    from lockstep.analyzer.hangs.shapes import FactKind
+    from lockstep.analyzer.hangs.verdict import judge
+    from lockstep.runs.hang_dumps import NoDumpsError, read_folder
 
     try:
         dumps = read_folder(folder)[0][1]

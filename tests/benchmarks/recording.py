@@ -19,17 +19,17 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from collector.contract import ring
-from collector.contract.words import Phase
-from workloads.comm import Comm, _note_end
-from workloads.data.synthetic import MarkovSource
-from workloads.heartbeat import HEARTBEAT_SECONDS
-from workloads.models.configs import TINY
-from workloads.models.gpt import Gpt, initialize
-from workloads.parallel.data import MOST_BUCKETS
-from workloads.recording import StepRecorder
-from workloads.ring import GROUP_INDEX, OP_INDEX, RingWriter
-from workloads.ring_file import Identity
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.words import Phase
+from lockstep.workloads.comm import Comm, _note_end
+from lockstep.workloads.data.synthetic import MarkovSource
+from lockstep.workloads.heartbeat import HEARTBEAT_SECONDS
+from lockstep.workloads.models.configs import TINY
+from lockstep.workloads.models.gpt import Gpt, initialize
+from lockstep.workloads.parallel.data import MOST_BUCKETS
+from lockstep.workloads.recording import StepRecorder
+from lockstep.workloads.ring import GROUP_INDEX, OP_INDEX, RingWriter
+from lockstep.workloads.ring_file import Identity
 
 COLLECTIVES = 20
 PHASES_USED = (Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.GRAD_SYNC, Phase.OPTIMIZER)

@@ -14,9 +14,9 @@ import tempfile
 from pathlib import Path
 from time import perf_counter, process_time
 
-from analyzer.readers.prometheus.access import access
-from analyzer.readers.prometheus.connection import Connection
-from analyzer.recording_rules.survey import survey
+from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus.connection import Connection
+from lockstep.analyzer.rules.recording_rules.survey import survey
 from tests.benchmarks.recording_rules_answers import RANKS, answering
 from tests.benchmarks.recording_rules_prometheus import rules_at_work
 

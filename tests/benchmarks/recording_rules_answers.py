@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-from analyzer.recording_rules.signals import SIGNALS
-from analyzer.recording_rules.survey import MOST
+from lockstep.analyzer.rules.recording_rules.signals import SIGNALS
+from lockstep.analyzer.rules.recording_rules.survey import MOST
 
 RUNS, PP, TP, DP = 8, 16, 8, 98
 RANKS = RUNS * PP * TP * DP

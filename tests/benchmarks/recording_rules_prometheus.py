@@ -23,10 +23,10 @@ from time import monotonic
 import numpy as np
 import yaml
 
-from analyzer.readers.prometheus.access import access
-from analyzer.readers.prometheus.connection import Connection
-from analyzer.recording_rules.rules import rules
-from analyzer.recording_rules.survey import survey
+from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus.connection import Connection
+from lockstep.analyzer.rules.recording_rules.rules import rules
+from lockstep.analyzer.rules.recording_rules.survey import survey
 from tests.benchmarks.prometheus_server import prometheus
 
 TP = 8

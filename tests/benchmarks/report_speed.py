@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from collector.contract import archive
-from collector.contract.words import PHASES
+from lockstep.collector.contract import archive
+from lockstep.collector.contract.words import PHASES
 
 GPUS, STAGES = 8, 8
 SECONDS, STEP, SCRAPE = 3600.0, 5.0, 15.0
@@ -48,7 +48,7 @@ def main() -> dict[str, float]:
 
 def measured(folder: Path) -> dict[str, float]:
     """Diagnoses an archive and writes its report, as `lockstep report` does."""
-    from lockstep import diagnosis
+    from lockstep.diagnose import diagnosis
 
     begun = perf_counter()
     found = diagnosis.diagnose_archive(folder)

@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 from time import perf_counter
 
-from workloads.data.gratings import best_accuracy
-from workloads.tasks.resnet import MARGIN
+from lockstep.workloads.data.gratings import best_accuracy
+from lockstep.workloads.tasks.resnet import MARGIN
 
 SEEDS = (1, 2, 3)
 GOALS = {"most_below_best": MARGIN, "longest_seconds": 60.0}

@@ -87,11 +87,11 @@ def train(workload: str, fault: str, steps: int, out: Path) -> None:
     """Run and end this process, with the ranks made to share the first GPU."""
     import torch
 
-    from lockstep import planning
     from lockstep.__main__ import main as lockstep
-    from workloads import train as rank_process
-    from workloads.accelerator import Accelerator
-    from workloads.spec import RunSpec
+    from lockstep.runs import planning
+    from lockstep.workloads import train as rank_process
+    from lockstep.workloads.accelerator import Accelerator
+    from lockstep.workloads.spec import RunSpec
 
     @dataclass(frozen=True)
     class Shared(Accelerator):

@@ -14,11 +14,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from analyzer.pipeline import diagnose
-from analyzer.readers.archive import load
-from analyzer.verdict_json import verdict_json
-from collector.contract import bounded_json
-from collector.contract.archive import TRUTH_FILE
+from lockstep.analyzer.read.archive import load
+from lockstep.analyzer.shapes.verdict_json import verdict_json
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.archive import TRUTH_FILE
 from tests.benchmarks.simulated.grading import FaultGrade, RunGrade, Truth, grade
 
 LARGE, SMALL = 0.10, 0.03

@@ -6,13 +6,13 @@ on one node, or some on the same. Each node of which times leave that open count
 there from the first step on.
 """
 
-from analyzer.case import opened
-from analyzer.detectors.stage_levels import BY_TIMES
-from analyzer.model.accepted import HEAVY
-from analyzer.pipeline import comparable, effects, operations, scopes, through
-from analyzer.synth.fleet import GPUS_PER_NODE, SyntheticFleet
-from analyzer.synth.hard_draw import hard
-from analyzer.synth.whole import labelled
+from lockstep.analyzer.stragglers.detectors.stage_levels import BY_TIMES
+from lockstep.analyzer.stragglers.model.accepted import HEAVY
+from lockstep.analyzer.verdict.case import opened
+from lockstep.analyzer.verdict.pipeline import comparable, effects, operations, scopes, through
+from lockstep.evaluation.synth.fleet import GPUS_PER_NODE, SyntheticFleet
+from lockstep.evaluation.synth.hard_draw import hard
+from lockstep.evaluation.synth.whole import labelled
 
 SEEDS = range(1_400_000, 1_400_400)
 ROUNDED = 0.005

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from collector.contract.archive import TRUTH_FILE
+from lockstep.collector.contract.archive import TRUTH_FILE
 from tests.benchmarks import simulated_verdicts
 from tests.benchmarks.foreign import archive, truth
 from tests.benchmarks.foreign.drawing import draw

@@ -1,8 +1,8 @@
 """`python -m tests.benchmarks.synth_noise ARCHIVE...`: the noise of healthy runs, for synth.
 
-Prints the constants of analyzer.synth.variant: medians over the archives. The archives are healthy
-runs of `lockstep score real --nodes 8 --steps 150`; those that the constants come from are of
-2026-11-22, seeds 2026 to 2045, with every layout.
+Prints the constants of evaluation.synth.variant: medians over the archives. The archives are
+healthy runs of `lockstep score real --nodes 8 --steps 150`; those that the constants come from are
+of 2026-11-22, seeds 2026 to 2045, with every layout.
 """
 
 import sys
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.dataset as ds
 
-from collector.contract.robust import MAD_TO_SIGMA
+from lockstep.collector.contract.robust import MAD_TO_SIGMA
 
 WARM = 10
 """Steps left out at the begin."""

@@ -21,15 +21,15 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import loss_parallel
 
-from collector.contract import ring
+from lockstep.collector.contract import ring
+from lockstep.workloads.comm import Comm
+from lockstep.workloads.models.configs import GptConfig, Style
+from lockstep.workloads.models.gpt import Gpt, initialize
+from lockstep.workloads.parallel.tensor import TensorParallel
+from lockstep.workloads.recording import StepRecorder
+from lockstep.workloads.ring import RingWriter
+from lockstep.workloads.ring_file import Identity
 from tests.benchmarks.plain_gpt import copied, mean_loss, parallelized
-from workloads.comm import Comm
-from workloads.models.configs import GptConfig, Style
-from workloads.models.gpt import Gpt, initialize
-from workloads.parallel.tensor import TensorParallel
-from workloads.recording import StepRecorder
-from workloads.ring import RingWriter
-from workloads.ring_file import Identity
 
 RANKS = 2
 BATCH, SEQUENCE, VOCABULARY, LAYERS = 8, 64, 512, 4

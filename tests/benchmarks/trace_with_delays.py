@@ -21,16 +21,16 @@ from pathlib import Path
 
 import numpy as np
 
-from analyzer import synth
-from analyzer.operations import Floats, Trace
-from analyzer.pipeline import diagnose
-from analyzer.readers import optrace
-from analyzer.run import Verdict
-from analyzer.whatif import Unexplained, analyze
-from analyzer.whatif.dependencies import build
-from analyzer.whatif.kinds import COMPUTE
-from analyzer.whatif.simulate import timeline
-from analyzer.whatif.work import split_durations
+from lockstep.analyzer.operations.whatif import Unexplained, analyze
+from lockstep.analyzer.operations.whatif.dependencies import build
+from lockstep.analyzer.operations.whatif.kinds import COMPUTE
+from lockstep.analyzer.operations.whatif.simulate import timeline
+from lockstep.analyzer.operations.whatif.work import split_durations
+from lockstep.analyzer.read import optrace
+from lockstep.analyzer.shapes.operations import Floats, Trace
+from lockstep.analyzer.shapes.run import Verdict
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.evaluation import synth
 from tests.analyzer.edited import healed
 from tests.wild import SHARED
 

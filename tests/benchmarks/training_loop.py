@@ -20,22 +20,22 @@ import torch
 import torch.distributed as dist
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
-from collector.contract import ring
+from lockstep.collector.contract import ring
+from lockstep.workloads import mesh
+from lockstep.workloads.accelerator import accelerator
+from lockstep.workloads.comm import Comm
+from lockstep.workloads.data.loader import Loader
+from lockstep.workloads.data.prepare import prepared
+from lockstep.workloads.loop import Loop
+from lockstep.workloads.model_setup import ModelParts
+from lockstep.workloads.models.configs import CONFIGS, GptConfig, Style
+from lockstep.workloads.optimizer import BETAS, CLIP, WEIGHT_DECAY
+from lockstep.workloads.rank import RankJob
+from lockstep.workloads.recording import StepRecorder
+from lockstep.workloads.ring import RingWriter
+from lockstep.workloads.ring_file import Identity
+from lockstep.workloads.spec import Layout, RunSpec, Training
 from tests.benchmarks.plain_gpt import PlainGpt, copied, mean_loss
-from workloads import mesh
-from workloads.accelerator import accelerator
-from workloads.comm import Comm
-from workloads.data.loader import Loader
-from workloads.data.prepare import prepared
-from workloads.loop import Loop
-from workloads.model_setup import ModelParts
-from workloads.models.configs import CONFIGS, GptConfig, Style
-from workloads.optimizer import BETAS, CLIP, WEIGHT_DECAY
-from workloads.rank import RankJob
-from workloads.recording import StepRecorder
-from workloads.ring import RingWriter
-from workloads.ring_file import Identity
-from workloads.spec import Layout, RunSpec, Training
 
 NANOGPT = GptConfig("nanogpt-cpu", Style.GPT3, 4, 128, 4, 4, 512, 64, 64)
 """nanoGPT's recipe for a CPU: 4 layers of 4 heads, 128 wide, 64 tokens, batches of 12."""

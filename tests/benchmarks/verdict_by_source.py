@@ -17,14 +17,14 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
-from analyzer.pipeline import diagnose
-from analyzer.readers import collectives
-from analyzer.readers.archive import load
-from analyzer.run import Verdict
-from analyzer.synth.draw import drawn
-from analyzer.synth.fleet import NETWORK, STOPS, Resolution, SyntheticFleet
-from analyzer.synth.inspector_lines import write_inspector
-from analyzer.synth.whole import labelled
+from lockstep.analyzer.read import collectives
+from lockstep.analyzer.read.archive import load
+from lockstep.analyzer.shapes.run import Verdict
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.evaluation.synth.draw import drawn
+from lockstep.evaluation.synth.fleet import NETWORK, STOPS, Resolution, SyntheticFleet
+from lockstep.evaluation.synth.inspector_lines import write_inspector
+from lockstep.evaluation.synth.whole import labelled
 
 GOALS = {
     "other_rank_share": 0.05, "named_in_healthy": 0.0, "real_inspector_other_rank_share": 0.05,

@@ -9,7 +9,7 @@ from collections import Counter
 
 import numpy as np
 
-from dashboard.shapes import Severity
+from lockstep.dashboard.shapes import Severity
 from tests.lockstep.watching.states import judged, removals, scene, worse
 
 STATES, OF_ONE = 1000, 8

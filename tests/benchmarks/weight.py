@@ -16,8 +16,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import median
 
+from tests.conftest import PARTS
+
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("lockstep", "dashboard", "grafana", "analyzer", "workloads", "collector")
+PACKAGES = ("lockstep", *PARTS)
 GENERATED = ("grafana/json/", "deploy/rules/", "deploy/kustomize/", "deploy/chart/files/")
 SHORT = 60
 Files = dict[str, str]

@@ -14,17 +14,17 @@ from time import perf_counter, process_time
 import numpy as np
 import pandas as pd
 
-from analyzer import synth
-from analyzer.operations import Floats, Layout, Trace
-from analyzer.readers import optrace
-from analyzer.whatif import WhatIf, analyze
-from analyzer.whatif.dependencies import build
-from analyzer.whatif.graph import Graph
-from analyzer.whatif.ideals import published_ideals
-from analyzer.whatif.kinds import MERGED
-from analyzer.whatif.slowdown import Slowdown, slowdown
-from analyzer.whatif.trust import compare
-from analyzer.whatif.work import split_durations
+from lockstep.analyzer.operations.whatif import WhatIf, analyze
+from lockstep.analyzer.operations.whatif.dependencies import build
+from lockstep.analyzer.operations.whatif.graph import Graph
+from lockstep.analyzer.operations.whatif.ideals import published_ideals
+from lockstep.analyzer.operations.whatif.kinds import MERGED
+from lockstep.analyzer.operations.whatif.slowdown import Slowdown, slowdown
+from lockstep.analyzer.operations.whatif.trust import compare
+from lockstep.analyzer.operations.whatif.work import split_durations
+from lockstep.analyzer.read import optrace
+from lockstep.analyzer.shapes.operations import Floats, Layout, Trace
+from lockstep.evaluation import synth
 
 ROUNDS = 5
 GOALS = {

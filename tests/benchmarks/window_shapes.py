@@ -9,10 +9,10 @@ import os
 
 import numpy as np
 
-from analyzer.pipeline import diagnose
-from analyzer.synth.fleet import Fault, Resolution, Shape, SyntheticFleet
-from analyzer.synth.whole import labelled
-from collector.contract.words import Cause
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract.words import Cause
+from lockstep.evaluation.synth.fleet import Fault, Resolution, Shape, SyntheticFleet
+from lockstep.evaluation.synth.whole import labelled
 
 RUNS = 13
 SEED = int(os.environ.get("WINDOW_SHAPES_SEED", "880000"))

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lockstep.cli import main
+from lockstep.app import main
 from tests.cluster.control_plane import ControlPlane, control_plane, missing
 
 NODES = 4

@@ -7,10 +7,10 @@ from typing import Any
 
 from kubernetes import client
 
-from collector.contract.kubernetes import RUNS_ACCOUNT, RUNS_NAMESPACE
-from workloads.launchers.kubernetes.settings import Settings
-from workloads.launchers.kubernetes.submission import rights
-from workloads.spec import Layout, RunSpec
+from lockstep.collector.contract.kubernetes import RUNS_ACCOUNT, RUNS_NAMESPACE
+from lockstep.workloads.launchers.kubernetes.settings import Settings
+from lockstep.workloads.launchers.kubernetes.submission import rights
+from lockstep.workloads.spec import Layout, RunSpec
 
 NAMESPACE = "launchers"
 CLAIM = "lockstep-runs"

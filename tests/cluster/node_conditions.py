@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from analyzer.node_conditions.kubernetes import Cluster
-from analyzer.node_conditions.shapes import Fault, Mode, WatchState
-from collector.contract.kubernetes import API_DOMAIN, FAULTS, LEASE
-from lockstep.node_conditions.loop import Acting
-from lockstep.node_conditions.settings import Settings
+from lockstep.collector.contract.kubernetes import API_DOMAIN, FAULTS, LEASE
+from lockstep.watch.node_conditions.kubernetes import Cluster
+from lockstep.watch.node_conditions.shapes import Fault, Mode, WatchState
+from lockstep.watch.nodes.loop import Acting
+from lockstep.watch.nodes.settings import Settings
 from tests.cluster.asking import Api
 
 START = 1_800_000_000.0

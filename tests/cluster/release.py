@@ -9,7 +9,7 @@ import yaml
 from helm_python import Config
 from kubernetes import client, config, dynamic
 
-from collector.contract.kubernetes import BREAKER, LEASE, PAUSE
+from lockstep.collector.contract.kubernetes import BREAKER, LEASE, PAUSE
 from tests.cluster.control_plane import ControlPlane
 from tests.deploy.chart.chart import CHART, Manifest, values_files
 from tests.deploy.chart.custom_resources import SCHEMAS

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
+from lockstep.workloads.launchers.kubernetes import cluster_run
+from lockstep.workloads.launchers.kubernetes.api import ApiCluster
+from lockstep.workloads.launchers.kubernetes.cluster_run import ClusterRun, Ended
+from lockstep.workloads.launchers.kubernetes.conditions import Phase
+from lockstep.workloads.launchers.kubernetes.names import STEP, WORKFLOW, labels
+from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
+from lockstep.workloads.launchers.kubernetes.submission import submission
+from lockstep.workloads.spec import Layout, RunSpec
 from tests.cluster.asking import MERGE, Api
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.launching import until
-from workloads.launchers.kubernetes import cluster_run
-from workloads.launchers.kubernetes.api import ApiCluster
-from workloads.launchers.kubernetes.cluster_run import ClusterRun, Ended
-from workloads.launchers.kubernetes.conditions import Phase
-from workloads.launchers.kubernetes.names import STEP, WORKFLOW, labels
-from workloads.launchers.kubernetes.settings import Kind, Settings
-from workloads.launchers.kubernetes.submission import submission
-from workloads.spec import Layout, RunSpec
 
 pytestmark = [
     pytest.mark.cluster,

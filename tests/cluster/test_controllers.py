@@ -10,7 +10,14 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from lockstep.on_cluster import command
+from lockstep.runs.on_cluster import command
+from lockstep.workloads.launchers.kubernetes import conditions
+from lockstep.workloads.launchers.kubernetes.conditions import Phase
+from lockstep.workloads.launchers.kubernetes.names import is_hosts_name
+from lockstep.workloads.launchers.kubernetes.pod import RINGS_FOLDER
+from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
+from lockstep.workloads.launchers.kubernetes.submission import submission
+from lockstep.workloads.spec import Layout, RunSpec
 from tests.cluster.controllers import (
     InvalidError,
     Manifest,
@@ -22,13 +29,6 @@ from tests.cluster.controllers import (
     trainer,
 )
 from tests.workloads.kubernetes.conftest import RUN
-from workloads.launchers.kubernetes import conditions
-from workloads.launchers.kubernetes.conditions import Phase
-from workloads.launchers.kubernetes.names import is_hosts_name
-from workloads.launchers.kubernetes.pod import RINGS_FOLDER
-from workloads.launchers.kubernetes.settings import Kind, Settings
-from workloads.launchers.kubernetes.submission import submission
-from workloads.spec import Layout, RunSpec
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "kubernetes"
 SETTINGS = Settings("registry.example/lockstep-workloads:1", "registry.example/lockstep-watch:1")

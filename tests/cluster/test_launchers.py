@@ -15,6 +15,14 @@ import pytest
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 
+from lockstep.workloads.launchers.kubernetes import api, cluster_run
+from lockstep.workloads.launchers.kubernetes.api import ApiCluster
+from lockstep.workloads.launchers.kubernetes.cluster_run import ClusterRun
+from lockstep.workloads.launchers.kubernetes.conditions import Phase
+from lockstep.workloads.launchers.kubernetes.facts import look
+from lockstep.workloads.launchers.kubernetes.preflight import refusal
+from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
+from lockstep.workloads.launchers.kubernetes.submission import submission
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.launching import (
     ACCOUNT,
@@ -31,14 +39,6 @@ from tests.cluster.launching import (
 )
 from tests.cluster.mpi_operator import MpiOperator
 from tests.cluster.mpijob_crd import CRD
-from workloads.launchers.kubernetes import api, cluster_run
-from workloads.launchers.kubernetes.api import ApiCluster
-from workloads.launchers.kubernetes.cluster_run import ClusterRun
-from workloads.launchers.kubernetes.conditions import Phase
-from workloads.launchers.kubernetes.facts import look
-from workloads.launchers.kubernetes.preflight import refusal
-from workloads.launchers.kubernetes.settings import Kind, Settings
-from workloads.launchers.kubernetes.submission import submission
 
 pytestmark = [
     pytest.mark.cluster,

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from lockstep.workloads.launchers.kubernetes.api import ApiCluster
+from lockstep.workloads.launchers.kubernetes.cluster import Cluster, RefusedError, UnreachableError
+from lockstep.workloads.launchers.kubernetes.names import is_hosts_name
+from lockstep.workloads.launchers.kubernetes.objects import Objects, TakenError
+from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
+from lockstep.workloads.launchers.kubernetes.submission import submission
+from lockstep.workloads.spec import Layout, RunSpec
 from tests.workloads.kubernetes.conftest import FakeCluster
-from workloads.launchers.kubernetes.api import ApiCluster
-from workloads.launchers.kubernetes.cluster import Cluster, RefusedError, UnreachableError
-from workloads.launchers.kubernetes.names import is_hosts_name
-from workloads.launchers.kubernetes.objects import Objects, TakenError
-from workloads.launchers.kubernetes.settings import Kind, Settings
-from workloads.launchers.kubernetes.submission import submission
-from workloads.spec import Layout, RunSpec
 
 pytestmark = pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
 NUMBERS = count()

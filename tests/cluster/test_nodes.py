@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.node_conditions.errors import LacksRightError
-from analyzer.node_conditions.kubernetes import Cluster
-from analyzer.node_conditions.shapes import Mode
-from collector.contract.kubernetes import BREAKER, LEASE, PAUSE
+from lockstep.collector.contract.kubernetes import BREAKER, LEASE, PAUSE
+from lockstep.watch.node_conditions.errors import LacksRightError
+from lockstep.watch.node_conditions.kubernetes import Cluster
+from lockstep.watch.node_conditions.shapes import Mode
 from tests.cluster.asking import MERGE, Api
 from tests.cluster.fake_api import ADMIN, FakeApi
 from tests.cluster.node_conditions import (

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from analyzer.node_conditions.errors import ConflictError
-from collector.contract.kubernetes import FAULTS, LEASE
-from lockstep.node_conditions import removing
+from lockstep.collector.contract.kubernetes import FAULTS, LEASE
+from lockstep.watch.node_conditions.errors import ConflictError
+from lockstep.watch.nodes import removing
 from tests.cluster.asking import MERGE, STRATEGIC, Api
 from tests.cluster.fake_api import ADMIN, FakeApi
 from tests.cluster.node_conditions import (

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from analyzer.node_conditions.applying import TRIES, Result
-from analyzer.node_conditions.kubernetes import Cluster
-from analyzer.node_conditions.rights import RIGHTS
+from lockstep.watch.node_conditions.applying import TRIES, Result
+from lockstep.watch.node_conditions.kubernetes import Cluster
+from lockstep.watch.node_conditions.rights import RIGHTS
 from tests.cluster.asking import Api, a_node
 from tests.cluster.fake_api import ADMIN, FakeApi, StatusError
 from tests.cluster.node_conditions import SLOW, XID, Scene, events_about, faults_of, statuses
@@ -35,7 +35,7 @@ def api(fake: FakeApi, tmp_path: Path) -> Api:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lockstep.node_conditions.loop.PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("lockstep.watch.nodes.loop.PAUSE_SECONDS", 0.0)
 
 
 def _patches(fake: FakeApi, name: str) -> int:

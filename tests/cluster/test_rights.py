@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from analyzer.node_conditions.kubernetes import Cluster
-from collector.contract.kubernetes import (
+from lockstep.collector.contract.kubernetes import (
     COLLECTOR_ACCOUNT,
     COLLECTOR_NAMESPACE,
     LEASE,
@@ -17,14 +16,15 @@ from collector.contract.kubernetes import (
     RUNS_ACCOUNT,
     RUNS_NAMESPACE,
 )
+from lockstep.watch.node_conditions.kubernetes import Cluster
+from lockstep.workloads.launchers.kubernetes.api import ApiCluster
+from lockstep.workloads.launchers.kubernetes.facts import look
+from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
 from tests.cluster.asking import MERGE, STRATEGIC, Api
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.node_conditions import EVENTS, LEASES, XID, Scene, statuses
 from tests.cluster.node_conditions import events_about as events
 from tests.deploy.chart.chart import Manifest, objects, part
-from workloads.launchers.kubernetes.api import ApiCluster
-from workloads.launchers.kubernetes.facts import look
-from workloads.launchers.kubernetes.settings import Kind, Settings
 
 pytestmark = [
     pytest.mark.cluster,

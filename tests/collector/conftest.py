@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from collector.config import Config
-from collector.contract import ring
-from collector.contract.words import GROUPS, OPS, PHASES, RANK_STATES
+from lockstep.collector.config import Config
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.words import GROUPS, OPS, PHASES, RANK_STATES
 
 NOW = 1000.0
 

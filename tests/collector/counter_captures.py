@@ -8,15 +8,15 @@ from collections.abc import Hashable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-from collector.collectors import ethernet, gpu, infiniband
-from collector.contract.metrics import Sample
-from collector.plausible import plausible
-from collector.reading import SourceError
-from collector.sources import dcgm_exporter
-from collector.sources.ethtool import Ethtool
-from collector.sources.ethtool.names import known
-from collector.sources.infiniband import Infiniband
-from collector.sources.infiniband.errors import InfinibandErrors
+from lockstep.collector.collectors import ethernet, gpu, infiniband
+from lockstep.collector.contract.metrics import Sample
+from lockstep.collector.plausible import plausible
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources import dcgm_exporter
+from lockstep.collector.sources.ethtool import Ethtool
+from lockstep.collector.sources.ethtool.names import known
+from lockstep.collector.sources.infiniband import Infiniband
+from lockstep.collector.sources.infiniband.errors import InfinibandErrors
 from tests.collector.network_node import FakeNics, mlx5_statistics, rdma_port
 from tests.mutations import mutated
 from tests.wild import SHARED

@@ -3,11 +3,11 @@
 from collections.abc import Hashable
 from pathlib import Path
 
-from collector.contract.xid import BY_LINE, detail, judged
-from collector.kernel_event import Fall, SwitchError, Trouble
-from collector.sources.kmsg.lines import parse, unread
-from collector.sources.kmsg.text import messages
-from collector.xid_event import XidEvent
+from lockstep.collector.contract.xid import BY_LINE, detail, judged
+from lockstep.collector.kernel_event import Fall, SwitchError, Trouble
+from lockstep.collector.sources.kmsg.lines import parse, unread
+from lockstep.collector.sources.kmsg.text import messages
+from lockstep.collector.xid_event import XidEvent
 from tests.wild import SHARED
 
 CONSTRUCTED = """\

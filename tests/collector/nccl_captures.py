@@ -7,13 +7,13 @@ stands for it.
 import json
 from collections.abc import Iterator
 
-from analyzer.readers.prometheus.node_labels import LABELS, read_labels, series_label
-from collector.reading import SourceError
-from collector.sources.flight_recorder.dump import parse as parse_dump
-from collector.sources.flight_recorder.pickled import as_json
-from collector.sources.nccl_inspector.lines import batches
-from collector.sources.nccl_ras import document, text
-from collector.sources.nccl_ras.status import UNKNOWN, Status
+from lockstep.analyzer.read.prometheus.node_labels import LABELS, read_labels, series_label
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources.flight_recorder.dump import parse as parse_dump
+from lockstep.collector.sources.flight_recorder.pickled import as_json
+from lockstep.collector.sources.nccl_inspector.lines import batches
+from lockstep.collector.sources.nccl_ras import document, text
+from lockstep.collector.sources.nccl_ras.status import UNKNOWN, Status
 from tests.wild import wild
 
 Values = dict[object, object]

@@ -7,22 +7,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.clock import SystemClock
-from collector.collectors.allocation import collect
-from collector.contract import metrics as m
-from collector.gpu_holding import Holder, PodDevice, PodDevices, RankDevice
-from collector.gpu_inventory import GpuInventory
-from collector.gpu_reading import PROCESSES, Gpu, GpuReading
-from collector.reading import SourceError
-from collector.sources.allocation import Allocation
-from collector.sources.allocation.join import Device, device_named, joined, listed
-from collector.sources.allocation.process import (
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.collectors.allocation import collect
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.gpu_holding import Holder, PodDevice, PodDevices, RankDevice
+from lockstep.collector.gpu_inventory import GpuInventory
+from lockstep.collector.gpu_reading import PROCESSES, Gpu, GpuReading
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources.allocation import Allocation
+from lockstep.collector.sources.allocation.join import Device, device_named, joined, listed
+from lockstep.collector.sources.allocation.process import (
     ProcessWords,
     environment_of,
     process_words,
     words_of,
 )
-from collector.sources.nvml import Nvml
+from lockstep.collector.sources.nvml import Nvml
 
 A = "GPU-aaaaaaaa-0000-0000-0000-000000000000"
 B = "GPU-bbbbbbbb-0000-0000-0000-000000000000"
@@ -333,7 +333,7 @@ def test_an_environment_that_another_user_may_not_read_is_no_failure_and_the_pod
     def refused(path, limit):
         raise SourceError("permission", f"{path}: Permission denied")
 
-    monkeypatch.setattr("collector.sources.allocation.process.read_bytes", refused)
+    monkeypatch.setattr("lockstep.collector.sources.allocation.process.read_bytes", refused)
     words, rejected = process_words(machine.proc, 100)
 
     assert (pod, "", []) == (words.pod_uid, words.rank, rejected)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from collector.contract.bandwidth import (
+from lockstep.collector.contract.bandwidth import (
     OPERATIONS,
     algorithm_bandwidth,
     bus_bandwidth,

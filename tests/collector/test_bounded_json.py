@@ -7,7 +7,7 @@ from time import perf_counter
 
 import pytest
 
-from collector.contract.bounded_json import MAX_DEPTH, BoundError, loads, read
+from lockstep.collector.contract.bounded_json import MAX_DEPTH, BoundError, loads, read
 
 
 def nested(levels: int, *, objects: bool = False) -> str:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from collector.cleaner import MAX_FOLDERS, clean, main
-from collector.contract import ring
+from lockstep.collector.cleaner import MAX_FOLDERS, clean, main
+from lockstep.collector.contract import ring
 
 AGE = 3600.0
 

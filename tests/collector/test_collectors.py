@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from collector.collectors import simulated_gpu, training
-from collector.contract import metrics as m
-from collector.contract import ring
-from collector.contract.alerted import XID_ZEROS
-from collector.contract.metrics import MAX_SERIES_PER_RANK
-from collector.contract.words import GROUPS, Means
-from collector.sources.rank_ring import RankRings
-from collector.sources.simulated import SimulatedReading
+from lockstep.collector.collectors import simulated_gpu, training
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.alerted import XID_ZEROS
+from lockstep.collector.contract.metrics import MAX_SERIES_PER_RANK
+from lockstep.collector.contract.words import GROUPS, Means
+from lockstep.collector.sources.rank_ring import RankRings
+from lockstep.collector.sources.simulated import SimulatedReading
 
 
 @pytest.fixture
@@ -213,8 +213,8 @@ def test_a_simulated_gpu_says_so_and_zero_is_a_value(gpu_state):
 
 
 def test_what_procfs_did_not_answer_is_absent(machine):
-    from collector.collectors import host
-    from collector.sources.procfs import Procfs
+    from lockstep.collector.collectors import host
+    from lockstep.collector.sources.procfs import Procfs
 
     machine.host()
     reading = replace(Procfs(machine.proc).read(), cpu_seconds=None, memory=None)

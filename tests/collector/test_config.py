@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from collector.clock import SystemClock
-from collector.config import SETTINGS, Address, Config, ConfigError, load
-from collector.registry import NAMES, SOURCES, feeds
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.config import SETTINGS, Address, Config, ConfigError, load
+from lockstep.collector.registry import NAMES, SOURCES, feeds
 
 
 @pytest.fixture
@@ -145,17 +145,17 @@ def test_an_unknown_source_is_named():
 
 
 def test_every_source_has_a_collector_and_every_file_is_in_a_row():
-    import collector.collectors
-    import collector.sources
+    import lockstep.collector.collectors
+    import lockstep.collector.sources
 
     def files(package) -> set[str]:
         folder = Path(package.__file__).parent
         return {path.stem for path in folder.iterdir() if path.stem.strip("_") == path.stem}
 
-    listed = {spec.kind.__module__.split(".")[2] for spec in SOURCES}
-    assert listed == files(collector.sources) - {"__pycache__"}
-    assert {spec.collect.__module__.split(".")[2] for spec in SOURCES} == (
-        files(collector.collectors) - {"__pycache__"}
+    listed = {spec.kind.__module__.split(".")[3] for spec in SOURCES}
+    assert listed == files(lockstep.collector.sources) - {"__pycache__"}
+    assert {spec.collect.__module__.split(".")[3] for spec in SOURCES} == (
+        files(lockstep.collector.collectors) - {"__pycache__"}
     )
 
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collector.collectors.gpu import collect
-from collector.contract import metrics as m
-from collector.gpu_inventory import GpuInventory
-from collector.reading import SourceError
-from collector.sources.dcgm import INSTALLED, Dcgm
-from collector.sources.dcgm.session import (
+from lockstep.collector.collectors.gpu import collect
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.gpu_inventory import GpuInventory
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources.dcgm import INSTALLED, Dcgm
+from lockstep.collector.sources.dcgm.session import (
     COMPUTE_INSTANCE,
     DETACHED,
     GPU,
@@ -21,7 +21,7 @@ from collector.sources.dcgm.session import (
     OK,
     STALE_SECONDS,
 )
-from collector.sources.xid import Xids
+from lockstep.collector.sources.xid import Xids
 
 VALUES = {
     54: "GPU-a", 50: "NVIDIA H100", 1: "550.54.15", 52: 3, 100: 1980, 150: 61, 155: 650.0,

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.collectors.gpu import collect
-from collector.contract import metrics as m
-from collector.contract.dcgm import DCGM_FIELDS, FIELD_IDS, PREFIX, RAW_FIELDS
-from collector.contract.metrics import METRICS
-from collector.dcgm_values import blank, checked, values
-from collector.gpu_reading import Gpu, GpuReading
+from lockstep.collector.collectors.gpu import collect
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.dcgm import DCGM_FIELDS, FIELD_IDS, PREFIX, RAW_FIELDS
+from lockstep.collector.contract.metrics import METRICS
+from lockstep.collector.dcgm_values import blank, checked, values
+from lockstep.collector.gpu_reading import Gpu, GpuReading
 
 WHO = ("0", "GPU-a")
 

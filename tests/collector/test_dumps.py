@@ -7,24 +7,24 @@ from base64 import b64decode
 
 import pytest
 
-from collector import exporter
-from collector.config import Address
-from collector.contract import metrics as m
-from collector.contract.flight_recorder import (
+from lockstep.collector import exporter
+from lockstep.collector.config import Address
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.flight_recorder import (
     DUMPS_AGAIN_SECONDS,
     DUMPS_SECONDS,
     dump_name,
     request_name,
 )
-from collector.contract.xid import Severity
-from collector.exporter.dumps import DumpsQuery, NodeDumps
-from collector.exporter.ops import QueryError
-from collector.kernel_event import Fall, Trouble
-from collector.rank_dumps import Heard, facts
-from collector.sampler import Sampler
-from collector.sources.rank_ring import Rings, scan
-from collector.sources.xid import Told
-from collector.xid_event import XidEvent
+from lockstep.collector.contract.xid import Severity
+from lockstep.collector.exporter.dumps import DumpsQuery, NodeDumps
+from lockstep.collector.exporter.ops import QueryError
+from lockstep.collector.kernel_event import Fall, Trouble
+from lockstep.collector.rank_dumps import Heard, facts
+from lockstep.collector.sampler import Sampler
+from lockstep.collector.sources.rank_ring import Rings, scan
+from lockstep.collector.sources.xid import Told
+from lockstep.collector.xid_event import XidEvent
 
 DUMP = json.dumps({"version": "2.10", "entries": [], "pg_status": {}}).encode()
 
@@ -128,8 +128,8 @@ def test_a_folder_that_may_only_be_read_is_told(machine, image, node, monkeypatc
     def refused(path):
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("collector.rank_dumps.asking._request", refused)
-    monkeypatch.setattr("collector.rank_dumps.asking.FROZEN_SECONDS", 100.0)
+    monkeypatch.setattr("lockstep.collector.rank_dumps.asking._request", refused)
+    monkeypatch.setattr("lockstep.collector.rank_dumps.asking.FROZEN_SECONDS", 100.0)
     (rank,) = node.get()["ranks"]
 
     assert rank["dump"] is None

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collector.collectors import ethernet
-from collector.contract import metrics as m
-from collector.reading import IMPLAUSIBLE, SourceError
-from collector.sources import ethtool as kernel_module
-from collector.sources.ethtool import MAX_STATISTICS, SIOCETHTOOL, Ethtool, Kernel
-from collector.sources.ethtool.names import ERRORS, meaning
+from lockstep.collector.collectors import ethernet
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.reading import IMPLAUSIBLE, SourceError
+from lockstep.collector.sources import ethtool as kernel_module
+from lockstep.collector.sources.ethtool import MAX_STATISTICS, SIOCETHTOOL, Ethtool, Kernel
+from lockstep.collector.sources.ethtool.names import ERRORS, meaning
 
 PROPERTY = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None
@@ -381,12 +381,12 @@ def test_the_kernel_knows_no_device_of_that_name():
 IN_A_NAMESPACE = """
 import subprocess, sys, time
 from pathlib import Path
-from collector.clock import SystemClock
-from collector.sources.ethtool import Ethtool, _count, _table, GSTRINGS, GSTATS, STATISTICS
-from collector.sources.ethtool import STATS_HEAD, STRINGS_HEAD
-from collector.sources.ethtool import Kernel
-from collector.sources.netdev import Netdev
-from collector.sources.netdev.devices import Devices
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.sources.ethtool import Ethtool, _count, _table, GSTRINGS, GSTATS, STATISTICS
+from lockstep.collector.sources.ethtool import STATS_HEAD, STRINGS_HEAD
+from lockstep.collector.sources.ethtool import Kernel
+from lockstep.collector.sources.netdev import Netdev
+from lockstep.collector.sources.netdev.devices import Devices
 
 run = lambda *words: subprocess.run(words, check=True, capture_output=True)
 run("ip", "link", "add", "a0", "type", "veth", "peer", "name", "b0")

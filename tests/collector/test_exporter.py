@@ -13,16 +13,16 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from collector.collectors.monitor import collect_build
-from collector.config import Address
-from collector.contract import flight_recorder
-from collector.contract import metrics as m
-from collector.contract.metrics import METRICS, SAMPLES
-from collector.exporter import Exporter, ListenError, bounded
-from collector.exporter.page import Form
-from collector.registry import NAMES, feeds
-from collector.sampler import FeedReader, Sampler
-from collector.sources import ethtool, kernel_clock
+from lockstep.collector.collectors.monitor import collect_build
+from lockstep.collector.config import Address
+from lockstep.collector.contract import flight_recorder
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import METRICS, SAMPLES
+from lockstep.collector.exporter import Exporter, ListenError, bounded
+from lockstep.collector.exporter.page import Form
+from lockstep.collector.registry import NAMES, feeds
+from lockstep.collector.sampler import FeedReader, Sampler
+from lockstep.collector.sources import ethtool, kernel_clock
 
 INSPECTED = (
     '{"header":{"id":"0x7f8c496ae9f661","comm_name":"dp","rank":0,"n_ranks":8,"nnodes":1},'

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from collector import finder
-from collector.finder import MAX_HALFWAY, Finder
+from lockstep.collector import finder
+from lockstep.collector.finder import MAX_HALFWAY, Finder
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from collector.__main__ import main
-from collector.config import SETTINGS, Config
-from collector.flags import FLAGS
+from lockstep.collector.__main__ import main
+from lockstep.collector.config import SETTINGS, Config
+from lockstep.collector.flags import FLAGS
 
 OPTION = re.compile(r"^\s+(?:-h, )?(--[a-z-]+)", re.MULTILINE)
 

@@ -2,11 +2,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.contract import archive
-from collector.contract.ring import OpRecord, StepRecord
-from collector.contract.words import PHASES
-from collector.recorder.follow import PATIENCE_SECONDS, Follower
-from collector.recorder.rows import RankAnswer
+from lockstep.collector.contract import archive
+from lockstep.collector.contract.ring import OpRecord, StepRecord
+from lockstep.collector.contract.words import PHASES
+from lockstep.collector.recorder.follow import PATIENCE_SECONDS, Follower
+from lockstep.collector.recorder.rows import RankAnswer
 
 STEP_NS = 50_000_000
 STEP = archive.STEPS.index(next(one for one in archive.STEPS if one.name == "step"))

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from collector.contract import metrics as m
+from lockstep.collector.contract import metrics as m
 from tests.benchmarks.collector_node import Node
 from tests.machine import slowness
 
@@ -36,8 +36,8 @@ class Collector:
         where = folder / "address"
         self.nvml = nvml
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "collector", "--listen", "127.0.0.1:0", "--announce", str(where),
-             "--lockstep-dir", str(folder)],
+            [sys.executable, "-m", "lockstep.collector", "--listen", "127.0.0.1:0",
+             "--announce", str(where), "--lockstep-dir", str(folder)],
             env=os.environ | nvml.environment, stderr=subprocess.PIPE,
         )  # fmt: skip
         while not where.exists():

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from collector.contract import metrics as m
-from collector.contract.metrics import METRICS, SAMPLES, Kind, Metric
-from collector.exporter.cap import capped
-from collector.exporter.page import Form, Renderer, render
-from collector.recorder.rows import sample_rows
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import METRICS, SAMPLES, Kind, Metric
+from lockstep.collector.exporter.cap import capped
+from lockstep.collector.exporter.page import Form, Renderer, render
+from lockstep.collector.recorder.rows import sample_rows
 
 NAME = m.NCCL_DURATION.name
 SIZE = len(m.COLLECTIVE_BOUNDS) + 3

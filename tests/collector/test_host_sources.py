@@ -9,18 +9,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collector.collectors import host, network_stack, throttling
-from collector.contract import metrics as m
-from collector.reading import SourceError
-from collector.sources import cgroup_tree, kernel_clock
-from collector.sources.cgroup_tree import CgroupTree
-from collector.sources.diskstats import Diskstats
-from collector.sources.identity import Identity
-from collector.sources.kernel_clock import KernelClock, Timex
-from collector.sources.softnet import SoftnetStat
-from collector.sources.tcp import TcpCounters
-from collector.sources.thermal import ThermalZones
-from collector.sources.vmstat import Vmstat
+from lockstep.collector.collectors import host, network_stack, throttling
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources import cgroup_tree, kernel_clock
+from lockstep.collector.sources.cgroup_tree import CgroupTree
+from lockstep.collector.sources.diskstats import Diskstats
+from lockstep.collector.sources.identity import Identity
+from lockstep.collector.sources.kernel_clock import KernelClock, Timex
+from lockstep.collector.sources.softnet import SoftnetStat
+from lockstep.collector.sources.tcp import TcpCounters
+from lockstep.collector.sources.thermal import ThermalZones
+from lockstep.collector.sources.vmstat import Vmstat
 
 PROPERTY = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.collectors import training
-from collector.contract import ring
-from collector.contract.metrics import MAX_SERIES_PER_RANK
-from collector.contract.words import GROUPS, OPS
-from collector.exporter.ops import OpsQuery, answer
-from collector.sources.rank_ring import RankRings, RingReading, read_records
+from lockstep.collector.collectors import training
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.metrics import MAX_SERIES_PER_RANK
+from lockstep.collector.contract.words import GROUPS, OPS
+from lockstep.collector.exporter.ops import OpsQuery, answer
+from lockstep.collector.sources.rank_ring import RankRings, RingReading, read_records
 
 NOISE_BYTES = 64
 """Shorter noise may hit one counter alone, and no reader can tell that from a step."""

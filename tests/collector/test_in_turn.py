@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from collector.exporter.server import InTurn
+from lockstep.collector.exporter.server import InTurn
 
 PATIENT = 10.0
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from collector.collectors import infiniband
-from collector.contract import metrics as m
-from collector.persistent_fds import MAX_HELD, PersistentFds
-from collector.sources.infiniband import PLAN_READINGS, Infiniband
-from collector.sources.infiniband.errors import InfinibandErrors
+from lockstep.collector.collectors import infiniband
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.persistent_fds import MAX_HELD, PersistentFds
+from lockstep.collector.sources.infiniband import PLAN_READINGS, Infiniband
+from lockstep.collector.sources.infiniband.errors import InfinibandErrors
 
 PROPERTY = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None
@@ -196,7 +196,7 @@ class Refusing:
                 raise OSError(errno.EINVAL, "Invalid argument")
             return pread(descriptor, length, offset)
 
-        monkeypatch.setattr("collector.persistent_fds.os.pread", refuse)
+        monkeypatch.setattr("lockstep.collector.persistent_fds.os.pread", refuse)
 
 
 def read_for(minutes, fast, slow, clock, every=1):

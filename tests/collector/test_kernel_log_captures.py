@@ -6,13 +6,13 @@ from collections import Counter
 
 import pytest
 
-from collector.contract.kernel_log import KINDS, TOLD
-from collector.contract.xid import Action, Fault, Severity, describe, detail, judged
-from collector.kernel_event import Fall, SwitchError, Trouble
-from collector.sources.kmsg import Kmsg
-from collector.sources.kmsg.lines import MARKS, parse, unread
-from collector.sources.kmsg.text import messages, records
-from collector.xid_event import XidEvent
+from lockstep.collector.contract.kernel_log import KINDS, TOLD
+from lockstep.collector.contract.xid import Action, Fault, Severity, describe, detail, judged
+from lockstep.collector.kernel_event import Fall, SwitchError, Trouble
+from lockstep.collector.sources.kmsg import Kmsg
+from lockstep.collector.sources.kmsg.lines import MARKS, parse, unread
+from lockstep.collector.sources.kmsg.text import messages, records
+from lockstep.collector.xid_event import XidEvent
 from tests.collector.kernel_log_values import CONSTRUCTED, recorded, values, wrong
 from tests.mutations import mutated_log
 from tests.wild import wild

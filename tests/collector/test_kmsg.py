@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector import sources
-from collector.reading import SourceError
-from collector.sources.kmsg import MAX_WAITING, TURN_BYTES, Kmsg
+from lockstep.collector import sources
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources.kmsg import MAX_WAITING, TURN_BYTES, Kmsg
 
 
 def record(sequence: int, text: str, microseconds: int = 10**15, prio: int = 3) -> str:

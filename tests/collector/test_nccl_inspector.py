@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from collector.collectors import nccl_inspector
-from collector.contract import metrics as m
-from collector.exporter.page import render
-from collector.reading import RankProcess
-from collector.sources.nccl_inspector import (
+from lockstep.collector.collectors import nccl_inspector
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.exporter.page import render
+from lockstep.collector.reading import RankProcess
+from lockstep.collector.sources.nccl_inspector import (
     LOOK_SECONDS,
     MAX_FILES,
     NcclInspector,
     folder,
     tail,
 )
-from collector.sources.nccl_inspector.tail import Tail
+from lockstep.collector.sources.nccl_inspector.tail import Tail
 
 PID = 100
 
@@ -271,7 +271,7 @@ def test_a_file_that_could_not_be_read_for_a_while_is_not_counted_twice(source, 
 def test_a_file_that_gave_way_to_others_and_comes_back_is_not_counted_twice(
     source, logs, monkeypatch
 ):
-    monkeypatch.setattr("collector.sources.nccl_inspector.MAX_FILES", 1)
+    monkeypatch.setattr("lockstep.collector.sources.nccl_inspector.MAX_FILES", 1)
     path = log_of(logs, 555, line(1))
     one = source()
     assert 1 == counted(read(one))
@@ -324,7 +324,7 @@ def test_a_reading_takes_bounded_time_and_the_rest_waits(source, logs, monkeypat
 
 def test_a_flood_of_noise_takes_turns_and_every_line_of_it_is_counted(source, logs, monkeypatch):
     monkeypatch.setattr(tail, "CHUNK", 4_000)
-    monkeypatch.setattr("collector.sources.nccl_inspector.MAX_BAD", 1_000)
+    monkeypatch.setattr("lockstep.collector.sources.nccl_inspector.MAX_BAD", 1_000)
     log_of(logs, text="\n" * 9_000 + line(1))
     one = source()
     found = [reasons(read(one, look=False))["json"] for _ in range(3)]

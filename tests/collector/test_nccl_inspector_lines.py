@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.contract.bandwidth import OPERATIONS
-from collector.sources.nccl_inspector import Sequences
-from collector.sources.nccl_inspector.lines import (
+from lockstep.collector.contract.bandwidth import OPERATIONS
+from lockstep.collector.sources.nccl_inspector import Sequences
+from lockstep.collector.sources.nccl_inspector.lines import (
     BELONGS,
     SHORTEST,
     Batch,
     LineReader,
     batches,
 )
-from collector.sources.nccl_inspector.tally import (
+from lockstep.collector.sources.nccl_inspector.tally import (
     IDLE_SECONDS,
     MAX_OPERATIONS,
     WINDOW_SECONDS,

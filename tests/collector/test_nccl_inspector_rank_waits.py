@@ -2,17 +2,17 @@
 
 import pytest
 
-from collector.collectors.nccl_inspector import collect
-from collector.contract import metrics as m
-from collector.sources.nccl_inspector import InspectorReading
-from collector.sources.nccl_inspector.lines import UNTOLD, Batch, Operation
-from collector.sources.nccl_inspector.rank_waits import (
+from lockstep.collector.collectors.nccl_inspector import collect
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.sources.nccl_inspector import InspectorReading
+from lockstep.collector.sources.nccl_inspector.lines import UNTOLD, Batch, Operation
+from lockstep.collector.sources.nccl_inspector.rank_waits import (
     MAX_PENDING,
     MAX_RANKS,
     RankTotals,
     RankWaits,
 )
-from collector.sources.nccl_inspector.tally import IDLE_SECONDS
+from lockstep.collector.sources.nccl_inspector.tally import IDLE_SECONDS
 
 
 def batch(

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from collector.clock import SystemClock
-from collector.collectors.nccl_ras import collect
-from collector.config import Address
-from collector.contract import metrics as m
-from collector.reading import RankProcess, SourceError
-from collector.sources.nccl_ras import MAX_ENDPOINTS, NcclRas, client
-from collector.sources.nccl_ras.client import ask
-from collector.sources.nccl_ras.endpoint import POLL_SECONDS, RARELY_SECONDS, Endpoint
-from collector.sources.nccl_ras.guard import DEFECTS, Polling, defects
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.collectors.nccl_ras import collect
+from lockstep.collector.config import Address
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.reading import RankProcess, SourceError
+from lockstep.collector.sources.nccl_ras import MAX_ENDPOINTS, NcclRas, client
+from lockstep.collector.sources.nccl_ras.client import ask
+from lockstep.collector.sources.nccl_ras.endpoint import POLL_SECONDS, RARELY_SECONDS, Endpoint
+from lockstep.collector.sources.nccl_ras.guard import DEFECTS, Polling, defects
 from tests.machine import slowness
 
 NCCL = Path(__file__).parents[1] / "fixtures" / "nccl"
@@ -404,7 +404,7 @@ def test_a_run_that_ended_leaves_no_stale_value(machine):
 
 
 def test_a_server_that_stops_answering_is_down_and_soon_shows_nothing(machine, serve, monkeypatch):
-    monkeypatch.setattr("collector.sources.nccl_ras.endpoint.QUERY_SECONDS", 0.2)
+    monkeypatch.setattr("lockstep.collector.sources.nccl_ras.endpoint.QUERY_SECONDS", 0.2)
     server = serve(Ras())
     with source(machine, server.address, poll=QUICK) as one:
         one.available()
@@ -420,7 +420,7 @@ def test_a_server_that_stops_answering_is_down_and_soon_shows_nothing(machine, s
 
 @pytest.mark.timed
 def test_reading_never_waits_for_a_server(machine, serve, monkeypatch):
-    monkeypatch.setattr("collector.sources.nccl_ras.FIRST_ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr("lockstep.collector.sources.nccl_ras.FIRST_ANSWER_SECONDS", 0.1)
     server = serve(Server(silent))
     with source(machine, server.address) as one:
         one.available()
@@ -554,7 +554,7 @@ def test_a_server_that_is_asked_rarely_is_up_again_as_soon_as_it_accepts(serve):
 
 def test_the_environment_is_that_of_the_process_in_our_table(machine, serve, monkeypatch):
     """In a container a rank knows itself by another number, which is another process here."""
-    monkeypatch.setattr("collector.sources.nccl_ras.FIRST_ANSWER_SECONDS", 20.0)
+    monkeypatch.setattr("lockstep.collector.sources.nccl_ras.FIRST_ANSWER_SECONDS", 20.0)
     server = serve(Ras())
     machine.file(machine.proc / "4007" / "environ", f"NCCL_RAS_ADDR={server.address}\0")
     one = NcclRas(

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.collectors.nccl_ras import MAX_SERIES, collect
-from collector.contract import metrics as m
-from collector.reading import RankProcess, SourceError
-from collector.sources.nccl_ras import EndpointReading, RasReading, document, text
-from collector.sources.nccl_ras.endpoint import MAX_PENDING, EventStream
-from collector.sources.nccl_ras.picture import MAX_RANKS, pictured
+from lockstep.collector.collectors.nccl_ras import MAX_SERIES, collect
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.reading import RankProcess, SourceError
+from lockstep.collector.sources.nccl_ras import EndpointReading, RasReading, document, text
+from lockstep.collector.sources.nccl_ras.endpoint import MAX_PENDING, EventStream
+from lockstep.collector.sources.nccl_ras.picture import MAX_RANKS, pictured
 
 NCCL = Path(__file__).parents[1] / "fixtures" / "nccl"
 JSON = (NCCL / "ras-status-2.29.json").read_text()

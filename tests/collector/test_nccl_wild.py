@@ -4,13 +4,13 @@ import random
 
 import pytest
 
-from collector.collectors.nccl_ras import collect
-from collector.contract import metrics as m
-from collector.sources.flight_recorder import read_dump
-from collector.sources.nccl_inspector.lines import batches
-from collector.sources.nccl_ras import EndpointReading, RasReading, document, text
-from collector.sources.nccl_ras.picture import pictured
-from collector.sources.nccl_ras.status import Rank
+from lockstep.collector.collectors.nccl_ras import collect
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.sources.flight_recorder import read_dump
+from lockstep.collector.sources.nccl_inspector.lines import batches
+from lockstep.collector.sources.nccl_ras import EndpointReading, RasReading, document, text
+from lockstep.collector.sources.nccl_ras.picture import pictured
+from lockstep.collector.sources.nccl_ras.status import Rank
 from tests.benchmarks.mutated_captures import PARSERS, wrong
 from tests.collector import nccl_captures
 from tests.wild import wild

@@ -3,10 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from collector.contract import metrics as m
-from collector.contract.metrics import METRICS, Kind
-from collector.exporter.page import Form, render
-from collector.exporter.server import form_of, wants_gzip
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import METRICS, Kind
+from lockstep.collector.exporter.page import Form, render
+from lockstep.collector.exporter.server import form_of, wants_gzip
 
 PROMETHEUS_2 = (
     "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collector.collectors import interfaces
-from collector.contract import metrics as m
-from collector.reading import SourceError
-from collector.registry import feeds
-from collector.sources.netdev import Netdev
-from collector.sources.netdev.devices import MAX_DEVICES, Devices, traffic_of
+from lockstep.collector.collectors import interfaces
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.reading import SourceError
+from lockstep.collector.registry import feeds
+from lockstep.collector.sources.netdev import Netdev
+from lockstep.collector.sources.netdev.devices import MAX_DEVICES, Devices, traffic_of
 
 PROPERTY = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.contract import ring
-from collector.sources.rank_ring import newest
-from collector.sources.rank_ring.newest import LOOKS, NEW_LOOKS, Newest
-from collector.sources.rank_ring.writers import FRESH_SECONDS
+from lockstep.collector.contract import ring
+from lockstep.collector.sources.rank_ring import newest
+from lockstep.collector.sources.rank_ring.newest import LOOKS, NEW_LOOKS, Newest
+from lockstep.collector.sources.rank_ring.writers import FRESH_SECONDS
 
 COUNT = 8
 NOW = 1000.0

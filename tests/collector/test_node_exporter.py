@@ -10,10 +10,10 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from collector.clock import SystemClock
-from collector.exporter.page import Renderer
-from collector.registry import feeds
-from collector.sampler import Sampler
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.exporter.page import Renderer
+from lockstep.collector.registry import feeds
+from lockstep.collector.sampler import Sampler
 
 pytestmark = pytest.mark.prometheus
 

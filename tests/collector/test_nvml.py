@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from collector.clock import SystemClock
-from collector.collectors.gpu import collect
-from collector.contract import metrics as m
-from collector.contract.words import CLOCK_EVENT_BITS
-from collector.reading import SourceError
-from collector.sources.nvml import Limits, Nvml, library
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.collectors.gpu import collect
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.words import CLOCK_EVENT_BITS
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources.nvml import Limits, Nvml, library
 from tests.machine import slowness
 
 pytest.importorskip("pynvml")

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from collector.clock import SystemClock
-from collector.collectors.gpu import collect
-from collector.contract import metrics as m
-from collector.sources.nvml import Limits, Nvml
-from collector.sources.nvml import process as nvml_process
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.collectors.gpu import collect
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.sources.nvml import Limits, Nvml
+from lockstep.collector.sources.nvml import process as nvml_process
 from tests.machine import slowness
 
 pytestmark = pytest.mark.timed

@@ -1,7 +1,8 @@
 """What two readings of any GPU must be, asserted of our libnvidia-ml and of a real driver.
 
-What the same test found on hardware is recorded by `python -m collector --capture FOLDER`, as root
-or as a user who may open /dev/nvidia*; it needs the driver, nvidia-ml-py and ten seconds.
+What the same test found on hardware is recorded by `python -m lockstep.collector --capture
+FOLDER`, as root or as a user who may open /dev/nvidia*; it needs the driver, nvidia-ml-py and ten
+seconds.
 """
 
 import math
@@ -10,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from collector.clock import SystemClock
-from collector.collectors.gpu import collect
-from collector.contract import metrics as m
-from collector.contract.metrics import Kind
-from collector.gpu_reading import GpuReading
-from collector.sources.nvml import Limits, Nvml, library
-from collector.xid_event import pci_bus_id
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.collectors.gpu import collect
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import Kind
+from lockstep.collector.gpu_reading import GpuReading
+from lockstep.collector.sources.nvml import Limits, Nvml, library
+from lockstep.collector.xid_event import pci_bus_id
 
 pytest.importorskip("pynvml")
 PATIENT = Limits(answer=60.0, start=60.0, stall=120.0, kill=240.0, attach=240.0)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from collector.clock import SystemClock
-from collector.reading import SourceError
-from collector.sources.nvml import Limits, Nvml
-from collector.sources.nvml import process as nvml_process
-from collector.sources.nvml.process import STEADY_SECONDS, Child, spawn
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources.nvml import Limits, Nvml
+from lockstep.collector.sources.nvml import process as nvml_process
+from lockstep.collector.sources.nvml.process import STEADY_SECONDS, Child, spawn
 from tests.machine import slowness
 
 pytestmark = pytest.mark.timed
@@ -180,8 +180,8 @@ def test_a_garbled_line_is_counted_and_the_rest_stands(nvml, machine):
 STARTS_AND_WAITS = """
 import signal, sys, time
 from pathlib import Path
-from collector.clock import SystemClock
-from collector.sources.nvml import Nvml
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.sources.nvml import Nvml
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
 source = Nvml(Path('/proc'), Path('/sys'), SystemClock())
 while not source.read().gpus: pass

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from collector.clock import SystemClock
-from collector.sources.nvml import MAX_EVENTS, Limits, Nvml, XidInbox
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.sources.nvml import MAX_EVENTS, Limits, Nvml, XidInbox
 from tests.machine import slowness
 
 pytest.importorskip("pynvml")

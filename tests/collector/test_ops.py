@@ -4,12 +4,12 @@ import threading
 
 import pytest
 
-from collector import exporter
-from collector.config import Address
-from collector.contract import archive
-from collector.exporter.ops import OpsQuery, QueryError, UnreadableError, answer, rank_json
-from collector.sampler import Sampler
-from collector.sources.rank_ring import Rings, read_records
+from lockstep.collector import exporter
+from lockstep.collector.config import Address
+from lockstep.collector.contract import archive
+from lockstep.collector.exporter.ops import OpsQuery, QueryError, UnreadableError, answer, rank_json
+from lockstep.collector.sampler import Sampler
+from lockstep.collector.sources.rank_ring import Rings, read_records
 
 
 @pytest.fixture

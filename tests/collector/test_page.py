@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from collector.contract import metrics as m
-from collector.contract.metrics import METRICS
-from collector.exporter.cap import FIRST_TO_GO, Cap, capped
-from collector.exporter.page import Renderer, render
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import METRICS
+from lockstep.collector.exporter.cap import FIRST_TO_GO, Cap, capped
+from lockstep.collector.exporter.page import Renderer, render
 
 
 def parsed(text: str) -> dict:

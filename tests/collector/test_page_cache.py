@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from collector.clock import SystemClock
-from collector.exporter.page import Form
-from collector.exporter.page_cache import OFTEN, PAGE_SECONDS, PageCache
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.exporter.page import Form
+from lockstep.collector.exporter.page_cache import OFTEN, PAGE_SECONDS, PageCache
 
 PLAIN, PACKED = (Form.TEXT, False), (Form.TEXT, True)
 

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.config import Address
-from collector.descriptors import raise_limit, share
-from collector.exporter import bounded
-from collector.exporter.bounded import (
+from lockstep.collector.config import Address
+from lockstep.collector.descriptors import raise_limit, share
+from lockstep.collector.exporter import bounded
+from lockstep.collector.exporter.bounded import (
     DESCRIPTOR_SHARE,
     MAX_CONNECTIONS,
     BoundedHandler,
     BoundedServer,
 )
-from collector.exporter.places import MAX_LEAVING, NEW_SECONDS, Places, Stage, client_of
+from lockstep.collector.exporter.places import MAX_LEAVING, NEW_SECONDS, Places, Stage, client_of
 
 
 class Line:

@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.clock import SystemClock
-from collector.collectors.allocation import collect_kubelet
-from collector.contract import metrics as m
-from collector.reading import SourceError
-from collector.registry import feeds
-from collector.sampler import Sampler
-from collector.sources.pod_resources import KEPT_SECONDS, PERIOD_SECONDS, PodResources
-from collector.sources.pod_resources.messages import MAX_DEVICES, pod_devices
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.collectors.allocation import collect_kubelet
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.reading import SourceError
+from lockstep.collector.registry import feeds
+from lockstep.collector.sampler import Sampler
+from lockstep.collector.sources.pod_resources import KEPT_SECONDS, PERIOD_SECONDS, PodResources
+from lockstep.collector.sources.pod_resources.messages import MAX_DEVICES, pod_devices
 from tests.machine import slowness
 
 GPU = "GPU-00000000-0000-0000-0000-00000000000{}"
@@ -321,7 +321,7 @@ def test_a_node_without_a_kubelet_has_no_source_and_says_why(tmp_path, clock):
 def test_a_node_without_a_kubelet_does_not_pay_for_grpc(tmp_path):
     script = (
         "import sys\n"
-        "from collector.__main__ import main\n"
+        "from lockstep.collector.__main__ import main\n"
         f"main(['--once', '--lockstep-dir', {str(tmp_path)!r}, '--sources', 'pod_resources'])\n"
         "assert 'grpc' not in sys.modules\n"
     )

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from collector.gpu_reading import Gpu, GpuReading
-from collector.precedence import Ranked
-from collector.reading import SourceError
+from lockstep.collector.gpu_reading import Gpu, GpuReading
+from lockstep.collector.precedence import Ranked
+from lockstep.collector.reading import SourceError
 from tests.machine import slowness
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from collector.__main__ import main
+from lockstep.collector.__main__ import main
 
 
 def start(*arguments: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "collector", *arguments]
+    command = [sys.executable, "-m", "lockstep.collector", *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
@@ -52,7 +52,7 @@ def test_it_ends_with_its_parent(tmp_path):
     where = tmp_path / "address"
     script = (
         "import os, subprocess, sys, time\n"
-        "subprocess.Popen([sys.executable, '-m', 'collector',\n"
+        "subprocess.Popen([sys.executable, '-m', 'lockstep.collector',\n"
         "  '--die-with-parent', str(os.getpid()),\n"
         f"  '--listen', '127.0.0.1:0', '--announce', {str(where)!r}])\n"
         "time.sleep(60)\n"
@@ -77,8 +77,8 @@ def test_it_does_not_start_for_a_parent_that_has_ended(tmp_path):
     somebody_else.wait()
     where = tmp_path / "address"
     done = subprocess.run(
-        [sys.executable, "-m", "collector", "--listen", "127.0.0.1:0", "--announce", str(where),
-         "--die-with-parent", str(somebody_else.pid)],
+        [sys.executable, "-m", "lockstep.collector", "--listen", "127.0.0.1:0",
+         "--announce", str(where), "--die-with-parent", str(somebody_else.pid)],
         timeout=240,
     )  # fmt: skip
 
@@ -134,7 +134,7 @@ def test_it_runs_as_nobody(tmp_path):
         address = free.getsockname()
     command = [
         *(setpriv, "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"),
-        *(sys.executable, "-m", "collector", "--listen", f"127.0.0.1:{address[1]}"),
+        *(sys.executable, "-m", "lockstep.collector", "--listen", f"127.0.0.1:{address[1]}"),
         *("--lockstep-dir", str(tmp_path)),
     ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -18,16 +18,16 @@ from typing import NamedTuple
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from collector.clock import SystemClock
-from collector.collectors.monitor import collect_build
-from collector.config import Address
-from collector.contract import metrics as m
-from collector.contract import ring
-from collector.contract.metrics import METRICS, SAMPLES
-from collector.exporter import Exporter
-from collector.exporter.page import Form
-from collector.registry import NAMES, feeds
-from collector.sampler import Sampler
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.collectors.monitor import collect_build
+from lockstep.collector.config import Address
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.metrics import METRICS, SAMPLES
+from lockstep.collector.exporter import Exporter
+from lockstep.collector.exporter.page import Form
+from lockstep.collector.registry import NAMES, feeds
+from lockstep.collector.sampler import Sampler
 
 TESTS = Path(__file__).parent.parent
 MACHINES = sorted((TESTS / "fixtures/machines").glob("*__*__*"))

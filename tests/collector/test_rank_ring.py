@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from collector.contract import ring
-from collector.contract.metrics import RANK_GONE_SECONDS
-from collector.contract.words import OPS, RankState
-from collector.sources.rank_ring import MAX_RINGS, RankRings, RingReading
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.metrics import RANK_GONE_SECONDS
+from lockstep.collector.contract.words import OPS, RankState
+from lockstep.collector.sources.rank_ring import MAX_RINGS, RankRings, RingReading
 
 
 @pytest.fixture

@@ -10,15 +10,15 @@ import pyarrow
 import pyarrow.parquet as pq
 import pytest
 
-from collector import recorder as recorder_module
-from collector.clock import SystemClock
-from collector.config import Address
-from collector.contract import archive
-from collector.exporter import Exporter
-from collector.recorder import Recorder, RecorderError, arrow_schema
-from collector.recorder.rows import AnswerError, rank_answers, sample_rows
-from collector.registry import feeds
-from collector.sampler import Sampler
+from lockstep.collector import recorder as recorder_module
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.config import Address
+from lockstep.collector.contract import archive
+from lockstep.collector.exporter import Exporter
+from lockstep.collector.recorder import Recorder, RecorderError, arrow_schema
+from lockstep.collector.recorder.rows import AnswerError, rank_answers, sample_rows
+from lockstep.collector.registry import feeds
+from lockstep.collector.sampler import Sampler
 
 TABLES = {
     archive.SAMPLES_FILE: archive.SAMPLES,
@@ -157,7 +157,7 @@ def test_a_collector_that_answers_garbage_is_down_and_the_rest_is_recorded(
     assert len(table(tmp_path, archive.STEPS_FILE)) == 3
     assert recorder.errors == 4
     # Samplers of other tests, still about to end, may log beside it.
-    assert len([each for each in caplog.records if each.name == "collector.recorder"]) == 1
+    assert len([each for each in caplog.records if each.name == "lockstep.collector.recorder"]) == 1
 
 
 def test_a_collector_that_is_gone_is_down(tmp_path):

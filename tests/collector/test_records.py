@@ -2,11 +2,11 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from collector.contract import ring
-from collector.contract.words import OPS
-from collector.reading import SourceError
-from collector.sources.rank_ring import read_records
-from collector.sources.rank_ring.records import SlotCopy
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.words import OPS
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources.rank_ring import read_records
+from lockstep.collector.sources.rank_ring.records import SlotCopy
 
 CAPACITY = 8
 

@@ -5,12 +5,12 @@ import zlib
 from base64 import b85decode
 from pathlib import Path
 
-from collector.contract import ring
-from collector.contract.ring_name import MAX_CHARACTERS, RingName
-from collector.contract.words import RankState
-from collector.sources.rank_ring import RankRings
-from workloads.ring import RingWriter
-from workloads.ring_file import Identity
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.ring_name import MAX_CHARACTERS, RingName
+from lockstep.collector.contract.words import RankState
+from lockstep.collector.sources.rank_ring import RankRings
+from lockstep.workloads.ring import RingWriter
+from lockstep.workloads.ring_file import Identity
 
 RUN = "ns.Llama_7b-" + "x" * 51
 NODE, UUID = "gpu-node_07.example", "MIG-GPU-0a/1/0"

@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from collector.collectors import training
-from collector.contract import metrics as m
-from collector.contract import ring
-from collector.contract.metrics import RANK_GONE_SECONDS
-from collector.sources.rank_ring import MAX_RINGS, RankRings
-from collector.state import StateFile
+from lockstep.collector.collectors import training
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.metrics import RANK_GONE_SECONDS
+from lockstep.collector.sources.rank_ring import MAX_RINGS, RankRings
+from lockstep.collector.state import StateFile
 
 REAL = 8
 
@@ -200,7 +200,7 @@ def test_a_run_stays_its_users_while_its_dead_ranks_are_told_of(
 def test_who_has_more_runs_than_are_remembered_makes_nobody_elses_forgotten(
     machine, rings, user_rank, monkeypatch
 ):
-    monkeypatch.setattr("collector.sources.rank_ring.owners.MAX_CLAIMS", 8)
+    monkeypatch.setattr("lockstep.collector.sources.rank_ring.owners.MAX_CLAIMS", 8)
     user_rank(VICTIM, 0)
     rings.read()
     machine.end_process(VICTIM)

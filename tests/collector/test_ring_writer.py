@@ -5,12 +5,12 @@ import subprocess
 import sys
 import time
 
-from collector.clock import SystemClock
-from collector.contract import ring
-from collector.contract.words import PHASES, RANK_STATES, RankState
-from collector.sources.rank_ring import RankRings, read_records
-from workloads.processes import stopping
-from workloads.ring import GROUP_INDEX, OP_INDEX, Identity, RingWriter
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.words import PHASES, RANK_STATES, RankState
+from lockstep.collector.sources.rank_ring import RankRings, read_records
+from lockstep.workloads.processes import stopping
+from lockstep.workloads.ring import GROUP_INDEX, OP_INDEX, Identity, RingWriter
 
 
 def test_what_a_rank_writes_is_what_the_collector_reads(tmp_path):

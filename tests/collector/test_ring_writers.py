@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from collector.clock import SystemClock
-from collector.sources.rank_ring import RankRings, Rings
-from collector.sources.rank_ring.living import LivingRanks
-from collector.sources.rank_ring.writers import MAX_SEARCHES, SEARCH_SECONDS, Writers
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.sources.rank_ring import RankRings, Rings
+from lockstep.collector.sources.rank_ring.living import LivingRanks
+from lockstep.collector.sources.rank_ring.writers import MAX_SEARCHES, SEARCH_SECONDS, Writers
 
 POD, OTHER = (f"12345678-abcd-ef01-2345-6789abcdef0{n}" for n in (1, 2))
 STALE = round(900e9)
@@ -155,8 +155,8 @@ RANK = """
     if not forked():
         os._exit(0)
 
-    from workloads.clocksync import wall_minus_monotonic_ns
-    from workloads.ring import Identity, RingWriter
+    from lockstep.workloads.clocksync import wall_minus_monotonic_ns
+    from lockstep.workloads.ring import Identity, RingWriter
 
     wall = wall_minus_monotonic_ns()[0]
     ring = RingWriter(Path(sys.argv[1]), Identity(

@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from collector.clock import SystemClock
-from collector.collectors import Feed
-from collector.contract import metrics as m
-from collector.counters import Falls
-from collector.reading import Rejected, SourceError
-from collector.sampler import FeedReader, Sampler
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.collectors import Feed
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.counters import Falls
+from lockstep.collector.reading import Rejected, SourceError
+from lockstep.collector.sampler import FeedReader, Sampler
 
 TTL = 5.0
 

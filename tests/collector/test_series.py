@@ -2,8 +2,8 @@
 
 import pytest
 
-from collector.contract import metrics as m
-from collector.contract.metrics import label_text
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import label_text
 
 
 def test_the_order_of_labels_makes_no_other_series() -> None:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from collector.clock import SystemClock
-from collector.collectors import Feed
-from collector.contract import metrics as m
-from collector.registry import SOURCES, Thread
-from collector.sampler import FeedReader, Sampler
-from collector.sampler.shared_thread import SharedThread
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.collectors import Feed
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.registry import SOURCES, Thread
+from lockstep.collector.sampler import FeedReader, Sampler
+from lockstep.collector.sampler.shared_thread import SharedThread
 
 PATIENCE = 0.02
 

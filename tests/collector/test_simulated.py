@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.contract.device import MAX_AGE_SECONDS
-from collector.reading import SourceError
-from collector.sources.simulated import SimulatedGpus, parse
+from lockstep.collector.contract.device import MAX_AGE_SECONDS
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources.simulated import SimulatedGpus, parse
 
 
 @pytest.fixture

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.clock import SystemClock
-from collector.config import Config, ConfigError, load
-from collector.contract import stacks
-from collector.contract.stacks import Depth, Frame, Reader, Stacks, Thread
-from collector.rank_dumps import take_stacks
-from collector.reading import SourceError
-from collector.sources.rank_ring import Rings
-from collector.stacks import Asked, on_signal, process, py_spy, read_stacks
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.config import Config, ConfigError, load
+from lockstep.collector.contract import stacks
+from lockstep.collector.contract.stacks import Depth, Frame, Reader, Stacks, Thread
+from lockstep.collector.rank_dumps import take_stacks
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources.rank_ring import Rings
+from lockstep.collector.stacks import Asked, on_signal, process, py_spy, read_stacks
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "stacks"
 PROC = Path("/proc")
@@ -418,7 +418,7 @@ def test_no_signal_is_sent_to_who_has_no_handler_of_it(tmp_path, monkeypatch):
 OFFERING = """
 import signal, sys, time
 from pathlib import Path
-from workloads.stack_signal import stacks_on_signal
+from lockstep.workloads.stack_signal import stacks_on_signal
 folder = Path(sys.argv[1])
 offer = stacks_on_signal(folder, "run", 3)
 if sys.argv[2] == "blocked":

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from collector import exporter
-from collector.config import Address
-from collector.contract.stacks import (
+from lockstep.collector import exporter
+from lockstep.collector.config import Address
+from lockstep.collector.contract.stacks import (
     STACKS_AGAIN_SECONDS,
     STACKS_MOST,
     Depth,
@@ -15,10 +15,10 @@ from collector.contract.stacks import (
     Stacks,
     from_tree,
 )
-from collector.exporter.ops import QueryError
-from collector.exporter.stacks import ForbiddenError, NodeStacks, StacksQuery
-from collector.sampler import Sampler
-from collector.sources.rank_ring import Rings
+from lockstep.collector.exporter.ops import QueryError
+from lockstep.collector.exporter.stacks import ForbiddenError, NodeStacks, StacksQuery
+from lockstep.collector.sampler import Sampler
+from lockstep.collector.sources.rank_ring import Rings
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from collector.clock import SystemClock
-from collector.contract.stacks import Depth, Reader, Stacks
-from collector.stacks import Asked, process, py_spy, read_stacks
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.contract.stacks import Depth, Reader, Stacks
+from lockstep.collector.stacks import Asked, process, py_spy, read_stacks
 
 PROC = Path("/proc")
 WAITING = "import time\ndef load_sample():\n    time.sleep(100000)\nload_sample()\n"

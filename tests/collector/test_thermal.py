@@ -4,12 +4,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collector.collectors import host_temperature, thermal_throttle
-from collector.contract import metrics as m
-from collector.reading import SourceError
-from collector.sources import thermal
-from collector.sources.thermal import ThermalZones
-from collector.sources.thermal_throttle import ThermalThrottles
+from lockstep.collector.collectors import host_temperature, thermal_throttle
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources import thermal
+from lockstep.collector.sources.thermal import ThermalZones
+from lockstep.collector.sources.thermal_throttle import ThermalThrottles
 
 PROPERTY = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None

@@ -15,8 +15,8 @@ from statistics import median
 
 import pytest
 
-from collector.contract.archive import OPS
-from collector.recorder.rows import RankAnswer, op_rows, op_start_ns, rank_answers
+from lockstep.collector.contract.archive import OPS
+from lockstep.collector.recorder.rows import RankAnswer, op_rows, op_start_ns, rank_answers
 
 STEPS = 30
 ERROR_NS = 20_000_000
@@ -29,9 +29,9 @@ WALL_AHEAD_NS = (0, 3_000_000_000)
 RANK = """
     import socket, sys, time
     from pathlib import Path
-    from collector.contract.words import GROUPS, OPS, PHASES
-    from workloads.clocksync import wall_minus_monotonic_ns
-    from workloads.ring import Identity, RingWriter
+    from lockstep.collector.contract.words import GROUPS, OPS, PHASES
+    from lockstep.workloads.clocksync import wall_minus_monotonic_ns
+    from lockstep.workloads.ring import Identity, RingWriter
 
     folder, (rank, ahead_ns, error_ns, steps) = Path(sys.argv[1]), map(int, sys.argv[2:])
     # What a clock synchronisation would find, wrong by a quarter of the error that it states.
@@ -73,8 +73,8 @@ RANK = """
 """
 FETCH = """
     import sys
-    from collector.clock import SystemClock
-    from collector.recorder import Target
+    from lockstep.collector.clock import SystemClock
+    from lockstep.collector.recorder import Target
     for url in sys.argv[2:]:
         print(Target(url).get(sys.argv[1], 10).decode())
 """
@@ -185,8 +185,8 @@ def test_the_same_steps_of_two_nodes_with_shifted_clocks_are_aligned(nodes, tmp_
         for node, folder in zip(nodes, folders, strict=True):
             where = folder / "address"
             collector = node.python(
-                "-m", "collector", "--listen", f"{node.address}:9410", "--announce", str(where),
-                "--lockstep-dir", str(folder), "--sources", "rank_ring",
+                "-m", "lockstep.collector", "--listen", f"{node.address}:9410",
+                "--announce", str(where), "--lockstep-dir", str(folder), "--sources", "rank_ring",
             )  # fmt: skip
             stack.callback(collector.communicate, timeout=10)
             stack.callback(collector.terminate)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.contract.visible import HIDDEN, VisibleFormatter, visible, visible_line
+from lockstep.collector.contract.visible import HIDDEN, VisibleFormatter, visible, visible_line
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,14 @@ from collections import Counter
 
 import pytest
 
-from collector.clock import SystemClock
-from collector.collectors.monitor import collect_build
-from collector.config import Address
-from collector.contract import metrics as m
-from collector.exporter import Exporter
-from collector.registry import NAMES, feeds
-from collector.sampler import Sampler
-from collector.sources import ethtool
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.collectors.monitor import collect_build
+from lockstep.collector.config import Address
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.exporter import Exporter
+from lockstep.collector.registry import NAMES, feeds
+from lockstep.collector.sampler import Sampler
+from lockstep.collector.sources import ethtool
 
 pytest.importorskip("pynvml")
 GPUS, GROUPS_USED, PORTS, DISKS = 8, 4, 10, 10

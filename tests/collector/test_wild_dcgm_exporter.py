@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
-from collector.collectors.gpu import collect
-from collector.contract import metrics as m
-from collector.reading import IMPLAUSIBLE
-from collector.sources.dcgm_exporter import parse
+from lockstep.collector.collectors.gpu import collect
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.reading import IMPLAUSIBLE
+from lockstep.collector.sources.dcgm_exporter import parse
 from tests.wild import wild
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from collector.collectors import ethernet
-from collector.contract import metrics as m
-from collector.sources.ethtool import Ethtool
-from collector.sources.ethtool.names import meaning
+from lockstep.collector.collectors import ethernet
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.sources.ethtool import Ethtool
+from lockstep.collector.sources.ethtool.names import meaning
 from tests.wild import wild
 
 

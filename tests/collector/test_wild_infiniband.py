@@ -2,10 +2,10 @@
 
 import pytest
 
-from collector.collectors import infiniband
-from collector.contract import metrics as m
-from collector.sources.infiniband import Infiniband
-from collector.sources.infiniband.errors import InfinibandErrors
+from lockstep.collector.collectors import infiniband
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.sources.infiniband import Infiniband
+from lockstep.collector.sources.infiniband.errors import InfinibandErrors
 from tests.wild import wild
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from collector.contract import metrics as m
+from lockstep.collector.contract import metrics as m
 from tests.wild import wild
 
 PLAIN = [

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collector.collectors.xid import collect
-from collector.contract import metrics as m
-from collector.contract.alerted import XID_ZEROS
-from collector.contract.kernel_log import TOLD
-from collector.contract.xid import PAGED, Severity
-from collector.gpu_reading import Gpu
-from collector.kernel_event import Fall, KernelEvents, SwitchError, Trouble
-from collector.sources.kmsg import Kmsg, parse
-from collector.sources.xid import Xids
-from collector.sources.xid.ledger import MAX_NUMBERS, MAX_TROUBLES
-from collector.xid_event import XidEvent
+from lockstep.collector.collectors.xid import collect
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.alerted import XID_ZEROS
+from lockstep.collector.contract.kernel_log import TOLD
+from lockstep.collector.contract.xid import PAGED, Severity
+from lockstep.collector.gpu_reading import Gpu
+from lockstep.collector.kernel_event import Fall, KernelEvents, SwitchError, Trouble
+from lockstep.collector.sources.kmsg import Kmsg, parse
+from lockstep.collector.sources.xid import Xids
+from lockstep.collector.sources.xid.ledger import MAX_NUMBERS, MAX_TROUBLES
+from lockstep.collector.xid_event import XidEvent
 
 BUS = "0000:65:00.0"
 UUID = "GPU-65"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.contract.xid import (
+from lockstep.collector.contract.xid import (
     BY_LINE,
     DEFAULT,
     NOT_OF_HARDWARE,
@@ -26,8 +26,8 @@ from collector.contract.xid import (
     listed,
     selector,
 )
-from collector.contract.xid.catalogue import ACTIONS, ADVICE, ADVICE_OF
-from collector.contract.xid.rows import ROWS, UNUSED
+from lockstep.collector.contract.xid.catalogue import ACTIONS, ADVICE, ADVICE_OF
+from lockstep.collector.contract.xid.rows import ROWS, UNUSED
 
 
 def test_every_number_up_to_that_of_the_newest_driver_has_one_row():

@@ -4,15 +4,15 @@ import json
 
 import pytest
 
-from collector.collectors.xid import collect
-from collector.contract import metrics as m
-from collector.contract.alerted import XID_ZEROS
-from collector.gpu_inventory import GpuInventory
-from collector.gpu_reading import Gpu
-from collector.kernel_event import KernelEvents
-from collector.sources.dcgm_exporter import LOST_SECONDS, DcgmExporter, parse
-from collector.sources.xid import Xids
-from collector.xid_event import XidEvent
+from lockstep.collector.collectors.xid import collect
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.alerted import XID_ZEROS
+from lockstep.collector.gpu_inventory import GpuInventory
+from lockstep.collector.gpu_reading import Gpu
+from lockstep.collector.kernel_event import KernelEvents
+from lockstep.collector.sources.dcgm_exporter import LOST_SECONDS, DcgmExporter, parse
+from lockstep.collector.sources.xid import Xids
+from lockstep.collector.xid_event import XidEvent
 
 BUS = "0000:18:00.0"
 WHO = 'gpu="0",UUID="GPU-a",pci_bus_id="00000000:18:00.0",modelName="NVIDIA H100",hostname="n1"'

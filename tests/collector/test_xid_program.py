@@ -25,7 +25,7 @@ class Node:
         self.log, self.address = folder / "kmsg", folder / "address"
         self.log.touch()
         self.command = [
-            sys.executable, "-m", "collector", "--listen", "127.0.0.1:0",
+            sys.executable, "-m", "lockstep.collector", "--listen", "127.0.0.1:0",
             "--state-dir", str(folder / "state"), "--announce", str(self.address),
         ]  # fmt: skip
         self.environment = os.environ | {

@@ -2,12 +2,12 @@
 
 import pytest
 
-from collector.contract import metrics as m
-from collector.exporter.cap import capped
-from collector.reading import SourceError
-from collector.registry import feeds
-from collector.sampler import Sampler
-from collector.state import StateFile
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.exporter.cap import capped
+from lockstep.collector.reading import SourceError
+from lockstep.collector.registry import feeds
+from lockstep.collector.sampler import Sampler
+from lockstep.collector.state import StateFile
 
 BUS = "0000:65:00.0"
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.sources.xid.ledger import MAX_NUMBERS, MAX_PLACES, Ledger
-from collector.sources.xid.twins import KEPT_SECONDS, Twins
-from collector.xid_event import XidEvent
+from lockstep.collector.sources.xid.ledger import MAX_NUMBERS, MAX_PLACES, Ledger
+from lockstep.collector.sources.xid.twins import KEPT_SECONDS, Twins
+from lockstep.collector.xid_event import XidEvent
 
 BUS = "0000:65:00.0"
 

@@ -3,10 +3,10 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.contract import metrics as m
-from collector.contract.words import OTHER
-from collector.counters import Counters, Falls
-from collector.zero_series_folding import ZeroSeriesFolding
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.words import OTHER
+from lockstep.collector.counters import Counters, Falls
+from lockstep.collector.zero_series_folding import ZeroSeriesFolding
 
 
 def told(quiet: ZeroSeriesFolding, thing: str = "eth0", **counts: int) -> dict[str, int]:

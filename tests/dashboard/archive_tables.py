@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from collector.contract import archive
-from collector.contract.words import CLOCK_EVENT_REASONS, PHASES
-from collector.recorder.parts import arrow_schema
+from lockstep.collector.contract import archive
+from lockstep.collector.contract.words import CLOCK_EVENT_REASONS, PHASES
+from lockstep.collector.recorder.parts import arrow_schema
 
 PARTS = {"data": 0.04, "forward": 0.31, "backward": 0.55, "optimizer": 0.08, "other": 0.02}
 """Shares of own time."""

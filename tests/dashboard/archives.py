@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from collector.contract import archive
-from collector.recorder.parts import arrow_schema
+from lockstep.collector.contract import archive
+from lockstep.collector.recorder.parts import arrow_schema
 from tests.dashboard import archive_tables
 
 START = 1_795_000_000.0

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dashboard.shapes import (
+from lockstep.dashboard.shapes import (
     Answer,
     Check,
     Event,
@@ -25,7 +25,7 @@ from dashboard.shapes import (
     Severity,
     Span,
 )
-from dashboard.trouble import Kind, TroubleError
+from lockstep.dashboard.trouble import Kind, TroubleError
 
 START = 1_700_000_000.0
 SPAN = Span(START, START + 60.0)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 
-from collector.contract import metrics as m
+from lockstep.collector.contract import metrics as m
 
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 PLACE = ("local_rank", "dp", "pp", "tp")

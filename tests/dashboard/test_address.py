@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.address import LONGEST_TEXT, Place, link, moment, read, span
-from dashboard.shapes import Span
-from dashboard.trouble import TroubleError
+from lockstep.dashboard.address import LONGEST_TEXT, Place, link, moment, read, span
+from lockstep.dashboard.shapes import Span
+from lockstep.dashboard.trouble import TroubleError
 
 NOW = 1_700_000_000.0
 EXTENT = Span(NOW - 600.0, NOW)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard import page as pages
-from dashboard import views
-from dashboard.context import Context, Settings
-from dashboard.shapes import Answer, Span
-from dashboard.views import PAGES
+from lockstep.dashboard import page as pages
+from lockstep.dashboard import views
+from lockstep.dashboard.context import Context, Settings
+from lockstep.dashboard.shapes import Answer, Span
+from lockstep.dashboard.views import PAGES
 from tests.dashboard.apps import boxes, look
 from tests.dashboard.fakes import SPAN, Fake
 

@@ -5,8 +5,8 @@ import threading
 import numpy as np
 import pytest
 
-from dashboard.cache import TROUBLE_SECONDS, Cache
-from dashboard.trouble import Kind, TroubleError
+from lockstep.dashboard.cache import TROUBLE_SECONDS, Cache
+from lockstep.dashboard.trouble import Kind, TroubleError
 
 
 class Clock:

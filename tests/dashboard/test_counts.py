@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.shapes import FLEET_METRICS
-from dashboard.sources.simulated import SimulatedSource
+from lockstep.dashboard.shapes import FLEET_METRICS
+from lockstep.dashboard.sources.simulated import SimulatedSource
 from tests.dashboard.apps import boxes, look
 
 SOURCE = SimulatedSource(64, 0)

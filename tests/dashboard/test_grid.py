@@ -5,8 +5,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.shapes import Span
-from dashboard.sources.grid import MOST_POINTS, NICE, duration, grid
+from lockstep.dashboard.shapes import Span
+from lockstep.dashboard.sources.grid import MOST_POINTS, NICE, duration, grid
 
 YEAR = 366 * 86400.0
 STARTS = st.floats(0, 4e9, allow_nan=False)

@@ -12,15 +12,21 @@ from urllib.request import Request, urlopen
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from analyzer.alert_rules.shape import Addresses
-from analyzer.alertmanager.alert import alert_json
-from analyzer.alertmanager.silences import ACKNOWLEDGED, Silence, SilenceError, Silences, labels_of
-from analyzer.readers.prometheus.access import access
-from analyzer.watch.alerts import alert
-from dashboard.widgets import on_call
-from dashboard.words import at_a_glance
+from lockstep.analyzer.findings.alertmanager.alert import alert_json
+from lockstep.analyzer.findings.alertmanager.silences import (
+    ACKNOWLEDGED,
+    Silence,
+    SilenceError,
+    Silences,
+    labels_of,
+)
+from lockstep.analyzer.findings.alerts import alert
+from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.rules.alert_rules.shape import Addresses
+from lockstep.dashboard.widgets import on_call
+from lockstep.dashboard.words import at_a_glance
+from lockstep.workloads.joining.reachable import free_port
 from tests.dashboard.words.rows import FOUND
-from workloads.joining.reachable import free_port
 
 CONFIG = "route: {receiver: nobody}\nreceivers: [{name: nobody}]\n"
 PATIENCE = 60.0
@@ -85,8 +91,8 @@ def page() -> None:
     """What AppTest runs: the finding of the tests, with who is logged in from the environment."""
     import os
 
-    from dashboard.context import Settings
-    from dashboard.widgets import on_call
+    from lockstep.dashboard.context import Settings
+    from lockstep.dashboard.widgets import on_call
     from tests.dashboard.words.rows import FOUND
 
     where = os.environ["LOCKSTEP_TEST_ALERTMANAGER"]

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from analyzer.report import figures
-from dashboard.address import Place
-from dashboard.shapes import FindingRow, Lines, RunRow, Severity, Span
-from dashboard.sources.archive import ArchiveSource
-from dashboard.sources.prometheus.findings import lost_gpu_hours
-from dashboard.views import PAGES
-from dashboard.words import run_page, run_table
-from dashboard.words.spent import lost
-from lockstep.cli import build
+from lockstep.analyzer.report import figures
+from lockstep.app import build
+from lockstep.dashboard.address import Place
+from lockstep.dashboard.shapes import FindingRow, Lines, RunRow, Severity, Span
+from lockstep.dashboard.sources.archive import ArchiveSource
+from lockstep.dashboard.sources.prometheus.findings import lost_gpu_hours
+from lockstep.dashboard.views import PAGES
+from lockstep.dashboard.words import run_page, run_table
+from lockstep.dashboard.words.spent import lost
 from tests.dashboard.apps import boxes, look
 from tests.dashboard.archives import Made, write
 

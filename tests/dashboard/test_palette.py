@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import dashboard
-from dashboard import palette
-from dashboard.palette import CATEGORICAL, DARK_BACKGROUND, LIGHT_BACKGROUND, SEVERITY
-from dashboard.shapes import Severity
+from lockstep.dashboard import palette
+from lockstep.dashboard.palette import CATEGORICAL, DARK_BACKGROUND, LIGHT_BACKGROUND, SEVERITY
+from lockstep.dashboard.shapes import Severity
 
 GRAPHICS, TEXT = 3.0, 4.5
 """WCAG 2.2, success criteria 1.4.11 and 1.4.3, level AA."""
@@ -131,7 +130,7 @@ def test_the_sequential_scale_only_grows_lighter() -> None:
 
 
 def test_the_theme_has_the_colours_of_the_palette() -> None:
-    path = Path(dashboard.__file__).parent / ".streamlit" / "config.toml"
+    path = Path(palette.__file__).parent / ".streamlit" / "config.toml"
     theme = tomllib.loads(path.read_text())["theme"]
     assert list(palette.SEQUENTIAL) == theme["chartSequentialColors"]
     assert list(palette.DIVERGING) == theme["chartDivergingColors"]

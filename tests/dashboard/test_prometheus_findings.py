@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from dashboard.shapes import Span
-from dashboard.sources.prometheus.asking import Course
-from dashboard.sources.prometheus.findings import findings
+from lockstep.dashboard.shapes import Span
+from lockstep.dashboard.sources.prometheus.asking import Course
+from lockstep.dashboard.sources.prometheus.findings import findings
 
 NOW = 1_795_000_005.0
 LABELS = {"run": "r", "node": "n", "rank": "3", "cause": "thermal", "tier": "page"}

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dashboard.shapes import Severity
-from dashboard.sources.prometheus import folders
-from dashboard.words.verdict import severity
+from lockstep.dashboard.shapes import Severity
+from lockstep.dashboard.sources.prometheus import folders
+from lockstep.dashboard.words.verdict import severity
 
 TOLD = {"rank": 5, "node": "node-2", "cause": "xid", "tier": "page", "agrees": False,
         "place_agrees": False, "sentence": "XID 79: rank 5 lost its GPU."}  # fmt: skip

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dashboard.shapes import FLEET_METRICS, Severity, Span
-from dashboard.sources.archive import ArchiveSource
-from dashboard.sources.prometheus import PrometheusSource
-from dashboard.trouble import Kind, TroubleError
+from lockstep.dashboard.shapes import FLEET_METRICS, Severity, Span
+from lockstep.dashboard.sources.archive import ArchiveSource
+from lockstep.dashboard.sources.prometheus import PrometheusSource
+from lockstep.dashboard.trouble import Kind, TroubleError
 from tests.dashboard.archives import START, Made, write
 from tests.dashboard.stored import open_metrics, served
 

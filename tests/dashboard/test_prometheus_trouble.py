@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.shapes import FLEET_METRICS, Span
-from dashboard.sources.grid import grid
-from dashboard.sources.prometheus import PrometheusSource
-from dashboard.sources.prometheus.asking import Asking
-from dashboard.trouble import Kind, TroubleError
+from lockstep.dashboard.shapes import FLEET_METRICS, Span
+from lockstep.dashboard.sources.grid import grid
+from lockstep.dashboard.sources.prometheus import PrometheusSource
+from lockstep.dashboard.sources.prometheus.asking import Asking
+from lockstep.dashboard.trouble import Kind, TroubleError
 
 NOW = 1_795_000_000.0
 YEAR = 366 * 86400.0

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from dashboard.shapes import FLEET_METRICS, Severity
-from dashboard.sources.simulated import SimulatedSource
-from dashboard.sources.simulated.plan import RUN
+from lockstep.dashboard.shapes import FLEET_METRICS, Severity
+from lockstep.dashboard.sources.simulated import SimulatedSource
+from lockstep.dashboard.sources.simulated.plan import RUN
 
 NOW = 1_795_000_007.0
 METRICS = {metric.key: metric for metric in FLEET_METRICS}

@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from dashboard.shapes import FLEET_METRICS, Span
-from dashboard.source import LOOK_SECONDS, SOURCE, cached, newest_change, opened
-from dashboard.sources.simulated import SimulatedSource
-from dashboard.trouble import Kind, TroubleError
+from lockstep.dashboard.shapes import FLEET_METRICS, Span
+from lockstep.dashboard.source import LOOK_SECONDS, SOURCE, cached, newest_change, opened
+from lockstep.dashboard.sources.simulated import SimulatedSource
+from lockstep.dashboard.trouble import Kind, TroubleError
 
 NOW = 1_795_000_005.0
 

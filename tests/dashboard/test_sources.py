@@ -6,13 +6,13 @@ import shutil
 import numpy as np
 import pytest
 
-from dashboard.shapes import FLEET_METRICS, Severity, Span
-from dashboard.source import cached
-from dashboard.sources.archive import ArchiveSource
-from dashboard.sources.folder import FolderSource
-from dashboard.sources.prometheus import PrometheusSource
-from dashboard.sources.simulated import SimulatedSource
-from dashboard.trouble import Kind, TroubleError
+from lockstep.dashboard.shapes import FLEET_METRICS, Severity, Span
+from lockstep.dashboard.source import cached
+from lockstep.dashboard.sources.archive import ArchiveSource
+from lockstep.dashboard.sources.folder import FolderSource
+from lockstep.dashboard.sources.prometheus import PrometheusSource
+from lockstep.dashboard.sources.simulated import SimulatedSource
+from lockstep.dashboard.trouble import Kind, TroubleError
 from tests.dashboard.stored import open_metrics, served
 
 INSTALLED = bool(shutil.which("prometheus") and shutil.which("promtool"))

@@ -3,8 +3,8 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.trouble import Kind, TroubleError
-from dashboard.views import PAGES
+from lockstep.dashboard.trouble import Kind, TroubleError
+from lockstep.dashboard.views import PAGES
 from tests.dashboard.apps import boxes, look
 from tests.dashboard.fakes import Fake
 

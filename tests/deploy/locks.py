@@ -26,7 +26,7 @@ PYTHON = "3.11"
 IMAGES = {
     "collector": ("collector", "stacks"),
     "dashboard": ("dashboard", "collector"),
-    "nodes": ("kubernetes",),
+    "nodes": ("cli", "kubernetes"),
     "watch": ("analyzer", "api", "collector", "top"),
     "workloads": ("workloads", "collector", "kubernetes", "stacks"),
 }

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from analyzer.alert_rules.groups import WRITTEN
-from analyzer.alert_rules.render import labels
-from analyzer.alert_rules.shape import Alert, Group, Recording
+from lockstep.analyzer.rules.alert_rules.groups import WRITTEN
+from lockstep.analyzer.rules.alert_rules.render import labels
+from lockstep.analyzer.rules.alert_rules.shape import Alert, Group, Recording
 from tests.deploy.cases.shape import Case, Labels, Probe, moments
 
 Rule = dict[str, Any]

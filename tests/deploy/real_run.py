@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lockstep.leftovers import SHARED_MEMORY
+from lockstep.runs.leftovers import SHARED_MEMORY
 
 START_SECONDS = 300.0
 

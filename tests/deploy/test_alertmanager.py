@@ -17,14 +17,14 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.alert_rules.shape import Addresses
-from analyzer.alertmanager import outbox
-from analyzer.alertmanager.alert import Alert
-from analyzer.alertmanager.fan_out import Alertmanagers
-from analyzer.alertmanager.webhook import parse
-from analyzer.watch.alerts import alert as alert_of
-from analyzer.watch.finding import Who
-from collector.clock import SystemClock
+from lockstep.analyzer.findings.alertmanager import outbox
+from lockstep.analyzer.findings.alertmanager.alert import Alert
+from lockstep.analyzer.findings.alertmanager.fan_out import Alertmanagers
+from lockstep.analyzer.findings.alertmanager.webhook import parse
+from lockstep.analyzer.findings.alerts import alert as alert_of
+from lockstep.analyzer.findings.finding import Who
+from lockstep.analyzer.rules.alert_rules.shape import Addresses
+from lockstep.collector.clock import SystemClock
 from tests.analyzer.watch.test_headline import SLOW
 from tests.deploy.standalone import Standalone
 from tests.deploy.test_alertmanager_config import EXAMPLE

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from analyzer.alert_rules.groups import ALERTS
+from lockstep.analyzer.rules.alert_rules.groups import ALERTS
 from tests.deploy.cases import CASES
 
 FILE = Path(__file__).parents[2] / "deploy" / "standalone" / "alertmanager.yml"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.alert_rules.groups import ALERTS, WRITTEN, alerts
-from analyzer.alert_rules.shape import BY_TIER, Alert, Recording, Severity
-from collector.contract import metrics
-from collector.contract.metrics import EVERY, PENDING, Metric
+from lockstep.analyzer.rules.alert_rules.groups import ALERTS, WRITTEN, alerts
+from lockstep.analyzer.rules.alert_rules.shape import BY_TIER, Alert, Recording, Severity
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.metrics import EVERY, PENDING, Metric
 from tests.deploy.cases import CASES
 from tests.deploy.cases.shape import Case, moments
 from tests.deploy.promtool import verdicts
@@ -42,7 +42,7 @@ def exported() -> set[str]:
     rows = {row.name: name for name, row in vars(metrics).items() if isinstance(row, Metric)}
     words = {
         word
-        for folder in ("analyzer", "collector", "lockstep")
+        for folder in ("analyzer", "bench", "collector", "lockstep", "watch")
         for path in (ROOT / folder).rglob("*.py")
         if not {"contract", "alert_rules"} & set(path.parts) or path.name == "threads.py"
         for word in re.findall(r"\b[A-Z][A-Z0-9_]+\b", path.read_text("utf-8"))

@@ -11,7 +11,7 @@ import pytest
 import typer
 import yaml
 
-from lockstep.cli import build
+from lockstep.app import build
 from tests.deploy.standalone import FILES, command
 
 PATH = FILES / "compose.yaml"

@@ -13,7 +13,7 @@ import typer
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from lockstep.cli import build
+from lockstep.app import build
 from tests.deploy import locks
 from tests.deploy.chart.chart import CHART, objects, pods, values_files
 
@@ -25,23 +25,31 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS = PYPROJECT["project"]["optional-dependencies"]
 DISTRIBUTIONS = packages_distributions()
 ENTRY = {
-    "collector": ["collector.__main__", "lockstep.commands.collect"],
-    "watch": ["lockstep.watching.program", "lockstep.commands.analyze", "lockstep.commands.report"],
-    "dashboard": ["lockstep.dashboard_program", "dashboard.app"],
-    "nodes": [
-        "lockstep.node_conditions.program",
-        "analyzer.node_conditions.kubernetes",
-        "lockstep.commands.doctor",
-        "lockstep.installed",
-        "workloads.launchers.kubernetes.api",
+    "collector": ["lockstep.collector.__main__", "lockstep.commands.collect"],
+    "watch": [
+        "lockstep.watch.loop.program",
+        "lockstep.commands.analyze",
+        "lockstep.commands.report",
     ],
-    "workloads": ["workloads.__main__", "lockstep.observe", "lockstep.on_cluster"],
+    "dashboard": ["lockstep.cli.dashboard_program", "lockstep.dashboard.app"],
+    "nodes": [
+        "lockstep.watch.nodes.program",
+        "lockstep.watch.node_conditions.kubernetes",
+        "lockstep.commands.doctor",
+        "lockstep.doctor.installed",
+        "lockstep.workloads.launchers.kubernetes.api",
+    ],
+    "workloads": [
+        "lockstep.workloads.__main__",
+        "lockstep.runs.observe",
+        "lockstep.runs.on_cluster",
+    ],
 }
 """Image -> modules that its commands need, imported with nothing else installed."""
 START = {
-    "collector": "lockstep.commands.collect", "watch": "lockstep.watching.program",
-    "dashboard": "dashboard.server", "nodes": "lockstep.node_conditions.program",
-    "workloads": "workloads.train",
+    "collector": "lockstep.commands.collect", "watch": "lockstep.watch.loop.program",
+    "dashboard": "lockstep.dashboard.server", "nodes": "lockstep.watch.nodes.program",
+    "workloads": "lockstep.workloads.train",
 }  # fmt: skip
 """Image -> module that the command of its pods loads when it starts."""
 # Refuses what is of another distribution, as if it were not installed.
@@ -246,7 +254,7 @@ def test_an_image_has_all_that_its_commands_import(name: str):
         module
         for module, owners in DISTRIBUTIONS.items()
         if not kept & {canonicalize_name(owner) for owner in owners}
-    } - {"lockstep", "dashboard", "analyzer", "workloads", "collector", "grafana"}
+    } - {"lockstep"}
     answer = subprocess.run(
         [sys.executable, "-c", ALONE, ",".join(absent), *ENTRY[name]],
         capture_output=True, text=True, timeout=240, cwd=ROOT,
@@ -261,7 +269,7 @@ def test_what_an_image_loads_at_its_start_has_bytecode(name: str):
                     if one.rest.startswith("PYTHONDONTWRITEBYTECODE= python -c"))  # fmt: skip
     first, *more = re.findall(r"python (?:-B )?-c 'import (.*?)'", told)
 
-    assert {"lockstep.cli", START[name]} <= set(first.split(", "))
+    assert {"lockstep.app", START[name]} <= set(first.split(", "))
     assert set(ENTRY[name]) <= {each for line in (first, *more) for each in line.split(", ")}
     # Only what was copied before can have it.
     assert at > max(at for at, one in enumerate(last_stage(name)) if one.word == "COPY")

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from analyzer.alert_rules.groups import ALERTS, GROUPS
-from analyzer.alert_rules.render import annotations, labels
-from analyzer.alert_rules.shape import Addresses
-from collector.contract import alerted
-from collector.contract.xid import PAGED
-from lockstep.rule_files import rule_files
+from lockstep.analyzer.rules.alert_rules.groups import ALERTS, GROUPS
+from lockstep.analyzer.rules.alert_rules.render import annotations, labels
+from lockstep.analyzer.rules.alert_rules.shape import Addresses
+from lockstep.cli.rule_files import rule_files
+from lockstep.collector.contract import alerted
+from lockstep.collector.contract.xid import PAGED
 from tests.deploy.promtool import program
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "rules"

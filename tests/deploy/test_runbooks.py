@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.alert_rules.groups import WRITTEN, alerts
-from analyzer.alert_rules.shape import Alert, Recording
-from analyzer.causes import CAUSE_WORDS
-from collector.contract.kernel_log import KINDS, TOLD
-from collector.contract.metrics import EVERY
-from collector.contract.words import Cause
-from collector.contract.xid import PAGED, REPEATED, Repeats, Severity, selector
+from lockstep.analyzer.causes.specs import CAUSE_WORDS
+from lockstep.analyzer.rules.alert_rules.groups import WRITTEN, alerts
+from lockstep.analyzer.rules.alert_rules.shape import Alert, Recording
+from lockstep.collector.contract.kernel_log import KINDS, TOLD
+from lockstep.collector.contract.metrics import EVERY
+from lockstep.collector.contract.words import Cause
+from lockstep.collector.contract.xid import PAGED, REPEATED, Repeats, Severity, selector
 from lockstep.commands import COMMANDS
 from tests.deploy.promtool import program
 from tests.docs.kernel_log import xid_table

@@ -9,9 +9,9 @@ import sys
 import pytest
 import yaml
 
-from collector.config import DEFAULT_LISTEN
-from collector.flags import FLAGS
-from lockstep.dashboard_program import STOP_SECONDS
+from lockstep.cli.dashboard_program import STOP_SECONDS
+from lockstep.collector.config import DEFAULT_LISTEN
+from lockstep.collector.flags import FLAGS
 from tests.deploy.standalone import FILES, SERVICES, Standalone, changed, command, documented
 
 LOOPBACK = re.compile(r"127\.0\.0\.1:\d+")

@@ -39,8 +39,8 @@ def text(made: str) -> str:
 
 def document(*, acting: bool) -> Tree:
     """The OpenAPI document."""
-    from lockstep.api.app import routes
-    from lockstep.api.reading import Reading
+    from lockstep.bench.api.app import routes
+    from lockstep.bench.api.reading import Reading
 
     with TemporaryDirectory() as folder:
         app = routes(Reading(Path(folder)), Mock() if acting else None)

@@ -1,8 +1,8 @@
 """What can be injected, in words; the causes and the kinds come from the contract."""
 
-from collector.contract.words import FAULT_CAUSES, FaultKind
+from lockstep.collector.contract.words import FAULT_CAUSES, FaultKind
+from lockstep.workloads.faults.kinds import BUILT
 from tests.docs.tables import code, table
-from workloads.faults.kinds import BUILT
 
 HAPPENS = {
     FaultKind.COMPUTE: "the emulated device takes longer",

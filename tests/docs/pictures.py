@@ -12,7 +12,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from collector.contract.archive import REPORT_STEM, RUN_FILE
+from lockstep.collector.contract.archive import REPORT_STEM, RUN_FILE
 from tests.dashboard.browser.serving import running, settled
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images"

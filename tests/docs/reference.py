@@ -11,16 +11,16 @@ from typing import Any
 
 import typer
 
-from analyzer.alert_rules.groups import GROUPS
-from analyzer.alert_rules.shape import BY_TIER, Alert
-from collector.config import SETTINGS, Address, Config
-from collector.contract import archive
-from collector.contract.archive import Column
-from collector.contract.metrics import EVERY, EXPORTERS, Metric
-from collector.contract.metrics.ranges import OF_UNITS, Range, of_unit
-from collector.flags import FLAGS
+from lockstep.analyzer.rules.alert_rules.groups import GROUPS
+from lockstep.analyzer.rules.alert_rules.shape import BY_TIER, Alert
+from lockstep.app import build
 from lockstep.bench.results import COLUMNS, METRIC_PREFIX
-from lockstep.cli import build
+from lockstep.collector.config import SETTINGS, Address, Config
+from lockstep.collector.contract import archive
+from lockstep.collector.contract.archive import Column
+from lockstep.collector.contract.metrics import EVERY, EXPORTERS, Metric
+from lockstep.collector.contract.metrics.ranges import OF_UNITS, Range, of_unit
+from lockstep.collector.flags import FLAGS
 from tests.docs import api, faults, kernel_log, verdict
 from tests.docs.tables import code, table
 

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import PARTS
+
 ROOT = Path(__file__).parents[2]
 FOLDERS = (
-    "lockstep", "dashboard", "grafana", "analyzer", "workloads", "collector", "examples", "deploy",
+    "lockstep", *PARTS, "examples", "deploy",
     "docs", "tests",
 )  # fmt: skip
 KINDS = (".py", ".md", ".yaml", ".yml", ".toml", ".sh")

@@ -2,7 +2,7 @@
 
 import re
 
-from collector.contract.words import ExitCode
+from lockstep.collector.contract.words import ExitCode
 from lockstep.commands import COMMANDS, GROUPS
 from tests.docs.reference import ROOT
 

@@ -4,15 +4,15 @@ import re
 
 import pytest
 
-from analyzer.run import Culprit, Verdict
-from analyzer.verdict_json import verdict_json
-from collector.contract.metrics import EXPORTED
-from collector.contract.words import ExitCode
+from lockstep.analyzer.shapes.run import Culprit, Verdict
+from lockstep.analyzer.shapes.verdict_json import verdict_json
+from lockstep.collector.contract.metrics import EXPORTED
+from lockstep.collector.contract.words import ExitCode
 from lockstep.commands import COMMANDS, GROUPS
+from lockstep.workloads.faults.kinds import BUILT
 from tests.docs import verdict
 from tests.docs.faults import HAPPENS
 from tests.docs.reference import EXIT_CODES, FOLDER, PAGES
-from workloads.faults.kinds import BUILT
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from workloads.joining import reachable
+from lockstep.workloads.joining import reachable
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from collector.clock import SystemClock
-from collector.sources.rank_ring import read_records, scan
-from workloads.launchers.external_program import environment_of
-from workloads.sdk.holder import Means, holder
-from workloads.spec import Layout
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.sources.rank_ring import read_records, scan
+from lockstep.workloads.launchers.external_program import environment_of
+from lockstep.workloads.sdk.holder import Means, holder
+from lockstep.workloads.spec import Layout
 
 pytestmark = [pytest.mark.distributed, pytest.mark.slow]
 

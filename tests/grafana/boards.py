@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from grafana.book import book
+from lockstep.grafana.book import book
 
 BOARDS: dict[str, dict[str, Any]] = book()
 VALUES = {

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from collector.contract.metrics import EXPORTED, Kind, Metric
+from lockstep.collector.contract.metrics import EXPORTED, Kind, Metric
 from tests.grafana.test_contract import RECORDED
 
 START = 1_700_000_000

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from grafana import __main__ as command
-from grafana.book import FOLDER, book, counts, shared, stale, text
-from grafana.settings import Settings
+from lockstep.grafana import __main__ as command
+from lockstep.grafana.book import FOLDER, book, counts, shared, stale, text
+from lockstep.grafana.settings import Settings
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import re
 
 import yaml
 
-from analyzer.alert_rules.groups import GROUPS
-from analyzer.alert_rules.shape import Recording
-from analyzer.recording_rules.ledger import SERIES
-from analyzer.recording_rules.rules import rules
-from collector.contract.metrics import EVERY, EXPORTED
+from lockstep.analyzer.rules.alert_rules.groups import GROUPS
+from lockstep.analyzer.rules.alert_rules.shape import Recording
+from lockstep.analyzer.rules.recording_rules.ledger import SERIES
+from lockstep.analyzer.rules.recording_rules.rules import rules
+from lockstep.collector.contract.metrics import EVERY, EXPORTED
 from tests.grafana.boards import BOARDS, queries
 
 NAME = re.compile(r"\b(lockstep[\w:]*|ALERTS)\b")

@@ -3,11 +3,11 @@
 import re
 from urllib.parse import parse_qsl, urlsplit
 
-from analyzer.alert_rules.groups import ALERTS
-from analyzer.alert_rules.render import annotations
-from dashboard import address
-from dashboard.views import PAGES
-from grafana import links as made
+from lockstep.analyzer.rules.alert_rules.groups import ALERTS
+from lockstep.analyzer.rules.alert_rules.render import annotations
+from lockstep.dashboard import address
+from lockstep.dashboard.views import PAGES
+from lockstep.grafana import links as made
 from tests.grafana.boards import BOARDS, links, panels
 
 WORD = re.compile(r"\$\{__(field\.labels|data\.fields)\.(\w+):percentencode\}")

@@ -8,9 +8,9 @@ import re
 
 import pytest
 
-from grafana.book import LEGACY
-from grafana.panels import GREY
-from grafana.settings import SCHEMA_VERSION
+from lockstep.grafana.book import LEGACY
+from lockstep.grafana.panels import GREY
+from lockstep.grafana.settings import SCHEMA_VERSION
 from tests.grafana.boards import BOARDS, links, panels, queries
 
 DATA = [(name, panel) for name, panel in panels() if panel["type"] != "text"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import yaml
 
-from grafana.book import FOLDER
+from lockstep.grafana.book import FOLDER
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "standalone"
 PROVISIONING = DEPLOY / "grafana" / "provisioning"

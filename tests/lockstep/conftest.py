@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from analyzer.run import Culprit, Fact, Verdict
-from lockstep.cli import DEBUG_VARIABLE, main
+from lockstep.analyzer.shapes.run import Culprit, Fact, Verdict
+from lockstep.app import DEBUG_VARIABLE, main
 
 ATTEMPTS = 3
 """Runs that are recorded, at most, until one can be judged."""

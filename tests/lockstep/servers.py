@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
+from lockstep.workloads.joining.reachable import free_port
 from tests.analyzer.recording_rules.fleet import Fleet, Series
-from workloads.joining.reachable import free_port
 
 SCRAPE = 1.0
 QUICK = 15.0

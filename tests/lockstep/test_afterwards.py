@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from lockstep import afterwards, diagnosis
 from lockstep.commands import run
 from lockstep.commands.run import conclude
-from lockstep.output import CommandError, Format
+from lockstep.diagnose import diagnosis
+from lockstep.runs import afterwards
+from lockstep.terminal.output import CommandError, Format
 
 
 @pytest.fixture

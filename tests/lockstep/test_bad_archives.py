@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from collector.contract.archive import OPS_FILE, RUN_FILE, SAMPLES_FILE, STEPS, STEPS_FILE
-from collector.contract.words import ExitCode
+from lockstep.collector.contract.archive import OPS_FILE, RUN_FILE, SAMPLES_FILE, STEPS, STEPS_FILE
+from lockstep.collector.contract.words import ExitCode
 
 
 @pytest.fixture(params=["analyze", "report"])

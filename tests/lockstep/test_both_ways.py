@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.leftovers import SHARED_MEMORY
+from lockstep.runs.leftovers import SHARED_MEMORY
 
 pytestmark = [
     pytest.mark.prometheus,

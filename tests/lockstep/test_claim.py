@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from collector.contract.words import ExitCode
-from lockstep import claim
-from lockstep.output import CommandError
+from lockstep.collector.contract.words import ExitCode
+from lockstep.runs import claim
+from lockstep.terminal.output import CommandError
 
 
 def names(folder: Path) -> list[str]:

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from collector.contract.words import ExitCode
-from lockstep import cli, output
+from lockstep import app as cli
+from lockstep.collector.contract.words import ExitCode
 from lockstep.commands import COMMANDS
+from lockstep.terminal import output
 
 HEAVY = ("torch", "pandas", "pyarrow", "matplotlib", "numpy", "jinja2", "prometheus_client", "rich")
 
@@ -35,7 +36,7 @@ def test_help_names_every_command_and_every_exit_code(lockstep: Callable[..., An
 
 def test_help_imports_nothing_heavy() -> None:
     program = (
-        "import sys; from lockstep.cli import main; main(['--help']);"
+        "import sys; from lockstep.app import main; main(['--help']);"
         f"sys.exit(' '.join(set({HEAVY!r}) & set(sys.modules)))"
     )
     answer = shell("-c", program)
@@ -152,7 +153,7 @@ def test_ctrl_c_at_any_moment_is_no_traceback(tmp_path: Path, seconds: float) ->
     )  # fmt: skip
     assert process.stderr is not None
     said = process.stderr.readline()
-    while "collector.contract" not in said and said:
+    while "lockstep.collector.contract" not in said and said:
         said = process.stderr.readline()  # Python itself starts without us
     time.sleep(seconds)
     process.send_signal(signal.SIGINT)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from collector import __main__ as program
-from collector.flags import FLAGS
+from lockstep.collector import __main__ as program
+from lockstep.collector.flags import FLAGS
 
 
 def test_its_help_names_the_flags_of_the_collector(lockstep: Callable[..., Any]) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import shellingham  # type: ignore[import-untyped]
 
-from collector.contract.words import ExitCode
-from lockstep.completion import SHELLS, VARIABLE
+from lockstep.cli.completion import SHELLS, VARIABLE
+from lockstep.collector.contract.words import ExitCode
 
 FILES = {
     "bash": ".bash_completions/lockstep.sh",

@@ -13,10 +13,10 @@ from urllib.request import urlopen
 
 import pytest
 
-from collector.config.values import Address
-from lockstep import dashboard_asked, dashboard_program
-from lockstep.dashboard_asked import Asked
-from lockstep.output import CommandError
+from lockstep.cli import dashboard_asked, dashboard_program
+from lockstep.cli.dashboard_asked import Asked
+from lockstep.collector.config.values import Address
+from lockstep.terminal.output import CommandError
 
 SECRETS = """
 [auth]

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from collector.contract.words import ExitCode
-from lockstep import diagnosis, observe
-from workloads.launchers import Ending, Outcome
+from lockstep.collector.contract.words import ExitCode
+from lockstep.diagnose import diagnosis
+from lockstep.runs import observe
+from lockstep.workloads.launchers import Ending, Outcome
 
 FAULT = {
     "kind": "thermal", "cause": "thermal", "rank": 2, "node": "node-2", "from_step": 100,

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from lockstep import planning
-from lockstep.output import CommandError
-from workloads.spec import RunSpec
+from lockstep.runs import planning
+from lockstep.terminal.output import CommandError
+from lockstep.workloads.spec import RunSpec
 
 
 def plan(**given: Any) -> RunSpec:

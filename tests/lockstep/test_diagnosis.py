@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from analyzer.run import Verdict
-from collector.contract.words import ExitCode
-from lockstep import diagnosis
+from lockstep.analyzer.shapes.run import Verdict
+from lockstep.collector.contract.words import ExitCode
 from lockstep.commands.analyze import table
-from lockstep.output import CommandError
+from lockstep.diagnose import diagnosis
+from lockstep.terminal.output import CommandError
 
 
 def test_a_healthy_verdict_exits_0(verdict: Callable[..., Verdict]) -> None:

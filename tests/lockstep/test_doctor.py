@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from collector.check import SourceCheck
-from collector.registry import NAMES
-from lockstep import leftovers, machine
-from lockstep.machine import Check, State
+from lockstep.collector.check import SourceCheck
+from lockstep.collector.registry import NAMES
+from lockstep.doctor import machine
+from lockstep.doctor.machine import Check, State
+from lockstep.runs import leftovers
 
 LONG = "no such thing under " + "/a/long/path" * 20
 

@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from analyzer.readers import archive
-from analyzer.readers.archive import load
-from collector.contract.words import ExitCode
+from lockstep.analyzer.read import archive
+from lockstep.analyzer.read.archive import load
+from lockstep.collector.contract.words import ExitCode
 
 SHARED_MEMORY = Path("/dev/shm/lockstep")
 TRAINS = """

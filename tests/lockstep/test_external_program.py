@@ -9,16 +9,16 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from analyzer.pipeline import diagnose
-from analyzer.readers.archive import load
-from analyzer.verdict_json import verdict_json
-from collector.contract.words import ExitCode
-from lockstep import archive, external_program, observe
-from lockstep.node_collectors import NodeCollectors
-from lockstep.output import CommandError
+from lockstep.analyzer.read.archive import load
+from lockstep.analyzer.shapes.verdict_json import verdict_json
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract.words import ExitCode
+from lockstep.runs import archive, external_program, observe
+from lockstep.runs.node_collectors import NodeCollectors
+from lockstep.terminal.output import CommandError
 from lockstep.top.pages import commands
-from workloads.launchers import Ending, Outcome
-from workloads.spec import Layout, RunSpec
+from lockstep.workloads.launchers import Ending, Outcome
+from lockstep.workloads.spec import Layout, RunSpec
 
 PROGRAM = """
 import os, sys, time

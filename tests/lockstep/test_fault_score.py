@@ -11,15 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from collector.contract.words import FAULT_CAUSES, ExitCode, FaultKind
-from lockstep import fault_score, fault_trials, trials
-from lockstep.fault_score import score_faults
-from lockstep.fault_trials import FaultSetting, FaultTrial
-from lockstep.output import CommandError, Format
-from workloads.faults import capabilities
-from workloads.faults.disturbances import KINDS, parse_disturbance
-from workloads.faults.kinds import BUILT
-from workloads.faults.plan import parse
+from lockstep.collector.contract.words import FAULT_CAUSES, ExitCode, FaultKind
+from lockstep.evaluation import fault_score, fault_trials, trials
+from lockstep.evaluation.fault_score import score_faults
+from lockstep.evaluation.fault_trials import FaultSetting, FaultTrial
+from lockstep.terminal.output import CommandError, Format
+from lockstep.workloads.faults import capabilities
+from lockstep.workloads.faults.disturbances import KINDS, parse_disturbance
+from lockstep.workloads.faults.kinds import BUILT
+from lockstep.workloads.faults.plan import parse
 
 SETTING = FaultSetting(nodes=2, steps=100, pace=True, device_noise=0.02, seed=0)
 

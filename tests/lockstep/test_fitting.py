@@ -7,13 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from analyzer.pipeline import diagnose
-from analyzer.scoring.examples import Example
-from analyzer.synth.fleet import Fault, Resolution, SyntheticFleet
-from analyzer.synth.whole import labelled
-from collector.contract.words import Cause, ExitCode
-from lockstep import diagnosis, fitting
-from lockstep.output import CommandError
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract.words import Cause, ExitCode
+from lockstep.diagnose import diagnosis
+from lockstep.evaluation import fitting
+from lockstep.evaluation.scoring.examples import Example
+from lockstep.evaluation.synth.fleet import Fault, Resolution, SyntheticFleet
+from lockstep.evaluation.synth.whole import labelled
+from lockstep.terminal.output import CommandError
 
 HEAT = {"thermal throttling: strong": 1.0, "excess in compute: strong": 1.0}
 RUNS = 30
@@ -149,7 +150,7 @@ def test_what_real_runs_showed_lies_beside_the_table(judged):
 
 
 def test_the_committed_table_is_calibrated_on_all_that_is_kept():
-    table = json.loads(Path(files("analyzer") / "cause_weights.json").read_text())
+    table = json.loads(Path(files("lockstep.analyzer.causes") / "cause_weights.json").read_text())
     lines = {fitting.name_of(one): one.read_text().splitlines() for one in fitting.kept()}
 
     assert {"simulated", *lines} == set(table["calibrated_on"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
-from collector.contract import metrics as m
+from lockstep.collector.contract import metrics as m
 
 pytestmark = [pytest.mark.distributed, pytest.mark.slow]
 

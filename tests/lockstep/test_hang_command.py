@@ -6,8 +6,8 @@ import pickle
 
 import pytest
 
-from collector.contract.flight_recorder import EVIDENCE_FILE
-from collector.contract.words import ExitCode
+from lockstep.collector.contract.flight_recorder import EVIDENCE_FILE
+from lockstep.collector.contract.words import ExitCode
 from tests.hang_programs import BEGIN, Case, Layout, hang, healthy
 
 
@@ -234,7 +234,7 @@ def test_a_folder_that_cannot_be_listed_or_is_too_large_is_told(lockstep, tmp_pa
         return listed(path)
 
     monkeypatch.setattr(os, "scandir", scandir)
-    monkeypatch.setattr("lockstep.hang_dumps.MAX_FILES", 8)
+    monkeypatch.setattr("lockstep.runs.hang_dumps.MAX_FILES", 8)
     tree = json.loads(lockstep("hang", tmp_path, "--json").out)
 
     assert "hang" == tree["status"]

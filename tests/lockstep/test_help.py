@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from lockstep import command_line, output
+from lockstep.cli import command_line
 from lockstep.commands import COMMANDS
+from lockstep.terminal import output
 
 NAMES = [command.__name__ for command in COMMANDS]
 WIDTHS = (60, 80, 120)
@@ -58,7 +59,7 @@ def test_types_and_bounds_are_words(lockstep: Callable[..., Any]) -> None:
 
 
 def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lockstep.cli import main
+    from lockstep.app import main
 
     def told(**environment: str) -> str:
         terminal = Terminal()

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from lockstep import installed
-from lockstep.installed import Namespace, Part, State, judged
+from lockstep.doctor import installed
+from lockstep.doctor.installed import Namespace, Part, State, judged
+from lockstep.workloads.launchers.kubernetes import api as api_server
 from tests.cluster.fake_api import FakeApi
-from workloads.launchers.kubernetes import api as api_server
 
 HOME, COLLECTORS = "lockstep", "lockstep-collector"
 DIGEST = 'Failed to pull image "r.example/lockstep-watch:1": rpc error: code = Unknown desc = '

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from collector.contract.words import ExitCode
+from lockstep.collector.contract.words import ExitCode
 from tests.benchmarks import __main__ as program
 from tests.benchmarks import kills
 from tests.benchmarks.interrupted import InterruptedEarlyError

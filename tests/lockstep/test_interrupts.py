@@ -7,7 +7,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from lockstep.interrupts import INSIST_SECONDS, Interrupts, remembered
+from lockstep.terminal.interrupts import INSIST_SECONDS, Interrupts, remembered
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

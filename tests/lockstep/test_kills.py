@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.pipeline import diagnose
-from analyzer.readers.archive import load
-from lockstep.diagnosis import exit_code
+from lockstep.analyzer.read.archive import load
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.diagnose.diagnosis import exit_code
 from tests.benchmarks.kill_cases import drawn, played
 from tests.benchmarks.kills import pages_of
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow.dataset as ds
 import pytest
 
-from workloads.data.indexed import write
+from lockstep.workloads.data.indexed import write
 
 pytestmark = [
     pytest.mark.distributed, pytest.mark.slow, pytest.mark.timed, pytest.mark.timeout(1800),
@@ -162,14 +162,14 @@ def test_a_rank_that_dies_at_start_is_the_first_cause_and_ends_every_rank(tmp_pa
     archive = tmp_path / "archive"
     broken = textwrap.dedent("""
         import sys
-        from workloads import model_setup
+        from lockstep.workloads import model_setup
         true = model_setup.set_up
         def fail(spec, rank, *more):
             if rank == 2:
                 raise ImportError("no module named flash")
             return true(spec, rank, *more)
         model_setup.set_up = fail
-        from lockstep.cli import main
+        from lockstep.app import main
         sys.exit(main())
     """)
     run = ("run", "gpt", *NODES, *TENSOR, "--steps", "40", "--out", str(archive))

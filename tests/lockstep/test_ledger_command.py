@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from collector.contract import archive as contract
-from collector.contract.archive import RUN_FILE
-from collector.contract.words import PHASES, ExitCode
+from lockstep.collector.contract import archive as contract
+from lockstep.collector.contract.archive import RUN_FILE
+from lockstep.collector.contract.words import PHASES, ExitCode
 
 EPOCH = 1_760_000_000.0
 RANKS = 2

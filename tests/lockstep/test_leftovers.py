@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lockstep import leftovers
-from workloads.network.names import token
-from workloads.network.namespaces import Owner
-from workloads.processes.ownership import LOCK_FILE, OWNER_FILE
+from lockstep.runs import leftovers
+from lockstep.workloads.network.names import token
+from lockstep.workloads.network.namespaces import Owner
+from lockstep.workloads.processes.ownership import LOCK_FILE, OWNER_FILE
 
 START_TICKS = 4711
 

@@ -15,13 +15,13 @@ import pyarrow.dataset as ds
 import pytest
 from numpy.typing import NDArray
 
-from lockstep.leftovers import SHARED_MEMORY
-from workloads.faults.measure import effect
-from workloads.faults.plan import parse
-from workloads.network import netns
-from workloads.network.capabilities import no_namespaces
-from workloads.network.emulated import effects
-from workloads.network.names import token, token_of
+from lockstep.runs.leftovers import SHARED_MEMORY
+from lockstep.workloads.faults.measure import effect
+from lockstep.workloads.faults.plan import parse
+from lockstep.workloads.network import netns
+from lockstep.workloads.network.capabilities import no_namespaces
+from lockstep.workloads.network.emulated import effects
+from lockstep.workloads.network.names import token, token_of
 
 pytestmark = [
     pytest.mark.root,

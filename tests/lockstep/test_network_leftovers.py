@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import pytest
 
-from workloads.network import namespaces, netns
-from workloads.network.capabilities import no_namespaces
+from lockstep.workloads.network import namespaces, netns
+from lockstep.workloads.network.capabilities import no_namespaces
 
 pytestmark = [
     pytest.mark.root,

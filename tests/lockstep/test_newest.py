@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from collector.contract.words import ExitCode
-from lockstep import newest
-from lockstep.dashboard_program import _tell_newest
+from lockstep.cli.dashboard_program import _tell_newest
+from lockstep.collector.contract.words import ExitCode
+from lockstep.diagnose import newest
 
 COMMANDS = ("analyze", "report")
 

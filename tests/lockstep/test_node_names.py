@@ -9,12 +9,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from collector.contract.archive import RANKS_FILE
-from lockstep import launching
-from lockstep.api.reading import failure
-from lockstep.archive import write_ranks
-from lockstep.node_names import BY_COLLECTORS, VARIABLE, ask, names
-from workloads.spec import Layout, RunSpec
+from lockstep.bench.api.reading import failure
+from lockstep.collector.contract.archive import RANKS_FILE
+from lockstep.runs import launching
+from lockstep.runs.archive import write_ranks
+from lockstep.runs.node_names import BY_COLLECTORS, VARIABLE, ask, names
+from lockstep.workloads.spec import Layout, RunSpec
 
 PAGE = (
     "# TYPE lockstep_node_info gauge\n"

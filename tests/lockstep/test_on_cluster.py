@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from lockstep import cluster_options, on_cluster
-from lockstep.output import CommandError, Progress
-from lockstep.planning import plan, with_training_settings
+from lockstep.runs import cluster_options, on_cluster
+from lockstep.runs.planning import plan, with_training_settings
+from lockstep.terminal.output import CommandError, Progress
+from lockstep.workloads.launchers.kubernetes import cluster_run
+from lockstep.workloads.launchers.kubernetes.cluster import RefusedError
+from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
+from lockstep.workloads.spec import Layout, RunSpec
 from tests.workloads.kubernetes.conftest import NAMESPACE, FakeCluster, claim, node
-from workloads.launchers.kubernetes import cluster_run
-from workloads.launchers.kubernetes.cluster import RefusedError
-from workloads.launchers.kubernetes.settings import Kind, Settings
-from workloads.spec import Layout, RunSpec
 
 Lockstep = Callable[..., Any]
 RUN = "gpt-20260101T000000-abcd"

@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar
 import pytest
 import typer
 
-from lockstep import cli
-from lockstep.option_groups import grouped
+from lockstep import app as cli
+from lockstep.cli.option_groups import grouped
 
 
 @dataclass(frozen=True, slots=True)

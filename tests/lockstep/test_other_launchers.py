@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from lockstep import archive
-from workloads.data import converted
-from workloads.joining import job_file
-from workloads.spec import Layout, RunSpec, Training
+from lockstep.runs import archive
+from lockstep.workloads.data import converted
+from lockstep.workloads.joining import job_file
+from lockstep.workloads.spec import Layout, RunSpec, Training
 
 Lockstep = Callable[..., Any]
 SMALL = ("--nodes", "2", "--steps", "40", "--device", "cpu")
@@ -51,7 +51,7 @@ def test_the_note_says_who_records_and_what_the_archive_lacks(
     out = tmp_path / "one"
     answer = lockstep("run", "gpt", *SMALL, "--out", out, "--job", tmp_path / "job.json")
 
-    assert "torchrun --nnodes 2 --nproc-per-node 1 -m workloads" in answer.err
+    assert "torchrun --nnodes 2 --nproc-per-node 1 -m lockstep.workloads" in answer.err
     assert "`lockstep collect`" in answer.err
     assert "Without samples and steps" in answer.err
     assert 3 == lockstep("analyze", out).code
@@ -163,7 +163,7 @@ def test_wrong_rows_deep_in_a_file_end_the_run_before_there_is_an_archive(
 
 
 def test_one_rank_and_one_collector_are_called_so() -> None:
-    from lockstep.observe import counted
+    from lockstep.runs.observe import counted
 
     assert ("1 rank", "2 ranks", "1 collector") == (
         counted(1, "rank"), counted(2, "rank"), counted(1, "collector")

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from collector.contract.visible import HIDDEN
-from lockstep import output
-from lockstep.output import Format
+from lockstep.collector.contract.visible import HIDDEN
+from lockstep.terminal import output
+from lockstep.terminal.output import Format
 
 
 class Terminal(io.StringIO):

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from lockstep import archive, planning
-from lockstep.output import CommandError
-from lockstep.planning import named, plan, planned_program
-from workloads.launchers import Ending, Outcome, Raised
-from workloads.spec import RunSpec, Training
-from workloads.tasks import gpt
+from lockstep.runs import archive, planning
+from lockstep.runs.planning import named, plan, planned_program
+from lockstep.terminal.output import CommandError
+from lockstep.workloads.launchers import Ending, Outcome, Raised
+from lockstep.workloads.spec import RunSpec, Training
+from lockstep.workloads.tasks import gpt
 
 AUTO = Training(micro_batches=0)
 

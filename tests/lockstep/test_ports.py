@@ -3,7 +3,7 @@
 import inspect
 from importlib import import_module
 
-from collector.config import Config
+from lockstep.collector.config import Config
 
 COMMANDS = ("api", "dashboard", "nodes", "watch")
 

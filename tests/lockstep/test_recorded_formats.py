@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from collector.contract.words import ExitCode
-from lockstep.cli import main
+from lockstep.app import main
+from lockstep.collector.contract.words import ExitCode
 from tests.analyzer.collectives.test_inspector import job, written
 
 

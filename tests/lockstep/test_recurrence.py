@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyzer.align import align
-from analyzer.pipeline import Diagnosis
-from analyzer.readers.verdicts import Past, PastCulprit, PastRun
-from lockstep import recurrence
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.read.verdicts import Past, PastCulprit, PastRun
+from lockstep.analyzer.verdict.pipeline import Diagnosis
 from lockstep.commands.analyze import table
+from lockstep.diagnose import recurrence
 from tests.analyzer.conftest import Synthetic
 
 END = 1_760_000_000.0
@@ -26,7 +26,7 @@ def _known(monkeypatch, **counts):
     nodes, uuids = frozenset({"node-2", "node-3"}), frozenset({"GPU-2", "GPU-3"})
     one = PastRun("run-1", END - 3600, False, nodes, uuids, (culprit,))
     found = Past((one,), **counts)
-    monkeypatch.setattr("analyzer.readers.verdicts.siblings", lambda _: found)
+    monkeypatch.setattr("lockstep.analyzer.read.verdicts.siblings", lambda _: found)
 
 
 def test_the_table_tells_how_often_a_culprit_was_one_before(
@@ -50,7 +50,7 @@ def test_archives_that_cannot_be_read_are_counted_as_missing(
 
 
 def test_without_a_culprit_nothing_is_read(verdict, monkeypatch, tmp_path):
-    monkeypatch.setattr("analyzer.readers.verdicts.siblings", lambda _: 1 / 0)
+    monkeypatch.setattr("lockstep.analyzer.read.verdicts.siblings", lambda _: 1 / 0)
     healthy = _diagnosed(verdict("healthy"))
 
     assert healthy is recurrence.with_recurrence(healthy, tmp_path)

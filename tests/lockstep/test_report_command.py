@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from collector.contract.archive import RUN_FILE
-from collector.contract.words import ExitCode
+from lockstep.collector.contract.archive import RUN_FILE
+from lockstep.collector.contract.words import ExitCode
 
 
 def archive(folder: Path, name: str) -> Path:

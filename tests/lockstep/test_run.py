@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
-from workloads.faults.cgroup import why_not
+from lockstep.workloads.faults.cgroup import why_not
 
 CGROUPS = (Path("/sys/fs/cgroup/cpu/lockstep"), Path("/sys/fs/cgroup/lockstep"))
 WHY_NO_QUOTA = why_not()
@@ -156,7 +156,7 @@ def test_an_archive_is_never_overwritten(tmp_path: Path) -> None:
 def test_a_fault_that_needs_root_is_refused_with_the_reason(tmp_path: Path) -> None:
     # Becoming nobody for real would take the interpreter's own files away from it.
     as_nobody = "import os, sys; os.geteuid = lambda: 65534\n"
-    as_nobody += "from lockstep.cli import main; sys.exit(main())"
+    as_nobody += "from lockstep.app import main; sys.exit(main())"
     fault = ("--fault", "cpu-quota:rank=1", "--out", str(tmp_path / "archive"))
     done = subprocess.run(
         [sys.executable, "-c", as_nobody, "run", "gpt", *fault],

@@ -137,11 +137,11 @@ def test_a_rank_that_raises_says_why_in_its_log(tmp_path: Path) -> None:
     archive = tmp_path / "archive"
     broken = textwrap.dedent("""
         import sys
-        from workloads import train
+        from lockstep.workloads import train
         def fail(job):
             raise RuntimeError("the weights are missing")
         train.run_rank = fail
-        from lockstep.cli import main
+        from lockstep.app import main
         sys.exit(main())
     """)
     done = subprocess.run(

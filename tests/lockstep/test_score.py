@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from collector.contract.words import ExitCode
-from lockstep import trials
-from lockstep.trials import Setting, Trial, TrialError
+from lockstep.collector.contract.words import ExitCode
+from lockstep.evaluation import trials
+from lockstep.evaluation.trials import Setting, Trial, TrialError
 
 SETTING = Setting(nodes=4, steps=100, pace=True, device_noise=0.02)
 

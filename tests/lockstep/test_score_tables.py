@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from collector.contract.words import FaultKind
-from lockstep import score_tables
-from workloads.faults.kinds import BUILT
+from lockstep.collector.contract.words import FaultKind
+from lockstep.evaluation import score_tables
+from lockstep.workloads.faults.kinds import BUILT
 
 NOBODY: dict[str, Any] = {"culprits": [], "alternatives": []}
 

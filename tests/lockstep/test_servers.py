@@ -7,14 +7,14 @@ from itertools import pairwise
 
 import pytest
 
-from analyzer.pipeline import diagnose
-from analyzer.readers import prometheus
-from analyzer.readers.prometheus.access import access
-from analyzer.readers.prometheus.connection import Connection
-from analyzer.readers.prometheus.ranges import fetch
-from dashboard.sources.prometheus.source import PrometheusSource
-from lockstep.watching.loop import Watch
-from lockstep.watching.settings import Settings
+from lockstep.analyzer.read import prometheus
+from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus.connection import Connection
+from lockstep.analyzer.read.prometheus.ranges import fetch
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.dashboard.sources.prometheus.source import PrometheusSource
+from lockstep.watch.loop.loop import Watch
+from lockstep.watch.loop.settings import Settings
 from tests.analyzer.recording_rules.fleet import Fleet
 from tests.lockstep.servers import PATIENCE, SCRAPE, serving
 

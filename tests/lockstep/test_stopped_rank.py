@@ -14,17 +14,17 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analyzer.align import align
-from analyzer.detectors.hang import Hang
-from analyzer.readers.topology import rank_infos
-from analyzer.readers.windows import from_samples
-from analyzer.run import Run
-from collector.clock import SystemClock
-from collector.contract import metrics as m
-from collector.contract.archive import RANKS, SAMPLES
-from collector.recorder import Target
-from collector.recorder.parts import Row
-from collector.recorder.rows import sample_rows
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.read.topology import rank_infos
+from lockstep.analyzer.shapes.run import Run
+from lockstep.analyzer.shapes.windows import from_samples
+from lockstep.analyzer.stragglers.detectors.hang import Hang
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.archive import RANKS, SAMPLES
+from lockstep.collector.recorder import Target
+from lockstep.collector.recorder.parts import Row
+from lockstep.collector.recorder.rows import sample_rows
 from tests.machine import slowness
 
 HEARTBEAT_SECONDS = 1.0

@@ -6,10 +6,10 @@ import json
 import pytest
 import typer
 
-from lockstep import synth_score, synth_trials
 from lockstep.commands.score import Kind, score
-from lockstep.output import CommandError, Format
-from lockstep.synth_trials import SynthTrial
+from lockstep.evaluation import synth_score, synth_trials
+from lockstep.evaluation.synth_trials import SynthTrial
+from lockstep.terminal.output import CommandError, Format
 
 KEYS = {"precision", "recall", "f1", "rank_top1", "cause_top1", "cause_top3", "ece",
         "false_pages_per_node_month", "false_pages_per_node_month_upper95",

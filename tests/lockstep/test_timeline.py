@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from analyzer import synth
-from lockstep import timeline
-from lockstep.output import CommandError
+from lockstep.diagnose import timeline
+from lockstep.evaluation import synth
+from lockstep.terminal.output import CommandError
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer import synth
+from lockstep.evaluation import synth
 
 META = "dp_size: 4\npp_size: 2\ntp_size: 1\n"
 

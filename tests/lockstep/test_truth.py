@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lockstep import truth
-from lockstep.output import CommandError
+from lockstep.runs import truth
+from lockstep.terminal.output import CommandError
 
 FAULT = {
     "kind": "thermal", "cause": "thermal", "rank": 2, "node": "node-2", "from_step": 40,

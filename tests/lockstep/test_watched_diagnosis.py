@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from analyzer.run import Fact
-from analyzer.watch.finding import Kind, Tier, WatchFinding, Who, finding_json
-from collector.contract.words import ExitCode
-from lockstep.report_worker import write_report
+from lockstep.analyzer.findings.finding import Kind, Tier, WatchFinding, Who, finding_json
+from lockstep.analyzer.shapes.run import Fact
+from lockstep.collector.contract.words import ExitCode
+from lockstep.watch.report_worker import write_report
 from tests.analyzer.conftest import Fault, Synthetic
 
 XID = WatchFinding(

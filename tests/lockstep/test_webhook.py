@@ -7,10 +7,10 @@ from http import HTTPStatus
 
 import pytest
 
-from analyzer.alertmanager.webhook import MAX_BYTES
-from lockstep import webhook_token
-from lockstep.output import CommandError
-from lockstep.webhook import Webhook
+from lockstep.analyzer.findings.alertmanager.webhook import MAX_BYTES
+from lockstep.terminal.output import CommandError
+from lockstep.watch import webhook_token
+from lockstep.watch.webhook import Webhook
 
 BODY = json.dumps({"version": "4", "alerts": [], "truncatedAlerts": 3}).encode()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from collector.contract.words import ExitCode
+from lockstep.collector.contract.words import ExitCode
 from lockstep.commands import COMMANDS
 
 NAMES = [command.__name__ for command in COMMANDS]

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from workloads.data.indexed import write
+from lockstep.workloads.data.indexed import write
 
 
 @pytest.mark.distributed

@@ -10,10 +10,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer.pipeline import Diagnosis
-from analyzer.report import render
-from analyzer.run import Culprit, Fact, Finding, Grid, RankInfo, Rejected, Run, Verdict
-from collector.contract.words import PHASES
+from lockstep.analyzer.report import render
+from lockstep.analyzer.shapes.run import (
+    Culprit,
+    Fact,
+    Finding,
+    Grid,
+    RankInfo,
+    Rejected,
+    Run,
+    Verdict,
+)
+from lockstep.analyzer.verdict.pipeline import Diagnosis
+from lockstep.collector.contract.words import PHASES
 
 STEPS, RANKS, ONSET, START = 120, 4, 40, 1_795_000_000.0
 SPEC: dict[str, Any] = {

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from analyzer.pipeline import Diagnosis
-from analyzer.report.beside import Beside
-from analyzer.report.comparison import comparison
-from analyzer.report.document import document
+from lockstep.analyzer.report.beside import Beside
+from lockstep.analyzer.report.comparison import comparison
+from lockstep.analyzer.report.document import document
+from lockstep.analyzer.verdict.pipeline import Diagnosis
 
 
 def tables(block: dict[str, Any]) -> dict[str, list[list[Any]]]:

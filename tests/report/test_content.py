@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from analyzer.pipeline import Diagnosis
-from analyzer.report import figures
-from analyzer.report.advice import ADVICE, advice
-from analyzer.report.document import document, title
-from analyzer.report.reality import reality
-from collector.contract.words import FAULT_CAUSES, Cause
-from workloads.faults.plan import BUILT
+from lockstep.analyzer.report import figures
+from lockstep.analyzer.report.advice import ADVICE, advice
+from lockstep.analyzer.report.document import document, title
+from lockstep.analyzer.report.reality import reality
+from lockstep.analyzer.verdict.pipeline import Diagnosis
+from lockstep.collector.contract.words import FAULT_CAUSES, Cause
+from lockstep.workloads.faults.plan import BUILT
 
 
 def section(tree: dict[str, Any], name: str) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from analyzer.pipeline import Diagnosis
-from analyzer.report.beside import Beside
-from analyzer.report.document import document
-from analyzer.report.watched import Alert, finding_times, moment
+from lockstep.analyzer.report.beside import Beside
+from lockstep.analyzer.report.document import document
+from lockstep.analyzer.report.watched import Alert, finding_times, moment
+from lockstep.analyzer.verdict.pipeline import Diagnosis
 
 ONSET = 1_795_000_001.7
 FINDING: dict[str, Any] = {

@@ -12,13 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer.pipeline import Diagnosis
-from analyzer.report import human
-from collector.contract.archive import FINDING_FILE, OPS, RUN_FILE, TRACE_FILE
-from collector.contract.words import ExitCode
-from lockstep import report_trace
-from lockstep.diagnosis import write_reports
-from lockstep.output import CommandError
+from lockstep.analyzer.report import human
+from lockstep.analyzer.verdict.pipeline import Diagnosis
+from lockstep.collector.contract.archive import FINDING_FILE, OPS, RUN_FILE, TRACE_FILE
+from lockstep.collector.contract.words import ExitCode
+from lockstep.diagnose import report_trace
+from lockstep.diagnose.diagnosis import write_reports
+from lockstep.terminal.output import CommandError
 
 FORMS = ("md", "json")
 """Pages take longer and have their own tests."""

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from analyzer.alert_rules.shape import PLACEHOLDERS
-from analyzer.detectors import DETECTORS
-from analyzer.pipeline import Diagnosis
-from analyzer.report import FORMATS, detection, render
-from analyzer.report.document import document
+from lockstep.analyzer.report import FORMATS, detection, render
+from lockstep.analyzer.report.document import document
+from lockstep.analyzer.rules.alert_rules.shape import PLACEHOLDERS
+from lockstep.analyzer.stragglers.detectors import DETECTORS
+from lockstep.analyzer.verdict.pipeline import Diagnosis
 
 Page = Callable[[dict[str, Any]], str]
 CHARTS = ("lines", "bars", "cells")

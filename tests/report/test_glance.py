@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from analyzer.pipeline import Diagnosis
-from analyzer.report import render
-from analyzer.report.beside import Beside
-from analyzer.report.document import document
+from lockstep.analyzer.report import render
+from lockstep.analyzer.report.beside import Beside
+from lockstep.analyzer.report.document import document
+from lockstep.analyzer.verdict.pipeline import Diagnosis
 
 
 def section(tree: dict[str, Any], name: str) -> dict[str, Any]:

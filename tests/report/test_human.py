@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from analyzer.pipeline import Diagnosis
-from analyzer.report import human, render
-from analyzer.report.beside import Beside
-from analyzer.report.document import document
+from lockstep.analyzer.report import human, render
+from lockstep.analyzer.report.beside import Beside
+from lockstep.analyzer.report.document import document
+from lockstep.analyzer.verdict.pipeline import Diagnosis
 
 EVIL = '<script>alert(1)</script> <img src=x onerror="x"> [a](javascript:x)\n| b | 👩‍🔧'
 

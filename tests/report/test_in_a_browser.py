@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analyzer.pipeline import Diagnosis
-from analyzer.report.document import document
+from lockstep.analyzer.report.document import document
+from lockstep.analyzer.verdict.pipeline import Diagnosis
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext

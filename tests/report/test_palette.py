@@ -5,9 +5,9 @@ from importlib.resources import files
 
 import pytest
 
-from analyzer.report.charts import COLOURS
+from lockstep.analyzer.report.charts import COLOURS
 
-CSS = (files("analyzer.report") / "page.css").read_text("utf-8")
+CSS = (files("lockstep.analyzer.report") / "page.css").read_text("utf-8")
 BLOCKS = re.findall(r":root \{([^}]+)\}", CSS)
 THEMES = [dict(re.findall(r"--(\w+): (#[0-9a-f]+)", block)) for block in BLOCKS]
 

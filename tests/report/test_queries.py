@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from analyzer.pipeline import Diagnosis
-from analyzer.report.document import document
-from collector.contract.metrics import METRICS
+from lockstep.analyzer.report.document import document
+from lockstep.analyzer.verdict.pipeline import Diagnosis
+from lockstep.collector.contract.metrics import METRICS
 
 HOSTILE = 'a"}) or vector(1) #\\ \n'
 PROMQL = re.compile(r"(?:^|· )([^·]*\blockstep_[^·]*)")

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.alert_rules.groups import ALERTS
-from analyzer.causes import CAUSES
-from analyzer.pipeline import Diagnosis
-from analyzer.report.advice import advice
-from analyzer.report.checks import FAILED, PASSED, SILENT, checks
-from analyzer.report.document import document
-from analyzer.report.shown import MOST_ROWS, shown
-from analyzer.report.spans import Spans, spans
-from analyzer.report.summary import summary
-from analyzer.report.timing import heat
-from analyzer.run import Grid, RankInfo
+from lockstep.analyzer.causes.specs import CAUSES
+from lockstep.analyzer.report.advice import advice
+from lockstep.analyzer.report.checks import FAILED, PASSED, SILENT, checks
+from lockstep.analyzer.report.document import document
+from lockstep.analyzer.report.shown import MOST_ROWS, shown
+from lockstep.analyzer.report.spans import Spans, spans
+from lockstep.analyzer.report.summary import summary
+from lockstep.analyzer.report.timing import heat
+from lockstep.analyzer.rules.alert_rules.groups import ALERTS
+from lockstep.analyzer.shapes.run import Grid, RankInfo
+from lockstep.analyzer.verdict.pipeline import Diagnosis
 
 RUNBOOKS = Path(__file__).parents[2] / "deploy" / "runbooks"
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.report.series import MAX_BUCKETS, thinned
+from lockstep.analyzer.report.series import MAX_BUCKETS, thinned
 
 
 @given(

@@ -1,4 +1,4 @@
-"""A rank that trains nothing: `python -m workloads` with a loop that only writes its ring.
+"""A rank that trains nothing: `python -m lockstep.workloads` with a loop that only writes its ring.
 
 For tests of launchers: it starts without torch, and MPI, keepers, rings and signals are real.
 Its steps wait for nobody. As faults of the spec say, it stops itself or ends by SIGKILL.
@@ -10,14 +10,14 @@ import socket
 import sys
 import time
 
-from collector.contract import ring
-from collector.contract.words import PHASES, FaultKind
-from workloads.__main__ import main
-from workloads.heartbeat import Heartbeat
-from workloads.joining.job_file import Job
-from workloads.joining.meeting import Meeting
-from workloads.joining.rendezvous import Member
-from workloads.ring import Identity, RingWriter
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.words import PHASES, FaultKind
+from lockstep.workloads.__main__ import main
+from lockstep.workloads.heartbeat import Heartbeat
+from lockstep.workloads.joining.job_file import Job
+from lockstep.workloads.joining.meeting import Meeting
+from lockstep.workloads.joining.rendezvous import Member
+from lockstep.workloads.ring import Identity, RingWriter
 
 STEP_SECONDS = 0.05
 

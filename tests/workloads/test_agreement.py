@@ -5,12 +5,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.contract.words import FaultKind
-from workloads.faults.agreement import MOST_BYTES, agree, decode, encode
-from workloads.faults.kinds import BUILT
-from workloads.faults.link import LinkSetting
-from workloads.faults.plan import Fault
-from workloads.faults.settings import FaultError
+from lockstep.collector.contract.words import FaultKind
+from lockstep.workloads.faults.agreement import MOST_BYTES, agree, decode, encode
+from lockstep.workloads.faults.kinds import BUILT
+from lockstep.workloads.faults.link import LinkSetting
+from lockstep.workloads.faults.plan import Fault
+from lockstep.workloads.faults.settings import FaultError
 
 FAULTS = (
     Fault(FaultKind.THERMAL, 2, None, 1.5, 100, 300, "periodic", "a", period=20, duty=0.25),

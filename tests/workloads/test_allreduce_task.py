@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from workloads.spec import Layout, RunSpec, SpecError, Training
-from workloads.tasks.allreduce import PROBE_SECONDS, TASK
+from lockstep.workloads.spec import Layout, RunSpec, SpecError, Training
+from lockstep.workloads.tasks.allreduce import PROBE_SECONDS, TASK
 
 
 def spec(layout: Layout | None = None, **options: Any) -> RunSpec:

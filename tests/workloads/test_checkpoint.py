@@ -15,19 +15,19 @@ import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING, Metadata
 
-from collector.contract import ring
-from lockstep.output import CommandError
-from lockstep.planning import plan
-from workloads import mesh
-from workloads.checkpoint import KEPT, Checkpoints, _Unpickler
-from workloads.comm import Comm
-from workloads.models.configs import TINY, TINY_LLAMA, resized
-from workloads.models.gpt import Gpt, initialize
-from workloads.optimizer import Optimizer, Rate
-from workloads.recording import StepRecorder
-from workloads.resume import ABOUT, About, CheckpointError, about, latest, usable
-from workloads.ring import Identity, RingWriter
-from workloads.spec import Layout, Training
+from lockstep.collector.contract import ring
+from lockstep.runs.planning import plan
+from lockstep.terminal.output import CommandError
+from lockstep.workloads import mesh
+from lockstep.workloads.checkpoint import KEPT, Checkpoints, _Unpickler
+from lockstep.workloads.comm import Comm
+from lockstep.workloads.models.configs import TINY, TINY_LLAMA, resized
+from lockstep.workloads.models.gpt import Gpt, initialize
+from lockstep.workloads.optimizer import Optimizer, Rate
+from lockstep.workloads.recording import StepRecorder
+from lockstep.workloads.resume import ABOUT, About, CheckpointError, about, latest, usable
+from lockstep.workloads.ring import Identity, RingWriter
+from lockstep.workloads.spec import Layout, Training
 
 BATCH = 4
 Forked = Callable[[int, Callable[[int], Any]], list[Any]]

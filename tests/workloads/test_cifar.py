@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from workloads.data import DataError
-from workloads.data.cifar import TRAINING_FILES, VALIDATION_FILES, CifarImages, write
+from lockstep.workloads.data import DataError
+from lockstep.workloads.data.cifar import TRAINING_FILES, VALIDATION_FILES, CifarImages, write
 
 IMAGE = 3072
 

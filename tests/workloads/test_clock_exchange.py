@@ -11,15 +11,15 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from collector.contract import ring
-from collector.contract.words import GROUPS
-from workloads import clock_exchange
-from workloads.clock_exchange import MAX_DRIFT, Clocks, best_of
-from workloads.clocksync import UNKNOWN_CLOCK, monotonic_clock, wall_minus_monotonic_ns
-from workloads.comm import Comm
-from workloads.recording import StepRecorder
-from workloads.ring import Identity, RingWriter
-from workloads.spec import Layout
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.words import GROUPS
+from lockstep.workloads import clock_exchange
+from lockstep.workloads.clock_exchange import MAX_DRIFT, Clocks, best_of
+from lockstep.workloads.clocksync import UNKNOWN_CLOCK, monotonic_clock, wall_minus_monotonic_ns
+from lockstep.workloads.comm import Comm
+from lockstep.workloads.recording import StepRecorder
+from lockstep.workloads.ring import Identity, RingWriter
+from lockstep.workloads.spec import Layout
 
 Forked = Callable[[int, Callable[[int], Any]], list[Any]]
 CLONE_NEWTIME = 0x80

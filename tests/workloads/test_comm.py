@@ -11,11 +11,11 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from collector.contract import ring
-from workloads.comm import Comm, PeerLostError
-from workloads.parallel.data import OverlappedBuckets, ReplicatedBucket, bucketed
-from workloads.recording import StepRecorder
-from workloads.ring import Identity, RingWriter
+from lockstep.collector.contract import ring
+from lockstep.workloads.comm import Comm, PeerLostError
+from lockstep.workloads.parallel.data import OverlappedBuckets, ReplicatedBucket, bucketed
+from lockstep.workloads.recording import StepRecorder
+from lockstep.workloads.ring import Identity, RingWriter
 
 Forked = Callable[[int, Callable[[int], Any]], list[Any]]
 

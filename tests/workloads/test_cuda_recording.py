@@ -10,11 +10,11 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from collector.contract import ring
-from collector.contract.words import GROUPS, OPS, PHASES, Phase
-from workloads.cuda_events import ANCHOR_NS, Anchor, Timeline
-from workloads.cuda_recording import StreamComm, StreamRecorder, ToldClock
-from workloads.ring import Identity, RingWriter
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.words import GROUPS, OPS, PHASES, Phase
+from lockstep.workloads.cuda_events import ANCHOR_NS, Anchor, Timeline
+from lockstep.workloads.cuda_recording import StreamComm, StreamRecorder, ToldClock
+from lockstep.workloads.ring import Identity, RingWriter
 
 Forked = Callable[[int, Callable[[int], Any]], list[Any]]
 MILLISECOND = 1_000_000
@@ -144,7 +144,7 @@ def test_the_host_is_at_most_one_step_ahead(rank: Rank, monkeypatch: pytest.Monk
         rank.stream.now_ns += MILLISECOND
         rank.timeline.poll()
 
-    monkeypatch.setattr("workloads.cuda_recording.sleep", sleep)
+    monkeypatch.setattr("lockstep.workloads.cuda_recording.sleep", sleep)
     one_step(rank)
     one_step(rank)
     none_yet = len(waits)

@@ -2,13 +2,13 @@
 
 import pytest
 
-from workloads.faults.disturbances import (
+from lockstep.workloads.faults.disturbances import (
     Disturbance,
     Disturber,
     Kind,
     parse_disturbance,
 )
-from workloads.faults.settings import DisturbanceError
+from lockstep.workloads.faults.settings import DisturbanceError
 
 
 def read(

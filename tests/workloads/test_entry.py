@@ -1,4 +1,4 @@
-"""`python -m workloads JOB` as torchrun, srun and a plain shell start it: real processes."""
+"""`python -m lockstep.workloads JOB` started by torchrun, srun and a plain shell, really."""
 
 import os
 import subprocess
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from workloads.joining.job_file import Job
-from workloads.joining.reachable import free_port
-from workloads.spec import Layout, RunSpec, Training
+from lockstep.workloads.joining.job_file import Job
+from lockstep.workloads.joining.reachable import free_port
+from lockstep.workloads.spec import Layout, RunSpec, Training
 
 TRAINING = Training(vocabulary=32, sequence=16)
 STARTERS = (
@@ -35,7 +35,7 @@ def job(folder: Path, nodes: int = 2) -> str:
 
 def entry(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "workloads", *words], env=environment, capture_output=True,
+        [sys.executable, "-m", "lockstep.workloads", *words], env=environment, capture_output=True,
         text=True, timeout=240, check=False,
     )  # fmt: skip
 
@@ -47,7 +47,7 @@ def test_torchrun_starts_the_ranks(environment: dict[str, str], tmp_path: Path) 
         [
             sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
             "--master-addr", "127.0.0.1", "--master-port", str(free_port()),
-            "-m", "workloads", job(tmp_path),
+            "-m", "lockstep.workloads", job(tmp_path),
         ],
         env=environment, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
@@ -69,7 +69,7 @@ def test_srun_starts_the_ranks(environment: dict[str, str], tmp_path: Path) -> N
     path = job(tmp_path)
     ranks = [
         subprocess.Popen(
-            [sys.executable, "-m", "workloads", path], stderr=subprocess.PIPE, text=True,
+            [sys.executable, "-m", "lockstep.workloads", path], stderr=subprocess.PIPE, text=True,
             env=environment | slurm | {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)},
         )
         for rank in range(2)

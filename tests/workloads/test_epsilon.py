@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.data.epsilon import Epsilon
-from workloads.data.row_files import about
-from workloads.data.rows import Draws, Rows
+from lockstep.workloads.data.epsilon import Epsilon
+from lockstep.workloads.data.row_files import about
+from lockstep.workloads.data.rows import Draws, Rows
 
 
 def drawn(what: Epsilon, split: str = "train") -> tuple[np.ndarray, np.ndarray]:

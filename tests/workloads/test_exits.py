@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from workloads.launchers import PEER_LOST_CODE, Exit
-from workloads.processes.exits import Exits, first_to_fail
-from workloads.processes.ring_state import RingState
-from workloads.processes.watching import left_early
+from lockstep.workloads.launchers import PEER_LOST_CODE, Exit
+from lockstep.workloads.processes.exits import Exits, first_to_fail
+from lockstep.workloads.processes.ring_state import RingState
+from lockstep.workloads.processes.watching import left_early
 
 KILL, ABORT, TERM = -signal.SIGKILL, -signal.SIGABRT, -signal.SIGTERM
 

@@ -11,14 +11,18 @@ from time import monotonic, sleep
 
 import pytest
 
-from collector.contract import ring
-from collector.contract.words import RANK_STATES, RankState
-from workloads.exec.patterns import PatternError
-from workloads.launchers import Ending
-from workloads.launchers.external_program import CommandError, ExternalProgramLauncher, check
-from workloads.launchers.external_program.programs import Missing
-from workloads.sdk.holder import Means
-from workloads.spec import Layout, RunSpec
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.words import RANK_STATES, RankState
+from lockstep.workloads.exec.patterns import PatternError
+from lockstep.workloads.launchers import Ending
+from lockstep.workloads.launchers.external_program import (
+    CommandError,
+    ExternalProgramLauncher,
+    check,
+)
+from lockstep.workloads.launchers.external_program.programs import Missing
+from lockstep.workloads.sdk.holder import Means
+from lockstep.workloads.spec import Layout, RunSpec
 
 pytestmark = pytest.mark.distributed
 
@@ -243,7 +247,7 @@ LAUNCHER = """
 import sys
 from pathlib import Path
 from tests.workloads.test_external_program import SPEC
-from workloads.launchers.external_program import ExternalProgramLauncher
+from lockstep.workloads.launchers.external_program import ExternalProgramLauncher
 place = Path(sys.argv[1])
 script = "setsid sleep 16180 & exec sleep 16181"
 launcher = ExternalProgramLauncher(("bash", "-c", script))

@@ -1,4 +1,4 @@
-"""The ring of a rank that still imports: `python -m workloads` with a torch that takes its time."""
+"""The ring of a rank that still imports: `python -m lockstep.workloads` with a slow torch."""
 
 import os
 import subprocess
@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from collector.clock import SystemClock
-from collector.contract.words import RankState
-from collector.sources.rank_ring import Rank, Rings
-from workloads.joining.job_file import Job
-from workloads.spec import Layout, RunSpec
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.contract.words import RankState
+from lockstep.collector.sources.rank_ring import Rank, Rings
+from lockstep.workloads.joining.job_file import Job
+from lockstep.workloads.spec import Layout, RunSpec
 
 STANDS = """
 import ctypes, os
@@ -37,7 +37,7 @@ def importing(folder: Path, spec: RunSpec, **variables: str) -> Iterator["subpro
             "RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1",
             "PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}"}  # fmt: skip
     with subprocess.Popen(
-        [sys.executable, "-m", "workloads", str(folder / "job.json")],
+        [sys.executable, "-m", "lockstep.workloads", str(folder / "job.json")],
         env={**os.environ, **ours, **variables}, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         try:
@@ -85,7 +85,7 @@ def test_a_rank_is_seen_as_starting_while_it_imports_and_as_failed_if_it_cannot(
 
 
 def state(descriptor: int) -> RankState:
-    from collector.sources.rank_ring.header import read_header
+    from lockstep.collector.sources.rank_ring.header import read_header
 
     try:
         return read_header(descriptor, SystemClock()).state

@@ -9,11 +9,11 @@ import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d
 
-from collector.contract.flight_recorder import dump_name, request_name
-from collector.sources.flight_recorder import missing
-from collector.sources.flight_recorder.dump import parse
-from workloads import flight_recorder
-from workloads.flight_recorder import DumpOnRequest
+from lockstep.collector.contract.flight_recorder import dump_name, request_name
+from lockstep.collector.sources.flight_recorder import missing
+from lockstep.collector.sources.flight_recorder.dump import parse
+from lockstep.workloads import flight_recorder
+from lockstep.workloads.flight_recorder import DumpOnRequest
 
 
 @pytest.fixture

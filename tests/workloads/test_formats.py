@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
-from collector.sources.nccl_inspector.lines import batches
-from workloads.formats import Streams
-from workloads.formats.flight_recorder import _Arrived, transfers, with_durations
-from workloads.formats.inspector import InspectorLines
+from lockstep.collector.sources.nccl_inspector.lines import batches
+from lockstep.workloads.formats import Streams
+from lockstep.workloads.formats.flight_recorder import _Arrived, transfers, with_durations
+from lockstep.workloads.formats.inspector import InspectorLines
 
 MS = 1_000_000
 

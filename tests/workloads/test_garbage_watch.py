@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from workloads.loop import GarbageWatch
-from workloads.ring import OP_INDEX
+from lockstep.workloads.loop import GarbageWatch
+from lockstep.workloads.ring import OP_INDEX
 
 
 class Writer:

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from workloads.accelerator import Accelerator, accelerator
-from workloads.gpus import visible, why_not
-from workloads.models.configs import TINY
-from workloads.models.gpt import Gpt, initialize
-from workloads.rank import RankJob
-from workloads.spec import Layout, RunSpec
+from lockstep.workloads.accelerator import Accelerator, accelerator
+from lockstep.workloads.gpus import visible, why_not
+from lockstep.workloads.models.configs import TINY
+from lockstep.workloads.models.gpt import Gpt, initialize
+from lockstep.workloads.rank import RankJob
+from lockstep.workloads.spec import Layout, RunSpec
 
 
 @pytest.fixture

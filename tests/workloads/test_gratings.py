@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import ive
 
-from workloads.data import gratings
-from workloads.data.cifar import TRAINING_FILES, VALIDATION_FILES, CifarImages
+from lockstep.workloads.data import gratings
+from lockstep.workloads.data.cifar import TRAINING_FILES, VALIDATION_FILES, CifarImages
 
 COUNT = 6000
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from workloads.data.images import ImageStream, Statistics, shifted, whole_batch
+from lockstep.workloads.data.images import ImageStream, Statistics, shifted, whole_batch
 
 
 class Numbered:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.contract.words import FaultKind
-from workloads.faults.disturbances import parse_disturbance
-from workloads.faults.plan import Fault, parse
-from workloads.joining.job_file import Job, JobError, read
-from workloads.spec import Layout, RunSpec, Training
+from lockstep.collector.contract.words import FaultKind
+from lockstep.workloads.faults.disturbances import parse_disturbance
+from lockstep.workloads.faults.plan import Fault, parse
+from lockstep.workloads.joining.job_file import Job, JobError, read
+from lockstep.workloads.spec import Layout, RunSpec, Training
 
 FAULT = Fault(FaultKind.COMPUTE, 1, None, 1.5, 20, 40, "constant", "compute:rank=1", ("a", "b"))
 SLOW_LINK = parse(

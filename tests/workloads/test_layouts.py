@@ -11,18 +11,18 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from collector.contract import ring
-from collector.contract.words import GROUPS
-from workloads import mesh
-from workloads.comm import Collective, Comm
-from workloads.models.configs import TINY, TINY_LLAMA, GptConfig
-from workloads.models.gpt import Gpt, initialize
-from workloads.parallel.gradients import Gradients
-from workloads.parallel.pipeline import Pipeline, build
-from workloads.parallel.tensor import TensorParallel, shard_dimension
-from workloads.recording import StepRecorder
-from workloads.ring import Identity, RingWriter
-from workloads.spec import Layout
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.words import GROUPS
+from lockstep.workloads import mesh
+from lockstep.workloads.comm import Collective, Comm
+from lockstep.workloads.models.configs import TINY, TINY_LLAMA, GptConfig
+from lockstep.workloads.models.gpt import Gpt, initialize
+from lockstep.workloads.parallel.gradients import Gradients
+from lockstep.workloads.parallel.pipeline import Pipeline, build
+from lockstep.workloads.parallel.tensor import TensorParallel, shard_dimension
+from lockstep.workloads.recording import StepRecorder
+from lockstep.workloads.ring import Identity, RingWriter
+from lockstep.workloads.spec import Layout
 
 pytestmark = pytest.mark.distributed
 

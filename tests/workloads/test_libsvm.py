@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.data import DataError, converted, libsvm
-from workloads.data.libsvm import LibsvmError, RowBlock, blocks
-from workloads.data.row_files import about
-from workloads.data.rows import Rows
+from lockstep.workloads.data import DataError, converted, libsvm
+from lockstep.workloads.data.libsvm import LibsvmError, RowBlock, blocks
+from lockstep.workloads.data.row_files import about
+from lockstep.workloads.data.rows import Rows
 
 FEATURES = 12
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from collector.contract.words import FaultKind
-from workloads.faults.link import LinkError, LinkSetting, parse_link
+from lockstep.collector.contract.words import FaultKind
+from lockstep.workloads.faults.link import LinkError, LinkSetting, parse_link
 
 BANDWIDTH, DELAY = FaultKind.LINK_BANDWIDTH, FaultKind.LINK_DELAY
 

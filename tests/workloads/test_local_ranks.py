@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from workloads.launchers import PEER_LOST_CODE, Ending, Outcome
-from workloads.launchers.local.ranks import Ranks
-from workloads.processes import watching
-from workloads.processes.rank_process import RankProcess
-from workloads.processes.ring_state import RingState
-from workloads.spec import Layout, RunSpec
+from lockstep.workloads.launchers import PEER_LOST_CODE, Ending, Outcome
+from lockstep.workloads.launchers.local.ranks import Ranks
+from lockstep.workloads.processes import watching
+from lockstep.workloads.processes.rank_process import RankProcess
+from lockstep.workloads.processes.ring_state import RingState
+from lockstep.workloads.spec import Layout, RunSpec
 
 SIGKILL, EXIT_1, PEER_LOST = int(signal.SIGKILL), 1 << 8, PEER_LOST_CODE << 8
 

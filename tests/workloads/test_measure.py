@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from collector.contract.words import FaultKind
-from workloads.faults.measure import Effect, effect
-from workloads.faults.plan import Fault
+from lockstep.collector.contract.words import FaultKind
+from lockstep.workloads.faults.measure import Effect, effect
+from lockstep.workloads.faults.plan import Fault
 
 STEPS = np.arange(200)
 

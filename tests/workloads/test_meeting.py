@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from workloads.joining import reachable
-from workloads.joining.meeting import Meeting, check
-from workloads.joining.reachable import free_port, interface_of, routable, towards
-from workloads.joining.rendezvous import RendezvousError
-from workloads.spec import Layout
+from lockstep.workloads.joining import reachable
+from lockstep.workloads.joining.meeting import Meeting, check
+from lockstep.workloads.joining.reachable import free_port, interface_of, routable, towards
+from lockstep.workloads.joining.rendezvous import RendezvousError
+from lockstep.workloads.spec import Layout
 
 LAYOUT = Layout(2, 2, 4)
 

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from workloads.fit import check, memory_plan, require, stage_parameters
-from workloads.flops import FORMULAS, per_token
-from workloads.models.configs import CONFIGS, TINY, ConfigError, GptConfig, Style, resized
-from workloads.models.gpt import Gpt
-from workloads.parallel.pipeline import build
-from workloads.parallel.tensor import TensorParallel
-from workloads.spec import Layout, Training
+from lockstep.workloads.fit import check, memory_plan, require, stage_parameters
+from lockstep.workloads.flops import FORMULAS, per_token
+from lockstep.workloads.models.configs import CONFIGS, TINY, ConfigError, GptConfig, Style, resized
+from lockstep.workloads.models.gpt import Gpt
+from lockstep.workloads.parallel.pipeline import build
+from lockstep.workloads.parallel.tensor import TensorParallel
+from lockstep.workloads.spec import Layout, Training
 
 PUBLISHED = {
     "gpt3-125m": (0.125, 0.85, 0.97, 0.98),

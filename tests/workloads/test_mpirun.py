@@ -20,18 +20,18 @@ from pathlib import Path
 
 import pytest
 
-from collector.contract.words import FaultKind
-from workloads.faults.plan import Fault
-from workloads.joining.reachable import free_port, interface_of, routable
-from workloads.launchers import Ending, LaunchError, Outcome
-from workloads.launchers.mpirun import MpirunLauncher
-from workloads.launchers.mpirun import ranks as of_mpirun
-from workloads.launchers.mpirun.hostfile import HostfileError
-from workloads.launchers.mpirun.program import find
-from workloads.launchers.mpirun.ranks import MpirunRanks
-from workloads.processes import watching
-from workloads.processes.ring_state import read_ring_state
-from workloads.spec import Layout, RunSpec, Training
+from lockstep.collector.contract.words import FaultKind
+from lockstep.workloads.faults.plan import Fault
+from lockstep.workloads.joining.reachable import free_port, interface_of, routable
+from lockstep.workloads.launchers import Ending, LaunchError, Outcome
+from lockstep.workloads.launchers.mpirun import MpirunLauncher
+from lockstep.workloads.launchers.mpirun import ranks as of_mpirun
+from lockstep.workloads.launchers.mpirun.hostfile import HostfileError
+from lockstep.workloads.launchers.mpirun.program import find
+from lockstep.workloads.launchers.mpirun.ranks import MpirunRanks
+from lockstep.workloads.processes import watching
+from lockstep.workloads.processes.ring_state import read_ring_state
+from lockstep.workloads.spec import Layout, RunSpec, Training
 
 ROOT = Path(__file__).parents[2]
 PLACES = {
@@ -236,7 +236,7 @@ def test_ranks_that_land_on_one_host_are_refused(
     hosts.write_text("node-a\nnode-b\n")
     launcher = MpirunLauncher(hosts, search=search, rank=LIGHT)
     here = "localhost:2\n" if "mpich" in search else "localhost slots=2\n"
-    monkeypatch.setattr("workloads.launchers.mpirun.machines", lambda *_: here)
+    monkeypatch.setattr("lockstep.workloads.launchers.mpirun.machines", lambda *_: here)
     monkeypatch.setenv("LOCKSTEP_DIR", str(tmp_path / "rings"))
     ranks = launched(launcher, spec(2), workspace, tmp_path)
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.launchers import Ending, LaunchError, Outcome, Progress
-from workloads.launchers.mpirun.ranks import MpirunRanks, RemoteRank
-from workloads.processes import watching
-from workloads.processes.rank_report import Report, parsed
-from workloads.processes.ring_state import RingState
-from workloads.spec import Layout, RunSpec
+from lockstep.workloads.launchers import Ending, LaunchError, Outcome, Progress
+from lockstep.workloads.launchers.mpirun.ranks import MpirunRanks, RemoteRank
+from lockstep.workloads.processes import watching
+from lockstep.workloads.processes.rank_report import Report, parsed
+from lockstep.workloads.processes.ring_state import RingState
+from lockstep.workloads.spec import Layout, RunSpec
 
 SPEC = RunSpec("run", "gpt", Layout(2, 1, 2), 10, 0, hang_timeout=1.0)
 KILLED = int(signal.SIGKILL)

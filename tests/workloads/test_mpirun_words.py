@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from workloads.launchers import LaunchError
-from workloads.launchers.mpirun import command, environment, machines
-from workloads.launchers.mpirun.program import Family, Program, find, parse_version
+from lockstep.workloads.launchers import LaunchError
+from lockstep.workloads.launchers.mpirun import command, environment, machines
+from lockstep.workloads.launchers.mpirun.program import Family, Program, find, parse_version
 
-RANK = ["python", "-m", "workloads", "job.json"]
+RANK = ["python", "-m", "lockstep.workloads", "job.json"]
 VARIABLES = {"PATH": "/bin", "NCCL_DEBUG": "INFO", "SECRET": "x"}
 
 

@@ -9,14 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from workloads.joining.run_directory import shared
-from workloads.processes.ownership import LOCK_FILE, OWNER_FILE, is_dead, lives, owner, start_ticks
+from lockstep.workloads.joining.run_directory import shared
+from lockstep.workloads.processes.ownership import (
+    LOCK_FILE,
+    OWNER_FILE,
+    is_dead,
+    lives,
+    owner,
+    start_ticks,
+)
 
 GONE = '{"pid": 4194304, "start_ticks": 1}'  # above the largest pid that Linux gives
 HOLDER = """\
 import sys
 from pathlib import Path
-from workloads.joining.run_directory import shared
+from lockstep.workloads.joining.run_directory import shared
 with shared(Path(sys.argv[1])):
     print("inside", flush=True)
     sys.stdin.read()

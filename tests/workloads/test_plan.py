@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.contract.words import FaultKind
-from workloads.faults.link import LINK_KINDS, LinkSetting
-from workloads.faults.plan import BUILT, DEFAULT_XID, Fault, FaultError, parse
+from lockstep.collector.contract.words import FaultKind
+from lockstep.workloads.faults.link import LINK_KINDS, LinkSetting
+from lockstep.workloads.faults.plan import BUILT, DEFAULT_XID, Fault, FaultError, parse
 
 CAN = dict.fromkeys(BUILT, "")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from workloads.models.image_training import PlateauRate
+from lockstep.workloads.models.image_training import PlateauRate
 
 
 def test_one_worker_has_one_rate() -> None:

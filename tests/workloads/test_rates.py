@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from workloads.outcome.evaluation import Evaluation
-from workloads.outcome.throughput import STEPS
-from workloads.spec import PROGRAM, Layout, RunSpec, Training
-from workloads.tasks import find
-from workloads.trainable import Counts
+from lockstep.workloads.outcome.evaluation import Evaluation
+from lockstep.workloads.outcome.throughput import STEPS
+from lockstep.workloads.spec import PROGRAM, Layout, RunSpec, Training
+from lockstep.workloads.tasks import find
+from lockstep.workloads.trainable import Counts
 
 SECONDS = 0.5
 """Of every step."""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.joining.rendezvous import (
+from lockstep.workloads.joining.rendezvous import (
     Member,
     RendezvousError,
     Starter,

@@ -10,14 +10,14 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from collector.contract import ring
-from collector.contract.words import GROUPS
-from workloads import mesh
-from workloads.comm import Comm
-from workloads.parallel.replicas import Replicas
-from workloads.recording import StepRecorder
-from workloads.ring import Identity, RingWriter
-from workloads.spec import Layout
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.words import GROUPS
+from lockstep.workloads import mesh
+from lockstep.workloads.comm import Comm
+from lockstep.workloads.parallel.replicas import Replicas
+from lockstep.workloads.recording import StepRecorder
+from lockstep.workloads.ring import Identity, RingWriter
+from lockstep.workloads.spec import Layout
 
 pytestmark = pytest.mark.distributed
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from workloads.models.image_configs import IMAGE_CONFIGS, resized
-from workloads.models.resnet import Block, ResNet, initialize, option_a
+from lockstep.workloads.models.image_configs import IMAGE_CONFIGS, resized
+from lockstep.workloads.models.resnet import Block, ResNet, initialize, option_a
 
 NAMES = sorted(IMAGE_CONFIGS)
 PARAMETERS = {

@@ -13,20 +13,20 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from collector.contract import ring
-from collector.contract.words import GROUPS
-from workloads import mesh
-from workloads.accelerator import Accelerator
-from workloads.comm import Comm
-from workloads.data import DataError, gratings
-from workloads.data.images import whole_batch
-from workloads.models.image_configs import IMAGE_CONFIGS, ImageConfig
-from workloads.models.image_training import ImageTraining
-from workloads.recording import StepRecorder
-from workloads.ring import Identity, RingWriter
-from workloads.spec import Layout, RunSpec, SpecError, Training
-from workloads.tasks.resnet import TASK
-from workloads.trainable import Context
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.words import GROUPS
+from lockstep.workloads import mesh
+from lockstep.workloads.accelerator import Accelerator
+from lockstep.workloads.comm import Comm
+from lockstep.workloads.data import DataError, gratings
+from lockstep.workloads.data.images import whole_batch
+from lockstep.workloads.models.image_configs import IMAGE_CONFIGS, ImageConfig
+from lockstep.workloads.models.image_training import ImageTraining
+from lockstep.workloads.recording import StepRecorder
+from lockstep.workloads.ring import Identity, RingWriter
+from lockstep.workloads.spec import Layout, RunSpec, SpecError, Training
+from lockstep.workloads.tasks.resnet import TASK
+from lockstep.workloads.trainable import Context
 
 HOST = Accelerator(torch.device("cpu"))
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from collector.contract import ring
-from collector.contract.words import PHASES, STEP_TAGS, Phase
-from workloads.data.prepare import prepared
-from workloads.resume import about, latest
-from workloads.spec import Layout, RunSpec, Training
-from workloads.train import RankJob, run_rank
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.words import PHASES, STEP_TAGS, Phase
+from lockstep.workloads.data.prepare import prepared
+from lockstep.workloads.resume import about, latest
+from lockstep.workloads.spec import Layout, RunSpec, Training
+from lockstep.workloads.train import RankJob, run_rank
 
 pytestmark = pytest.mark.distributed
 

@@ -7,10 +7,10 @@ from time import monotonic, sleep
 
 import pytest
 
-from collector.contract import ring
-from collector.contract.words import PHASES, RANK_STATES, RankState
-from workloads.heartbeat import Heartbeat
-from workloads.ring import GROUP_INDEX, OP_INDEX, Identity, RingWriter
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.words import PHASES, RANK_STATES, RankState
+from lockstep.workloads.heartbeat import Heartbeat
+from lockstep.workloads.ring import GROUP_INDEX, OP_INDEX, Identity, RingWriter
 
 WHO = Identity(
     run="gpt-1", node="node-3", uuid="SIM-x", rank=3, world=4, local_rank=0, attempt=0, dp=3,

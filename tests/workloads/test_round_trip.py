@@ -7,7 +7,13 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from workloads.round_trip import ENOUGH, KEPT_LOOKS, LEAST_BYTES, LOOKS_AT_START, RoundTrips
+from lockstep.workloads.round_trip import (
+    ENOUGH,
+    KEPT_LOOKS,
+    LEAST_BYTES,
+    LOOKS_AT_START,
+    RoundTrips,
+)
 
 HERE, THERE, ELSEWHERE = "127.0.0.1", "127.0.0.2", "127.0.0.3"
 MUCH, LITTLE = b"x" * LEAST_BYTES, b"x" * 100

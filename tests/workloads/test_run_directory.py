@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from workloads.joining.run_directory import default, prepared, shared
-from workloads.processes.ownership import OWNER_FILE, owner
-from workloads.spec import Layout, RunSpec, Training
+from lockstep.workloads.joining.run_directory import default, prepared, shared
+from lockstep.workloads.processes.ownership import OWNER_FILE, owner
+from lockstep.workloads.spec import Layout, RunSpec, Training
 
 Forked = Callable[[int, Callable[[int], Any]], list[Any]]
 SPEC = RunSpec("run", "gpt", Layout(1, 1, 1), 10, 0, Training(vocabulary=32, sequence=16))

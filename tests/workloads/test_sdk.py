@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lockstep
-from collector.clock import SystemClock
-from collector.contract.ring import StepRecord
-from collector.contract.words import PHASES, STEP_TAGS, RankState
-from collector.sources.rank_ring import Records, read_records, scan
-from workloads.sdk import Recorder, warning
-from workloads.sdk.holder import Holder, Means, holder, may_take
-from workloads.sdk.recording import RingRecorder
-from workloads.sdk.start import run_name, who_am_i
-from workloads.warmup import WARMUP_STEPS
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.contract.ring import StepRecord
+from lockstep.collector.contract.words import PHASES, STEP_TAGS, RankState
+from lockstep.collector.sources.rank_ring import Records, read_records, scan
+from lockstep.workloads.sdk import Recorder, warning
+from lockstep.workloads.sdk.holder import Holder, Means, holder, may_take
+from lockstep.workloads.sdk.recording import RingRecorder
+from lockstep.workloads.sdk.start import run_name, who_am_i
+from lockstep.workloads.warmup import WARMUP_STEPS
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_recording_imports_neither_torch_nor_numpy_nor_anything_that_is_not_pyth
         capture_output=True, text=True, check=True,
     )  # fmt: skip
 
-    assert "['collector', 'lockstep', 'workloads']\n" == told.stdout
+    assert "['lockstep']\n" == told.stdout
     assert 3 == len(steps_of(tmp_path))
 
 

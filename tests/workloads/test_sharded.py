@@ -10,21 +10,21 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from collector.contract import ring
-from collector.contract.words import OPS
-from workloads import mesh
-from workloads.comm import Comm
-from workloads.fit import memory_plan
-from workloads.models.configs import TINY
-from workloads.models.gpt import Gpt, initialize
-from workloads.optimizer import Rate
-from workloads.parallel.data import ALIGNED, bucketed, places
-from workloads.parallel.gradients import Gradients
-from workloads.parallel.sharded import ShardedOptimizer
-from workloads.parallel.tensor import SERIAL
-from workloads.recording import StepRecorder
-from workloads.ring import Identity, RingWriter
-from workloads.spec import Layout, Training
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.words import OPS
+from lockstep.workloads import mesh
+from lockstep.workloads.comm import Comm
+from lockstep.workloads.fit import memory_plan
+from lockstep.workloads.models.configs import TINY
+from lockstep.workloads.models.gpt import Gpt, initialize
+from lockstep.workloads.optimizer import Rate
+from lockstep.workloads.parallel.data import ALIGNED, bucketed, places
+from lockstep.workloads.parallel.gradients import Gradients
+from lockstep.workloads.parallel.sharded import ShardedOptimizer
+from lockstep.workloads.parallel.tensor import SERIAL
+from lockstep.workloads.recording import StepRecorder
+from lockstep.workloads.ring import Identity, RingWriter
+from lockstep.workloads.spec import Layout, Training
 
 pytestmark = pytest.mark.distributed
 
@@ -162,7 +162,7 @@ def test_one_replica_with_a_gradient_that_is_not_finite_makes_all_of_them_skip(
     forked: Forked, tmp_path: Path, sharded: bool
 ) -> None:
     def work(rank: int) -> Any:
-        from workloads.optimizer import Optimizer
+        from lockstep.workloads.optimizer import Optimizer
 
         me = Replica(rank, tmp_path, sharded=sharded)
         rate = Rate(1e-2, 1, 10)

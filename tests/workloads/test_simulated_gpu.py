@@ -3,13 +3,13 @@
 import json
 from pathlib import Path
 
-from collector.clock import SystemClock
-from collector.collectors import simulated_gpu
-from collector.contract import metrics as m
-from collector.contract.device import DeviceState, file_name
-from collector.contract.words import FaultKind
-from collector.sources.simulated import SimulatedGpus, parse
-from workloads.simulated_gpu import SimulatedGpu, Trouble
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.collectors import simulated_gpu
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.device import DeviceState, file_name
+from lockstep.collector.contract.words import FaultKind
+from lockstep.collector.sources.simulated import SimulatedGpus, parse
+from lockstep.workloads.simulated_gpu import SimulatedGpu, Trouble
 
 STEP = 0.05
 

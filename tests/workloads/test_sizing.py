@@ -6,10 +6,10 @@ from time import monotonic
 
 import pytest
 
-from collector.contract.words import FaultKind
+from lockstep.collector.contract.words import FaultKind
+from lockstep.workloads.faults.inject import Garbage, Sizing
+from lockstep.workloads.faults.plan import Fault
 from tests.machine import slowness
-from workloads.faults.inject import Garbage, Sizing
-from workloads.faults.plan import Fault
 
 FAULT = Fault(FaultKind.DATA, 1, None, 1.5, 20, 120)
 RAMP = Fault(FaultKind.DATA, 1, None, 1.5, 20, 120, "ramp")

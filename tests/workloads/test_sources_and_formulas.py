@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.contract.words import FaultKind
-from workloads.data.synthetic import MOST_STATES, MarkovSource
-from workloads.faults.measure import effect
-from workloads.faults.plan import Fault
-from workloads.faults.quota import StepModel, corrected
+from lockstep.collector.contract.words import FaultKind
+from lockstep.workloads.data.synthetic import MOST_STATES, MarkovSource
+from lockstep.workloads.faults.measure import effect
+from lockstep.workloads.faults.plan import Fault
+from lockstep.workloads.faults.quota import StepModel, corrected
 
 
 def test_the_markov_source_has_the_entropy_rate_it_claims() -> None:

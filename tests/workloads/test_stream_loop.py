@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from collector.contract import ring
-from collector.contract.words import OPS
-from workloads import train
-from workloads.accelerator import Accelerator
-from workloads.cuda_events import Anchor, Timeline
-from workloads.data.prepare import prepared
-from workloads.spec import Layout, RunSpec, Training
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.words import OPS
+from lockstep.workloads import train
+from lockstep.workloads.accelerator import Accelerator
+from lockstep.workloads.cuda_events import Anchor, Timeline
+from lockstep.workloads.data.prepare import prepared
+from lockstep.workloads.spec import Layout, RunSpec, Training
 
 pytestmark = pytest.mark.distributed
 

@@ -13,15 +13,15 @@ import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.contract import ring
-from workloads.comm import Comm
-from workloads.mesh import Mesh
-from workloads.probe.sweep import DTYPES, PATTERN, Sweep, expected, pattern, planned, table
-from workloads.probe.sweep_passes import MOST_TAGS, SweepPasses, _tags
-from workloads.recording import StepRecorder
-from workloads.ring import Identity, RingWriter
-from workloads.spec import Layout, RunSpec, SpecError
-from workloads.trainable import Context
+from lockstep.collector.contract import ring
+from lockstep.workloads.comm import Comm
+from lockstep.workloads.mesh import Mesh
+from lockstep.workloads.probe.sweep import DTYPES, PATTERN, Sweep, expected, pattern, planned, table
+from lockstep.workloads.probe.sweep_passes import MOST_TAGS, SweepPasses, _tags
+from lockstep.workloads.recording import StepRecorder
+from lockstep.workloads.ring import Identity, RingWriter
+from lockstep.workloads.spec import Layout, RunSpec, SpecError
+from lockstep.workloads.trainable import Context
 
 Forked = Callable[[int, Callable[[int], Any]], list[Any]]
 

@@ -9,13 +9,13 @@ from time import monotonic, sleep
 import pytest
 import torch
 
-from workloads.flops import per_token
-from workloads.outcome import peak
-from workloads.outcome.iteration_line import Iteration, iteration_line
-from workloads.outcome.peak import Peak
-from workloads.outcome.telling import LINE_STEPS, Teller
-from workloads.spec import Layout, RunSpec, Training
-from workloads.trainable import Counts
+from lockstep.workloads.flops import per_token
+from lockstep.workloads.outcome import peak
+from lockstep.workloads.outcome.iteration_line import Iteration, iteration_line
+from lockstep.workloads.outcome.peak import Peak
+from lockstep.workloads.outcome.telling import LINE_STEPS, Teller
+from lockstep.workloads.spec import Layout, RunSpec, Training
+from lockstep.workloads.trainable import Counts
 
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 TOLD = Iteration(

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from workloads.outcome.throughput import ITERATIONS, STEPS, STUDENT_T, ThroughputError, measured
+from lockstep.workloads.outcome.throughput import (
+    ITERATIONS,
+    STEPS,
+    STUDENT_T,
+    ThroughputError,
+    measured,
+)
 
 WARM = [9.0] * 10
 

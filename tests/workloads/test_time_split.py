@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from collector.contract import ring
-from collector.contract.words import PHASES, Phase
-from workloads import recording
-from workloads.outcome.time_split import split
-from workloads.recording import StepRecorder
-from workloads.ring import Identity, RingWriter
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.words import PHASES, Phase
+from lockstep.workloads import recording
+from lockstep.workloads.outcome.time_split import split
+from lockstep.workloads.recording import StepRecorder
+from lockstep.workloads.ring import Identity, RingWriter
 
 HALF = 500_000_000
 

@@ -16,12 +16,12 @@ from torch.optim.optimizer import (
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 import lockstep
-from collector.clock import SystemClock
-from collector.contract.words import PHASES, Phase
-from collector.sources.rank_ring import read_records, scan
-from workloads.exec.automatic import OptimizerSteps
-from workloads.recording import StepRecorder
-from workloads.sdk.torch_data import TorchData
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.contract.words import PHASES, Phase
+from lockstep.collector.sources.rank_ring import read_records, scan
+from lockstep.workloads.exec.automatic import OptimizerSteps
+from lockstep.workloads.recording import StepRecorder
+from lockstep.workloads.sdk.torch_data import TorchData
 
 pytestmark = pytest.mark.distributed
 

@@ -12,8 +12,8 @@ from torch.distributed._functional_collectives import all_reduce
 from torch.nn.parallel import DistributedDataParallel
 
 import lockstep
-from collector.contract import ring
-from workloads.warmup import WARMUP_STEPS
+from lockstep.collector.contract import ring
+from lockstep.workloads.warmup import WARMUP_STEPS
 
 pytestmark = pytest.mark.distributed
 

@@ -16,8 +16,8 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import lockstep
-from collector.clock import SystemClock
-from collector.sources.rank_ring import read_records, scan
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.sources.rank_ring import read_records, scan
 
 pytestmark = pytest.mark.distributed
 

@@ -13,18 +13,18 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from collector.contract import ring
-from workloads import mesh
-from workloads.checkpoint import Checkpoints
-from workloads.comm import Comm
-from workloads.data.prepare import prepared
-from workloads.data.synthetic import CopySource, MarkovSource
-from workloads.model_setup import ModelParts, set_up
-from workloads.models.gpt import Gpt
-from workloads.optimizer import CLIP
-from workloads.recording import StepRecorder
-from workloads.ring import Identity, RingWriter
-from workloads.spec import Layout, RunSpec, Training
+from lockstep.collector.contract import ring
+from lockstep.workloads import mesh
+from lockstep.workloads.checkpoint import Checkpoints
+from lockstep.workloads.comm import Comm
+from lockstep.workloads.data.prepare import prepared
+from lockstep.workloads.data.synthetic import CopySource, MarkovSource
+from lockstep.workloads.model_setup import ModelParts, set_up
+from lockstep.workloads.models.gpt import Gpt
+from lockstep.workloads.optimizer import CLIP
+from lockstep.workloads.recording import StepRecorder
+from lockstep.workloads.ring import Identity, RingWriter
+from lockstep.workloads.spec import Layout, RunSpec, Training
 
 pytestmark = pytest.mark.distributed
 

@@ -15,9 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from workloads.data import libsvm
-from workloads.data.libsvm import OPENERS, LibsvmError
-from workloads.data.row_files import INDEX, Features, Labels, about, write_index, write_split
+from lockstep.workloads.data import libsvm
+from lockstep.workloads.data.libsvm import OPENERS, LibsvmError
+from lockstep.workloads.data.row_files import (
+    INDEX,
+    Features,
+    Labels,
+    about,
+    write_index,
+    write_split,
+)
 
 VERSION = 1
 

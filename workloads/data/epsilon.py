@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.data.row_files import SPLITS, Features, Labels, write_index, write_split
+from lockstep.workloads.data.row_files import SPLITS, Features, Labels, write_index, write_split
 
 MARKER = "SYNTHETIC"
 """A file that says so."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.data.cifar import TRAINING_FILES, VALIDATION_FILES, write
+from lockstep.workloads.data.cifar import TRAINING_FILES, VALIDATION_FILES, write
 
 PERIODS = (8, 4)
 """Pixels; both divide the side of every image, or the patterns would not be orthogonal."""

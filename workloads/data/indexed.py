@@ -13,7 +13,7 @@ from struct import Struct
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.data import DataError
+from lockstep.workloads.data import DataError
 
 MAGIC = b"MMIDIDX\x00\x00"
 VERSION = 1

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from workloads.data.indexed import IndexedDataset, IndexedError
-from workloads.data.samples import Samples
-from workloads.data.synthetic import FIRST_UNSEEN, SOURCES, Source, write_synthetic
-from workloads.spec import RunSpec, Training
+from lockstep.workloads.data.indexed import IndexedDataset, IndexedError
+from lockstep.workloads.data.samples import Samples
+from lockstep.workloads.data.synthetic import FIRST_UNSEEN, SOURCES, Source, write_synthetic
+from lockstep.workloads.spec import RunSpec, Training
 
 LOOKED_AT = 1 << 20
 """Tokens of a dataset that are looked at before a run."""

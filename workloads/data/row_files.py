@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from collector.contract import bounded_json
-from workloads.data import DataError
+from lockstep.collector.contract import bounded_json
+from lockstep.workloads.data import DataError
 
 INDEX = "rows.json"
 SPLITS = ("train", "validation")

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from workloads.data.row_files import about, mapped
+from lockstep.workloads.data.row_files import about, mapped
 
 
 class Rows:

@@ -8,7 +8,7 @@ not know the layout of ranks: any layout trains on the same batches.
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.data.indexed import IndexedDataset, IndexedError
+from lockstep.workloads.data.indexed import IndexedDataset, IndexedError
 
 
 class Samples:

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.data.indexed import write
+from lockstep.workloads.data.indexed import write
 
 CONCENTRATION = 0.1
 """Dirichlet parameter of each row: few likely successors, so that there is much to learn."""

@@ -16,17 +16,17 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from workloads.flight_recorder import DumpOnRequest
-from workloads.ring import RingWriter
-from workloads.sdk import torch_start
-from workloads.sdk.coverage import held
-from workloads.sdk.dumps import Dumps
-from workloads.sdk.guard import Guard
-from workloads.sdk.holder import Means
-from workloads.sdk.recording import RingRecorder
-from workloads.sdk.signals import pass_on
-from workloads.sdk.start import UnwritableError, recorded, started
-from workloads.sdk.warning import warn, warn_of
+from lockstep.workloads.flight_recorder import DumpOnRequest
+from lockstep.workloads.ring import RingWriter
+from lockstep.workloads.sdk import torch_start
+from lockstep.workloads.sdk.coverage import held
+from lockstep.workloads.sdk.dumps import Dumps
+from lockstep.workloads.sdk.guard import Guard
+from lockstep.workloads.sdk.holder import Means
+from lockstep.workloads.sdk.recording import RingRecorder
+from lockstep.workloads.sdk.signals import pass_on
+from lockstep.workloads.sdk.start import UnwritableError, recorded, started
+from lockstep.workloads.sdk.warning import warn, warn_of
 
 TORCH_WAITS, TORCH_DATA = held("torch_waits"), held("torch_data")
 

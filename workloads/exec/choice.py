@@ -7,7 +7,7 @@ are no steps (milliseconds, batch sizes) fall and rise by any amounts, and are n
 import math
 from dataclasses import dataclass, field, replace
 
-from workloads.exec.patterns import (
+from lockstep.workloads.exec.patterns import (
     MICRO,
     STEP,
     SURE,

@@ -7,12 +7,12 @@ from pathlib import Path
 from time import monotonic_ns
 from typing import NamedTuple
 
-from collector.contract.words import PHASES, RankState
-from workloads.exec.choice import MOST_STEPS, Choice, begins_anew
-from workloads.exec.patterns import Said
-from workloads.ring import RingWriter
-from workloads.sdk.holder import Means
-from workloads.sdk.start import UnwritableError, started
+from lockstep.collector.contract.words import PHASES, RankState
+from lockstep.workloads.exec.choice import MOST_STEPS, Choice, begins_anew
+from lockstep.workloads.exec.patterns import Said
+from lockstep.workloads.ring import RingWriter
+from lockstep.workloads.sdk.holder import Means
+from lockstep.workloads.sdk.start import UnwritableError, started
 
 MOST_BYTES = 1 << 20
 """Read at a time; a log that grows faster is read later."""

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TextIO
 
-from collector.contract import bounded_json
-from workloads.faults.plan import Fault
+from lockstep.collector.contract import bounded_json
+from lockstep.workloads.faults.plan import Fault
 
 
 class Added:

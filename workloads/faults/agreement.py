@@ -11,11 +11,11 @@ from typing import Any, Protocol
 
 import torch
 
-from collector.contract import bounded_json
-from collector.contract.words import FaultKind
-from workloads.faults.link import LinkSetting
-from workloads.faults.plan import Fault
-from workloads.faults.settings import FaultError
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.words import FaultKind
+from lockstep.workloads.faults.link import LinkSetting
+from lockstep.workloads.faults.plan import Fault
+from lockstep.workloads.faults.settings import FaultError
 
 MOST_BYTES = 1 << 20
 

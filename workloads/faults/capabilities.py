@@ -1,10 +1,10 @@
 """Which faults this machine and these settings allow, and why not."""
 
-from collector.contract.words import FaultKind
-from workloads.faults import cgroup
-from workloads.faults.kinds import BUILT, GPU_KINDS
-from workloads.faults.link import LINK_KINDS
-from workloads.network import capabilities as network
+from lockstep.collector.contract.words import FaultKind
+from lockstep.workloads.faults import cgroup
+from lockstep.workloads.faults.kinds import BUILT, GPU_KINDS
+from lockstep.workloads.faults.link import LINK_KINDS
+from lockstep.workloads.network import capabilities as network
 
 
 class Reasons(dict[FaultKind, str]):

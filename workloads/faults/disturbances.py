@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from workloads.faults.settings import DisturbanceError, Words
-from workloads.warmup import WARMUP_STEPS
+from lockstep.workloads.faults.settings import DisturbanceError, Words
+from lockstep.workloads.warmup import WARMUP_STEPS
 
 MOST_FACTOR = 5.0
 

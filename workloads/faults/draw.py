@@ -2,12 +2,12 @@
 
 import random
 
-from collector.contract.words import FaultKind
-from workloads.faults.kinds import BUILT, STOP_KINDS
-from workloads.faults.link import LINK_KINDS
-from workloads.faults.plan import DEFAULT_XID, Fault
-from workloads.faults.settings import FaultError, Words
-from workloads.warmup import FIRST_FAULTY_STEP
+from lockstep.collector.contract.words import FaultKind
+from lockstep.workloads.faults.kinds import BUILT, STOP_KINDS
+from lockstep.workloads.faults.link import LINK_KINDS
+from lockstep.workloads.faults.plan import DEFAULT_XID, Fault
+from lockstep.workloads.faults.settings import FaultError, Words
+from lockstep.workloads.warmup import FIRST_FAULTY_STEP
 
 RANDOM_FACTORS = (1.2, 2.0)
 

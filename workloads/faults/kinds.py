@@ -1,6 +1,6 @@
 """Which kinds of fault there are, and where in a step each of them acts."""
 
-from collector.contract.words import FaultKind
+from lockstep.collector.contract.words import FaultKind
 
 DEVICE_KINDS = (
     FaultKind.COMPUTE, FaultKind.THERMAL, FaultKind.POWER, FaultKind.ECC, FaultKind.XID,

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from collector.contract.words import FaultKind
+from lockstep.collector.contract.words import FaultKind
 
 LINK_KINDS = (FaultKind.LINK_BANDWIDTH, FaultKind.LINK_DELAY)
 LINK_SETTINGS = ("rate", "delay", "jitter", "loss")

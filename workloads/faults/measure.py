@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.faults.plan import Fault
-from workloads.warmup import WARMUP_STEPS
+from lockstep.workloads.faults.plan import Fault
+from lockstep.workloads.warmup import WARMUP_STEPS
 
 TRIM = 0.1
 """Share of the slowest and fastest steps left out of a mean: scheduler outliers."""

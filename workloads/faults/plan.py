@@ -8,12 +8,18 @@ says.
 
 from dataclasses import dataclass
 
-from collector.contract.words import FAULT_CAUSES, FaultKind
-from collector.contract.xid import XIDS, Bucket, describe
-from workloads.faults.kinds import BUILT, STOP_KINDS
-from workloads.faults.link import LINK_KINDS, LINK_SETTINGS, LinkError, LinkSetting, parse_link
-from workloads.faults.settings import FaultError, Words
-from workloads.faults.shapes import (
+from lockstep.collector.contract.words import FAULT_CAUSES, FaultKind
+from lockstep.collector.contract.xid import XIDS, Bucket, describe
+from lockstep.workloads.faults.kinds import BUILT, STOP_KINDS
+from lockstep.workloads.faults.link import (
+    LINK_KINDS,
+    LINK_SETTINGS,
+    LinkError,
+    LinkSetting,
+    parse_link,
+)
+from lockstep.workloads.faults.settings import FaultError, Words
+from lockstep.workloads.faults.shapes import (
     DUTY,
     PERIOD_STEPS,
     SHAPES,
@@ -21,7 +27,7 @@ from workloads.faults.shapes import (
     Shape,
     strength,
 )
-from workloads.warmup import FIRST_FAULTY_STEP
+from lockstep.workloads.warmup import FIRST_FAULTY_STEP
 
 __all__ = ["BUILT", "Fault", "FaultError", "parse"]
 
@@ -120,7 +126,7 @@ def parse(
         FaultError: With the part that is wrong and what would be right.
     """
     if spec.startswith("random@"):
-        from workloads.faults.draw import draw  # it makes faults of this module
+        from lockstep.workloads.faults.draw import draw  # it makes faults of this module
 
         return draw(spec, nodes * ranks_per_node, steps, available)
     kind_word, _, rest = spec.partition(":")

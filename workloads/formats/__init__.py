@@ -7,7 +7,7 @@ only what stands in NVIDIA's or torch's own lines, and their readers never see a
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from workloads.spec import RunSpec
+from lockstep.workloads.spec import RunSpec
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -74,11 +74,11 @@ def timers(spec: RunSpec, rank: int, node: str, archive: Path) -> tuple[Timer, .
     """
     found: list[Timer] = []
     if INSPECTOR in spec.record:
-        from workloads.formats.inspector import InspectorLines
+        from lockstep.workloads.formats.inspector import InspectorLines
 
         found.append(InspectorLines(archive / INSPECTOR_FOLDER, node, spec.run))
     if FLIGHT_RECORDER in spec.record:
-        from workloads.formats.flight_recorder import TimedFlightRecorder
+        from lockstep.workloads.formats.flight_recorder import TimedFlightRecorder
 
         found.append(TimedFlightRecorder(archive / FLIGHT_RECORDER_FOLDER, rank))
     return tuple(found)

@@ -18,10 +18,10 @@ from typing import Any
 import torch.distributed as dist
 from torch._C import _distributed_c10d
 
-from collector.contract import bounded_json
-from workloads.clocksync import wall_minus_monotonic_ns
-from workloads.flight_recorder import TRACE
-from workloads.formats import Streams
+from lockstep.collector.contract import bounded_json
+from lockstep.workloads.clocksync import wall_minus_monotonic_ns
+from lockstep.workloads.flight_recorder import TRACE
+from lockstep.workloads.formats import Streams
 
 BUFFER = "TORCH_FR_BUFFER_SIZE"
 MOST_ENTRIES = 20_000

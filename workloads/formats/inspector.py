@@ -17,14 +17,14 @@ from time import monotonic_ns
 
 import torch.distributed as dist
 
-from collector.contract.bandwidth import (
+from lockstep.collector.contract.bandwidth import (
     OPERATIONS,
     algorithm_bandwidth,
     bus_factor,
     whole_bytes,
 )
-from workloads.clocksync import wall_minus_monotonic_ns
-from workloads.formats import Streams
+from lockstep.workloads.clocksync import wall_minus_monotonic_ns
+from lockstep.workloads.formats import Streams
 
 FUNCTIONS: dict[str, str] = {
     "-all-reduce": "AllReduce",

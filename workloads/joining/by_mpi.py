@@ -10,9 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic_ns
 
-from workloads.joining.meeting import Meeting
-from workloads.joining.reachable import free_port, interface_of, routable, towards
-from workloads.joining.rendezvous import RendezvousError
+from lockstep.workloads.joining.meeting import Meeting
+from lockstep.workloads.joining.reachable import free_port, interface_of, routable, towards
+from lockstep.workloads.joining.rendezvous import RendezvousError
 
 
 def installed() -> bool:

@@ -5,10 +5,10 @@ from datetime import timedelta
 from torch.distributed import DistError
 from torch.distributed.rendezvous import rendezvous
 
-from workloads.joining.host_name import host_name
-from workloads.joining.meeting import Meeting
-from workloads.joining.reachable import interface_of, routable, towards
-from workloads.joining.rendezvous import Member, RendezvousError
+from lockstep.workloads.joining.host_name import host_name
+from lockstep.workloads.joining.meeting import Meeting
+from lockstep.workloads.joining.reachable import interface_of, routable, towards
+from lockstep.workloads.joining.rendezvous import Member, RendezvousError
 
 JOIN_SECONDS = 120.0
 """The slowest host imports torch from a cold disk first."""

@@ -4,9 +4,9 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from collector.contract import bounded_json
-from workloads.joining.from_json import ShapeError, built
-from workloads.spec import RunSpec
+from lockstep.collector.contract import bounded_json
+from lockstep.workloads.joining.from_json import ShapeError, built
+from lockstep.workloads.spec import RunSpec
 
 MAX_BYTES = 1 << 20
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
-from workloads.joining.rendezvous import RendezvousError
-from workloads.spec import Layout
+from lockstep.workloads.joining.rendezvous import RendezvousError
+from lockstep.workloads.spec import Layout
 
 
 @dataclass(frozen=True, slots=True)

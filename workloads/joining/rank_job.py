@@ -4,11 +4,11 @@ import os
 from pathlib import Path
 from time import monotonic_ns
 
-from collector.contract.archive import RESULTS_FILE
-from workloads.clocksync import wall_minus_monotonic_ns
-from workloads.joining.job_file import Job
-from workloads.joining.meeting import Meeting
-from workloads.rank import RankJob
+from lockstep.collector.contract.archive import RESULTS_FILE
+from lockstep.workloads.clocksync import wall_minus_monotonic_ns
+from lockstep.workloads.joining.job_file import Job
+from lockstep.workloads.joining.meeting import Meeting
+from lockstep.workloads.rank import RankJob
 
 
 def rank_job(

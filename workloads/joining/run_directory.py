@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from workloads.processes.ownership import LOCK_FILE, OWNER_FILE, SHARED_MEMORY, owner
-from workloads.spec import RunSpec
-from workloads.tasks import find
+from lockstep.workloads.processes.ownership import LOCK_FILE, OWNER_FILE, SHARED_MEMORY, owner
+from lockstep.workloads.spec import RunSpec
+from lockstep.workloads.tasks import find
 
 _DATA_LOCK = "data.lock"
 _DATA = "data.path"

@@ -6,8 +6,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from collector.contract.words import FaultKind
-from workloads.spec import RunSpec
+from lockstep.collector.contract.words import FaultKind
+from lockstep.workloads.spec import RunSpec
 
 PEER_LOST_CODE = 75
 """Exit code of a rank that ended because it could not reach another one: never the first cause."""

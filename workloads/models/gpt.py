@@ -11,8 +11,8 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from workloads.models.configs import GptConfig, Style
-from workloads.parallel.tensor import (
+from lockstep.workloads.models.configs import GptConfig, Style
+from lockstep.workloads.parallel.tensor import (
     SERIAL,
     ColumnParallel,
     Enter,

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from workloads.comm import Comm
-from workloads.data.images import ImageSet, ImageStream, whole_batch
-from workloads.models.image_configs import ImageConfig
-from workloads.models.resnet import ResNet, initialize
-from workloads.parallel.data import flattened, unflatten
-from workloads.parallel.replicas import Replicas
-from workloads.trainable import Context, Counts, Update
+from lockstep.workloads.comm import Comm
+from lockstep.workloads.data.images import ImageSet, ImageStream, whole_batch
+from lockstep.workloads.models.image_configs import ImageConfig
+from lockstep.workloads.models.resnet import ResNet, initialize
+from lockstep.workloads.parallel.data import flattened, unflatten
+from lockstep.workloads.parallel.replicas import Replicas
+from lockstep.workloads.trainable import Context, Counts, Update
 
 MOMENTUM = 0.9
 WEIGHT_DECAY = 1e-4

@@ -13,10 +13,10 @@ import torch
 from torch.nn import Parameter
 from torch.nn.functional import binary_cross_entropy_with_logits as log_loss
 
-from workloads.data.row_files import about
-from workloads.data.rows import Draws, Rows
-from workloads.parallel.replicas import Replicas
-from workloads.trainable import Context, Counts, Update
+from lockstep.workloads.data.row_files import about
+from lockstep.workloads.data.rows import Draws, Rows
+from lockstep.workloads.parallel.replicas import Replicas
+from lockstep.workloads.trainable import Context, Counts, Update
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 """Rows (n, features) and labels (n,), 0 or 1."""

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from workloads.models.image_configs import ImageConfig
+from lockstep.workloads.models.image_configs import ImageConfig
 
 Shortcut = Callable[[torch.Tensor], torch.Tensor]
 

@@ -1,4 +1,4 @@
-"""`python -m workloads.network NAMESPACE SCRATCH -- COMMAND`: a command on an emulated node.
+"""`python -m lockstep.workloads.network NAMESPACE SCRATCH -- COMMAND`: on an emulated node.
 
 The command sees the namespace's devices in /proc/net and /sys/class/net, and keeps this process'
 id and parent.
@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from workloads.network import netns
+from lockstep.workloads.network import netns
 
 
 def main() -> None:

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from functools import cache
 from ipaddress import IPv4Address
 
-from collector.contract.words import FaultKind
-from workloads.faults.link import LinkSetting
-from workloads.network import iproute, netns, shaping
-from workloads.network.iproute import NetworkError
-from workloads.network.tunnel import TUN, probe_device
+from lockstep.collector.contract.words import FaultKind
+from lockstep.workloads.faults.link import LinkSetting
+from lockstep.workloads.network import iproute, netns, shaping
+from lockstep.workloads.network.iproute import NetworkError
+from lockstep.workloads.network.tunnel import TUN, probe_device
 
 
 def why_not(kind: FaultKind) -> str:

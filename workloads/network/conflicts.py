@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from itertools import combinations
 
-from workloads.faults.link import LINK_KINDS, LinkError
-from workloads.faults.plan import Fault
+from lockstep.workloads.faults.link import LINK_KINDS, LinkError
+from lockstep.workloads.faults.plan import Fault
 
 
 def check_links(faults: Sequence[Fault], nodes: int) -> None:

@@ -15,17 +15,17 @@ from pathlib import Path
 from statistics import median
 from time import monotonic, sleep
 
-from collector.contract import ring
-from collector.contract.ring import file_name
-from workloads.faults.link import LinkSetting
-from workloads.faults.plan import Fault
-from workloads.network import netns
-from workloads.network.iproute import NetworkError
-from workloads.network.links import Links
-from workloads.network.names import FABRIC, Names
-from workloads.network.observation import Observation, write
-from workloads.network.steering import Steering
-from workloads.warmup import WARMUP_STEPS
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.ring import file_name
+from lockstep.workloads.faults.link import LinkSetting
+from lockstep.workloads.faults.plan import Fault
+from lockstep.workloads.network import netns
+from lockstep.workloads.network.iproute import NetworkError
+from lockstep.workloads.network.links import Links
+from lockstep.workloads.network.names import FABRIC, Names
+from lockstep.workloads.network.observation import Observation, write
+from lockstep.workloads.network.steering import Steering
+from lockstep.workloads.warmup import WARMUP_STEPS
 
 _BYTES = ring.GROUP_COUNTERS_OFFSET + ring.MAX_GROUPS * ring.GROUP_COUNTERS.size
 

@@ -5,18 +5,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from collector.contract.words import FaultKind
-from workloads.faults.link import LINK_KINDS
-from workloads.faults.plan import Fault
-from workloads.network import namespaces, netns, observation
-from workloads.network.capabilities import has_netem, no_namespaces
-from workloads.network.controller import control
-from workloads.network.iproute import NetworkError
-from workloads.network.kernel_links import KernelLinks
-from workloads.network.links import Links
-from workloads.network.names import FABRIC
-from workloads.network.side_process import SideProcess
-from workloads.network.tunnel import Tunnel
+from lockstep.collector.contract.words import FaultKind
+from lockstep.workloads.faults.link import LINK_KINDS
+from lockstep.workloads.faults.plan import Fault
+from lockstep.workloads.network import namespaces, netns, observation
+from lockstep.workloads.network.capabilities import has_netem, no_namespaces
+from lockstep.workloads.network.controller import control
+from lockstep.workloads.network.iproute import NetworkError
+from lockstep.workloads.network.kernel_links import KernelLinks
+from lockstep.workloads.network.links import Links
+from lockstep.workloads.network.names import FABRIC
+from lockstep.workloads.network.side_process import SideProcess
+from lockstep.workloads.network.tunnel import Tunnel
 
 T = TypeVar("T")
 

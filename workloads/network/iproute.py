@@ -8,7 +8,7 @@ from ipaddress import IPv4Network
 from socket import AF_INET
 from typing import TYPE_CHECKING, Any, cast
 
-from workloads.network import netns
+from lockstep.workloads.network import netns
 
 if TYPE_CHECKING:
     from pyroute2 import IPRoute

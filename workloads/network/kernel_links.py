@@ -3,12 +3,12 @@
 from contextlib import suppress
 from ipaddress import IPv4Address
 
-from workloads.faults.link import LinkSetting
-from workloads.network import iproute, shaping
-from workloads.network.iproute import NetworkError
-from workloads.network.links import Rules, checked
-from workloads.network.names import FABRIC, Names
-from workloads.network.namespaces import port
+from lockstep.workloads.faults.link import LinkSetting
+from lockstep.workloads.network import iproute, shaping
+from lockstep.workloads.network.iproute import NetworkError
+from lockstep.workloads.network.links import Rules, checked
+from lockstep.workloads.network.names import FABRIC, Names
+from lockstep.workloads.network.namespaces import port
 
 
 class KernelLinks:

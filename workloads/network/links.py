@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from workloads.faults.link import LinkSetting
-from workloads.network.iproute import NetworkError
+from lockstep.workloads.faults.link import LinkSetting
+from lockstep.workloads.network.iproute import NetworkError
 
 Rules = Mapping[int | None, LinkSetting]
 """Setting by peer node; None stands for all traffic of the node. Either that one, or peers."""

@@ -14,9 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from workloads.network import iproute, netns
-from workloads.network.iproute import NetworkError
-from workloads.network.names import (
+from lockstep.workloads.network import iproute, netns
+from lockstep.workloads.network.iproute import NetworkError
+from lockstep.workloads.network.names import (
     FABRIC,
     MANAGEMENT,
     MAX_NODES,
@@ -25,8 +25,8 @@ from workloads.network.names import (
     free_network,
     token_of,
 )
-from workloads.network.names import token as token_for
-from workloads.processes.ownership import start_ticks
+from lockstep.workloads.network.names import token as token_for
+from lockstep.workloads.processes.ownership import start_ticks
 
 _DEVICES = Path("/sys/class/net")
 _ALIAS = re.compile(r"lockstep (\S+) (\d+) (\d+)")

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from collector.contract import bounded_json
-from workloads.faults.link import LinkSetting
-from workloads.faults.plan import Fault
+from lockstep.collector.contract import bounded_json
+from lockstep.workloads.faults.link import LinkSetting
+from lockstep.workloads.faults.plan import Fault
 
 REPORT_FILE = "links.json"
 PEAK_SECONDS = 0.02

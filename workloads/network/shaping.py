@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from ipaddress import IPv4Address
 from typing import Any
 
-from workloads.faults.link import LinkSetting
-from workloads.network.iproute import Queueing
+from lockstep.workloads.faults.link import LinkSetting
+from lockstep.workloads.network.iproute import Queueing
 
 UNLIMITED = 32e9
 """Bits a second of a class that only delays: the most of tc's 32-bit count of bytes."""

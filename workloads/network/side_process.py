@@ -8,7 +8,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from types import FrameType
 
-from workloads.processes.forking import forked
+from lockstep.workloads.processes.forking import forked
 
 GRACE_SECONDS = 2.0
 

@@ -8,10 +8,10 @@ a healthy step sends, each further one from what the steps before it did.
 
 from collections.abc import Sequence
 
-from collector.contract.words import FaultKind
-from workloads.faults.link import MOST_DELAY, LinkSetting
-from workloads.faults.plan import Fault
-from workloads.warmup import WARMUP_STEPS
+from lockstep.collector.contract.words import FaultKind
+from lockstep.workloads.faults.link import MOST_DELAY, LinkSetting
+from lockstep.workloads.faults.plan import Fault
+from lockstep.workloads.warmup import WARMUP_STEPS
 
 FASTEST = 32e9
 """Bits a second that no emulated link reaches."""

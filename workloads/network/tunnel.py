@@ -25,13 +25,13 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from time import monotonic, sleep
 
-from collector.contract import bounded_json
-from workloads.faults.link import LinkSetting
-from workloads.network import iproute, netns
-from workloads.network.iproute import NetworkError
-from workloads.network.links import Rules, checked
-from workloads.network.names import FABRIC, Names, fabric_prefix
-from workloads.network.side_process import SideProcess
+from lockstep.collector.contract import bounded_json
+from lockstep.workloads.faults.link import LinkSetting
+from lockstep.workloads.network import iproute, netns
+from lockstep.workloads.network.iproute import NetworkError
+from lockstep.workloads.network.links import Rules, checked
+from lockstep.workloads.network.names import FABRIC, Names, fabric_prefix
+from lockstep.workloads.network.side_process import SideProcess
 
 MTU = 65_000
 """Bytes: as few packets as can be, for each costs this process some 10 µs."""

@@ -12,15 +12,15 @@ from typing import Any, SupportsFloat
 import torch
 import torch.distributed as dist
 
-from collector.contract.words import PHASES
-from workloads.comm import Comm
-from workloads.outcome.goals import Evaluated, Goal, Reached, accuracy_after_time, parse
-from workloads.outcome.throughput import STEPS, measured
-from workloads.outcome.time_split import split
-from workloads.recording import StepRecorder
-from workloads.spec import RunSpec
-from workloads.tasks import find
-from workloads.trainable import Trainable
+from lockstep.collector.contract.words import PHASES
+from lockstep.workloads.comm import Comm
+from lockstep.workloads.outcome.goals import Evaluated, Goal, Reached, accuracy_after_time, parse
+from lockstep.workloads.outcome.throughput import STEPS, measured
+from lockstep.workloads.outcome.time_split import split
+from lockstep.workloads.recording import StepRecorder
+from lockstep.workloads.spec import RunSpec
+from lockstep.workloads.tasks import find
+from lockstep.workloads.trainable import Trainable
 
 
 class Tracker:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from workloads.outcome.time_split import TimeSplit
+from lockstep.workloads.outcome.time_split import TimeSplit
 
 METRICS: dict[str, bool] = {"accuracy": True, "loss": False, "perplexity": False, "bleu": True}
 """Whether higher is better."""

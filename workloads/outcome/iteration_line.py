@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from datetime import datetime
 
-from workloads.outcome.peak import Peak
+from lockstep.workloads.outcome.peak import Peak
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from statistics import fmean
 
 import torch
 
-from workloads.outcome.iteration_line import Iteration, iteration_line
-from workloads.outcome.peak import Peak
-from workloads.spec import RunSpec
-from workloads.tasks import find
-from workloads.trainable import Counts
+from lockstep.workloads.outcome.iteration_line import Iteration, iteration_line
+from lockstep.workloads.outcome.peak import Peak
+from lockstep.workloads.spec import RunSpec
+from lockstep.workloads.tasks import find
+from lockstep.workloads.trainable import Counts
 
 LINE_STEPS = 10
 """Steps between two lines; only then is anything read back from the device."""

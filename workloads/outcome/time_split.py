@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
-from collector.contract.words import Phase
+from lockstep.collector.contract.words import Phase
 
 COMPUTE = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 

@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import nn
 
-from workloads.comm import Comm, Pending
+from lockstep.workloads.comm import Comm, Pending
 
 LEAST_BYTES = 256 * 1024
 MOST_BUCKETS = 8

@@ -10,11 +10,11 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from workloads.comm import Comm
-from workloads.mesh import Mesh
-from workloads.models.gpt import Gpt
-from workloads.parallel import Segment
-from workloads.parallel.data import (
+from lockstep.workloads.comm import Comm
+from lockstep.workloads.mesh import Mesh
+from lockstep.workloads.models.gpt import Gpt
+from lockstep.workloads.parallel import Segment
+from lockstep.workloads.parallel.data import (
     Bucket,
     OverlappedBuckets,
     ReplicatedBucket,
@@ -22,8 +22,8 @@ from workloads.parallel.data import (
     flattened,
     unflatten,
 )
-from workloads.parallel.sharded import ShardedBucket
-from workloads.parallel.tensor import TensorParallel, shard_dimension
+from lockstep.workloads.parallel.sharded import ShardedBucket
+from lockstep.workloads.parallel.tensor import TensorParallel, shard_dimension
 
 
 class Gradients:

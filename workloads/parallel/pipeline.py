@@ -10,11 +10,11 @@ import torch
 import torch.distributed as dist
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
 
-from workloads.comm import Collective, Comm, Pending
-from workloads.models.configs import ConfigError, GptConfig
-from workloads.models.gpt import Gpt, Part
-from workloads.parallel import Segment
-from workloads.parallel.tensor import TensorParallel
+from lockstep.workloads.comm import Collective, Comm, Pending
+from lockstep.workloads.models.configs import ConfigError, GptConfig
+from lockstep.workloads.models.gpt import Gpt, Part
+from lockstep.workloads.parallel import Segment
+from lockstep.workloads.parallel.tensor import TensorParallel
 
 
 def parts(layers: int, stages: int) -> list[Part]:

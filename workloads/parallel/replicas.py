@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import nn
 
-from workloads.comm import Comm
-from workloads.parallel.data import Bucket, OverlappedBuckets, ReplicatedBucket, bucketed
+from lockstep.workloads.comm import Comm
+from lockstep.workloads.parallel.data import Bucket, OverlappedBuckets, ReplicatedBucket, bucketed
 
 
 class Replicas:

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import nn
 
-from workloads.comm import Comm, Pending
-from workloads.optimizer import MOMENTS, Moments, Optimizer, Rate
-from workloads.parallel.data import FlatGradients
+from lockstep.workloads.comm import Comm, Pending
+from lockstep.workloads.optimizer import MOMENTS, Moments, Optimizer, Rate
+from lockstep.workloads.parallel.data import FlatGradients
 
 
 class ShardedBucket(FlatGradients):

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from collector.contract.robust import MAD_TO_SIGMA
-from workloads.comm import Comm
+from lockstep.collector.contract.robust import MAD_TO_SIGMA
+from lockstep.workloads.comm import Comm
 
 REPETITIONS = 7
 LEAST_SECONDS = 0.020

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 
-from workloads.probe.pairs import Pair, Round, covering, packed
-from workloads.probe.times import History, LinkTimes, Timing, fastest
+from lockstep.workloads.probe.pairs import Pair, Round, covering, packed
+from lockstep.workloads.probe.times import History, LinkTimes, Timing, fastest
 
 SLOW = 1.5
 """A link is slow from so many times the usual on, if the difference is also clearly above noise."""

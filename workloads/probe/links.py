@@ -7,10 +7,10 @@ from time import perf_counter
 import torch
 import torch.distributed as dist
 
-from workloads.comm import Comm
-from workloads.probe.pairs import Pair, Round
-from workloads.probe.times import LinkTimes, Timing
-from workloads.spec import Layout
+from lockstep.workloads.comm import Comm
+from lockstep.workloads.probe.pairs import Pair, Round
+from lockstep.workloads.probe.times import LinkTimes, Timing
+from lockstep.workloads.spec import Layout
 
 SMALL_BYTES = 8
 LARGE_BYTES = 1 << 20

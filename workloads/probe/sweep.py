@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from collector.contract.bandwidth import algorithm_bandwidth, bus_bandwidth
-from workloads.spec import SpecError
+from lockstep.collector.contract.bandwidth import algorithm_bandwidth, bus_bandwidth
+from lockstep.workloads.spec import SpecError
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 DTYPES: dict[str, tuple[int, int]] = {

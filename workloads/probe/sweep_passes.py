@@ -9,15 +9,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from workloads.comm import Comm
-from workloads.probe.gemm import Gemm, to_dict
-from workloads.probe.judging import ProbeResult, decide, next_round
-from workloads.probe.links import LARGE_BYTES, SMALL_BYTES, Links
-from workloads.probe.pairs import Pair
-from workloads.probe.sweep import PATTERN, Sweep, expected, pattern, table
-from workloads.probe.times import History, LinkTimes, fastest
-from workloads.spec import Layout
-from workloads.trainable import Context, Counts, Update
+from lockstep.workloads.comm import Comm
+from lockstep.workloads.probe.gemm import Gemm, to_dict
+from lockstep.workloads.probe.judging import ProbeResult, decide, next_round
+from lockstep.workloads.probe.links import LARGE_BYTES, SMALL_BYTES, Links
+from lockstep.workloads.probe.pairs import Pair
+from lockstep.workloads.probe.sweep import PATTERN, Sweep, expected, pattern, table
+from lockstep.workloads.probe.times import History, LinkTimes, fastest
+from lockstep.workloads.spec import Layout
+from lockstep.workloads.trainable import Context, Counts, Update
 
 MOST_TAGS = 24
 """Of the ring's short table; with more sizes those of the same power of two share one."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from workloads.probe.pairs import Pair
+from lockstep.workloads.probe.pairs import Pair
 
 
 @dataclass(frozen=True, slots=True)

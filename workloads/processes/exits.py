@@ -5,8 +5,8 @@ from collections.abc import Callable, Container, Sequence
 from time import monotonic
 from typing import Protocol
 
-from collector.contract.words import OWN_SIGNALS
-from workloads.launchers import PEER_LOST_CODE, Exit
+from lockstep.collector.contract.words import OWN_SIGNALS
+from lockstep.workloads.launchers import PEER_LOST_CODE, Exit
 
 TOGETHER_SECONDS = 0.5
 """Ends that are seen so close to each other may have happened in the other order: a rank is looked

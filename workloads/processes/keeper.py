@@ -13,10 +13,10 @@ from pathlib import Path
 from time import monotonic, sleep
 from types import FrameType
 
-from workloads.processes.forking import forked
-from workloads.processes.log_end import last_words
-from workloads.processes.rank_report import Report
-from workloads.processes.ring_state import read_ring_state
+from lockstep.workloads.processes.forking import forked
+from lockstep.workloads.processes.log_end import last_words
+from lockstep.workloads.processes.rank_report import Report
+from lockstep.workloads.processes.ring_state import read_ring_state
 
 POLL_SECONDS = 0.1
 TELL_SECONDS = 0.5

@@ -4,7 +4,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from collector.contract import bounded_json
+from lockstep.collector.contract import bounded_json
 
 SHARED_MEMORY = Path("/dev/shm/lockstep")  # noqa: S108 - the place of docs/method/collecting.md
 """Where the folders are, one a run."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from collector.contract import ring
-from workloads.processes.log_end import exception, last_line
-from workloads.processes.ring_state import RingState, read_ring_state
-from workloads.processes.watching import by_itself, how_it_ended
+from lockstep.collector.contract import ring
+from lockstep.workloads.processes.log_end import exception, last_line
+from lockstep.workloads.processes.ring_state import RingState, read_ring_state
+from lockstep.workloads.processes.watching import by_itself, how_it_ended
 
 LATE_SECONDS = 0.25
 """A step that a log tells is seen this late at most: what was written so long before it was seen

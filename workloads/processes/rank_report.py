@@ -6,9 +6,9 @@ Every line says everything, so that a line that mpirun tore or mixed up costs no
 import json
 from dataclasses import asdict, dataclass
 
-from collector.contract import bounded_json
-from workloads.joining.from_json import ShapeError, built
-from workloads.processes.ring_state import RingState
+from lockstep.collector.contract import bounded_json
+from lockstep.workloads.joining.from_json import ShapeError, built
+from lockstep.workloads.processes.ring_state import RingState
 
 MARK = "lockstep-rank "
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from collector.contract import ring
-from collector.contract.words import PHASES, Phase
-from workloads.new_file import head
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.words import PHASES, Phase
+from lockstep.workloads.new_file import head
 
 
 @dataclass(frozen=True, slots=True)

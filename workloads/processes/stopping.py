@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic_ns
 
-from collector.contract import ring
-from collector.contract.words import LIVING_STATES, RANK_STATES, RankState
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.words import LIVING_STATES, RANK_STATES, RankState
 
 ALIVE_NS = 3_000_000_000
 """How old the heartbeat of a living rank is at most, as where its process is not visible

@@ -8,13 +8,13 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Protocol
 
-from collector.contract.words import OWN_SIGNALS, without_numbers
-from workloads.launchers import Ending, Exit, Outcome, Progress, Raised
-from workloads.processes.exits import Ended, Exits, first_to_fail
-from workloads.processes.log_end import of_a_connection, of_a_lost_peer
-from workloads.processes.ring_state import RingState
-from workloads.resume import about
-from workloads.spec import RunSpec
+from lockstep.collector.contract.words import OWN_SIGNALS, without_numbers
+from lockstep.workloads.launchers import Ending, Exit, Outcome, Progress, Raised
+from lockstep.workloads.processes.exits import Ended, Exits, first_to_fail
+from lockstep.workloads.processes.log_end import of_a_connection, of_a_lost_peer
+from lockstep.workloads.processes.ring_state import RingState
+from lockstep.workloads.resume import about
+from lockstep.workloads.spec import RunSpec
 
 POLL_SECONDS = 0.1
 STARTUP_SECONDS = 60.0

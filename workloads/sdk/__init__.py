@@ -11,16 +11,12 @@ spent. Whatever goes wrong with the recording is one line on stderr; training go
 
 import os
 from collections.abc import Mapping
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-from workloads.sdk.guard import Guard
-from workloads.sdk.interface import DIRECTORY_VARIABLE, Recorder
-from workloads.sdk.signals import pass_on
-from workloads.sdk.warning import warn_of
-
-_ROOT = Path(__file__).parents[2]
+from lockstep.workloads.sdk.guard import Guard
+from lockstep.workloads.sdk.interface import DIRECTORY_VARIABLE, Recorder
+from lockstep.workloads.sdk.signals import pass_on
+from lockstep.workloads.sdk.warning import warn_of
 
 __all__ = ["Recorder", "recorder"]
 
@@ -62,22 +58,9 @@ def _opened(environment: Mapping[str, str] | None, **places: Any) -> Recorder | 
     if not variables.get(DIRECTORY_VARIABLE):
         return None
     try:
-        foreign = [package for package in ("workloads", "collector") if not _is_ours(package)]
-        if foreign:
-            raise ImportError(f"the program has a module {foreign[0]}, as Lockstep has")
-        from workloads.sdk.start import opened  # a program without Lockstep pays nothing
+        from lockstep.workloads.sdk.start import opened  # a program without Lockstep pays nothing
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a module of the program's may exit
         pass_on(error)
         warn_of("this rank is not recorded", error)
         return None
     return opened(variables, **places)
-
-
-def _is_ours(package: str) -> bool:
-    """Whether an import of it would give what lies beside this package; it is not executed."""
-    try:
-        spec = find_spec(package)
-    except (ImportError, ValueError):  # ValueError: a module without a specification
-        return False
-    origin = None if spec is None else spec.origin
-    return origin is not None and Path(origin).resolve().parent == (_ROOT / package).resolve()

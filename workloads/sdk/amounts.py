@@ -4,8 +4,8 @@ import math
 import operator
 from typing import Any
 
-from workloads.sdk.signals import pass_on
-from workloads.sdk.warning import shown, warn_about
+from lockstep.workloads.sdk.signals import pass_on
+from lockstep.workloads.sdk.warning import shown, warn_about
 
 INT32 = (1 << 31) - 1
 """The largest rank, world and restart count that a ring holds."""

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Protocol
 
-from workloads.recording import StepRecorder
-from workloads.sdk.signals import pass_on
-from workloads.sdk.silence import Silence
-from workloads.sdk.warning import warn
+from lockstep.workloads.recording import StepRecorder
+from lockstep.workloads.sdk.signals import pass_on
+from lockstep.workloads.sdk.silence import Silence
+from lockstep.workloads.sdk.warning import warn
 
 PATIENT_STEPS = 20
 """So many steps of unknown own time, and none that is known, before it is said.
@@ -76,7 +76,7 @@ def held(module: str) -> Callable[[], Any]:
 
 
 def _of_process(module: str) -> Callable[[], Any]:
-    make: Callable[[], Any] = import_module(f"workloads.sdk.{module}").of_process
+    make: Callable[[], Any] = import_module(f"lockstep.workloads.sdk.{module}").of_process
     return make
 
 

@@ -5,15 +5,16 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-from workloads.ring_file import Identity
-from workloads.sdk.warning import warn_of
+from lockstep.workloads.ring_file import Identity
+from lockstep.workloads.sdk.warning import warn_of
 
 Beat = Callable[[], None]
 
 
 def _dump_on_request(folder: Path, run: str, rank: int) -> Beat:
     # Imports torch's core, which the program has imported by now.
-    beat: Beat = import_module("workloads.flight_recorder").DumpOnRequest(folder, run, rank)
+    recorder = import_module("lockstep.workloads.flight_recorder")
+    beat: Beat = recorder.DumpOnRequest(folder, run, rank)
     return beat
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import FunctionType, TracebackType
 from typing import Any, ParamSpec, Protocol, Self, TypeVar
 
-from workloads.sdk.signals import pass_on
-from workloads.sdk.warning import warn_of
+from lockstep.workloads.sdk.signals import pass_on
+from lockstep.workloads.sdk.warning import warn_of
 
 AnswerT = TypeVar("AnswerT")
 ClassT = TypeVar("ClassT", bound=type)

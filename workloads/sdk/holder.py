@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic_ns
 
-from collector.contract import ring
-from collector.contract.words import LIVING_STATES, RANK_STATES
-from collector.contract.words import Means as Means
-from workloads.new_file import head_of, reading
-from workloads.process_life import pid_namespace, process_lives
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.words import LIVING_STATES, RANK_STATES
+from lockstep.collector.contract.words import Means as Means
+from lockstep.workloads.new_file import head_of, reading
+from lockstep.workloads.process_life import pid_namespace, process_lives
 
 FRESH_SECONDS = 3.0
 """A heartbeat (one in half a second) that is older is of a process that is gone or stands still."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-from workloads.sdk.guard import hide
+from lockstep.workloads.sdk.guard import hide
 
 
 class Loop(Protocol):

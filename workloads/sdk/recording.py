@@ -10,23 +10,23 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Self, SupportsFloat
 
-from collector.contract import ring
-from collector.contract.words import PHASES, STEP_TAGS, Phase, RankState
-from workloads.heartbeat import Heartbeat
-from workloads.recording import StepRecorder
-from workloads.ring import RingWriter
-from workloads.round_trip import RoundTrips
-from workloads.sdk.amounts import count, real
-from workloads.sdk.coverage import Coverage, Data, Waits, torch_data, torch_waits
-from workloads.sdk.dumps import Dumps
-from workloads.sdk.guard import Block, Guard, guarded
-from workloads.sdk.interface import ItemT, Recorder
-from workloads.sdk.items import steps
-from workloads.sdk.waiting import Waiting, place_of
-from workloads.sdk.warning import shown, warn, warn_about, warn_of
-from workloads.stack_signal import stacks_on_signal
-from workloads.starting import first_step_ended
-from workloads.warmup import WARMUP_STEPS
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.words import PHASES, STEP_TAGS, Phase, RankState
+from lockstep.workloads.heartbeat import Heartbeat
+from lockstep.workloads.recording import StepRecorder
+from lockstep.workloads.ring import RingWriter
+from lockstep.workloads.round_trip import RoundTrips
+from lockstep.workloads.sdk.amounts import count, real
+from lockstep.workloads.sdk.coverage import Coverage, Data, Waits, torch_data, torch_waits
+from lockstep.workloads.sdk.dumps import Dumps
+from lockstep.workloads.sdk.guard import Block, Guard, guarded
+from lockstep.workloads.sdk.interface import ItemT, Recorder
+from lockstep.workloads.sdk.items import steps
+from lockstep.workloads.sdk.waiting import Waiting, place_of
+from lockstep.workloads.sdk.warning import shown, warn, warn_about, warn_of
+from lockstep.workloads.stack_signal import stacks_on_signal
+from lockstep.workloads.starting import first_step_ended
+from lockstep.workloads.warmup import WARMUP_STEPS
 
 _NOTHING = nullcontext()
 OWN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,30}")

@@ -10,23 +10,23 @@ from pathlib import Path
 from time import monotonic_ns
 from typing import TYPE_CHECKING
 
-from collector.contract import ring
-from collector.contract.ring_name import RingName
-from collector.contract.words import RankState
-from workloads.clocksync import wall_minus_monotonic_ns
-from workloads.joining.host_name import host_name
-from workloads.joining.rendezvous import identify
-from workloads.ring import RingWriter
-from workloads.ring_file import Identity
-from workloads.sdk.amounts import INT32, index, whole
-from workloads.sdk.holder import Means, holder, may_take
-from workloads.sdk.interface import DIRECTORY_VARIABLE
-from workloads.sdk.signals import pass_on
-from workloads.sdk.warning import shown, warn
-from workloads.starting import FOLDER_VARIABLE
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.ring_name import RingName
+from lockstep.collector.contract.words import RankState
+from lockstep.workloads.clocksync import wall_minus_monotonic_ns
+from lockstep.workloads.joining.host_name import host_name
+from lockstep.workloads.joining.rendezvous import identify
+from lockstep.workloads.ring import RingWriter
+from lockstep.workloads.ring_file import Identity
+from lockstep.workloads.sdk.amounts import INT32, index, whole
+from lockstep.workloads.sdk.holder import Means, holder, may_take
+from lockstep.workloads.sdk.interface import DIRECTORY_VARIABLE
+from lockstep.workloads.sdk.signals import pass_on
+from lockstep.workloads.sdk.warning import shown, warn
+from lockstep.workloads.starting import FOLDER_VARIABLE
 
 if TYPE_CHECKING:
-    from workloads.sdk.recording import RingRecorder
+    from lockstep.workloads.sdk.recording import RingRecorder
 
 
 class UnwritableError(Exception):
@@ -49,7 +49,9 @@ def opened(
 
     Where it should be and cannot, that is said.
     """
-    from workloads.sdk.recording import RingRecorder  # not in programs that only tell their log
+    from lockstep.workloads.sdk.recording import (
+        RingRecorder,  # not in programs that only tell their log
+    )
 
     try:
         writer = started(
@@ -78,7 +80,7 @@ def _tell_of_start(environment: Mapping[str, str], rank: int) -> None:
     """How the ranks meet and what is compiled, where that is yet to come and torch does it."""
     if FOLDER_VARIABLE in environment and "torch" in sys.modules:
         with suppress(Exception):  # who does not tell of its start trains all the same
-            import_module("workloads.sdk.torch_start").follow(environment, rank)
+            import_module("lockstep.workloads.sdk.torch_start").follow(environment, rank)
 
 
 def started(

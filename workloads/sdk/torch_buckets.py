@@ -11,12 +11,12 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import GradBucket
 from torch.autograd import Variable
 
-from collector.contract.ring import FLAG_COMPLETION_IS_UPPER_BOUND, FLAG_OVERLAPPED
-from workloads.gloo_threads import rest_at_exit
-from workloads.recording import StepRecorder
-from workloads.ring import GROUP_INDEX, OP_INDEX
-from workloads.sdk.guard import Guard
-from workloads.sdk.torch_counts import Counts
+from lockstep.collector.contract.ring import FLAG_COMPLETION_IS_UPPER_BOUND, FLAG_OVERLAPPED
+from lockstep.workloads.gloo_threads import rest_at_exit
+from lockstep.workloads.recording import StepRecorder
+from lockstep.workloads.ring import GROUP_INDEX, OP_INDEX
+from lockstep.workloads.sdk.guard import Guard
+from lockstep.workloads.sdk.torch_counts import Counts
 
 _OP, _GROUP = OP_INDEX["dp-all-reduce"], GROUP_INDEX["dp"]
 

@@ -18,10 +18,10 @@ from typing import Any
 from torch.utils.data import DataLoader, dataloader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from collector.contract.words import Phase
-from workloads.recording import StepRecorder
-from workloads.sdk.guard import Guard
-from workloads.sdk.torch_tracing import untraced
+from lockstep.collector.contract.words import Phase
+from lockstep.workloads.recording import StepRecorder
+from lockstep.workloads.sdk.guard import Guard
+from lockstep.workloads.sdk.torch_tracing import untraced
 
 _THIS = sys.modules[__name__]
 """Later it may not be found there: `run --exec` leaves none of our modules to the program."""

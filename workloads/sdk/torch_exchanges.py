@@ -13,9 +13,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed import ProcessGroup, distributed_c10d
 
-from collector.contract import ring
-from workloads.ring import RingWriter
-from workloads.warmup import WARMUP_STEPS
+from lockstep.collector.contract import ring
+from lockstep.workloads.ring import RingWriter
+from lockstep.workloads.warmup import WARMUP_STEPS
 
 TRANSFERS = ("send", "recv", "recv_anysource")
 FEW_BYTES = 64

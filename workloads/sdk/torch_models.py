@@ -15,8 +15,8 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import BuiltinCommHookType, GradBucket, Reducer
 from torch.nn.parallel import DistributedDataParallel as Model
 
-from workloads.sdk.guard import Guard
-from workloads.sdk.torch_buckets import Averaging, Buckets, CommHook, Reduced
+from lockstep.workloads.sdk.guard import Guard
+from lockstep.workloads.sdk.torch_buckets import Averaging, Buckets, CommHook, Reduced
 
 Wait = Callable[[dist.Work], object]
 _ANOTHER = "has a communication hook that is not ours"

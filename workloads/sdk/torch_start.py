@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import distributed as dist
 
-from collector.contract.words import StartPart
-from workloads.joining.rendezvous import identify
-from workloads.sdk.guard import Call, Guard
-from workloads.starting import FOLDER_VARIABLE, FOLLOWER, Starting
+from lockstep.collector.contract.words import StartPart
+from lockstep.workloads.joining.rendezvous import identify
+from lockstep.workloads.sdk.guard import Call, Guard
+from lockstep.workloads.starting import FOLDER_VARIABLE, FOLLOWER, Starting
 
 _CALLBACKS = "torch._dynamo.callback"
 _UTILITIES = "torch._dynamo.utils"

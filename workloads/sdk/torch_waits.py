@@ -22,11 +22,11 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Reducer
 from torch.distributed import ProcessGroup, distributed_c10d
 
-from collector.contract.ring import NO_TAG
-from workloads import recording, ring
-from workloads.recording import StepRecorder
-from workloads.ring import GROUP_INDEX, OP_INDEX
-from workloads.sdk import (
+from lockstep.collector.contract.ring import NO_TAG
+from lockstep.workloads import recording, ring
+from lockstep.workloads.recording import StepRecorder
+from lockstep.workloads.ring import GROUP_INDEX, OP_INDEX
+from lockstep.workloads.sdk import (
     amounts,
     guard,
     items,
@@ -36,13 +36,13 @@ from workloads.sdk import (
     torch_models,
     warning,
 )
-from workloads.sdk.guard import Block, Call, Guard
-from workloads.sdk.silence import Silence
-from workloads.sdk.torch_buckets import Buckets
-from workloads.sdk.torch_counts import Counts, device_in_use, number, registered
-from workloads.sdk.torch_exchanges import Exchanges
-from workloads.sdk.torch_models import Models
-from workloads.sdk.torch_tracing import untraced
+from lockstep.workloads.sdk.guard import Block, Call, Guard
+from lockstep.workloads.sdk.silence import Silence
+from lockstep.workloads.sdk.torch_buckets import Buckets
+from lockstep.workloads.sdk.torch_counts import Counts, device_in_use, number, registered
+from lockstep.workloads.sdk.torch_exchanges import Exchanges
+from lockstep.workloads.sdk.torch_models import Models
+from lockstep.workloads.sdk.torch_tracing import untraced
 
 OP_TYPES: dict[int, str] = {
     0: "world-broadcast",

@@ -5,12 +5,12 @@ from time import monotonic_ns
 from types import TracebackType
 from typing import Self
 
-from collector.contract import ring
-from collector.contract.ring import NO_TAG
-from workloads.recording import StepRecorder
-from workloads.ring import GROUP_INDEX, OP_INDEX
-from workloads.sdk.amounts import count
-from workloads.sdk.warning import shown, warn_about
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.ring import NO_TAG
+from lockstep.workloads.recording import StepRecorder
+from lockstep.workloads.ring import GROUP_INDEX, OP_INDEX
+from lockstep.workloads.sdk.amounts import count
+from lockstep.workloads.sdk.warning import shown, warn_about
 
 NAMES: dict[tuple[str, str], str] = {
     ("dp", "all-reduce"): "dp-all-reduce",

@@ -6,7 +6,7 @@ Nothing here raises but what a signal handler of the program does.
 import sys
 from collections.abc import Callable
 
-from workloads.sdk.signals import pass_on
+from lockstep.workloads.sdk.signals import pass_on
 
 MOST_SAID = 50
 """Lines of a process about arguments; as many more are kept for what ails the recording itself."""

@@ -25,16 +25,16 @@ import random
 from pathlib import Path
 from time import monotonic_ns
 
-from collector.contract.device import (
+from lockstep.collector.contract.device import (
     ECC_COUNTS,
     MOST_LINKS,
     NVLINK_ERRORS,
     REMAP_CAUSES,
     DeviceState,
 )
-from collector.contract.words import CLOCK_EVENT_REASONS, FaultKind
-from workloads.clocksync import wall_minus_monotonic_ns
-from workloads.simulated_gpu.nominal import (
+from lockstep.collector.contract.words import CLOCK_EVENT_REASONS, FaultKind
+from lockstep.workloads.clocksync import wall_minus_monotonic_ns
+from lockstep.workloads.simulated_gpu.nominal import (
     CLOCK_MAX_HERTZ,
     HEALTHY_CELSIUS,
     HEATING_LEAD_SECONDS,
@@ -50,7 +50,7 @@ from workloads.simulated_gpu.nominal import (
     SLOWDOWN_CELSIUS,
     THERMAL_SECONDS,
 )
-from workloads.simulated_gpu.trouble import NONE, Trouble
+from lockstep.workloads.simulated_gpu.trouble import NONE, Trouble
 
 __all__ = [
     "CLOCK_MAX_HERTZ", "HEATING_LEAD_SECONDS", "SLOWDOWN_CELSIUS", "SimulatedGpu", "Trouble",

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from collector.contract.words import FaultKind
+from lockstep.collector.contract.words import FaultKind
 
 
 @dataclass(frozen=True, slots=True)

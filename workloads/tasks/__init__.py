@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from workloads.spec import RunSpec, Training
-from workloads.tasks.allreduce import TASK as ALLREDUCE
-from workloads.tasks.gpt import TASK as GPT
-from workloads.tasks.logreg import TASK as LOGREG
-from workloads.tasks.program import TASK as PROGRAM
-from workloads.tasks.resnet import TASK as RESNET
+from lockstep.workloads.spec import RunSpec, Training
+from lockstep.workloads.tasks.allreduce import TASK as ALLREDUCE
+from lockstep.workloads.tasks.gpt import TASK as GPT
+from lockstep.workloads.tasks.logreg import TASK as LOGREG
+from lockstep.workloads.tasks.program import TASK as PROGRAM
+from lockstep.workloads.tasks.resnet import TASK as RESNET
 
 if TYPE_CHECKING:
-    from workloads.trainable import Context, Trainable
+    from lockstep.workloads.trainable import Context, Trainable
 
 
 class Task(Protocol):

@@ -7,17 +7,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from workloads.data import DataError
-from workloads.data.indexed import IndexedError
-from workloads.data.prepare import check, least_loss, prepared
-from workloads.fit import require
-from workloads.flops import FORMULA
-from workloads.models.configs import CONFIGS
-from workloads.resume import CheckpointError, latest, usable
-from workloads.spec import CLUSTER_LAUNCHERS, Layout, RunSpec, SpecError, Training, one_of
+from lockstep.workloads.data import DataError
+from lockstep.workloads.data.indexed import IndexedError
+from lockstep.workloads.data.prepare import check, least_loss, prepared
+from lockstep.workloads.fit import require
+from lockstep.workloads.flops import FORMULA
+from lockstep.workloads.models.configs import CONFIGS
+from lockstep.workloads.resume import CheckpointError, latest, usable
+from lockstep.workloads.spec import CLUSTER_LAUNCHERS, Layout, RunSpec, SpecError, Training, one_of
 
 if TYPE_CHECKING:
-    from workloads.trainable import Context, Trainable
+    from lockstep.workloads.trainable import Context, Trainable
 
 
 class GptTask:
@@ -66,7 +66,7 @@ class GptTask:
 
     def set_up(self, context: "Context") -> "Trainable[Any]":
         """See Task."""
-        from workloads.model_setup import set_up
+        from lockstep.workloads.model_setup import set_up
 
         return set_up(
             context.spec, context.rank, context.mesh, context.comm, context.data,

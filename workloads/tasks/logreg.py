@@ -5,12 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workloads.data.epsilon import Epsilon
-from workloads.outcome.goals import MLBENCH
-from workloads.spec import RunSpec, SpecError, Training
+from lockstep.workloads.data.epsilon import Epsilon
+from lockstep.workloads.outcome.goals import MLBENCH
+from lockstep.workloads.spec import RunSpec, SpecError, Training
 
 if TYPE_CHECKING:
-    from workloads.trainable import Context, Trainable
+    from lockstep.workloads.trainable import Context, Trainable
 
 SYNTHETIC = "synthetic"
 DIMENSIONS = 100
@@ -52,7 +52,7 @@ class LogregTask:
                 f"logreg is data parallel alone: --tp {layout.tp} and --pp {layout.pp} must be 1"
             )
         if spec.training.data != SYNTHETIC:
-            from workloads.data.converted import look_at
+            from lockstep.workloads.data.converted import look_at
 
             look_at(Path(spec.training.data), features)
         return replace(spec, training=replace(spec.training, micro_batches=1))
@@ -65,7 +65,7 @@ class LogregTask:
         """
         features = _features(spec)
         if spec.training.data != SYNTHETIC:
-            from workloads.data.converted import cache_folder, converted
+            from lockstep.workloads.data.converted import cache_folder, converted
 
             return converted(Path(spec.training.data), features, cache_folder())
         folder = workspace / "data" / "logreg"
@@ -78,14 +78,14 @@ class LogregTask:
         if spec.training.data == SYNTHETIC:
             facts = _synthetic(spec).about()
         else:
-            from workloads.data.converted import cache_folder, describe_files
+            from lockstep.workloads.data.converted import cache_folder, describe_files
 
             facts = describe_files(Path(spec.training.data), features, cache_folder())
         return {**facts, "parameters": features, "formula": self.formula, "recipe": RECIPE}
 
     def set_up(self, context: "Context") -> "Trainable[Any]":
         """See Task."""
-        from workloads.models.logreg import LogisticRegression
+        from lockstep.workloads.models.logreg import LogisticRegression
 
         return LogisticRegression(context)
 

@@ -5,10 +5,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from workloads.spec import PROGRAM, RunSpec, Training
+from lockstep.workloads.spec import PROGRAM, RunSpec, Training
 
 if TYPE_CHECKING:
-    from workloads.trainable import Context
+    from lockstep.workloads.trainable import Context
 
 
 class ProgramTask:

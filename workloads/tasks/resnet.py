@@ -4,18 +4,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workloads.data import cifar, gratings, imagenet
-from workloads.data.images import ImageSet
-from workloads.models.image_configs import (
+from lockstep.workloads.data import cifar, gratings, imagenet
+from lockstep.workloads.data.images import ImageSet
+from lockstep.workloads.models.image_configs import (
     IMAGE_CONFIGS,
     ImageConfig,
     resized,
 )
-from workloads.outcome.goals import MLBENCH
-from workloads.spec import RunSpec, SpecError, Training, one_of
+from lockstep.workloads.outcome.goals import MLBENCH
+from lockstep.workloads.spec import RunSpec, SpecError, Training, one_of
 
 if TYPE_CHECKING:
-    from workloads.trainable import Context, Trainable
+    from lockstep.workloads.trainable import Context, Trainable
 
 SYNTHETIC = "synthetic"
 SYNTHETIC_SIDES = {"resnet50": 64}
@@ -98,7 +98,7 @@ class ResnetTask:
 
     def set_up(self, context: "Context") -> "Trainable[Any]":
         """See Task."""
-        from workloads.models.image_training import ImageTraining
+        from lockstep.workloads.models.image_training import ImageTraining
 
         spec = context.spec
         training, validation = _halves(spec, context.data)

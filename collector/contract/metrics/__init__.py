@@ -3,7 +3,7 @@
 A row lies in the file of its subject; all are reached as `metrics.NAME`.
 """
 
-from collector.contract.metrics import (
+from lockstep.collector.contract.metrics import (
     allocation,
     analyzer,
     delivery,
@@ -18,25 +18,25 @@ from collector.contract.metrics import (
     remediation,
     training,
 )
-from collector.contract.metrics.allocation import *
-from collector.contract.metrics.analyzer import *
-from collector.contract.metrics.delivery import *
-from collector.contract.metrics.events import *
-from collector.contract.metrics.gpu import *
-from collector.contract.metrics.host import *
-from collector.contract.metrics.monitor import *
-from collector.contract.metrics.nccl import *
-from collector.contract.metrics.network import *
-from collector.contract.metrics.process import *
-from collector.contract.metrics.reference import *
-from collector.contract.metrics.remediation import *
-from collector.contract.metrics.shape import Kind as Kind
-from collector.contract.metrics.shape import Metric as Metric
-from collector.contract.metrics.shape import Sample as Sample
-from collector.contract.metrics.shape import Series as Series
-from collector.contract.metrics.shape import Unshown as Unshown
-from collector.contract.metrics.shape import label_text as label_text
-from collector.contract.metrics.training import *
+from lockstep.collector.contract.metrics.allocation import *
+from lockstep.collector.contract.metrics.analyzer import *
+from lockstep.collector.contract.metrics.delivery import *
+from lockstep.collector.contract.metrics.events import *
+from lockstep.collector.contract.metrics.gpu import *
+from lockstep.collector.contract.metrics.host import *
+from lockstep.collector.contract.metrics.monitor import *
+from lockstep.collector.contract.metrics.nccl import *
+from lockstep.collector.contract.metrics.network import *
+from lockstep.collector.contract.metrics.process import *
+from lockstep.collector.contract.metrics.reference import *
+from lockstep.collector.contract.metrics.remediation import *
+from lockstep.collector.contract.metrics.shape import Kind as Kind
+from lockstep.collector.contract.metrics.shape import Metric as Metric
+from lockstep.collector.contract.metrics.shape import Sample as Sample
+from lockstep.collector.contract.metrics.shape import Series as Series
+from lockstep.collector.contract.metrics.shape import Unshown as Unshown
+from lockstep.collector.contract.metrics.shape import label_text as label_text
+from lockstep.collector.contract.metrics.training import *
 
 EXPORTERS = {
     "collector": (monitor, process, host, network, gpu, events, allocation, nccl, training),

@@ -1,6 +1,6 @@
 """What the page says about who uses a GPU. One row a metric."""
 
-from collector.contract.metrics.shape import Kind, Metric, Unshown
+from lockstep.collector.contract.metrics.shape import Kind, Metric, Unshown
 
 _G = Kind.GAUGE
 

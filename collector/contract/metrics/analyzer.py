@@ -3,8 +3,8 @@
 `node` is a label of these series themselves: the target of `watch` must not have one.
 """
 
-from collector.contract.metrics import ranges
-from collector.contract.metrics.shape import Kind, Metric, Unshown
+from lockstep.collector.contract.metrics import ranges
+from lockstep.collector.contract.metrics.shape import Kind, Metric, Unshown
 
 _C, _G = Kind.COUNTER, Kind.GAUGE
 _RUN = ("run",)

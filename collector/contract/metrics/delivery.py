@@ -1,6 +1,6 @@
 """What the analyzer's page says about alerts on their way out and webhooks on their way in."""
 
-from collector.contract.metrics.shape import Kind, Metric
+from lockstep.collector.contract.metrics.shape import Kind, Metric
 
 _C, _G = Kind.COUNTER, Kind.GAUGE
 

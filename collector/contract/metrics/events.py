@@ -1,6 +1,6 @@
 """What the page says about errors that a driver told of as events. One row a metric."""
 
-from collector.contract.metrics.shape import Kind, Metric, Unshown
+from lockstep.collector.contract.metrics.shape import Kind, Metric, Unshown
 
 _C, _G = Kind.COUNTER, Kind.GAUGE
 _PLACE = ("gpu", "uuid", "pci_bus_id")

@@ -4,8 +4,8 @@ F is an NVML field id (nvmlDeviceGetFieldValues), D a DCGM field id. A MIG devic
 `uuid` and its parent's `gpu`.
 """
 
-from collector.contract.metrics import ranges
-from collector.contract.metrics.shape import Kind, Metric, Unshown
+from lockstep.collector.contract.metrics import ranges
+from lockstep.collector.contract.metrics.shape import Kind, Metric, Unshown
 
 _C, _G = Kind.COUNTER, Kind.GAUGE
 _GPU = ("gpu", "uuid")

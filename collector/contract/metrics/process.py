@@ -1,6 +1,6 @@
 """What every page of ours says about the process that serves it. One row a metric."""
 
-from collector.contract.metrics.shape import Kind, Metric, Unshown
+from lockstep.collector.contract.metrics.shape import Kind, Metric, Unshown
 
 THREAD_FAILURES = Metric(
     "lockstep_thread_failures_total", Kind.COUNTER, ("thread",),

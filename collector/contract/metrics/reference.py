@@ -1,7 +1,7 @@
 """What reference runs will say of nodes. One row a metric; nothing exports them yet."""
 
-from collector.contract.metrics import ranges
-from collector.contract.metrics.shape import Kind, Metric
+from lockstep.collector.contract.metrics import ranges
+from lockstep.collector.contract.metrics.shape import Kind, Metric
 
 _G = Kind.GAUGE
 

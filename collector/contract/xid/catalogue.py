@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from collector.contract.xid.shape import Action, Bucket
+from lockstep.collector.contract.xid.shape import Action, Bucket
 
 ACTIONS: Mapping[Bucket, Action | None] = {
     Bucket.RESTART_APP: Action.NONE,

@@ -6,7 +6,7 @@ disagree, so the choice is data with a name.
 
 from collections.abc import Callable, Mapping
 
-from collector.contract.xid.shape import Bucket, Severity
+from lockstep.collector.contract.xid.shape import Bucket, Severity
 
 DEFAULT = "nvidia"
 

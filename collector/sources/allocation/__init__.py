@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.gpu_holding import Holder, PodDevices, RankDevice
-from collector.gpu_reading import Gpu
-from collector.reading import Rejected, SourceError
-from collector.sources.allocation.join import joined, listed
-from collector.sources.allocation.process import ProcessWords, process_words, started
+from lockstep.collector.gpu_holding import Holder, PodDevices, RankDevice
+from lockstep.collector.gpu_reading import Gpu
+from lockstep.collector.reading import Rejected, SourceError
+from lockstep.collector.sources.allocation.join import joined, listed
+from lockstep.collector.sources.allocation.process import ProcessWords, process_words, started
 
 __all__ = ["Allocation", "AllocationReading"]
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from collector.gpu_holding import Holder, PodDevice, RankDevice
-from collector.gpu_reading import PROCESSES, Gpu
-from collector.reading import Rejected
-from collector.sources.allocation.process import ProcessWords
+from lockstep.collector.gpu_holding import Holder, PodDevice, RankDevice
+from lockstep.collector.gpu_reading import PROCESSES, Gpu
+from lockstep.collector.reading import Rejected
+from lockstep.collector.sources.allocation.process import ProcessWords
 
 _UUID = re.compile(
     r"(?<![0-9A-Za-z-])((?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?![0-9A-Za-z-])",

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.files import read_bytes, read_lines
-from collector.reading import Rejected, SourceError
+from lockstep.collector.files import read_bytes, read_lines
+from lockstep.collector.reading import Rejected, SourceError
 
 ENVIRON_BYTES = 256 * 1024
 """Of an environment; the kernel allows megabytes, batch systems use some ten kilobytes."""

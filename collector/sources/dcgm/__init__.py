@@ -5,11 +5,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from collector.clock import Clock
-from collector.gpu_reading import Gpu, GpuReading
-from collector.reading import SourceError
-from collector.sources.dcgm.bindings import INSTALLED, installed, load
-from collector.sources.dcgm.session import Session
+from lockstep.collector.clock import Clock
+from lockstep.collector.gpu_reading import Gpu, GpuReading
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources.dcgm.bindings import INSTALLED, installed, load
+from lockstep.collector.sources.dcgm.session import Session
 
 __all__ = ["INSTALLED", "Dcgm"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from collector.reading import SourceError
+from lockstep.collector.reading import SourceError
 
 INSTALLED = (
     Path("/usr/share/datacenter-gpu-manager-4/bindings/python3"),  # DCGM 4

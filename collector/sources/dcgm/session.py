@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from collector.clock import Clock
-from collector.contract.dcgm import DCGM_FIELDS, RAW_FIELDS
-from collector.dcgm_values import ImplausibleError, checked, values
-from collector.gpu_reading import Gpu, GpuReading
-from collector.reading import IMPLAUSIBLE, Rejected
-from collector.sources.dcgm.bindings import Bindings
+from lockstep.collector.clock import Clock
+from lockstep.collector.contract.dcgm import DCGM_FIELDS, RAW_FIELDS
+from lockstep.collector.dcgm_values import ImplausibleError, checked, values
+from lockstep.collector.gpu_reading import Gpu, GpuReading
+from lockstep.collector.reading import IMPLAUSIBLE, Rejected
+from lockstep.collector.sources.dcgm.bindings import Bindings
 
 MAX_GPUS = 64
 MAX_INSTANCES = 448

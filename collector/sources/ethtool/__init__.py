@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from collector.contract.words import OTHER
-from collector.pauses import Pauses
-from collector.reading import IMPLAUSIBLE, Rejected, SourceError
-from collector.sources.ethtool.names import (
+from lockstep.collector.contract.words import OTHER
+from lockstep.collector.pauses import Pauses
+from lockstep.collector.reading import IMPLAUSIBLE, Rejected, SourceError
+from lockstep.collector.sources.ethtool.names import (
     ANY,
     GLOBAL,
     TROUBLE,
@@ -28,7 +28,7 @@ from collector.sources.ethtool.names import (
     is_alone,
     known,
 )  # fmt: skip
-from collector.zero_series_folding import ZeroSeriesFolding
+from lockstep.collector.zero_series_folding import ZeroSeriesFolding
 
 GSTRINGS, GSTATS, GSSET_INFO = 0x1B, 0x1D, 0x37
 STATISTICS = 1

@@ -2,8 +2,8 @@
 
 import struct
 
-from collector.reading import SourceError
-from collector.sources.ethtool import (
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources.ethtool import (
     GSSET_INFO,
     GSTATS,
     GSTRINGS,

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from collector.clock import Clock
-from collector.files import FOREIGN, opened_of, pinned, reopened
-from collector.reading import RankProcess, Rejected, SourceError
-from collector.sources.flight_recorder.dump import MAX_BYTES, Dump, GroupState, parse
-from collector.sources.flight_recorder.many import trees
-from collector.sources.flight_recorder.missing import Missing, missing
-from collector.sources.flight_recorder.owners import RankOwners
-from collector.sources.flight_recorder.places import (
+from lockstep.collector.clock import Clock
+from lockstep.collector.files import FOREIGN, opened_of, pinned, reopened
+from lockstep.collector.reading import RankProcess, Rejected, SourceError
+from lockstep.collector.sources.flight_recorder.dump import MAX_BYTES, Dump, GroupState, parse
+from lockstep.collector.sources.flight_recorder.many import trees
+from lockstep.collector.sources.flight_recorder.missing import Missing, missing
+from lockstep.collector.sources.flight_recorder.owners import RankOwners
+from lockstep.collector.sources.flight_recorder.places import (
     PIPE_VARIABLE,
     Named,
     Place,
@@ -26,7 +26,7 @@ from collector.sources.flight_recorder.places import (
     told_by,
     with_prefix,
 )
-from collector.sources.flight_recorder.requests import denied
+from lockstep.collector.sources.flight_recorder.requests import denied
 
 __all__ = [
     "MAX_BYTES", "PIPE_VARIABLE", "Dump", "DumpReading", "FlightRecorder", "GroupState", "Missing",

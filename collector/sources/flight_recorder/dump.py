@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from collector.contract import bounded_json
-from collector.contract.mended_json import unambiguous
-from collector.reading import Rejected, SourceError
-from collector.sources.flight_recorder.pickled import as_json
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.mended_json import unambiguous
+from lockstep.collector.reading import Rejected, SourceError
+from lockstep.collector.sources.flight_recorder.pickled import as_json
 
 NOT_UNDERSTOOD = "not_understood"
 """Reason of what was left out of a dump; the rest of it stands."""

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from collector.contract import bounded_json
-from collector.reading import SourceError
-from collector.sources.flight_recorder.dump import MAX_BYTES, MAX_VALUES
-from collector.sources.flight_recorder.pickled import many_as_json
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources.flight_recorder.dump import MAX_BYTES, MAX_VALUES
+from lockstep.collector.sources.flight_recorder.pickled import many_as_json
 
 BATCH_BYTES = 8 << 20
 """Half of what a child is known to read within its bounds."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from collector.sources.flight_recorder.dump import Dump, GroupState
+from lockstep.collector.sources.flight_recorder.dump import Dump, GroupState
 
 HELD_UP_SECONDS = 1.0
 """Dumps of one run are not of one moment: a rank counts as missing once others waited so long."""

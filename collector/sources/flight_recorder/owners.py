@@ -3,8 +3,8 @@
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from collector.reading import RankProcess
-from collector.sources.flight_recorder.places import REMEMBERED_SECONDS, Place
+from lockstep.collector.reading import RankProcess
+from lockstep.collector.sources.flight_recorder.places import REMEMBERED_SECONDS, Place
 
 RankKey = tuple[str, int]
 _Rings = dict[Path | None, tuple[RankProcess, float]]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collector.reading import SourceError
+from lockstep.collector.reading import SourceError
 
 if TYPE_CHECKING:
     import subprocess

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from collector.contract.flight_recorder import PREFIX, of_dump
-from collector.files import MAX_ENTRIES, environment
-from collector.finder import find
-from collector.reading import RankProcess, Rejected, SourceError
+from lockstep.collector.contract.flight_recorder import PREFIX, of_dump
+from lockstep.collector.files import MAX_ENTRIES, environment
+from lockstep.collector.finder import find
+from lockstep.collector.reading import RankProcess, Rejected, SourceError
 
 OLD_NAME = "nccl_trace_rank_"
 """In the temporary folder: where older versions of torch put dumps unless they are told."""

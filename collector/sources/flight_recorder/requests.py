@@ -4,8 +4,8 @@ import os
 import stat
 from pathlib import Path
 
-from collector.contract.flight_recorder import request_name
-from collector.reading import RankProcess, Rejected, SourceError
+from lockstep.collector.contract.flight_recorder import request_name
+from lockstep.collector.reading import RankProcess, Rejected, SourceError
 
 DENIED = "request_denied"
 """The reason of what has the name of a request, and lets nobody make one."""

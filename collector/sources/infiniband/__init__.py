@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from collector.persistent_fds import PersistentFds
-from collector.reading import Rejected, SourceError
-from collector.sources.infiniband import kinds, tree
-from collector.sources.infiniband.patience import Files, Patience
-from collector.sources.infiniband.registers import Saturation, is_saturated
+from lockstep.collector.persistent_fds import PersistentFds
+from lockstep.collector.reading import Rejected, SourceError
+from lockstep.collector.sources.infiniband import kinds, tree
+from lockstep.collector.sources.infiniband.patience import Files, Patience
+from lockstep.collector.sources.infiniband.registers import Saturation, is_saturated
 
 PLAN_READINGS = 60
 """Readings between two looks at which counters a port has: a driver adds them after the port, and

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.contract.words import OTHER, PORT_ERRORS
-from collector.persistent_fds import PersistentFds
-from collector.reading import Rejected, SourceError
-from collector.sources.infiniband import kinds, tree
-from collector.sources.infiniband.patience import Files, Patience
-from collector.sources.infiniband.registers import Saturation, is_saturated
-from collector.zero_series_folding import ZeroSeriesFolding
+from lockstep.collector.contract.words import OTHER, PORT_ERRORS
+from lockstep.collector.persistent_fds import PersistentFds
+from lockstep.collector.reading import Rejected, SourceError
+from lockstep.collector.sources.infiniband import kinds, tree
+from lockstep.collector.sources.infiniband.patience import Files, Patience
+from lockstep.collector.sources.infiniband.registers import Saturation, is_saturated
+from lockstep.collector.zero_series_folding import ZeroSeriesFolding
 
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from collector.contract import alerted
-from collector.contract.words import XMIT_WAIT as XMIT_WAIT_REGISTER
+from lockstep.collector.contract import alerted
+from lockstep.collector.contract.words import XMIT_WAIT as XMIT_WAIT_REGISTER
 
 PORT_ERRORS_OF_ETHERNET = frozenset((
     "symbol_error", "link_downed", "port_rcv_errors", "port_xmit_discards",

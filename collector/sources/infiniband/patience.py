@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from collector.pauses import Pauses
-from collector.reading import SourceError
+from lockstep.collector.pauses import Pauses
+from lockstep.collector.reading import SourceError
 
 GROUP_SECONDS = 120.0
 """How long files of the same kind and device wait that have not answered, once one was refused: the
@@ -26,7 +26,7 @@ class Files(Protocol):
         """The file's text, or its beginning.
 
         Raises:
-            SourceError: As `collector.files.opened`.
+            SourceError: As `lockstep.collector.files.opened`.
         """
         ...
 

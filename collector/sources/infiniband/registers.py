@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from collector.reading import Rejected
-from collector.sources.infiniband.tree import Place, Trying
+from lockstep.collector.reading import Rejected
+from lockstep.collector.sources.infiniband.tree import Place, Trying
 
 WIDTHS: Mapping[str, int] = {
     "symbol_error": 16, "link_error_recovery": 8, "link_downed": 8, "port_rcv_errors": 16,

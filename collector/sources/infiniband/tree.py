@@ -8,9 +8,9 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, ParamSpec, TypeVar
 
-from collector.files import MAX_ENTRIES
-from collector.reading import Rejected, SourceError
-from collector.sources.infiniband.patience import Files, PausedError
+from lockstep.collector.files import MAX_ENTRIES
+from lockstep.collector.reading import Rejected, SourceError
+from lockstep.collector.sources.infiniband.patience import Files, PausedError
 
 MAX_PORTS = 64
 ETHERNET, INFINIBAND = "Ethernet", "InfiniBand"

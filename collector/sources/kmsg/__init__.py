@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.clock import Clock
-from collector.contract import kernel_log
-from collector.kernel_event import KernelEvent, KernelEvents
-from collector.reading import Rejected, SourceError
-from collector.sources.kmsg.lines import MARKS, parse, spelled_out, unread
+from lockstep.collector.clock import Clock
+from lockstep.collector.contract import kernel_log
+from lockstep.collector.kernel_event import KernelEvent, KernelEvents
+from lockstep.collector.reading import Rejected, SourceError
+from lockstep.collector.sources.kmsg.lines import MARKS, parse, spelled_out, unread
 
 __all__ = ["KernelLog", "Kmsg", "parse", "spelled_out"]
 

@@ -5,9 +5,9 @@ A line is the text of one record: without a priority or a time, as the kernel wr
 
 import re
 
-from collector.contract import kernel_log
-from collector.kernel_event import Fall, KernelEvent, SwitchError, Trouble
-from collector.xid_event import XidEvent, pci_bus_id
+from lockstep.collector.contract import kernel_log
+from lockstep.collector.kernel_event import Fall, KernelEvent, SwitchError, Trouble
+from lockstep.collector.xid_event import XidEvent, pci_bus_id
 
 MARKS = (b"SXid (", *(mark.encode() for mark in kernel_log.MARKS))
 """A record without one of these is about something else."""

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from collector.contract import bounded_json
-from collector.sources.kmsg.lines import spelled_out
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.sources.kmsg.lines import spelled_out
 
 LONGEST = 8192
 """Characters of a line that are looked at."""

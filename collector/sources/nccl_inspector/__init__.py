@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from collector.clock import Clock
-from collector.files import environment
-from collector.reading import RankProcess, Rejected, SourceError
-from collector.sources.nccl_inspector.folder import Log, logs
-from collector.sources.nccl_inspector.lines import Batch, LineReader
-from collector.sources.nccl_inspector.rank_waits import MAX_RANKS, RankTotals, RankWaits
-from collector.sources.nccl_inspector.tail import CHUNK, Tail
-from collector.sources.nccl_inspector.tally import MAX_OPERATIONS, OperationTotals, Tally
+from lockstep.collector.clock import Clock
+from lockstep.collector.files import environment
+from lockstep.collector.reading import RankProcess, Rejected, SourceError
+from lockstep.collector.sources.nccl_inspector.folder import Log, logs
+from lockstep.collector.sources.nccl_inspector.lines import Batch, LineReader
+from lockstep.collector.sources.nccl_inspector.rank_waits import MAX_RANKS, RankTotals, RankWaits
+from lockstep.collector.sources.nccl_inspector.tail import CHUNK, Tail
+from lockstep.collector.sources.nccl_inspector.tally import MAX_OPERATIONS, OperationTotals, Tally
 
 MAX_SEQUENCES = 1024
 """Of one file; a process has some communicators with some operations each."""

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from collector.reading import Rejected
+from lockstep.collector.reading import Rejected
 
 MAX_NAMES = 1 << 17
 """Names looked at in one folder and those below it."""

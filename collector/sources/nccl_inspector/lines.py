@@ -11,14 +11,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from collector.contract import bounded_json
-from collector.contract.bandwidth import (
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.bandwidth import (
     OPERATIONS,
     algorithm_bandwidth,
     bus_factor,
     whole_bytes,
 )
-from collector.contract.mended_json import mended, unambiguous
+from lockstep.collector.contract.mended_json import mended, unambiguous
 
 TOLERANCE = 1e-3
 """Share by which a bandwidth of the file may differ from ours."""

@@ -8,8 +8,8 @@ compare ranks (docs/method/durations.md).
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from collector.sources.nccl_inspector.lines import UNTOLD, Batch
-from collector.sources.nccl_inspector.tally import IDLE_SECONDS
+from lockstep.collector.sources.nccl_inspector.lines import UNTOLD, Batch
+from lockstep.collector.sources.nccl_inspector.tally import IDLE_SECONDS
 
 MAX_RANKS = 256
 """Ranks by communicator that are told: eight GPUs are in some ten communicators each."""

@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from collector.files import opened
+from lockstep.collector.files import opened
 
 CHUNK = 1 << 18
 """Bytes of one read, and the longest line."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from math import exp, log
 from typing import NamedTuple
 
-from collector.contract.bandwidth import bus_factor
-from collector.contract.metrics import COLLECTIVE_BOUNDS, SIZE_BOUNDS, SIZE_BUCKETS
-from collector.sources.nccl_inspector.lines import Batch
+from lockstep.collector.contract.bandwidth import bus_factor
+from lockstep.collector.contract.metrics import COLLECTIVE_BOUNDS, SIZE_BOUNDS, SIZE_BUCKETS
+from lockstep.collector.sources.nccl_inspector.lines import Batch
 
 MAX_OPERATIONS = 32
 """Operations by run and group that are told: some 20 to 40 series each."""

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from collector.clock import Clock
-from collector.config import Address, ConfigError
-from collector.config.values import address as parsed
-from collector.files import environment
-from collector.reading import RankProcess, Rejected, SourceError
-from collector.sources.nccl_ras.endpoint import POLL_SECONDS, VARIABLE, Endpoint
-from collector.sources.nccl_ras.guard import Polling, why_not
-from collector.sources.nccl_ras.library import Libraries
-from collector.sources.nccl_ras.picture import Picture
+from lockstep.collector.clock import Clock
+from lockstep.collector.config import Address, ConfigError
+from lockstep.collector.config.values import address as parsed
+from lockstep.collector.files import environment
+from lockstep.collector.reading import RankProcess, Rejected, SourceError
+from lockstep.collector.sources.nccl_ras.endpoint import POLL_SECONDS, VARIABLE, Endpoint
+from lockstep.collector.sources.nccl_ras.guard import Polling, why_not
+from lockstep.collector.sources.nccl_ras.library import Libraries
+from lockstep.collector.sources.nccl_ras.picture import Picture
 
 __all__ = ["EndpointReading", "NcclRas", "RasReading"]
 

@@ -4,10 +4,10 @@ import re
 import socket
 from collections.abc import Callable
 
-from collector.config import Address
-from collector.reading import SourceError
-from collector.sources.nccl_ras import document, text
-from collector.sources.nccl_ras.status import Status
+from lockstep.collector.config import Address
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources.nccl_ras import document, text
+from lockstep.collector.sources.nccl_ras.status import Status
 
 CONNECT_SECONDS = 1.0
 QUERY_SECONDS = 10.0

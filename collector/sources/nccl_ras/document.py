@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from collector.contract import bounded_json
-from collector.contract.mended_json import mended, unambiguous
-from collector.reading import SourceError
-from collector.sources.nccl_ras.status import (
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.mended_json import mended, unambiguous
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources.nccl_ras.status import (
     MISSING,
     UNKNOWN,
     Communicator,

@@ -11,12 +11,18 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
-from collector.clock import Clock
-from collector.config import Address
-from collector.contract import threads
-from collector.reading import RankProcess, Rejected, SourceError
-from collector.sources.nccl_ras.client import QUERY_SECONDS, Connection, Refused, ask, speaks_json
-from collector.sources.nccl_ras.picture import Picture, pictured
+from lockstep.collector.clock import Clock
+from lockstep.collector.config import Address
+from lockstep.collector.contract import threads
+from lockstep.collector.reading import RankProcess, Rejected, SourceError
+from lockstep.collector.sources.nccl_ras.client import (
+    QUERY_SECONDS,
+    Connection,
+    Refused,
+    ask,
+    speaks_json,
+)
+from lockstep.collector.sources.nccl_ras.picture import Picture, pictured
 
 MAX_PENDING = 1 << 16
 """Characters of one event that has not ended."""

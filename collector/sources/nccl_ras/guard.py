@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from collector.reading import RankProcess
-from collector.sources.nccl_ras.status import Version
+from lockstep.collector.reading import RankProcess
+from lockstep.collector.sources.nccl_ras.status import Version
 
 
 class Polling(StrEnum):

@@ -9,9 +9,9 @@ import re
 import threading
 from pathlib import Path
 
-from collector.files import opened, read_bytes
-from collector.reading import SourceError
-from collector.sources.nccl_ras.status import Version, version_of
+from lockstep.collector.files import opened, read_bytes
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources.nccl_ras.status import Version, version_of
 
 MAX_MAPS = 8 << 20
 """Of /proc/<pid>/maps; a training process has 1 MB."""

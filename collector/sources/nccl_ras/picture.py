@@ -3,8 +3,8 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from collector.reading import RankProcess
-from collector.sources.nccl_ras.status import (
+from lockstep.collector.reading import RankProcess
+from lockstep.collector.sources.nccl_ras.status import (
     MISSING,
     STATES,
     UNKNOWN,

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from collector.reading import Rejected
+from lockstep.collector.reading import Rejected
 
 MISSING = "missing"
 STATES: tuple[str, ...] = (

@@ -10,9 +10,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from collector.reading import SourceError
-from collector.sources.nccl_ras.document import MAX_COMMUNICATORS, operation
-from collector.sources.nccl_ras.report_lines import (
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources.nccl_ras.document import MAX_COMMUNICATORS, operation
+from lockstep.collector.sources.nccl_ras.report_lines import (
     BLANKS,
     BLOCK,
     COUNTED,
@@ -34,7 +34,7 @@ from collector.sources.nccl_ras.report_lines import (
     TIMEOUT,
     VERSION,
 )
-from collector.sources.nccl_ras.status import (
+from lockstep.collector.sources.nccl_ras.status import (
     MISSING,
     SEVERITY,
     UNKNOWN,

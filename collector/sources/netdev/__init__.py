@@ -5,10 +5,10 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from collector.clock import Clock
-from collector.persistent_fds import PersistentFds
-from collector.reading import Rejected, SourceError
-from collector.sources.netdev.devices import Devices, Traffic
+from lockstep.collector.clock import Clock
+from lockstep.collector.persistent_fds import PersistentFds
+from lockstep.collector.reading import Rejected, SourceError
+from lockstep.collector.sources.netdev.devices import Devices, Traffic
 
 UP = "up"
 NOT_UP = frozenset(("down", "lowerlayerdown", "dormant", "testing", "notpresent"))

@@ -15,8 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from collector.files import MAX_ENTRIES, read_bytes, read_lines
-from collector.reading import Rejected, SourceError
+from lockstep.collector.files import MAX_ENTRIES, read_bytes, read_lines
+from lockstep.collector.reading import Rejected, SourceError
 
 LIMIT = 1 << 20
 LOOPBACK = "lo"

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from collector.clock import Clock
-from collector.gpu_reading import Gpu, GpuReading
-from collector.reading import Rejected, SourceError
-from collector.sources.nvml import library
-from collector.sources.nvml.last_reading import GpuSlot
-from collector.sources.nvml.process import Child
-from collector.xid_event import XidEvent, pci_bus_id
+from lockstep.collector.clock import Clock
+from lockstep.collector.gpu_reading import Gpu, GpuReading
+from lockstep.collector.reading import Rejected, SourceError
+from lockstep.collector.sources.nvml import library
+from lockstep.collector.sources.nvml.last_reading import GpuSlot
+from lockstep.collector.sources.nvml.process import Child
+from lockstep.collector.xid_event import XidEvent, pci_bus_id
 
 __all__ = ["Limits", "Nvml"]
 

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from collector.sources.nvml import binding
-from collector.sources.nvml.binding import NvmlError
+from lockstep.collector.sources.nvml import binding
+from lockstep.collector.sources.nvml.binding import NvmlError
 
 
 class GpuLostError(Exception):

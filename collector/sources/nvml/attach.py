@@ -3,10 +3,16 @@
 from functools import partial
 from typing import Any
 
-from collector.contract import metrics as m
-from collector.sources.nvml import binding, fields
-from collector.sources.nvml.asking import Asker, GpuLostError, Known, LibraryGoneError, text
-from collector.sources.nvml.binding import FieldBatch, Gpm, Handle, NvmlError
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.sources.nvml import binding, fields
+from lockstep.collector.sources.nvml.asking import (
+    Asker,
+    GpuLostError,
+    Known,
+    LibraryGoneError,
+    text,
+)
+from lockstep.collector.sources.nvml.binding import FieldBatch, Gpm, Handle, NvmlError
 
 ACTIVITY = {
     1: m.GPU_ENGINE_ACTIVE, 2: m.GPU_SM_ACTIVE, 3: m.GPU_SM_OCCUPANCY, 5: m.GPU_TENSOR_ACTIVE,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pynvml
 
-from collector.sources.nvml.fields import Field
+from lockstep.collector.sources.nvml.fields import Field
 
 SUCCESS = 0
 ABSENT = frozenset((

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from collector.sources.nvml.wire import CHANGED, FAILED, NO_BINDING
+from lockstep.collector.sources.nvml.wire import CHANGED, FAILED, NO_BINDING
 
 TURN_SECONDS = 0.005
 _PR_SET_PDEATHSIG = 1
@@ -109,11 +109,11 @@ class Session:
     def attach(self) -> None:
         """Initialise NVML, tell how many GPUs there are, and start the threads."""
         try:
-            from collector.sources.nvml import binding
+            from lockstep.collector.sources.nvml import binding
         except ImportError:
             self.end({"failed": "no_binding", "message": "nvidia-ml-py is missing"}, NO_BINDING)
-        from collector.sources.nvml.polling import GpuPolling
-        from collector.sources.nvml.xid_watch import XidWatch
+        from lockstep.collector.sources.nvml.polling import GpuPolling
+        from lockstep.collector.sources.nvml.xid_watch import XidWatch
 
         try:
             binding.load(self._library)

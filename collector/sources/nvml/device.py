@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from collector.contract import metrics as m
-from collector.gpu_reading import (
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.gpu_reading import (
     CLOCK_EVENTS,
     FABRIC_HEALTH,
     FABRIC_STATE,
@@ -15,10 +15,10 @@ from collector.gpu_reading import (
     Telling,
     Values,
 )
-from collector.sources.nvml import binding, fields
-from collector.sources.nvml.asking import Asker
-from collector.sources.nvml.attach import ACTIVITY, Attachment, Mig
-from collector.sources.nvml.binding import FieldBatch, Gpm, Handle
+from lockstep.collector.sources.nvml import binding, fields
+from lockstep.collector.sources.nvml.asking import Asker
+from lockstep.collector.sources.nvml.attach import ACTIVITY, Attachment, Mig
+from lockstep.collector.sources.nvml.binding import FieldBatch, Gpm, Handle
 
 CLOCKS = {"graphics": 0, "sm": 1, "mem": 2, "video": 3}
 """nvmlClockType_t."""

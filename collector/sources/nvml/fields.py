@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from collector.contract import metrics as m
-from collector.contract.metrics import Metric
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import Metric
 
 ALL_LINKS = 0xFFFFFFFF
 """Scope of the NVLink fields that asks for the sum over links (nvml.h: UINT_MAX)."""

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from collector.contract import metrics as m
-from collector.gpu_reading import Gpu, Values
-from collector.reading import Rejected
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.gpu_reading import Gpu, Values
+from lockstep.collector.reading import Rejected
 
 
 @dataclass(slots=True)

@@ -1,9 +1,10 @@
 """Starts the process that speaks NVML, by its path and not as a module.
 
-Importing `collector.sources` imports every source: 10 MB that this process does not need. So the
-packages above it are here without what their files import.
+Importing `lockstep.collector.sources` imports every source: 10 MB that this process does not need.
+So the packages above it are here without what their files import.
 """
 
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -11,13 +12,14 @@ from types import ModuleType
 
 def main() -> int:
     """Serve until the input ends."""
-    here = Path(__file__).resolve().parent
-    names = ("collector", "collector.sources", "collector.sources.nvml")
-    for name, folder in zip(names, (here.parents[1], here.parent, here), strict=True):
+    here = Path(os.path.abspath(__file__)).parent  # links are not followed: they are packages
+    names = ("lockstep", "collector", "sources", "nvml")
+    for depth, folder in enumerate((here.parents[2], here.parents[1], here.parent, here), 1):
+        name = ".".join(names[:depth])
         package = ModuleType(name)
         package.__path__ = [str(folder)]
         sys.modules[name] = package
-    from collector.sources.nvml import child
+    from lockstep.collector.sources.nvml import child
 
     return child.main(sys.argv[1:])
 

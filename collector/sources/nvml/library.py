@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from collector.files import read_lines
-from collector.reading import SourceError
+from lockstep.collector.files import read_lines
+from lockstep.collector.reading import SourceError
 
 NAME = "libnvidia-ml.so.1"
 FOLDERS = (

@@ -5,10 +5,10 @@ import time
 from collections.abc import Mapping
 from typing import Any, NoReturn, Protocol
 
-from collector.sources.nvml.asking import GpuLostError, LibraryGoneError
-from collector.sources.nvml.device import Device
-from collector.sources.nvml.wire import CHANGED, FAILED
-from collector.sources.nvml.xid_watch import XidWatch
+from lockstep.collector.sources.nvml.asking import GpuLostError, LibraryGoneError
+from lockstep.collector.sources.nvml.device import Device
+from lockstep.collector.sources.nvml.wire import CHANGED, FAILED
+from lockstep.collector.sources.nvml.xid_watch import XidWatch
 
 
 class MessageSink(Protocol):

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collector.contract import bounded_json
-from collector.reading import SourceError
-from collector.sources.nvml.wire import MAX_LINE
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources.nvml.wire import MAX_LINE
 
 if TYPE_CHECKING:
     import subprocess

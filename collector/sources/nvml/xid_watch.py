@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from collector.sources.nvml import binding
-from collector.sources.nvml.binding import Handle, NvmlError
+from lockstep.collector.sources.nvml import binding
+from lockstep.collector.sources.nvml.binding import Handle, NvmlError
 
 WAIT_SECONDS = 1.0
 GATHER_SECONDS = 0.05

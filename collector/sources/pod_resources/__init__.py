@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from collector.clock import Clock
-from collector.gpu_holding import PodDevice, PodDevices
-from collector.reading import Rejected, SourceError
-from collector.sources.pod_resources.messages import pod_devices
+from lockstep.collector.clock import Clock
+from lockstep.collector.gpu_holding import PodDevice, PodDevices
+from lockstep.collector.reading import Rejected, SourceError
+from lockstep.collector.sources.pod_resources.messages import pod_devices
 
 __all__ = ["KEPT_SECONDS", "PodResources", "PodResourcesReading"]
 

@@ -7,8 +7,8 @@ https://protobuf.dev/programming-guides/encoding. The protobuf library would do 
 
 from collections.abc import Iterator
 
-from collector.gpu_holding import PodDevice
-from collector.reading import SourceError
+from lockstep.collector.gpu_holding import PodDevice
+from lockstep.collector.reading import SourceError
 
 MAX_DEVICES = 4096
 """Devices taken from one answer: 110 pods a node (the kubelet's default) and many replicas."""

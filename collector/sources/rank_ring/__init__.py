@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from collector.clock import Clock
-from collector.contract.metrics import RANK_GONE_SECONDS
-from collector.contract.words import LIVING_STATES
-from collector.reading import Rejected
-from collector.sources.rank_ring.last_words import LastWords
-from collector.sources.rank_ring.rank import Rank, RankKey
-from collector.sources.rank_ring.records import Records, read_records
-from collector.sources.rank_ring.scanning import MAX_RINGS, Rings, scan
+from lockstep.collector.clock import Clock
+from lockstep.collector.contract.metrics import RANK_GONE_SECONDS
+from lockstep.collector.contract.words import LIVING_STATES
+from lockstep.collector.reading import Rejected
+from lockstep.collector.sources.rank_ring.last_words import LastWords
+from lockstep.collector.sources.rank_ring.rank import Rank, RankKey
+from lockstep.collector.sources.rank_ring.records import Records, read_records
+from lockstep.collector.sources.rank_ring.scanning import MAX_RINGS, Rings, scan
 
 __all__ = [
     "MAX_RINGS", "Rank", "RankRings", "Records", "RingReading", "Rings", "read_records", "scan",

@@ -4,11 +4,11 @@ import math
 import os
 from dataclasses import dataclass
 
-from collector.clock import Clock
-from collector.contract import ring
-from collector.contract.ring_name import RingName
-from collector.contract.words import OPS, PHASES, RANK_STATES, RankState
-from collector.reading import SourceError
+from lockstep.collector.clock import Clock
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.ring_name import RingName
+from lockstep.collector.contract.words import OPS, PHASES, RANK_STATES, RankState
+from lockstep.collector.reading import SourceError
 
 AHEAD_NS = 1_000_000_000
 """How far a time of a rank may lie ahead of our clock: it goes on while its header is read."""

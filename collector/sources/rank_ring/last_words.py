@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
-from collector.clock import Clock
-from collector.files import opened
-from collector.reading import SourceError
-from collector.sources.rank_ring.header import Identity, check_size, read_header
-from collector.sources.rank_ring.rank import Rank
+from lockstep.collector.clock import Clock
+from lockstep.collector.files import opened
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources.rank_ring.header import Identity, check_size, read_header
+from lockstep.collector.sources.rank_ring.rank import Rank
 
 
 class LastWords:

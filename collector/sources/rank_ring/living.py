@@ -1,7 +1,7 @@
 """The living ranks of this node, for the sources that look at their processes; one scan for all."""
 
-from collector.sources.rank_ring.rank import Rank
-from collector.sources.rank_ring.scanning import Rings, Scan
+from lockstep.collector.sources.rank_ring.rank import Rank
+from lockstep.collector.sources.rank_ring.scanning import Rings, Scan
 
 FRESH_SECONDS = 0.5
 """A scan serves all who ask within so long; whose rank has ended meanwhile finds no process."""

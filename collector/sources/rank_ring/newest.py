@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from collector.clock import Clock
-from collector.contract import ring
-from collector.files import opened
-from collector.reading import SourceError
-from collector.sources.rank_ring.header import AHEAD_NS, check_size
-from collector.sources.rank_ring.writers import FRESH_SECONDS
+from lockstep.collector.clock import Clock
+from lockstep.collector.contract import ring
+from lockstep.collector.files import opened
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources.rank_ring.header import AHEAD_NS, check_size
+from lockstep.collector.sources.rank_ring.writers import FRESH_SECONDS
 
 LOOKS = 128
 """Rings without a fresh heartbeat that are looked at again in one scan, in turn: a millisecond."""

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from collector.contract.metrics import RANK_GONE_SECONDS
-from collector.reading import Rejected
-from collector.sources.rank_ring.rank import Rank
+from lockstep.collector.contract.metrics import RANK_GONE_SECONDS
+from lockstep.collector.reading import Rejected
+from lockstep.collector.sources.rank_ring.rank import Rank
 
 MAX_CLAIMS = 1024
 """Runs and ranks whose owners are remembered."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.sources.rank_ring.header import Header
+from lockstep.collector.sources.rank_ring.header import Header
 
 RankKey = tuple[str, int]
 

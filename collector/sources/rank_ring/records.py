@@ -7,12 +7,17 @@ from pathlib import Path
 from struct import Struct
 from typing import Any
 
-from collector.clock import Clock
-from collector.contract import ring
-from collector.contract.words import OPS, PHASES
-from collector.files import opened
-from collector.reading import SourceError
-from collector.sources.rank_ring.header import Header, check_size, read_cursors, read_header
+from lockstep.collector.clock import Clock
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.words import OPS, PHASES
+from lockstep.collector.files import opened
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources.rank_ring.header import (
+    Header,
+    check_size,
+    read_cursors,
+    read_header,
+)
 
 
 @dataclass(frozen=True, slots=True)

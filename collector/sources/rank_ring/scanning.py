@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from collector.clock import Clock
-from collector.contract import ring
-from collector.files import opened
-from collector.finder import Finder
-from collector.reading import Rejected, SourceError
-from collector.sources.rank_ring.header import AHEAD_NS, check_size, read_header
-from collector.sources.rank_ring.newest import Newest
-from collector.sources.rank_ring.owners import Claims, Owners
-from collector.sources.rank_ring.rank import Rank
-from collector.sources.rank_ring.writers import Writers
+from lockstep.collector.clock import Clock
+from lockstep.collector.contract import ring
+from lockstep.collector.files import opened
+from lockstep.collector.finder import Finder
+from lockstep.collector.reading import Rejected, SourceError
+from lockstep.collector.sources.rank_ring.header import AHEAD_NS, check_size, read_header
+from lockstep.collector.sources.rank_ring.newest import Newest
+from lockstep.collector.sources.rank_ring.owners import Claims, Owners
+from lockstep.collector.sources.rank_ring.rank import Rank
+from lockstep.collector.sources.rank_ring.writers import Writers
 
 MAX_RINGS = 64
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from collector.clock import Clock
-from collector.files import read_bytes
-from collector.reading import SourceError
-from collector.sources.rank_ring.header import AHEAD_NS, Header
+from lockstep.collector.clock import Clock
+from lockstep.collector.files import read_bytes
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources.rank_ring.header import AHEAD_NS, Header
 
 FRESH_SECONDS = 3.0
 """A heartbeat (one a second) that is younger shows that its writer lives, wherever that is."""

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
-from collector.clock import Clock
-from collector.gpu_reading import Gpu, GpuReading
-from collector.reading import SourceError
-from collector.sources.replay.frames import FILE, Capture, load
+from lockstep.collector.clock import Clock
+from lockstep.collector.gpu_reading import Gpu, GpuReading
+from lockstep.collector.reading import SourceError
+from lockstep.collector.sources.replay.frames import FILE, Capture, load
 
 __all__ = ["FILE", "Capture", "Replay", "load"]
 

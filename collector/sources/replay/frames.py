@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from collector.contract import bounded_json
-from collector.contract import metrics as m
-from collector.contract.metrics import METRICS
-from collector.files import read_lines
-from collector.gpu_reading import PROCESSES, RAW, Gpu, GpuReading
-from collector.reading import SourceError
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import METRICS
+from lockstep.collector.files import read_lines
+from lockstep.collector.gpu_reading import PROCESSES, RAW, Gpu, GpuReading
+from lockstep.collector.reading import SourceError
 
 FILE = "gpus.jsonl"
 SCHEMA_VERSION = 1

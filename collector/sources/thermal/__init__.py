@@ -8,8 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from collector.files import read_lines
-from collector.reading import Rejected, SourceError
+from lockstep.collector.files import read_lines
+from lockstep.collector.reading import Rejected, SourceError
 
 LIMIT = 4096
 MAX_ZONES = 64

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from collector.clock import Clock
-from collector.contract.kernel_log import KINDS
-from collector.contract.xid import BY_LINE, Severity, describe, judged
-from collector.gpu_reading import Gpu
-from collector.kernel_event import Fall, KernelEvent, KernelEvents, SwitchError, Trouble
-from collector.sources.xid.dcgm_counts import DcgmCounts, place_of, tells
-from collector.sources.xid.ledger import (
+from lockstep.collector.clock import Clock
+from lockstep.collector.contract.kernel_log import KINDS
+from lockstep.collector.contract.xid import BY_LINE, Severity, describe, judged
+from lockstep.collector.gpu_reading import Gpu
+from lockstep.collector.kernel_event import Fall, KernelEvent, KernelEvents, SwitchError, Trouble
+from lockstep.collector.sources.xid.dcgm_counts import DcgmCounts, place_of, tells
+from lockstep.collector.sources.xid.ledger import (
     DCGM,
     Falls,
     LastKey,
@@ -28,8 +28,8 @@ from collector.sources.xid.ledger import (
     TroubleKey,
     XidKey,
 )
-from collector.sources.xid.twins import WINDOW_SECONDS, Untwinned
-from collector.xid_event import XidEvent, pci_bus_id
+from lockstep.collector.sources.xid.twins import WINDOW_SECONDS, Untwinned
+from lockstep.collector.xid_event import XidEvent, pci_bus_id
 
 LOG = logging.getLogger(__name__)
 

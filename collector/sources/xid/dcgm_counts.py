@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from collector.contract import metrics as m
-from collector.gpu_reading import XID_TOTAL, XID_VALUES, XID_WINDOW, Gpu
-from collector.xid_event import pci_bus_id
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.gpu_reading import XID_TOTAL, XID_VALUES, XID_WINDOW, Gpu
+from lockstep.collector.xid_event import pci_bus_id
 
 LAST = m.GPU_LAST_XID.name
 LAPSE_READINGS = 2

@@ -2,11 +2,11 @@
 
 from typing import Final, NamedTuple
 
-from collector.contract.kernel_log import TOGETHER
-from collector.contract.xid import PAGED, REPEATED, Severity, judged
-from collector.kernel_event import Fall, KernelEvent, SwitchError, Trouble
-from collector.sources.xid.twins import WINDOW_SECONDS, Twins
-from collector.xid_event import XidEvent
+from lockstep.collector.contract.kernel_log import TOGETHER
+from lockstep.collector.contract.xid import PAGED, REPEATED, Severity, judged
+from lockstep.collector.kernel_event import Fall, KernelEvent, SwitchError, Trouble
+from lockstep.collector.sources.xid.twins import WINDOW_SECONDS, Twins
+from lockstep.collector.xid_event import XidEvent
 
 MAX_NUMBERS = 32
 """Different XIDs (or SXIDs) of one place that are counted under their own number; those that an

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from collector.xid_event import XidEvent
+from lockstep.collector.xid_event import XidEvent
 
 WINDOW_SECONDS = 2.0
 """The two tell of one event at most so far apart."""

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyzer.readers.archive.series import NOBODY, Series, moments, panel
-from analyzer.readers.archive.steps import quantiles
-from collector.contract import metrics
-from collector.contract.metrics import Metric
-from dashboard.shapes import Floats, Lines
-from dashboard.sources.archive.hardware import busy, network, summed, used
-from dashboard.sources.chart_table import (
+from lockstep.analyzer.read.archive.series import NOBODY, Series, moments, panel
+from lockstep.analyzer.read.archive.steps import quantiles
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.metrics import Metric
+from lockstep.dashboard.shapes import Floats, Lines
+from lockstep.dashboard.sources.archive.hardware import busy, network, summed, used
+from lockstep.dashboard.sources.chart_table import (
     BESIDE_PEERS,
     BUSY,
     GPU_CHARTS,
@@ -22,8 +22,8 @@ from dashboard.sources.chart_table import (
     Over,
     Row,
 )
-from dashboard.sources.chart_table import lines as lines_of
-from dashboard.sources.downsample import thin
+from lockstep.dashboard.sources.chart_table import lines as lines_of
+from lockstep.dashboard.sources.downsample import thin
 
 PEER_QUANTILES = (0.05, 0.95)
 _HOST = (metrics.HOST_CPU, metrics.HOST_MEMORY_TOTAL, metrics.HOST_MEMORY_AVAILABLE,

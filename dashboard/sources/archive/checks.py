@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyzer.readers.archive.series import UP, Series
-from analyzer.report.checks import Check as Limit
-from analyzer.symptoms.network import REGISTERS
-from collector.contract import metrics
-from collector.contract.metrics import Metric
-from dashboard.shapes import Check, Severity, Span
-from dashboard.sources.archive.health import answering
-from dashboard.sources.check_table import (
+from lockstep.analyzer.causes.symptoms.network import REGISTERS
+from lockstep.analyzer.read.archive.series import UP, Series
+from lockstep.analyzer.report.checks import Check as Limit
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.metrics import Metric
+from lockstep.dashboard.shapes import Check, Severity, Span
+from lockstep.dashboard.sources.archive.health import answering
+from lockstep.dashboard.sources.check_table import (
     CRITICAL,
     LIMITS,
     MOST_OFFSET,

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analyzer.readers.archive.files import moment, number, part, whole
-from dashboard.shapes import Event, FindingRow, Severity, Span
-from dashboard.sources.archive.row import text
+from lockstep.analyzer.read.archive.files import moment, number, part, whole
+from lockstep.dashboard.shapes import Event, FindingRow, Severity, Span
+from lockstep.dashboard.sources.archive.row import text
 
 LONGEST_ID = 120
 
@@ -42,7 +42,7 @@ def of_verdict(
 
 
 def of_watch(run: str, folder: str, told: Mapping[str, Any]) -> FindingRow:
-    """The finding that an archive of `watch` is about (analyzer.watch.finding.finding_json)."""
+    """The finding that an archive of `watch` is about (analyzer.findings.finding.finding_json)."""
     key = part(told, "key")
     closed = moment(told.get("closed"))
     since = moment(told.get("onset")) or moment(told.get("opened")) or 0.0

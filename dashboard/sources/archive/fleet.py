@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
-from analyzer.readers.archive.series import NOBODY, Series
-from collector.contract import metrics
-from collector.contract.metrics import Metric
-from dashboard.shapes import FleetMetric, FleetSnapshot
-from dashboard.sources.archive.charts import belongs, metrics_of
-from dashboard.sources.chart_table import FLEET_ROWS
+from lockstep.analyzer.read.archive.series import NOBODY, Series
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.metrics import Metric
+from lockstep.dashboard.shapes import FleetMetric, FleetSnapshot
+from lockstep.dashboard.sources.archive.charts import belongs, metrics_of
+from lockstep.dashboard.sources.chart_table import FLEET_ROWS
 
 OF_RANKS = {"slowdown": "slowdown", "wait": "wait_share"}
 """Metric of the fleet -> column of the ranks' table."""

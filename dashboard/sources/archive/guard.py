@@ -6,8 +6,8 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 import pyarrow as pa
 
-from analyzer.readers.archive.files import ArchiveError, Problem
-from dashboard.trouble import Kind, TroubleError
+from lockstep.analyzer.read.archive.files import ArchiveError, Problem
+from lockstep.dashboard.trouble import Kind, TroubleError
 
 KINDS = {
     Problem.ABSENT: Kind.NO_SOURCE, Problem.REFUSED: Kind.REFUSED,

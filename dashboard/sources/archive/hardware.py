@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyzer.readers.archive.series import Series, moments, panel
-from analyzer.readers.archive.steps import middle
-from collector.contract import metrics
-from collector.contract.metrics import Metric
-from dashboard.shapes import Floats, Lines
-from dashboard.sources.chart_table import (
+from lockstep.analyzer.read.archive.series import Series, moments, panel
+from lockstep.analyzer.read.archive.steps import middle
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.metrics import Metric
+from lockstep.dashboard.shapes import Floats, Lines
+from lockstep.dashboard.sources.chart_table import (
     HIGHEST,
     LOWEST,
     MEDIAN,
@@ -20,8 +20,8 @@ from dashboard.sources.chart_table import (
     own_chart,
     own_key,
 )
-from dashboard.sources.chart_table import lines as lines_of
-from dashboard.sources.downsample import thin
+from lockstep.dashboard.sources.chart_table import lines as lines_of
+from lockstep.dashboard.sources.downsample import thin
 
 OF_A_RUN: tuple[Metric, ...] = (
     metrics.GPU_UTILIZATION, metrics.HOST_CPU, metrics.HOST_MEMORY_TOTAL,

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzer.readers.archive.files import number, part
-from analyzer.readers.archive.series import UP, Series
-from analyzer.readers.windows import MAX_GAP
-from collector.contract import metrics
-from collector.contract.metrics import Metric
-from dashboard.shapes import Check, Health, Severity, Span
+from lockstep.analyzer.read.archive.files import number, part
+from lockstep.analyzer.read.archive.series import UP, Series
+from lockstep.analyzer.shapes.windows import MAX_GAP
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.metrics import Metric
+from lockstep.dashboard.shapes import Check, Health, Severity, Span
 
 WANTED: tuple[Metric | str, ...] = (
     UP, metrics.SCRAPE_SERIES, metrics.SCRAPE_DURATION, metrics.SOURCE_UP, metrics.SOURCE_AVAILABLE,

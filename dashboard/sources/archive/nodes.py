@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from analyzer.readers.archive.series import NOBODY, Series
-from collector.contract import metrics
-from collector.contract.metrics import Metric
-from dashboard.shapes import Check, NodeFacts
+from lockstep.analyzer.read.archive.series import NOBODY, Series
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.metrics import Metric
+from lockstep.dashboard.shapes import Check, NodeFacts
 
 INFOS: tuple[Metric, ...] = (
     metrics.NODE_INFO, metrics.GPU_INFO, metrics.BUILD_INFO, metrics.HOST_CPUS,

@@ -8,13 +8,13 @@ import pandas as pd
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
-from analyzer.perfetto.actual import MEMBERS, SENDER
-from analyzer.readers.archive.table import Table
-from collector.contract.bandwidth import bus_factor
-from collector.contract.words import COLLECTIVE_OPS
-from dashboard.shapes import Floats, Matrix, Span
-from dashboard.sources.archive.ranks import names
-from dashboard.trouble import Kind, TroubleError
+from lockstep.analyzer.read.archive.table import Table
+from lockstep.analyzer.report.perfetto.actual import MEMBERS, SENDER
+from lockstep.collector.contract.bandwidth import bus_factor
+from lockstep.collector.contract.words import COLLECTIVE_OPS
+from lockstep.dashboard.shapes import Floats, Matrix, Span
+from lockstep.dashboard.sources.archive.ranks import names
+from lockstep.dashboard.trouble import Kind, TroubleError
 
 NANO = 1e9
 MOST_OPERATIONS = 5000
@@ -103,7 +103,7 @@ def calls(rows: pd.DataFrame) -> Calls:
 
 
 def collectives(found: Calls) -> pd.DataFrame:
-    """One row an operation, group and size (dashboard.protocol.Source.collectives).
+    """One row an operation, group and size (lockstep.dashboard.protocol.Source.collectives).
 
     Seconds are what a rank was in it, waiting included; busbw takes the transfer alone, from the
     last arrival on, and is the median over calls.

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
-from analyzer.readers.archive import Archive
-from analyzer.readers.archive.series import Series
-from dashboard.shapes import Event, Lines, Span
-from dashboard.sources.archive import hardware, training, training_events, trouble_events
-from dashboard.sources.archive.sample_log import SampleLog
-from dashboard.sources.archive.step_log import StepLog
-from dashboard.sources.archive.summary import Summary
-from workloads.outcome.peak import Peak
+from lockstep.analyzer.read.archive import Archive
+from lockstep.analyzer.read.archive.series import Series
+from lockstep.dashboard.shapes import Event, Lines, Span
+from lockstep.dashboard.sources.archive import hardware, training, training_events, trouble_events
+from lockstep.dashboard.sources.archive.sample_log import SampleLog
+from lockstep.dashboard.sources.archive.step_log import StepLog
+from lockstep.dashboard.sources.archive.summary import Summary
+from lockstep.workloads.outcome.peak import Peak
 
 T = TypeVar("T")
 

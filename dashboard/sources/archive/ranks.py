@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analyzer.readers.archive.steps import Steps, middle, quantiles
-from analyzer.slowness.coverage import KNOWN_AT_LEAST
-from collector.contract.words import PHASES
-from dashboard.shapes import Floats, Matrix
+from lockstep.analyzer.read.archive.steps import Steps, middle, quantiles
+from lockstep.analyzer.stats.coverage import KNOWN_AT_LEAST
+from lockstep.collector.contract.words import PHASES
+from lockstep.dashboard.shapes import Floats, Matrix
 
 PHASE_COLUMNS = tuple(f"{phase}_seconds" for phase in PHASES)
 COLUMNS = ("own_seconds", "tags", *PHASE_COLUMNS)
@@ -20,7 +20,7 @@ UNTIMED = "a collective of theirs was not timed; lockstep.recorder() times them"
 
 
 def table(who: pd.DataFrame, steps: Steps) -> pd.DataFrame:
-    """One row a rank, sorted by slowdown (dashboard.protocol.Source.ranks)."""
+    """One row a rank, sorted by slowdown (lockstep.dashboard.protocol.Source.ranks)."""
     shown = ~steps.slow_by_design if len(steps.steps) else np.zeros(0, dtype=bool)
     if not shown.any():
         shown = np.ones(len(steps.steps), dtype=bool)

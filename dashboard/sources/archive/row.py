@@ -4,15 +4,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from analyzer.readers.archive.files import ArchiveError, Files, moment, number, part, run_id, whole
-from collector.contract import archive
-from collector.contract.masking import masked
-from dashboard.shapes import RunRow, Span
-from dashboard.sources import notes
-from dashboard.trouble import TroubleError
+from lockstep.analyzer.read.archive.files import (
+    ArchiveError,
+    Files,
+    moment,
+    number,
+    part,
+    run_id,
+    whole,
+)
+from lockstep.collector.contract import archive
+from lockstep.collector.contract.masking import masked
+from lockstep.dashboard.shapes import RunRow, Span
+from lockstep.dashboard.sources import notes
+from lockstep.dashboard.trouble import TroubleError
 
 STATES = {"finished": "ended", "crash": "failed", "hang": "hung", "interrupted": "stopped"}
-"""Word of workloads.launchers.Ending -> of RunRow."""
+"""Word of lockstep.workloads.launchers.Ending -> of RunRow."""
 LIVE_SECONDS = 60.0
 """A run without an end goes on while its last word is younger: twelve parts of 5 s."""
 

@@ -6,12 +6,12 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
-from analyzer.readers.archive import Archive
-from analyzer.readers.archive.growing import Growing
-from analyzer.readers.archive.parts import whole
-from analyzer.readers.archive.series import COLUMNS, Series, grouped
-from dashboard.shapes import Span
-from dashboard.sources.archive import hardware, trouble_events
+from lockstep.analyzer.read.archive import Archive
+from lockstep.analyzer.read.archive.growing import Growing
+from lockstep.analyzer.read.archive.parts import whole
+from lockstep.analyzer.read.archive.series import COLUMNS, Series, grouped
+from lockstep.dashboard.shapes import Span
+from lockstep.dashboard.sources.archive import hardware, trouble_events
 
 PLAIN = frozenset(metric.name for metric in hardware.OF_A_RUN)
 KEPT_BYTES = 64 << 20

@@ -6,13 +6,13 @@ from typing import Any
 
 import pandas as pd
 
-from analyzer.readers import places
-from analyzer.readers.archive import Archive
-from analyzer.readers.archive.files import ArchiveError, moment, number, part
-from analyzer.run import LoadError
-from collector.clock import SystemClock
-from collector.contract import metrics
-from dashboard.shapes import (
+from lockstep.analyzer.read import places
+from lockstep.analyzer.read.archive import Archive
+from lockstep.analyzer.read.archive.files import ArchiveError, moment, number, part
+from lockstep.analyzer.shapes.run import LoadError
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.contract import metrics
+from lockstep.dashboard.shapes import (
     Answer,
     Event,
     FindingRow,
@@ -26,7 +26,7 @@ from dashboard.shapes import (
     RunRow,
     Span,
 )
-from dashboard.sources.archive import (
+from lockstep.dashboard.sources.archive import (
     charts,
     checks,
     findings,
@@ -39,12 +39,12 @@ from dashboard.sources.archive import (
     timeline,
     who,
 )
-from dashboard.sources.archive.guard import guarded
-from dashboard.sources.archive.page import Page
-from dashboard.sources.archive.step_log import StepLog
-from dashboard.sources.ledgers import of_archives
-from dashboard.trouble import Kind, TroubleError
-from workloads.outcome import peak
+from lockstep.dashboard.sources.archive.guard import guarded
+from lockstep.dashboard.sources.archive.page import Page
+from lockstep.dashboard.sources.archive.step_log import StepLog
+from lockstep.dashboard.sources.ledgers import of_archives
+from lockstep.dashboard.trouble import Kind, TroubleError
+from lockstep.workloads.outcome import peak
 
 WALL = SystemClock().wall
 

@@ -8,13 +8,20 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
-from analyzer.readers.archive import steps
-from analyzer.readers.archive.growing import Growing
-from analyzer.readers.archive.parts import whole
-from analyzer.readers.archive.table import Table
-from collector.contract import archive
-from dashboard.shapes import Span
-from dashboard.sources.archive.summary import COLUMNS, Summary, joined, key, nothing, summed
+from lockstep.analyzer.read.archive import steps
+from lockstep.analyzer.read.archive.growing import Growing
+from lockstep.analyzer.read.archive.parts import whole
+from lockstep.analyzer.read.archive.table import Table
+from lockstep.collector.contract import archive
+from lockstep.dashboard.shapes import Span
+from lockstep.dashboard.sources.archive.summary import (
+    COLUMNS,
+    Summary,
+    joined,
+    key,
+    nothing,
+    summed,
+)
 
 KEPT_BYTES = 64 << 20
 """Of rows: a day of 8 ranks and steps of 1 s. The oldest go first; their summary stays."""

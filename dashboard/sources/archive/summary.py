@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.readers.archive.steps import MOST_STEPS, Steps, quantiles
-from collector.contract.words import PHASES, STEP_TAGS
-from dashboard.shapes import Floats, Span
+from lockstep.analyzer.read.archive.steps import MOST_STEPS, Steps, quantiles
+from lockstep.collector.contract.words import PHASES, STEP_TAGS
+from lockstep.dashboard.shapes import Floats, Span
 
 PHASE_COLUMNS = tuple(f"{phase}_seconds" for phase in PHASES)
 COLUMNS = ("loss", "samples", "tokens", "flops", *PHASE_COLUMNS, "tags")

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzer.perfetto import TimelineError, of_run
-from analyzer.readers.archive.files import LATEST
-from analyzer.readers.archive.table import Table
-from analyzer.readers.windows import from_steps
-from analyzer.run import RankInfo, Run
-from collector.contract import archive
-from dashboard.shapes import Span
-from dashboard.sources.archive.operations import read
-from dashboard.trouble import Kind, TroubleError
+from lockstep.analyzer.read.archive.files import LATEST
+from lockstep.analyzer.read.archive.table import Table
+from lockstep.analyzer.report.perfetto import TimelineError, of_run
+from lockstep.analyzer.shapes.run import RankInfo, Run
+from lockstep.analyzer.shapes.windows import from_steps
+from lockstep.collector.contract import archive
+from lockstep.dashboard.shapes import Span
+from lockstep.dashboard.sources.archive.operations import read
+from lockstep.dashboard.trouble import Kind, TroubleError
 
 MOST_OPERATIONS = 100_000
 """About 25 MB of JSON, 1.5 MB compressed: browsers open it at once."""

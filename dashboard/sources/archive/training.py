@@ -5,13 +5,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyzer.readers.windows import MAX_GAP
-from collector.contract.words import PHASES
-from dashboard.shapes import Floats, Lines
-from dashboard.sources.archive.summary import PHASE_COLUMNS, QUANTILES, Summary
-from dashboard.sources.chart_table import ALL, BANDS, MEAN, RUN_CHARTS, SLOWEST, share_of_peak
-from dashboard.sources.downsample import thin
-from workloads.outcome.peak import Peak
+from lockstep.analyzer.shapes.windows import MAX_GAP
+from lockstep.collector.contract.words import PHASES
+from lockstep.dashboard.shapes import Floats, Lines
+from lockstep.dashboard.sources.archive.summary import PHASE_COLUMNS, QUANTILES, Summary
+from lockstep.dashboard.sources.chart_table import (
+    ALL,
+    BANDS,
+    MEAN,
+    RUN_CHARTS,
+    SLOWEST,
+    share_of_peak,
+)
+from lockstep.dashboard.sources.downsample import thin
+from lockstep.workloads.outcome.peak import Peak
 
 GAP_SECONDS = 1.0
 """Shorter pauses are no gap: a run with steps of 20 ms often pauses for some of them."""

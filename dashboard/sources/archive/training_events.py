@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from dashboard.shapes import Event, Severity
-from dashboard.sources.archive.summary import Summary
+from lockstep.dashboard.shapes import Event, Severity
+from lockstep.dashboard.sources.archive.summary import Summary
 
 SHOWN = {"checkpoint": "checkpoint", "eval": "evaluation"}
 MOST = 500

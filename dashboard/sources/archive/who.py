@@ -5,11 +5,11 @@ from typing import Any
 
 import pandas as pd
 
-from analyzer.readers.archive.files import part, whole
-from analyzer.readers.archive.series import ScrapedSeries
-from analyzer.readers.archive.table import Table
-from analyzer.readers.topology import rank_infos
-from collector.contract import archive, metrics
+from lockstep.analyzer.read.archive.files import part, whole
+from lockstep.analyzer.read.archive.series import ScrapedSeries
+from lockstep.analyzer.read.archive.table import Table
+from lockstep.analyzer.read.topology import rank_infos
+from lockstep.collector.contract import archive, metrics
 
 COLUMNS = ("rank", "node", "gpu", "uuid", "local_rank", "dp", "pp", "tp")
 MOST_RANKS = 20_000
@@ -50,7 +50,7 @@ def nodes(who: pd.DataFrame, samples: ScrapedSeries) -> tuple[str, ...]:
 
 
 def _rank_info(samples: ScrapedSeries) -> pd.DataFrame:
-    """The ranks' info series as analyzer.readers.topology reads them."""
+    """The ranks' info series as lockstep.analyzer.read.topology reads them."""
     return pd.DataFrame(
         [(each.metric, each.labels, each.node, None if each.gpu < 0 else each.gpu, each.rank)
          for each in samples.series([metrics.RANK_INFO]) if each.rank >= 0],

@@ -1,5 +1,5 @@
 """A Prometheus, or what speaks its HTTP API, as a source of the dashboard."""
 
-from dashboard.sources.prometheus.source import PrometheusSource
+from lockstep.dashboard.sources.prometheus.source import PrometheusSource
 
 __all__ = ["PrometheusSource"]

@@ -9,13 +9,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from analyzer.readers.prometheus.access import access
-from analyzer.readers.prometheus.connection import Connection
-from analyzer.readers.prometheus.errors import RequestError, SourceError, TooMuchError
-from collector.contract import bounded_json
-from dashboard.shapes import Floats
-from dashboard.sources.grid import Grid
-from dashboard.trouble import Kind, TroubleError
+from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus.connection import Connection
+from lockstep.analyzer.read.prometheus.errors import RequestError, SourceError, TooMuchError
+from lockstep.collector.contract import bounded_json
+from lockstep.dashboard.shapes import Floats
+from lockstep.dashboard.sources.grid import Grid
+from lockstep.dashboard.trouble import Kind, TroubleError
 
 ANSWER_SECONDS = 20.0
 """For a whole answer: nobody waits longer for a page."""

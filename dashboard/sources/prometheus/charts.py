@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analyzer.readers.labels import Target
-from analyzer.readers.prometheus.promql import lasting, of_targets, series, window
-from dashboard.shapes import Lines
-from dashboard.sources.chart_table import (
+from lockstep.analyzer.read.prometheus.promql import lasting, of_targets, series, window
+from lockstep.analyzer.shapes.labels import Target
+from lockstep.dashboard.shapes import Lines
+from lockstep.dashboard.sources.chart_table import (
     BESIDE_PEERS,
     BUSY,
     GPU_CHARTS,
@@ -17,11 +17,11 @@ from dashboard.sources.chart_table import (
     Row,
     lines,
 )
-from dashboard.sources.grid import Grid
-from dashboard.sources.prometheus.asking import Asking
-from dashboard.sources.prometheus.directory import Member, hardware, sample
-from dashboard.sources.prometheus.lines import asked, stands_for
-from dashboard.sources.prometheus.run_charts import Told, nodes
+from lockstep.dashboard.sources.grid import Grid
+from lockstep.dashboard.sources.prometheus.asking import Asking
+from lockstep.dashboard.sources.prometheus.directory import Member, hardware, sample
+from lockstep.dashboard.sources.prometheus.lines import asked, stands_for
+from lockstep.dashboard.sources.prometheus.run_charts import Told, nodes
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
 """What was looked at on a node: the check table, read as PromQL."""
 
-from analyzer.readers.prometheus.promql import lasting, quoted, series
-from analyzer.report.checks import Check as Limit
-from dashboard.shapes import Check, Severity
-from dashboard.sources.check_table import LIVE, Live, State
-from dashboard.sources.prometheus.asking import Asking
+from lockstep.analyzer.read.prometheus.promql import lasting, quoted, series
+from lockstep.analyzer.report.checks import Check as Limit
+from lockstep.dashboard.shapes import Check, Severity
+from lockstep.dashboard.sources.check_table import LIVE, Live, State
+from lockstep.dashboard.sources.prometheus.asking import Asking
 
 COUNTED, SHARED = 3600.0, 300.0
 """Seconds over which a counter, and a share of time, is judged; LockstepGpuThermalViolation of

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from analyzer.readers.labels import number
-from analyzer.readers.prometheus.promql import lasting, one_of, series
-from collector.contract import metrics as m
-from dashboard.shapes import Span
-from dashboard.sources.prometheus.asking import Asking
-from dashboard.sources.prometheus.directory import Member, sample
+from lockstep.analyzer.read.prometheus.promql import lasting, one_of, series
+from lockstep.analyzer.shapes.labels import number
+from lockstep.collector.contract import metrics as m
+from lockstep.dashboard.shapes import Span
+from lockstep.dashboard.sources.prometheus.asking import Asking
+from lockstep.dashboard.sources.prometheus.directory import Member, sample
 
 COLUMNS = ["op", "group", "count", "bytes", "median_seconds", "p95_seconds", "total_seconds",
            "busbw", "late_rank", "late_seconds"]  # fmt: skip

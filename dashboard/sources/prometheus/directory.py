@@ -4,12 +4,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from analyzer.readers.labels import Target, page_label, target_of
-from analyzer.readers.prometheus.node_labels import places
-from analyzer.readers.prometheus.promql import lasting, of_targets, one_of, series
-from analyzer.readers.rank_info import last_attempts
-from collector.contract.metrics import BUILD_INFO, RANK_INFO
-from dashboard.sources.prometheus.asking import Asking
+from lockstep.analyzer.read.prometheus.node_labels import places
+from lockstep.analyzer.read.prometheus.promql import lasting, of_targets, one_of, series
+from lockstep.analyzer.read.rank_info import last_attempts
+from lockstep.analyzer.shapes.labels import Target, page_label, target_of
+from lockstep.collector.contract.metrics import BUILD_INFO, RANK_INFO
+from lockstep.dashboard.sources.prometheus.asking import Asking
 
 LOOK_BACK = 3600.0
 """Seconds in which a node that is known told last."""

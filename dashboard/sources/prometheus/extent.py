@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from analyzer.readers.labels import Target
-from analyzer.readers.prometheus.discovery import LOOK_BACK
-from analyzer.readers.prometheus.promql import lasting, series
-from collector.contract.metrics import BUILD_INFO
-from dashboard.shapes import Span
-from dashboard.sources.grid import UNKNOWN_SCRAPE, Grid
-from dashboard.sources.prometheus.asking import Asking
-from dashboard.trouble import Kind, TroubleError
+from lockstep.analyzer.read.prometheus.discovery import LOOK_BACK
+from lockstep.analyzer.read.prometheus.promql import lasting, series
+from lockstep.analyzer.shapes.labels import Target
+from lockstep.collector.contract.metrics import BUILD_INFO
+from lockstep.dashboard.shapes import Span
+from lockstep.dashboard.sources.grid import UNKNOWN_SCRAPE, Grid
+from lockstep.dashboard.sources.prometheus.asking import Asking
+from lockstep.dashboard.trouble import Kind, TroubleError
 
 NOW_SECONDS = 300.0
 """How far back an instant query looks (Prometheus: `--query.lookback-delta`)."""

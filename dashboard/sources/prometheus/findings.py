@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from analyzer.readers.archive import files
-from analyzer.readers.labels import number, page_label
-from analyzer.readers.prometheus.promql import lasting, series
-from analyzer.watch.finding_lifecycle import moment_of, slug
-from collector.contract.metrics import FINDING_ACTIVE
-from dashboard.shapes import FindingRow, Floats, Severity, Span
-from dashboard.sources.grid import Grid, grid
-from dashboard.sources.prometheus import folders
-from dashboard.sources.prometheus.asking import Asking
+from lockstep.analyzer.findings.finding_lifecycle import moment_of, slug
+from lockstep.analyzer.read.archive import files
+from lockstep.analyzer.read.prometheus.promql import lasting, series
+from lockstep.analyzer.shapes.labels import number, page_label
+from lockstep.collector.contract.metrics import FINDING_ACTIVE
+from lockstep.dashboard.shapes import FindingRow, Floats, Severity, Span
+from lockstep.dashboard.sources.grid import Grid, grid
+from lockstep.dashboard.sources.prometheus import folders
+from lockstep.dashboard.sources.prometheus.asking import Asking
 
 SEVERITIES = {"page": Severity.CRITICAL, "record": Severity.WARNING}
 WORDS = ("run", "node", "rank", "gpu", "link", "cause", "tier", "kind")

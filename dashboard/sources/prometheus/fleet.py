@@ -5,16 +5,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer.known import own_per_step
-from analyzer.readers.labels import number, page_label, target_of
-from analyzer.readers.prometheus.promql import series, window
-from collector.contract import metrics as m
-from dashboard.shapes import FleetMetric, FleetSnapshot
-from dashboard.sources.chart_table import FLEET_ROWS
-from dashboard.sources.prometheus.asking import Asking, Row
-from dashboard.sources.prometheus.directory import Directory
-from dashboard.sources.prometheus.living import living_last
-from dashboard.trouble import Kind, TroubleError
+from lockstep.analyzer.read.prometheus.promql import series, window
+from lockstep.analyzer.shapes.known import own_per_step
+from lockstep.analyzer.shapes.labels import number, page_label, target_of
+from lockstep.collector.contract import metrics as m
+from lockstep.dashboard.shapes import FleetMetric, FleetSnapshot
+from lockstep.dashboard.sources.chart_table import FLEET_ROWS
+from lockstep.dashboard.sources.prometheus.asking import Asking, Row
+from lockstep.dashboard.sources.prometheus.directory import Directory
+from lockstep.dashboard.sources.prometheus.living import living_last
+from lockstep.dashboard.trouble import Kind, TroubleError
 
 OWN, MIDDLE = "lockstep:train_own_seconds:avg1m", "lockstep:train_own_seconds:med"
 """Recording rules (`lockstep rules`)."""

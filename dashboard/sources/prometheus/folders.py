@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analyzer.readers.archive.files import Files
-from analyzer.watch.assessment import DEGRADED
-from analyzer.watch.finding_lifecycle import folder_of_run
-from collector.contract.archive import VERDICT_FILE
+from lockstep.analyzer.findings.assessment import DEGRADED
+from lockstep.analyzer.findings.finding_lifecycle import folder_of_run
+from lockstep.analyzer.read.archive.files import Files
+from lockstep.collector.contract.archive import VERDICT_FILE
 
 MOST_FINDINGS = 200
 """Of a run, the newest: their folders begin with the moment."""

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from analyzer.readers.labels import target_of
-from analyzer.readers.prometheus.promql import lasting
-from collector.contract import metrics as m
-from dashboard.shapes import Check, Health, Severity
-from dashboard.sources.prometheus.asking import Asking
-from dashboard.sources.prometheus.directory import Directory
+from lockstep.analyzer.read.prometheus.promql import lasting
+from lockstep.analyzer.shapes.labels import target_of
+from lockstep.collector.contract import metrics as m
+from lockstep.dashboard.shapes import Check, Health, Severity
+from lockstep.dashboard.sources.prometheus.asking import Asking
+from lockstep.dashboard.sources.prometheus.directory import Directory
 
 STALE = 3.0
 """Scrapes without an answer after which a page is old."""

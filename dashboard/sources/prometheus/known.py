@@ -6,16 +6,16 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from analyzer.readers.labels import Target
-from collector.contract.metrics import NODE_EXPECTED
-from dashboard.shapes import Span
-from dashboard.sources.grid import MOST_POINTS, UNKNOWN_SCRAPE, Grid, grid
-from dashboard.sources.prometheus.asking import Asking
-from dashboard.sources.prometheus.directory import Directory, Member, directory, members
-from dashboard.sources.prometheus.extent import extent, latest, scrape_seconds
-from dashboard.sources.prometheus.fleet import Places, places
-from dashboard.sources.prometheus.runs import GOES_ON, RunOnGrid, refined, seen
-from dashboard.trouble import Kind, TroubleError
+from lockstep.analyzer.shapes.labels import Target
+from lockstep.collector.contract.metrics import NODE_EXPECTED
+from lockstep.dashboard.shapes import Span
+from lockstep.dashboard.sources.grid import MOST_POINTS, UNKNOWN_SCRAPE, Grid, grid
+from lockstep.dashboard.sources.prometheus.asking import Asking
+from lockstep.dashboard.sources.prometheus.directory import Directory, Member, directory, members
+from lockstep.dashboard.sources.prometheus.extent import extent, latest, scrape_seconds
+from lockstep.dashboard.sources.prometheus.fleet import Places, places
+from lockstep.dashboard.sources.prometheus.runs import GOES_ON, RunOnGrid, refined, seen
+from lockstep.dashboard.trouble import Kind, TroubleError
 
 KEEP_SECONDS = 15.0
 """So long it is not asked again."""

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-from analyzer.ledger.buckets import BUCKETS, Bucket
-from analyzer.ledger.words import percent
-from analyzer.readers.prometheus import teams
-from analyzer.readers.prometheus.promql import lasting, series
-from analyzer.recording_rules.ledger import SERIES
-from dashboard.shapes import FindingRow, LedgerRow, Span
-from dashboard.sources.prometheus.asking import Asking
+from lockstep.analyzer.ledger.buckets import BUCKETS, Bucket
+from lockstep.analyzer.ledger.words import percent
+from lockstep.analyzer.read.prometheus import teams
+from lockstep.analyzer.read.prometheus.promql import lasting, series
+from lockstep.analyzer.rules.recording_rules.ledger import SERIES
+from lockstep.dashboard.shapes import FindingRow, LedgerRow, Span
+from lockstep.dashboard.sources.prometheus.asking import Asking
 
 EVERY = 15.0
 """Seconds between two evaluations of the rules."""
@@ -71,7 +71,7 @@ def _row(
 
 
 def _sentence(buckets: Mapping[str, float], stragglers: Mapping[str, float], whole: float) -> str:
-    """As analyzer.ledger.words.sentence."""
+    """As lockstep.analyzer.ledger.words.sentence."""
     if not whole > 0:
         return "Nothing is known of its time."
     productive = {row.title for row in BUCKETS if row.productive}

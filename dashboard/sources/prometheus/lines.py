@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from dashboard.shapes import Floats
-from dashboard.sources.chart_table import LONGEST
-from dashboard.sources.grid import Grid, duration
-from dashboard.sources.prometheus.asking import Asking
+from lockstep.dashboard.shapes import Floats
+from lockstep.dashboard.sources.chart_table import LONGEST
+from lockstep.dashboard.sources.grid import Grid, duration
+from lockstep.dashboard.sources.prometheus.asking import Asking
 
 
 def asked(

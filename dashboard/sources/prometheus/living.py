@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
-from analyzer.readers.labels import Target, number, page_label, target_of
-from analyzer.readers.prometheus.promql import series
-from collector.contract import metrics as m
-from dashboard.sources.prometheus.asking import Asking, Row
+from lockstep.analyzer.read.prometheus.promql import series
+from lockstep.analyzer.shapes.labels import Target, number, page_label, target_of
+from lockstep.collector.contract import metrics as m
+from lockstep.dashboard.sources.prometheus.asking import Asking, Row
 
 
 def living_last(asking: Asking, rows: Iterable[Row], at: float, pages: str = "") -> list[Row]:

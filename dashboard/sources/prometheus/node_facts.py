@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from analyzer.readers.labels import Target, number, page_label
-from analyzer.readers.prometheus.promql import lasting, of_targets, series
-from collector.contract import metrics as m
-from dashboard.shapes import NodeFacts, Span
-from dashboard.sources.prometheus.asking import Asking, Row
-from dashboard.sources.prometheus.checks import checks
-from dashboard.sources.prometheus.living import living_last
+from lockstep.analyzer.read.prometheus.promql import lasting, of_targets, series
+from lockstep.analyzer.shapes.labels import Target, number, page_label
+from lockstep.collector.contract import metrics as m
+from lockstep.dashboard.shapes import NodeFacts, Span
+from lockstep.dashboard.sources.prometheus.asking import Asking, Row
+from lockstep.dashboard.sources.prometheus.checks import checks
+from lockstep.dashboard.sources.prometheus.living import living_last
 
 BACK = 300.0
 """Seconds within which a run on the node is one of it, however short the span."""

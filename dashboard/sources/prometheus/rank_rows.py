@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from analyzer.known import all_known, own_per_step
-from analyzer.readers.labels import number
-from analyzer.readers.prometheus.promql import lasting, one_of, series, window
-from analyzer.readers.windows import PHASE_COLUMNS
-from collector.contract import metrics as m
-from dashboard.shapes import Floats, Matrix, Span
-from dashboard.sources.grid import Grid
-from dashboard.sources.prometheus.asking import Asking
-from dashboard.sources.prometheus.directory import MOST_SERIES, Member, sample
+from lockstep.analyzer.read.prometheus.promql import lasting, one_of, series, window
+from lockstep.analyzer.shapes.known import all_known, own_per_step
+from lockstep.analyzer.shapes.labels import number
+from lockstep.analyzer.shapes.windows import PHASE_COLUMNS
+from lockstep.collector.contract import metrics as m
+from lockstep.dashboard.shapes import Floats, Matrix, Span
+from lockstep.dashboard.sources.grid import Grid
+from lockstep.dashboard.sources.prometheus.asking import Asking
+from lockstep.dashboard.sources.prometheus.directory import MOST_SERIES, Member, sample
 
 COLUMNS = (
     "rank", "node", "gpu", "uuid", "dp", "pp", "tp", "steps", "wall_seconds", "own_seconds",

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyzer.readers.labels import Target
-from analyzer.readers.prometheus.promql import lasting, of_targets, one_of, series
-from collector.contract import metrics as m
-from dashboard.shapes import Floats, Lines, Span
-from dashboard.sources.chart_table import (
+from lockstep.analyzer.read.prometheus.promql import lasting, of_targets, one_of, series
+from lockstep.analyzer.shapes.labels import Target
+from lockstep.collector.contract import metrics as m
+from lockstep.dashboard.shapes import Floats, Lines, Span
+from lockstep.dashboard.sources.chart_table import (
     ALL,
     BANDS,
     HIGHEST,
@@ -24,11 +24,17 @@ from dashboard.sources.chart_table import (
     own_key,
     share_of_peak,
 )
-from dashboard.sources.grid import Grid
-from dashboard.sources.prometheus.asking import Asking
-from dashboard.sources.prometheus.directory import MOST_SERIES, Member, hardware, sample, spread
-from dashboard.sources.prometheus.lines import asked, stands_for
-from workloads.outcome.peak import Peak, of_gpu
+from lockstep.dashboard.sources.grid import Grid
+from lockstep.dashboard.sources.prometheus.asking import Asking
+from lockstep.dashboard.sources.prometheus.directory import (
+    MOST_SERIES,
+    Member,
+    hardware,
+    sample,
+    spread,
+)
+from lockstep.dashboard.sources.prometheus.lines import asked, stands_for
+from lockstep.workloads.outcome.peak import Peak, of_gpu
 
 INFO = "15m"
 """Before the end of a run, in which its GPUs say what they are."""

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer.alert_rules.training import AGAINST_BASELINE
-from analyzer.readers.prometheus.promql import lasting, of_targets, series
-from analyzer.watch.assessment import HEALTHY
-from collector.contract.metrics import (
+from lockstep.analyzer.findings.assessment import HEALTHY
+from lockstep.analyzer.read.prometheus.promql import lasting, of_targets, series
+from lockstep.analyzer.rules.alert_rules.training import AGAINST_BASELINE
+from lockstep.collector.contract.metrics import (
     GPU_INFO,
     NODE_INFO,
     RANK_UP,
@@ -16,13 +16,13 @@ from collector.contract.metrics import (
     RUN_SLOWDOWN,
     RUN_STATUS,
 )
-from collector.contract.words import Cause
-from dashboard.shapes import FindingRow, RunRow, Severity, Span
-from dashboard.sources import notes
-from dashboard.sources.grid import MOST_POINTS, grid
-from dashboard.sources.prometheus.asking import Asking
-from dashboard.sources.prometheus.directory import Member, sample
-from dashboard.sources.prometheus.folders import Kept
+from lockstep.collector.contract.words import Cause
+from lockstep.dashboard.shapes import FindingRow, RunRow, Severity, Span
+from lockstep.dashboard.sources import notes
+from lockstep.dashboard.sources.grid import MOST_POINTS, grid
+from lockstep.dashboard.sources.prometheus.asking import Asking
+from lockstep.dashboard.sources.prometheus.directory import Member, sample
+from lockstep.dashboard.sources.prometheus.folders import Kept
 
 GOES_ON = 4.0
 """Scrapes without a run's rank 0 after which it is over."""

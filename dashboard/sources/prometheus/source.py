@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from analyzer.readers.archive.files import Files
-from collector.contract.archive import RUN_FILE
-from dashboard.protocol import Source
-from dashboard.shapes import (
+from lockstep.analyzer.read.archive.files import Files
+from lockstep.collector.contract.archive import RUN_FILE
+from lockstep.dashboard.protocol import Source
+from lockstep.dashboard.shapes import (
     Answer,
     Event,
     FindingRow,
@@ -25,21 +25,21 @@ from dashboard.shapes import (
     RunRow,
     Span,
 )
-from dashboard.sources.archive import ArchiveSource
-from dashboard.sources.grid import MOST_POINTS, grid
-from dashboard.sources.prometheus import events, folders, node_facts
-from dashboard.sources.prometheus.asking import Asking
-from dashboard.sources.prometheus.charts import gpu_charts, node_charts
-from dashboard.sources.prometheus.collectives import collectives
-from dashboard.sources.prometheus.directory import Member, sample
-from dashboard.sources.prometheus.findings import findings, lost_gpu_hours
-from dashboard.sources.prometheus.fleet import fleet
-from dashboard.sources.prometheus.health import health
-from dashboard.sources.prometheus.known import Known
-from dashboard.sources.prometheus.ledgers import ledgers
-from dashboard.sources.prometheus.rank_rows import rank_times, ranks
-from dashboard.sources.prometheus.run_charts import run_charts
-from dashboard.sources.prometheus.runs import (
+from lockstep.dashboard.sources.archive import ArchiveSource
+from lockstep.dashboard.sources.grid import MOST_POINTS, grid
+from lockstep.dashboard.sources.prometheus import events, folders, node_facts
+from lockstep.dashboard.sources.prometheus.asking import Asking
+from lockstep.dashboard.sources.prometheus.charts import gpu_charts, node_charts
+from lockstep.dashboard.sources.prometheus.collectives import collectives
+from lockstep.dashboard.sources.prometheus.directory import Member, sample
+from lockstep.dashboard.sources.prometheus.findings import findings, lost_gpu_hours
+from lockstep.dashboard.sources.prometheus.fleet import fleet
+from lockstep.dashboard.sources.prometheus.health import health
+from lockstep.dashboard.sources.prometheus.known import Known
+from lockstep.dashboard.sources.prometheus.ledgers import ledgers
+from lockstep.dashboard.sources.prometheus.rank_rows import rank_times, ranks
+from lockstep.dashboard.sources.prometheus.run_charts import run_charts
+from lockstep.dashboard.sources.prometheus.runs import (
     REFINED,
     against_baselines,
     causes,
@@ -50,8 +50,8 @@ from dashboard.sources.prometheus.runs import (
     slowdowns,
     statuses,
 )
-from dashboard.sources.prometheus.verdicts import said, verdict
-from dashboard.trouble import Kind, TroubleError
+from lockstep.dashboard.sources.prometheus.verdicts import said, verdict
+from lockstep.dashboard.trouble import Kind, TroubleError
 
 WINDOWS = 300
 """Of a matrix."""
@@ -70,7 +70,7 @@ class PrometheusSource:
     """A Prometheus, or what speaks its HTTP API.
 
     Args:
-        url: Of it; credentials in it, or in the environment (analyzer.readers.prometheus.access).
+        url: Of it; credentials in it, or in the environment (analyzer.read.prometheus.access).
         findings: Folder where `lockstep watch` keeps the archives of findings; None = none.
         environment: None = the process'.
 

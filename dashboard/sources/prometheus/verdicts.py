@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from analyzer.readers.prometheus.promql import series
-from analyzer.watch.assessment import DEGRADED, HEALTHY, UNKNOWN, WORDS
-from collector.contract.metrics import RUN_COVERAGE
-from dashboard.shapes import FindingRow, Severity
-from dashboard.sources.prometheus import folders
-from dashboard.sources.prometheus.asking import Asking
-from dashboard.sources.prometheus.runs import RunStatus
+from lockstep.analyzer.findings.assessment import DEGRADED, HEALTHY, UNKNOWN, WORDS
+from lockstep.analyzer.read.prometheus.promql import series
+from lockstep.collector.contract.metrics import RUN_COVERAGE
+from lockstep.dashboard.shapes import FindingRow, Severity
+from lockstep.dashboard.sources.prometheus import folders
+from lockstep.dashboard.sources.prometheus.asking import Asking
+from lockstep.dashboard.sources.prometheus.runs import RunStatus
 
 LAST = 60.0
 """Seconds before the end of a run in which a finding was open that ended with it."""

@@ -1,5 +1,5 @@
 """A fleet that exists only in a program, for demonstration and measurement."""
 
-from dashboard.sources.simulated.source import SimulatedSource
+from lockstep.dashboard.sources.simulated.source import SimulatedSource
 
 __all__ = ["SimulatedSource"]

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from collector.contract.words import PHASES
-from dashboard.shapes import Floats, Lines
-from dashboard.sources.chart_table import (
+from lockstep.collector.contract.words import PHASES
+from lockstep.dashboard.shapes import Floats, Lines
+from lockstep.dashboard.sources.chart_table import (
     ALL,
     BANDS,
     BESIDE_PEERS,
@@ -22,10 +22,10 @@ from dashboard.sources.chart_table import (
     RUN_CHARTS,
     lines,
 )
-from dashboard.sources.grid import Grid
-from dashboard.sources.simulated.noise import noise
-from dashboard.sources.simulated.plan import Plan
-from dashboard.sources.simulated.vectors import STEP_SECONDS, step, vector
+from lockstep.dashboard.sources.grid import Grid
+from lockstep.dashboard.sources.simulated.noise import noise
+from lockstep.dashboard.sources.simulated.plan import Plan
+from lockstep.dashboard.sources.simulated.vectors import STEP_SECONDS, step, vector
 
 TOKENS_A_STEP = 4096.0
 """Of a rank."""

@@ -6,7 +6,7 @@ The finalizer is the one of MurmurHash3 (Appleby, public domain, fmix32).
 import numpy as np
 from numpy.typing import NDArray
 
-from dashboard.shapes import Floats
+from lockstep.dashboard.shapes import Floats
 
 
 def noise(index: NDArray[np.integer], salt: int) -> Floats:

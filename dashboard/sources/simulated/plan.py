@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dashboard.shapes import Floats
+from lockstep.dashboard.shapes import Floats
 
 GPUS_PER_NODE = 8
 RUN = "gpt-simulated"

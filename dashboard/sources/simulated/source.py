@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from collector.clock import SystemClock
-from collector.contract.words import PHASES
-from dashboard.shapes import (
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.contract.words import PHASES
+from lockstep.dashboard.shapes import (
     Answer,
     Check,
     Event,
@@ -26,12 +26,12 @@ from dashboard.shapes import (
     Severity,
     Span,
 )
-from dashboard.sources.grid import Grid, grid
-from dashboard.sources.simulated import stories
-from dashboard.sources.simulated.charts import SHARES, gpu_charts, node_charts, run_charts
-from dashboard.sources.simulated.plan import GPUS_PER_NODE, RUN, SCRAPE, Plan, plan
-from dashboard.sources.simulated.vectors import OWN_SHARE, STEP_SECONDS, step, vector
-from dashboard.trouble import Kind, TroubleError
+from lockstep.dashboard.sources.grid import Grid, grid
+from lockstep.dashboard.sources.simulated import stories
+from lockstep.dashboard.sources.simulated.charts import SHARES, gpu_charts, node_charts, run_charts
+from lockstep.dashboard.sources.simulated.plan import GPUS_PER_NODE, RUN, SCRAPE, Plan, plan
+from lockstep.dashboard.sources.simulated.vectors import OWN_SHARE, STEP_SECONDS, step, vector
+from lockstep.dashboard.trouble import Kind, TroubleError
 
 ROWS = 64
 """Ranks of which the course over time is told: the slowest, and others evenly."""

@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from dashboard.shapes import Event, FindingRow, RunRow, Severity, Span
-from dashboard.sources.simulated.plan import CAUSES, GPUS_PER_NODE, RUN, Plan
-from dashboard.sources.simulated.vectors import OWN_SHARE, STEP_SECONDS, step
+from lockstep.dashboard.shapes import Event, FindingRow, RunRow, Severity, Span
+from lockstep.dashboard.sources.simulated.plan import CAUSES, GPUS_PER_NODE, RUN, Plan
+from lockstep.dashboard.sources.simulated.vectors import OWN_SHARE, STEP_SECONDS, step
 
 PROVENANCE = ("simulated fleet: a program made every number, nothing was measured",)
 CONFIDENCE = (0.97, 0.81, 0.74)

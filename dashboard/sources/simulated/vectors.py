@@ -6,9 +6,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from dashboard.shapes import Floats
-from dashboard.sources.simulated.noise import noise
-from dashboard.sources.simulated.plan import SCRAPE, Plan
+from lockstep.dashboard.shapes import Floats
+from lockstep.dashboard.sources.simulated.noise import noise
+from lockstep.dashboard.sources.simulated.plan import SCRAPE, Plan
 
 IDLE_CELSIUS, BUSY_CELSIUS, HOT_CELSIUS = 34.0, 62.0, 89.0
 IDLE_WATTS, BUSY_WATTS = 90.0, 610.0

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from collector.contract.words import ExitCode
-from lockstep import output
-from lockstep.output import Format
+from lockstep.collector.contract.words import ExitCode
+from lockstep.terminal import output
+from lockstep.terminal.output import Format
 
 if TYPE_CHECKING:
     from lockstep.bench.plan import Cell

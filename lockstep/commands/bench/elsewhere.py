@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from collector.contract.words import ExitCode
-from lockstep import output
+from lockstep.collector.contract.words import ExitCode
 from lockstep.commands.bench.asked import SpecFile, planned
+from lockstep.terminal import output
 
 
 def workflow(
@@ -28,7 +28,7 @@ def workflow(
 
     from lockstep.bench.spec import BenchError
     from lockstep.bench.workflow import workflow as made
-    from lockstep.cluster_options import DEFAULT_CLAIM, DEFAULT_NAMESPACE
+    from lockstep.runs.cluster_options import DEFAULT_CLAIM, DEFAULT_NAMESPACE
 
     bench, cells = planned(spec)
     told = bench.options

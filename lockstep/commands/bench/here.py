@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from collector.contract.words import ExitCode
-from lockstep import output
+from lockstep.collector.contract.words import ExitCode
 from lockstep.commands.bench.asked import As, SpecFile, planned
-from lockstep.output import Format
+from lockstep.terminal import output
+from lockstep.terminal.output import Format
 
 if TYPE_CHECKING:
     from lockstep.bench.plan import Cell
@@ -57,13 +57,13 @@ def run(
 
     Example: lockstep bench run nightly.toml
     """
-    from lockstep import claim
     from lockstep.bench import runner
     from lockstep.bench.fitting import refuse_what_cannot_run
     from lockstep.bench.spec import BenchError, UnreachableError
     from lockstep.bench.state import RESULTS
     from lockstep.bench.turns import default_file, turn
-    from lockstep.interrupts import Interrupts
+    from lockstep.runs import claim
+    from lockstep.terminal.interrupts import Interrupts
 
     bench, cells = planned(spec)
     cells = _chosen(cells, cell, repeat)

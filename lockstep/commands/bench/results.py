@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from collector.contract.words import ExitCode
-from lockstep import output
+from lockstep.collector.contract.words import ExitCode
 from lockstep.commands.bench.asked import As
-from lockstep.output import Format
+from lockstep.terminal import output
+from lockstep.terminal.output import Format
 
 if TYPE_CHECKING:
     from lockstep.bench.judging import Judgement
@@ -163,7 +163,7 @@ def plot(
     """
     from lockstep.bench import plots
     from lockstep.bench.spec import BenchError
-    from lockstep.diagnosis import write_whole
+    from lockstep.diagnose.diagnosis import write_whole
 
     if form not in ("svg", "png"):
         raise typer.BadParameter(f"--format is {form!r}; it must be svg or png")
@@ -198,7 +198,7 @@ def tf_cnn(
 
     from lockstep.bench.spec import BenchError
     from lockstep.bench.tf_cnn import numbers, read
-    from lockstep.diagnosis import write_whole
+    from lockstep.diagnose.diagnosis import write_whole
 
     try:
         told = read(log)

@@ -5,8 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from analyzer.alertmanager.matching import AFTERWARDS_SECONDS, matching_finding, with_alert
-from analyzer.alertmanager.webhook import ReceivedAlert
+from lockstep.analyzer.findings.alertmanager.matching import (
+    AFTERWARDS_SECONDS,
+    matching_finding,
+    with_alert,
+)
+from lockstep.analyzer.findings.alertmanager.webhook import ReceivedAlert
 
 FIRES = ReceivedAlert(
     "f1", True, {"alertname": "LockstepGpuXidFatal", "node": "node-2", "gpu": "0"},

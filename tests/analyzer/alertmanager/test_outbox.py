@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.alertmanager.alert import FIRING_SECONDS, Alert, Key
-from analyzer.alertmanager.outbox import (
+from lockstep.analyzer.findings.alertmanager.alert import FIRING_SECONDS, Alert, Key
+from lockstep.analyzer.findings.alertmanager.outbox import (
     LAST_PAUSE_SECONDS,
     LATE_SECONDS,
     MAX_ALERTS,

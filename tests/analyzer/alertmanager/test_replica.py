@@ -4,14 +4,14 @@ import logging
 
 import pytest
 
-from analyzer.alertmanager.alert import Alert
-from analyzer.alertmanager.fan_out import Alertmanagers
-from analyzer.alertmanager.outbox import MAX_ALERTS
-from analyzer.alertmanager.posting import post
-from analyzer.alertmanager.replica import Replica
-from analyzer.readers.prometheus.access import access
-from analyzer.readers.prometheus.errors import RequestError
-from collector.contract import threads
+from lockstep.analyzer.findings.alertmanager.alert import Alert
+from lockstep.analyzer.findings.alertmanager.fan_out import Alertmanagers
+from lockstep.analyzer.findings.alertmanager.outbox import MAX_ALERTS
+from lockstep.analyzer.findings.alertmanager.posting import post
+from lockstep.analyzer.findings.alertmanager.replica import Replica
+from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus.errors import RequestError
+from lockstep.collector.contract import threads
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_an_alertmanager_that_is_not_there_costs_a_sentence(replica, alert, capl
 
 
 def test_a_silent_one_is_left_after_its_time(server, replica, alert, monkeypatch) -> None:
-    monkeypatch.setattr("analyzer.alertmanager.posting.ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr("lockstep.analyzer.findings.alertmanager.posting.ANSWER_SECONDS", 0.05)
     there = server()
     there.hold.clear()
     to = replica(there.url)
@@ -155,9 +155,11 @@ def test_all_are_told_to_end_before_any_is_waited_for(clock, monkeypatch) -> Non
 
         def join(self, seconds: float) -> None:
             done.append(("join", seconds))
-            monkeypatch.setattr("analyzer.alertmanager.fan_out.time.monotonic", lambda: 1e9)
+            monkeypatch.setattr(
+                "lockstep.analyzer.findings.alertmanager.fan_out.time.monotonic", lambda: 1e9
+            )
 
-    monkeypatch.setattr("analyzer.alertmanager.service.Replica", Hanging)
+    monkeypatch.setattr("lockstep.analyzer.findings.alertmanager.service.Replica", Hanging)
     Alertmanagers(["http://127.0.0.1:9"] * 3, clock.unix).stop()
 
     assert ["end"] * 3 + ["join"] * 3 == [what for what, _ in done]

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from analyzer.alertmanager import service
-from analyzer.alertmanager.service import Service, addresses_of
-from analyzer.readers.prometheus.access import access
+from lockstep.analyzer.findings.alertmanager import service
+from lockstep.analyzer.findings.alertmanager.service import Service, addresses_of
+from lockstep.analyzer.read.prometheus.access import access
 
 PATIENCE_SECONDS = 30.0
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.alertmanager.webhook import (
+from lockstep.analyzer.findings.alertmanager.webhook import (
     MAX_ALERTS,
     MAX_TEXT,
     Notification,

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from collector.contract import archive
+from lockstep.collector.contract import archive
 
 EPOCH = 1_760_000_000.0
 SECONDS = 15.0

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer.anomalies import judge
+from lockstep.analyzer.hardware.anomalies import judge
 from tests.analyzer.anomalies.conftest import (
     CAPPED,
     CLOCK,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from analyzer.anomalies import judge
+from lockstep.analyzer.hardware.anomalies import judge
 from tests.analyzer.anomalies.conftest import EPOCH, MODEL, SECONDS
 
 

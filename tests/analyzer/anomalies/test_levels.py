@@ -5,8 +5,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analyzer.anomalies import judge
-from analyzer.run import RankInfo
+from lockstep.analyzer.hardware.anomalies import judge
+from lockstep.analyzer.shapes.run import RankInfo
 from tests.analyzer.anomalies.conftest import (
     CLOCK,
     GENERATION,

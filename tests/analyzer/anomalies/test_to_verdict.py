@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from analyzer.anomalies.shape import Deviation
-from analyzer.anomalies.to_verdict import anomalies_json, merge_deviations
-from analyzer.anomalies.watched import Subject
-from analyzer.pipeline import diagnose
-from analyzer.report import render
-from analyzer.report.document import document
-from analyzer.verdict_json import verdict_json
+from lockstep.analyzer.hardware.anomalies.shape import Deviation
+from lockstep.analyzer.hardware.anomalies.to_verdict import anomalies_json, merge_deviations
+from lockstep.analyzer.hardware.anomalies.watched import Subject
+from lockstep.analyzer.report import render
+from lockstep.analyzer.report.document import document
+from lockstep.analyzer.shapes.verdict_json import verdict_json
+from lockstep.analyzer.verdict.pipeline import diagnose
 
 KEYS = ["node", "gpu", "uuid", "metric", "deviation", "since", "costs_time", "text"]
 

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer.anomalies import judge, trust
-from analyzer.run import RankInfo
+from lockstep.analyzer.hardware.anomalies import judge, trust
+from lockstep.analyzer.shapes.run import RankInfo
 from tests.analyzer.anomalies.conftest import HEAT, MODEL, POWER, UTIL
 
 

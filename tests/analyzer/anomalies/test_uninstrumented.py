@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from analyzer.anomalies.uninstrumented import NO_SERIES, uninstrumented
-from analyzer.model.candidate import CERTAIN
-from analyzer.pipeline import diagnose
+from lockstep.analyzer.hardware.anomalies.uninstrumented import NO_SERIES, uninstrumented
+from lockstep.analyzer.stragglers.model.candidate import CERTAIN
+from lockstep.analyzer.verdict.pipeline import diagnose
 from tests.analyzer.anomalies.conftest import POWER, THROTTLED, UTIL
 
 JOB = [(f"node-{column // 4}", column % 4) for column in range(8)]

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from analyzer.align import align
-from analyzer.baselines import BASELINES, published_answers
-from analyzer.baselines.minder import minder
-from analyzer.baselines.nvrx import nvrx
-from analyzer.baselines.zscore import zscore
-from analyzer.synth.fleet import Fault, Resolution, SyntheticFleet
-from analyzer.synth.whole import labelled
-from collector.contract.words import Cause
+from lockstep.analyzer.align.grid import align
+from lockstep.collector.contract.words import Cause
+from lockstep.evaluation.baselines import BASELINES, published_answers
+from lockstep.evaluation.baselines.minder import minder
+from lockstep.evaluation.baselines.nvrx import nvrx
+from lockstep.evaluation.baselines.zscore import zscore
+from lockstep.evaluation.synth.fleet import Fault, Resolution, SyntheticFleet
+from lockstep.evaluation.synth.whole import labelled
 
 
 def _grid(world=8, factor=None, rank=5, cause=Cause.SLOW_GPU):

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.cluster import RunView, Span, cluster, cluster_json, run_view
-from analyzer.pipeline import diagnose
-from analyzer.run import Culprit
-from analyzer.shared_part import Part
+from lockstep.analyzer.shapes.run import Culprit
+from lockstep.analyzer.stats.shared_part import Part
+from lockstep.analyzer.verdict.cluster import RunView, Span, cluster, cluster_json, run_view
+from lockstep.analyzer.verdict.pipeline import diagnose
 
 DAY = Span(0.0, 1000.0)
 PLACES = {

@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from collector.contract import archive
-from lockstep.cli import main
+from lockstep.app import main
+from lockstep.collector.contract import archive
 
 TOPOLOGY = """
 [leaf]

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.pipeline import diagnose
-from analyzer.readers import collectives
-from analyzer.run import STEPS_CERTAINTY
-from analyzer.synth.fleet import Fault, Resolution, SyntheticFleet
-from analyzer.synth.inspector_lines import write_inspector
-from analyzer.synth.whole import labelled
-from collector.contract.words import Cause
+from lockstep.analyzer.read import collectives
+from lockstep.analyzer.shapes.run import STEPS_CERTAINTY
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract.words import Cause
+from lockstep.evaluation.synth.fleet import Fault, Resolution, SyntheticFleet
+from lockstep.evaluation.synth.inspector_lines import write_inspector
+from lockstep.evaluation.synth.whole import labelled
 
 TRAINING = ("lockstep_train_", "lockstep_rank_")
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyzer.pipeline import diagnose
-from analyzer.readers import collectives
-from analyzer.run import LoadError
-from collector.sources.flight_recorder.pickled import as_json
+from lockstep.analyzer.read import collectives
+from lockstep.analyzer.shapes.run import LoadError
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.sources.flight_recorder.pickled import as_json
 
 USUAL, LATE, TRANSFER = 0.100, 0.150, 0.0005
 EPOCH_NS = 1_795_472_430_000_000_000

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyzer.pipeline import diagnose
-from analyzer.readers import collectives
-from analyzer.readers.collectives import inspector
-from analyzer.run import LoadError
+from lockstep.analyzer.read import collectives
+from lockstep.analyzer.read.collectives import inspector
+from lockstep.analyzer.shapes.run import LoadError
+from lockstep.analyzer.verdict.pipeline import diagnose
 
 USUAL, LATE = 0.100, 0.150
 TRANSFER_US = 500

@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer.collective_waits import (
+from lockstep.analyzer.read.collectives.table import Rows
+from lockstep.analyzer.shapes.collective_waits import (
     ALONE,
     Collectives,
     Communicator,
@@ -14,7 +15,6 @@ from analyzer.collective_waits import (
     matrices,
     waits,
 )
-from analyzer.readers.collectives.table import Rows
 
 DP = Communicator("0xa1", "dp", 3)
 

@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from analyzer.align import align
-from analyzer.cost.fixes import bounds_what_if
-from analyzer.cost.loss import DAY_SECONDS, loss
-from analyzer.cost.step_time import bill, step_times
-from analyzer.pipeline import diagnose
-from analyzer.run import Finding
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.shapes.run import Finding
+from lockstep.analyzer.stragglers.step_time import bill, step_times
+from lockstep.analyzer.verdict.cost.fixes import bounds_what_if
+from lockstep.analyzer.verdict.cost.loss import DAY_SECONDS, loss
+from lockstep.analyzer.verdict.pipeline import diagnose
 
 SLOW, SINCE, STEPS = 5, 200, 400
 

@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from analyzer.cost.loss import DAY_SECONDS, LAST_SECONDS, loss
-from analyzer.cost.step_time import Cost, cost, ideal_step_seconds
-from analyzer.pipeline import diagnose
-from analyzer.report.impact import losses
-from analyzer.report.what_if import gives_back
-from analyzer.verdict_json import verdict_json
+from lockstep.analyzer.report.impact import losses
+from lockstep.analyzer.report.what_if import gives_back
+from lockstep.analyzer.shapes.verdict_json import verdict_json
+from lockstep.analyzer.stragglers.step_time import Cost, cost, ideal_step_seconds
+from lockstep.analyzer.verdict.cost.loss import DAY_SECONDS, LAST_SECONDS, loss
+from lockstep.analyzer.verdict.pipeline import diagnose
 from tests.analyzer.stages import verdict_of
 
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.cost.recurrence import recurrence
-from analyzer.readers.verdicts import Past, PastCulprit, PastRun, siblings
-from analyzer.run import Culprit, Verdict
+from lockstep.analyzer.read.verdicts import Past, PastCulprit, PastRun, siblings
+from lockstep.analyzer.shapes.run import Culprit, Verdict
+from lockstep.analyzer.verdict.cost.recurrence import recurrence
 
 NOW = 1_760_000_000.0
 DAY = 86400.0
@@ -155,7 +155,7 @@ def test_a_folder_of_somebody_else_beside_the_archive_is_left_alone(tmp_path):
     tmp_path.chmod(0o755)
     script = f"""
 import os, sys
-from analyzer.readers.verdicts import siblings
+from lockstep.analyzer.read.verdicts import siblings
 from pathlib import Path
 if os.getuid() == 0:
     os.seteuid(65534)
@@ -222,7 +222,7 @@ def test_links_are_not_followed_and_folders_that_are_no_archives_do_not_count(tm
 
 
 def test_more_folders_than_the_limit_are_left_out_and_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr("analyzer.readers.verdicts.MOST_ARCHIVES", 2)
+    monkeypatch.setattr("lockstep.analyzer.read.verdicts.MOST_ARCHIVES", 2)
     mine = _archive(tmp_path, "mine")
     for number in range(4):
         os.utime(_archive(tmp_path, f"run-{number}"), (number, number))

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from analyzer.pipeline import diagnose
+from lockstep.analyzer.verdict.pipeline import diagnose
 
 WORLD = 6
 

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from analyzer.culprits.where import placed
-from analyzer.pipeline import diagnose
+from lockstep.analyzer.stragglers.where import placed
+from lockstep.analyzer.verdict.pipeline import diagnose
 
 
 def test_a_node_is_weighed_by_the_share_of_its_ranks_that_show_it(synthetic, fault):

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from analyzer.hang.dump_tree import parse
-from analyzer.hang.jobs import Named, jobs
-from analyzer.hang.shapes import Fact, FactKind
-from analyzer.hang.verdict import HangVerdict, Status, judge
+from lockstep.analyzer.hangs.dump_tree import parse
+from lockstep.analyzer.hangs.jobs import Named, jobs
+from lockstep.analyzer.hangs.shapes import Fact, FactKind
+from lockstep.analyzer.hangs.verdict import HangVerdict, Status, judge
 
 BEGIN = 1_758_000_000
 IN_RECEIVE = 'File "torch/distributed/distributed_c10d.py", line 2799 in recv'

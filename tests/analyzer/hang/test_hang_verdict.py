@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.hang.document import document, sentence, table
-from analyzer.hang.dump_tree import TreeError, parse
-from analyzer.hang.evidence import Kind
-from analyzer.hang.jobs import Named, jobs
-from analyzer.hang.shapes import Dumps, Fact, FactKind
-from analyzer.hang.verdict import Status, judge
-from lockstep.hang_dumps import read_folder
+from lockstep.analyzer.hangs.document import document, sentence, table
+from lockstep.analyzer.hangs.dump_tree import TreeError, parse
+from lockstep.analyzer.hangs.evidence import Kind
+from lockstep.analyzer.hangs.jobs import Named, jobs
+from lockstep.analyzer.hangs.shapes import Dumps, Fact, FactKind
+from lockstep.analyzer.hangs.verdict import Status, judge
+from lockstep.runs.hang_dumps import read_folder
 from tests.hang_programs import (
     BEGIN,
     FAULTS,

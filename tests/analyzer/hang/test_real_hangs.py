@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.hang.verdict import HangVerdict, Status, judge
-from lockstep.hang_dumps import NoDumpsError, read_folder
+from lockstep.analyzer.hangs.verdict import HangVerdict, Status, judge
+from lockstep.runs.hang_dumps import NoDumpsError, read_folder
 
 PROGRAM = Path(__file__).with_name("gloo_program.py")
 WORLD = 4

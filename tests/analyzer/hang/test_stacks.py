@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.hang.document import document, table
-from analyzer.hang.evidence import Kind
-from analyzer.hang.frames import Owner, blamed, busy_child, key, owner, shown
-from analyzer.hang.jobs import Named, jobs
-from analyzer.hang.shapes import Dumps, Fact, FactKind
-from analyzer.hang.stack_tree import Node, as_tree, merged
-from analyzer.hang.standing import MOST_BLAMED, MOST_RANKS, choice, facts, sentence
-from analyzer.hang.verdict import HangVerdict, judge
-from collector.contract.stacks import Frame, Reader, Stacks, Thread
+from lockstep.analyzer.hangs.document import document, table
+from lockstep.analyzer.hangs.evidence import Kind
+from lockstep.analyzer.hangs.frames import Owner, blamed, busy_child, key, owner, shown
+from lockstep.analyzer.hangs.jobs import Named, jobs
+from lockstep.analyzer.hangs.shapes import Dumps, Fact, FactKind
+from lockstep.analyzer.hangs.stack_tree import Node, as_tree, merged
+from lockstep.analyzer.hangs.standing import MOST_BLAMED, MOST_RANKS, choice, facts, sentence
+from lockstep.analyzer.hangs.verdict import HangVerdict, judge
+from lockstep.collector.contract.stacks import Frame, Reader, Stacks, Thread
 from tests.hang_programs import Layout, hang, judged
 
 TORCH = "/opt/venv/lib/python3.12/site-packages/torch"

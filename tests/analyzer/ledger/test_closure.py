@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer.ledger.attempt import Attempt, attempt_of
-from analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
-from analyzer.ledger.excess import Excess
-from analyzer.ledger.jobs import apart
-from analyzer.ledger.ledger import ledger
-from analyzer.pipeline import diagnose
-from analyzer.readers.windows import COLUMNS
-from analyzer.run import RankInfo, Run, Verdict
-from analyzer.synth.hard_draw import hard
-from analyzer.synth.whole import labelled
-from collector.contract.words import StartPart
+from lockstep.analyzer.ledger.attempt import Attempt, attempt_of
+from lockstep.analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
+from lockstep.analyzer.ledger.excess import Excess
+from lockstep.analyzer.ledger.jobs import apart
+from lockstep.analyzer.ledger.ledger import ledger
+from lockstep.analyzer.shapes.run import RankInfo, Run, Verdict
+from lockstep.analyzer.shapes.windows import COLUMNS
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract.words import StartPart
+from lockstep.evaluation.synth.hard_draw import hard
+from lockstep.evaluation.synth.whole import labelled
 
 EPOCH = 1_760_000_000.0
 CLOSES = 1e-3

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.ledger.attempt import attempt_of
-from analyzer.ledger.buckets import INDEX, Bucket
-from analyzer.ledger.energy import MOST_GAP, courses
-from analyzer.ledger.ledger import ledger
-from analyzer.ledger.words import ledger_json
-from analyzer.pipeline import diagnose
-from collector.contract import metrics
+from lockstep.analyzer.ledger.attempt import attempt_of
+from lockstep.analyzer.ledger.buckets import INDEX, Bucket
+from lockstep.analyzer.ledger.energy import MOST_GAP, courses
+from lockstep.analyzer.ledger.ledger import ledger
+from lockstep.analyzer.ledger.words import ledger_json
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract import metrics
 
 
 def _powered(run, name, value, step=1.0, until=None):
@@ -84,7 +84,7 @@ def test_gaps_and_a_counter_that_began_anew_tell_nothing(synthetic):
 
 @given(edges=st.lists(st.floats(0, 1000), min_size=2, max_size=20))
 def test_parts_of_a_span_sum_to_it(edges):
-    from analyzer.ledger.energy import Course
+    from lockstep.analyzer.ledger.energy import Course
 
     times = np.arange(100.0, 900.0, 7.0)
     course = Course(times, np.cumsum(np.abs(np.sin(times))), times - 100.0)

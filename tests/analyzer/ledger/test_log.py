@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer.ledger.buckets import BUCKETS, Bucket
-from analyzer.ledger.fleet import of_node
-from analyzer.ledger.ledger import Ledger
-from analyzer.readers.iteration_log import lines_of, run_of
-from collector.contract.words import ExitCode
-from lockstep.ledgers import of_log
-from workloads.outcome.iteration_line import Iteration, iteration_line
+from lockstep.analyzer.ledger.buckets import BUCKETS, Bucket
+from lockstep.analyzer.ledger.fleet import of_node
+from lockstep.analyzer.ledger.ledger import Ledger
+from lockstep.analyzer.read.iteration_log import lines_of, run_of
+from lockstep.collector.contract.words import ExitCode
+from lockstep.diagnose.ledgers import of_log
+from lockstep.workloads.outcome.iteration_line import Iteration, iteration_line
 
 EPOCH = datetime(2026, 8, 1, 12, 0, 0, 300000, tzinfo=UTC)
 
@@ -70,7 +70,7 @@ def test_whatever_lines_say_time_goes_on(told: list[tuple[int, float, int]]) -> 
 
 
 def test_a_log_without_iterations_is_bad_input(tmp_path: Path) -> None:
-    from lockstep.output import CommandError
+    from lockstep.terminal.output import CommandError
 
     log = tmp_path / "rank.log"
     impossible = " [2026-99-01 12:00:00] iteration 1/ 2 | elapsed time per iteration (ms): 1.0 |"

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from analyzer.ledger.faults import DAY, read_faults, reliability
-from analyzer.ledger.reliability import mean, mtbf
-from analyzer.run import LoadError
+from lockstep.analyzer.ledger.faults import DAY, read_faults, reliability
+from lockstep.analyzer.ledger.reliability import mean, mtbf
+from lockstep.analyzer.shapes.run import LoadError
 from tests.wild import SHARED
 
 TRACE = SHARED / "data/stepfun/fault_trace.json"

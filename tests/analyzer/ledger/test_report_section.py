@@ -5,9 +5,9 @@ import dataclasses
 import pandas as pd
 import pytest
 
-from analyzer.pipeline import diagnose
-from analyzer.report.document import document
-from analyzer.report.ledger import where_time_went
+from lockstep.analyzer.report.document import document
+from lockstep.analyzer.report.ledger import where_time_went
+from lockstep.analyzer.verdict.pipeline import diagnose
 
 
 def test_it_names_the_culprit_and_sums_to_all_of_the_time(synthetic, fault):

@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from analyzer.ledger import stretches
-from analyzer.ledger.attempt import attempt_of
-from analyzer.ledger.buckets import Bucket
-from analyzer.ledger.ledger import ledger
-from analyzer.ledger.starting import PARTS, PLACE
-from analyzer.ledger.words import ledger_json
-from analyzer.pipeline import diagnose
-from collector.contract.words import StartPart
+from lockstep.analyzer.ledger import stretches
+from lockstep.analyzer.ledger.attempt import attempt_of
+from lockstep.analyzer.ledger.buckets import Bucket
+from lockstep.analyzer.ledger.ledger import ledger
+from lockstep.analyzer.ledger.starting import PARTS, PLACE
+from lockstep.analyzer.ledger.words import ledger_json
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract.words import StartPart
 
 LEAD = 20.0
 """Seconds from the launch to the first step of the runs made here."""

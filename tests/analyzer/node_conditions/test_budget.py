@@ -7,9 +7,9 @@ from dataclasses import replace
 import hypothesis
 from hypothesis import strategies as st
 
-from analyzer.node_conditions.actions import Release, Taint
-from analyzer.node_conditions.shapes import Mode, Settings, Status
-from collector.contract.kubernetes import HEALTHY
+from lockstep.collector.contract.kubernetes import HEALTHY
+from lockstep.watch.node_conditions.actions import Release, Taint
+from lockstep.watch.node_conditions.shapes import Mode, Settings, Status
 from tests.analyzer.node_conditions.world import START, World, fault, nodes
 
 TAINT = Settings(mode=Mode.TAINT)

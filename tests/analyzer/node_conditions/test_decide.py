@@ -6,12 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.node_conditions.actions import Write
-from analyzer.node_conditions.bodies import events, status_patch
-from analyzer.node_conditions.conditions import MANY, MAX_FAULTS, MAX_MESSAGE
-from analyzer.node_conditions.decide import decide
-from analyzer.node_conditions.memory import OLDER
-from analyzer.node_conditions.shapes import (
+from lockstep.collector.contract.causes import FAMILY
+from lockstep.collector.contract.kubernetes import CONDITIONS, HEALTHY, Family
+from lockstep.collector.contract.words import Cause
+from lockstep.watch.node_conditions.actions import Write
+from lockstep.watch.node_conditions.bodies import events, status_patch
+from lockstep.watch.node_conditions.conditions import MANY, MAX_FAULTS, MAX_MESSAGE
+from lockstep.watch.node_conditions.decide import decide
+from lockstep.watch.node_conditions.memory import OLDER
+from lockstep.watch.node_conditions.shapes import (
     Breaker,
     Condition,
     Fault,
@@ -23,9 +26,6 @@ from analyzer.node_conditions.shapes import (
     Status,
     WatchState,
 )
-from collector.contract.causes import FAMILY
-from collector.contract.kubernetes import CONDITIONS, HEALTHY, Family
-from collector.contract.words import Cause
 from tests.analyzer.node_conditions.world import START, applied, fault, nodes, told
 
 SETTINGS = Settings()

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from analyzer.node_conditions.election import ObservedLease, Term, term
-from analyzer.node_conditions.shapes import Breaker
-from collector.contract.kubernetes import BREAKER
+from lockstep.collector.contract.kubernetes import BREAKER
+from lockstep.watch.node_conditions.election import ObservedLease, Term, term
+from lockstep.watch.node_conditions.shapes import Breaker
 
 SECONDS = 15.0
 OPEN = Breaker(True, 50.0, "why")

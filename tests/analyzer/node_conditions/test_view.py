@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.node_conditions import view
-from analyzer.node_conditions.breaker import from_text, to_text
-from analyzer.node_conditions.shapes import Breaker, Known, Quarantine
-from collector.contract.kubernetes import FAULTS, QUARANTINE, TAINT
+from lockstep.collector.contract.kubernetes import FAULTS, QUARANTINE, TAINT
+from lockstep.watch.node_conditions import view
+from lockstep.watch.node_conditions.breaker import from_text, to_text
+from lockstep.watch.node_conditions.shapes import Breaker, Known, Quarantine
 from tests.cluster.asking import a_node
 
 JSON = st.recursive(

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.node_conditions.shapes import Fault
-from analyzer.node_conditions.watch_page import PageError, fault_id, parse_page
-from collector.contract import metrics as m
-from collector.exporter.page import render
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.exporter.page import render
+from lockstep.watch.node_conditions.shapes import Fault
+from lockstep.watch.node_conditions.watch_page import PageError, fault_id, parse_page
 
 UP = m.PROMETHEUS_UP(1)
 NAMES = st.text(max_size=20)

@@ -3,9 +3,10 @@
 import random
 from dataclasses import dataclass, field, replace
 
-from analyzer.node_conditions.actions import Decision, Release, Taint, Write
-from analyzer.node_conditions.decide import decide
-from analyzer.node_conditions.shapes import (
+from lockstep.collector.contract.kubernetes import HEALTHY
+from lockstep.watch.node_conditions.actions import Decision, Release, Taint, Write
+from lockstep.watch.node_conditions.decide import decide
+from lockstep.watch.node_conditions.shapes import (
     Breaker,
     Fault,
     Node,
@@ -14,7 +15,6 @@ from analyzer.node_conditions.shapes import (
     Status,
     WatchState,
 )
-from collector.contract.kubernetes import HEALTHY
 
 CAUSES = ("xid", "ecc", "thermal", "nvlink", "link", "host-cpu", "unknown")
 START = 1_800_000_000.0

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer import synth
+from lockstep.evaluation import synth
 
 
 @pytest.fixture(scope="session")

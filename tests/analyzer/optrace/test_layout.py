@@ -2,9 +2,9 @@
 
 import pytest
 
-from analyzer.operations import Layout
-from analyzer.readers.optrace import parse, read_meta
-from analyzer.run import LoadError
+from lockstep.analyzer.read.optrace import parse, read_meta
+from lockstep.analyzer.shapes.operations import Layout
+from lockstep.analyzer.shapes.run import LoadError
 
 
 def test_a_layout_in_words():

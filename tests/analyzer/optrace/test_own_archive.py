@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer import synth
-from analyzer.readers.optrace import from_run
-from analyzer.readers.optrace.fold import fold
-from analyzer.run import LoadError, Run
-from analyzer.whatif import analyze
+from lockstep.analyzer.operations.whatif import analyze
+from lockstep.analyzer.read.optrace import from_run
+from lockstep.analyzer.read.optrace.fold import fold
+from lockstep.analyzer.shapes.run import LoadError, Run
+from lockstep.evaluation import synth
 
 START = 1_700_000_000_000_000_000
 

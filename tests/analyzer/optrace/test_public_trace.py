@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer.operations import Layout
-from analyzer.readers.optrace import load, parse
-from analyzer.readers.optrace.planes import to_trace
-from analyzer.run import LoadError
+from lockstep.analyzer.read.optrace import load, parse
+from lockstep.analyzer.read.optrace.planes import to_trace
+from lockstep.analyzer.shapes.operations import Layout
+from lockstep.analyzer.shapes.run import LoadError
 
 LAYOUT = Layout(dp=2, pp=2, tp=2)
 

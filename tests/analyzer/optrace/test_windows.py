@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from analyzer import synth
-from analyzer.align import align
-from analyzer.readers.optrace import to_run
-from analyzer.readers.windows import COLUMNS, PHASE_COLUMNS
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.read.optrace import to_run
+from lockstep.analyzer.shapes.windows import COLUMNS, PHASE_COLUMNS
+from lockstep.evaluation import synth
 
 SCENE = synth.Scene(dp=2, pp=2, micro_batches=4, steps=6, slow=(synth.Slow(1, 0, 1.5),))
 

@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer import synth
-from analyzer.perfetto.simulated import GROUPS
-from analyzer.readers.optrace import to_run
-from analyzer.run import Run
+from lockstep.analyzer.read.optrace import to_run
+from lockstep.analyzer.report.perfetto.simulated import GROUPS
+from lockstep.analyzer.shapes.run import Run
+from lockstep.evaluation import synth
 
 EPOCH = 1_760_000_000_000_000_000
 

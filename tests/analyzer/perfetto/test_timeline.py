@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer import synth
-from analyzer.perfetto import TimelineError, events, of_run, of_trace, steps_around
-from analyzer.perfetto.slices import lanes
-from analyzer.readers.optrace import to_run
-from analyzer.whatif import analyze
+from lockstep.analyzer.operations.whatif import analyze
+from lockstep.analyzer.read.optrace import to_run
+from lockstep.analyzer.report.perfetto import TimelineError, events, of_run, of_trace, steps_around
+from lockstep.analyzer.report.perfetto.slices import lanes
+from lockstep.evaluation import synth
 
 ALL = range(10)
 

@@ -8,12 +8,12 @@ import tracemalloc
 import pytest
 import requests
 
-from analyzer.readers.bounded_session import session
-from analyzer.readers.prometheus import TooMuchError, connection
-from analyzer.readers.prometheus.access import access
-from analyzer.readers.prometheus.connection import Connection
-from analyzer.readers.prometheus.errors import SourceError
-from collector.contract.bounded_http import Allowance, TooLargeError, allowed
+from lockstep.analyzer.read.bounded_session import session
+from lockstep.analyzer.read.prometheus import TooMuchError, connection
+from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus.connection import Connection
+from lockstep.analyzer.read.prometheus.errors import SourceError
+from lockstep.collector.contract.bounded_http import Allowance, TooLargeError, allowed
 from tests.hostile_server import HEAD, drops, endless, serving
 
 MOST = 1 << 20

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer.readers.prometheus.decoding import decode
-from analyzer.readers.prometheus.errors import SourceError
+from lockstep.analyzer.read.prometheus.decoding import decode
+from lockstep.analyzer.read.prometheus.errors import SourceError
 
 URL = "http://prometheus:9090"
 SERIES = st.tuples(

@@ -7,10 +7,10 @@ import socket
 import numpy as np
 import pytest
 
-from analyzer.readers import prometheus
-from analyzer.readers.prometheus import RequestError, SourceError
-from analyzer.readers.prometheus.access import access
-from analyzer.readers.prometheus.connection import Connection
+from lockstep.analyzer.read import prometheus
+from lockstep.analyzer.read.prometheus import RequestError, SourceError
+from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus.connection import Connection
 
 SECRET = "hunter2-and-more"
 RUN = "gpt-20261120T101500-3f2a"

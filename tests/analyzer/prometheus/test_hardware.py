@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from analyzer.anomalies.uninstrumented import uninstrumented
-from analyzer.readers.prometheus.access import access
-from analyzer.readers.prometheus.connection import Connection
-from analyzer.readers.prometheus.errors import RequestError
-from analyzer.readers.prometheus.hardware import gpu_list, hardware
+from lockstep.analyzer.hardware.anomalies.uninstrumented import uninstrumented
+from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus.connection import Connection
+from lockstep.analyzer.read.prometheus.errors import RequestError
+from lockstep.analyzer.read.prometheus.hardware import gpu_list, hardware
 from tests.analyzer.anomalies.conftest import Hardware
 
 JOB = "node-0:0-3,node-1:0-3"

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from analyzer.ledger.attempt import attempt_of
-from analyzer.ledger.buckets import BUCKETS, Bucket
-from analyzer.ledger.ledger import by_team, ledger, team_of
-from analyzer.pipeline import diagnose
-from analyzer.readers.prometheus.teams import TEAM
-from lockstep.ledgers import of_prometheus
+from lockstep.analyzer.ledger.attempt import attempt_of
+from lockstep.analyzer.ledger.buckets import BUCKETS, Bucket
+from lockstep.analyzer.ledger.ledger import by_team, ledger, team_of
+from lockstep.analyzer.read.prometheus.teams import TEAM
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.diagnose.ledgers import of_prometheus
 
 
 def test_it_closes_and_is_that_of_the_steps(fake, stored, synthetic, fault):

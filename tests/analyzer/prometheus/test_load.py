@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from analyzer.align import align
-from analyzer.pipeline import diagnose
-from analyzer.readers import prometheus
-from analyzer.readers.archive import load as load_archive
-from analyzer.readers.prometheus import ranges
-from tests.analyzer.prometheus.conftest import NOW
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.read import prometheus
+from lockstep.analyzer.read.archive import load as load_archive
+from lockstep.analyzer.read.prometheus import ranges
+from lockstep.analyzer.verdict.pipeline import diagnose
+from tests.analyzer.prometheus.fake import NOW
 
 RUN = "synthetic-0"
 

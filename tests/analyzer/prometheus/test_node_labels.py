@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from analyzer.readers.places import merged, places_of, read
-from analyzer.readers.prometheus import load
-from analyzer.readers.prometheus.access import access
-from analyzer.readers.prometheus.connection import Connection
-from analyzer.readers.prometheus.errors import RequestError
-from analyzer.readers.prometheus.node_labels import LABELS, places, series_label, with_own
-from tests.analyzer.prometheus.conftest import NOW
+from lockstep.analyzer.read.places import merged, places_of, read
+from lockstep.analyzer.read.prometheus import load
+from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus.connection import Connection
+from lockstep.analyzer.read.prometheus.errors import RequestError
+from lockstep.analyzer.read.prometheus.node_labels import LABELS, places, series_label, with_own
+from tests.analyzer.prometheus.fake import NOW
 
 TOPOLOGY = """
 [leaf]

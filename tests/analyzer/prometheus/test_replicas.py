@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.readers.prometheus import RequestError
-from analyzer.readers.prometheus.access import REPLICA_LABELS, access
-from analyzer.readers.prometheus.decoding import Series
-from analyzer.readers.prometheus.replica_choice import Told, choice, choose
-from analyzer.readers.prometheus.replicas import merged, replica_labels
+from lockstep.analyzer.read.prometheus import RequestError
+from lockstep.analyzer.read.prometheus.access import REPLICA_LABELS, access
+from lockstep.analyzer.read.prometheus.decoding import Series
+from lockstep.analyzer.read.prometheus.replica_choice import Told, choice, choose
+from lockstep.analyzer.read.prometheus.replicas import merged, replica_labels
 
 PAGE = {"job": "lockstep", "instance": "n:9410"}
 

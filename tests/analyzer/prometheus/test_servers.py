@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from analyzer.readers.prometheus.access import access
-from analyzer.readers.prometheus.connection import Connection
-from analyzer.readers.prometheus.servers import server
-from tests.analyzer.prometheus.conftest import NOW
+from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus.connection import Connection
+from lockstep.analyzer.read.prometheus.servers import server
+from tests.analyzer.prometheus.fake import NOW
 
 TIMES = np.asarray([NOW - 30, NOW - 15, NOW - 1]) * 1000
 

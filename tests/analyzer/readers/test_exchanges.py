@@ -5,13 +5,13 @@ import dataclasses
 import pandas as pd
 import pytest
 
-from analyzer.pipeline import diagnose
-from analyzer.readers.exchanges import exchanges, with_stages
-from analyzer.readers.topology import rank_infos
-from analyzer.run import Exchange, RankInfo
-from collector.contract import archive
-from collector.contract.metrics import RANK_EXCHANGE_INFO, RANK_INFO
-from collector.contract.words import EXTERNAL_PROGRAM
+from lockstep.analyzer.read.exchanges import exchanges, with_stages
+from lockstep.analyzer.read.topology import rank_infos
+from lockstep.analyzer.shapes.run import Exchange, RankInfo
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract import archive
+from lockstep.collector.contract.metrics import RANK_EXCHANGE_INFO, RANK_INFO
+from lockstep.collector.contract.words import EXTERNAL_PROGRAM
 
 
 def samples(*told: tuple[float, int, str, str]) -> pd.DataFrame:

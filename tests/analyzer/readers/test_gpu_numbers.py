@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from analyzer.readers.gpu_numbers import as_ranks_number
-from analyzer.run import RankInfo
+from lockstep.analyzer.read.gpu_numbers import as_ranks_number
+from lockstep.analyzer.shapes.run import RankInfo
 
 RANKS = tuple(
     RankInfo(rank=n, node="node-0", gpu=n, uuid=f"GPU-{n}", local_rank=n, dp=n, pp=0, tp=0)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from analyzer.recording_rules.rules import rules
+from lockstep.analyzer.rules.recording_rules.rules import rules
 from tests.analyzer.recording_rules.fleet import Fleet, openmetrics
 from tests.analyzer.recording_rules.pages import Pages
 

@@ -5,14 +5,14 @@ import math
 
 import pytest
 
-from analyzer.pipeline import diagnose as diagnose_run
-from analyzer.readers import prometheus
-from analyzer.readers.prometheus.access import access
-from analyzer.readers.prometheus.connection import Connection
-from analyzer.recording_rules.choice import choose
-from analyzer.recording_rules.diagnosis import diagnose_outliers
-from analyzer.recording_rules.survey import survey
-from lockstep.cli import main
+from lockstep.analyzer.read import prometheus
+from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus.connection import Connection
+from lockstep.analyzer.rules.recording_rules.choice import choose
+from lockstep.analyzer.rules.recording_rules.diagnosis import diagnose_outliers
+from lockstep.analyzer.rules.recording_rules.survey import survey
+from lockstep.analyzer.verdict.pipeline import diagnose as diagnose_run
+from lockstep.app import main
 from tests.analyzer.recording_rules.fleet import Fleet
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.slow]

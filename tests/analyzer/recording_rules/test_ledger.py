@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.ledger.buckets import Bucket
-from analyzer.recording_rules.ledger import SERIES, ledger_rules
-from analyzer.recording_rules.rules import rules
+from lockstep.analyzer.ledger.buckets import Bucket
+from lockstep.analyzer.rules.recording_rules.ledger import SERIES, ledger_rules
+from lockstep.analyzer.rules.recording_rules.rules import rules
 
 pytestmark = pytest.mark.prometheus
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from analyzer.readers.prometheus.errors import RequestError
-from analyzer.recording_rules import narrow as narrowing
-from analyzer.recording_rules.narrow import PEERS, STRATA, SUSPECT_NODES, narrow
-from analyzer.recording_rules.signals import SIGNALS
-from analyzer.recording_rules.survey import STANDSTILL
-from analyzer.recording_rules.suspects import Answered, Level, Survey, Suspect
+from lockstep.analyzer.read.prometheus.errors import RequestError
+from lockstep.analyzer.rules.recording_rules import narrow as narrowing
+from lockstep.analyzer.rules.recording_rules.narrow import PEERS, STRATA, SUSPECT_NODES, narrow
+from lockstep.analyzer.rules.recording_rules.signals import SIGNALS
+from lockstep.analyzer.rules.recording_rules.survey import STANDSTILL
+from lockstep.analyzer.rules.recording_rules.suspects import Answered, Level, Survey, Suspect
 
 LEVELS = {"train_own_seconds": {("r", str(pp), "0"): Level(99, 1.0, 0.01) for pp in range(16)}}
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from analyzer.recording_rules import queries
-from analyzer.recording_rules.signals import OWN
+from lockstep.analyzer.rules.recording_rules import queries
+from lockstep.analyzer.rules.recording_rules.signals import OWN
 
 pytestmark = pytest.mark.prometheus
 

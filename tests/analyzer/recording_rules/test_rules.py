@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.recording_rules.rules import recorded_series, rules
-from analyzer.recording_rules.signals import PLACE
+from lockstep.analyzer.rules.recording_rules.rules import recorded_series, rules
+from lockstep.analyzer.rules.recording_rules.signals import PLACE
 from tests.analyzer.recording_rules.pages import RANKS
 
 FILE = Path(__file__).parents[3] / "deploy" / "rules" / "lockstep-peers.rules.yml"

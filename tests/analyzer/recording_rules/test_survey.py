@@ -2,11 +2,17 @@
 
 import pytest
 
-from analyzer.readers.prometheus.errors import RequestError
-from analyzer.recording_rules import queries
-from analyzer.recording_rules.rules import recorded_series
-from analyzer.recording_rules.signals import OWN, TEMPERATURE
-from analyzer.recording_rules.survey import MOST, STANDSTILL, require_rules, survey, survey_span
+from lockstep.analyzer.read.prometheus.errors import RequestError
+from lockstep.analyzer.rules.recording_rules import queries
+from lockstep.analyzer.rules.recording_rules.rules import recorded_series
+from lockstep.analyzer.rules.recording_rules.signals import OWN, TEMPERATURE
+from lockstep.analyzer.rules.recording_rules.survey import (
+    MOST,
+    STANDSTILL,
+    require_rules,
+    survey,
+    survey_span,
+)
 
 COUNT = {"run": "r", "pp": "0", "tp": "0"}
 

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from analyzer.pipeline import diagnose
-from analyzer.recording_rules.suspects import Answered
-from analyzer.recording_rules.whole import of_whole_run
+from lockstep.analyzer.rules.recording_rules.suspects import Answered
+from lockstep.analyzer.rules.recording_rules.whole import of_whole_run
+from lockstep.analyzer.verdict.pipeline import diagnose
 
 
 def test_all_ranks_lose_what_those_that_were_read_lose(synthetic, fault):

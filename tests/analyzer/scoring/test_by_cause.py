@@ -1,7 +1,7 @@
 """Scores by cause: macro accuracy, recall of unknown, two faults in one run."""
 
-from analyzer.scoring.by_cause import macro, score_causes
-from analyzer.scoring.score import Case, score
+from lockstep.evaluation.scoring.by_cause import macro, score_causes
+from lockstep.evaluation.scoring.score import Case, score
 
 
 def _fault(rank, cause):

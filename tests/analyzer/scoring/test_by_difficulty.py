@@ -4,8 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from analyzer.scoring.by_difficulty import NONE, is_slow, score_difficulties, score_healthy
-from analyzer.scoring.score import Case
+from lockstep.evaluation.scoring.by_difficulty import (
+    NONE,
+    is_slow,
+    score_difficulties,
+    score_healthy,
+)
+from lockstep.evaluation.scoring.score import Case
 
 
 def fault(rank, factor, **other):

@@ -2,12 +2,19 @@
 
 import pytest
 
-from analyzer.align import align
-from analyzer.pipeline import diagnose
-from analyzer.scoring.replay import detection_delay, prefix
-from analyzer.scoring.score import Case, calibration_error, is_right, poisson_upper, rate, score
-from analyzer.scoring.trivial_baselines import trivial_answers
-from analyzer.verdict_json import verdict_json
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.shapes.verdict_json import verdict_json
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.evaluation.scoring.replay import detection_delay, prefix
+from lockstep.evaluation.scoring.score import (
+    Case,
+    calibration_error,
+    is_right,
+    poisson_upper,
+    rate,
+    score,
+)
+from lockstep.evaluation.scoring.trivial_baselines import trivial_answers
 
 TRUTH = {"rank": 2, "node": None, "cause": "thermal", "from_step": 80}
 NAMED = ("never", "random", "slowest_step", "last_rank")

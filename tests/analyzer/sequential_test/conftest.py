@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from analyzer.sequential_test.arrays import TelemetryArrays
-from analyzer.sequential_test.metrics import MonitoredMetric
+from lockstep.analyzer.hardware.sequential_test.arrays import TelemetryArrays
+from lockstep.analyzer.hardware.sequential_test.metrics import MonitoredMetric
 
 PERIOD = 15.0
 METRICS = (

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from analyzer.sequential_test.budget import Budget, BudgetError
-from analyzer.sequential_test.discovery import e_bh, recency
-from analyzer.sequential_test.likelihood import (
+from lockstep.analyzer.hardware.sequential_test.budget import Budget, BudgetError
+from lockstep.analyzer.hardware.sequential_test.discovery import e_bh, recency
+from lockstep.analyzer.hardware.sequential_test.likelihood import (
     CELLS,
     FREEDOM,
     NO_SAMPLE,
@@ -18,7 +18,7 @@ from analyzer.sequential_test.likelihood import (
     cells,
     scores,
 )
-from analyzer.sequential_test.sequential import mixture
+from lockstep.analyzer.hardware.sequential_test.sequential import mixture
 
 
 @pytest.mark.parametrize(("seconds", "nats"), [(60.0, 20.4), (15.0, 21.7)])

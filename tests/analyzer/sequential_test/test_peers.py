@@ -5,7 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from analyzer.sequential_test.peers import MANY, residuals, same_size, spread, to_scale
+from lockstep.analyzer.hardware.sequential_test.peers import (
+    MANY,
+    residuals,
+    same_size,
+    spread,
+    to_scale,
+)
 
 VALUES = st.one_of(st.floats(-5, 5, width=32), st.just(float("nan")))
 

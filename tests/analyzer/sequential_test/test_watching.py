@@ -5,11 +5,11 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from analyzer.sequential_test.arrays import FleetError
-from analyzer.sequential_test.budget import Budget
-from analyzer.sequential_test.state import State
-from analyzer.sequential_test.state_file import restore, save
-from analyzer.sequential_test.watching import Block, watch
+from lockstep.analyzer.hardware.sequential_test.arrays import FleetError
+from lockstep.analyzer.hardware.sequential_test.budget import Budget
+from lockstep.analyzer.hardware.sequential_test.state import State
+from lockstep.analyzer.hardware.sequential_test.state_file import restore, save
+from lockstep.analyzer.hardware.sequential_test.watching import Block, watch
 
 BUDGET = Budget(0.01, 15.0, 16)
 ONSET = 250

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer.synth.draw import FORMS, TURNS, drawn
-from analyzer.synth.fleet import GPUS_PER_NODE, NETWORK, Benign
-from analyzer.synth.times import noise, spread
-from analyzer.synth.variant import VARIANTS
-from collector.contract.words import Cause
+from lockstep.collector.contract.words import Cause
+from lockstep.evaluation.synth.draw import FORMS, TURNS, drawn
+from lockstep.evaluation.synth.fleet import GPUS_PER_NODE, NETWORK, Benign
+from lockstep.evaluation.synth.times import noise, spread
+from lockstep.evaluation.synth.variant import VARIANTS
 
 
 def test_each_cause_takes_its_turn():

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer.synth.difficulty import LAYOUTS, SUITS, TEMPORAL, Difficulty
-from analyzer.synth.fleet import (
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.words import PHASES, Cause, Phase
+from lockstep.evaluation.synth.difficulty import LAYOUTS, SUITS, TEMPORAL, Difficulty
+from lockstep.evaluation.synth.fleet import (
     PAUSE,
     SLOW_WRITE,
     TOLD_BY,
@@ -22,12 +24,10 @@ from analyzer.synth.fleet import (
     SyntheticFleet,
     Telling,
 )
-from analyzer.synth.hard_draw import hard
-from analyzer.synth.times import times
-from analyzer.synth.untidy import clock_errors, driver_numbers
-from analyzer.synth.whole import SOURCE_METRICS, labelled, streamed
-from collector.contract import metrics
-from collector.contract.words import PHASES, Cause, Phase
+from lockstep.evaluation.synth.hard_draw import hard
+from lockstep.evaluation.synth.times import times
+from lockstep.evaluation.synth.untidy import clock_errors, driver_numbers
+from lockstep.evaluation.synth.whole import SOURCE_METRICS, labelled, streamed
 
 FLEET = SyntheticFleet(dp=4, pp=2, tp=2, steps=200, resolution=Resolution.STEP, seed=5)
 KEYS = ["time", "node", "gpu", "rank", "metric", "labels"]

@@ -4,9 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer.align import align
-from analyzer.pipeline import diagnose
-from analyzer.synth.fleet import (
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract import archive
+from lockstep.collector.contract.metrics import METRICS
+from lockstep.collector.contract.words import PHASES, Cause
+from lockstep.evaluation.synth.fleet import (
     Benign,
     Defect,
     Fault,
@@ -15,11 +18,8 @@ from analyzer.synth.fleet import (
     SyntheticFleet,
     Telling,
 )
-from analyzer.synth.times import times
-from analyzer.synth.whole import labelled
-from collector.contract import archive
-from collector.contract.metrics import METRICS
-from collector.contract.words import PHASES, Cause
+from lockstep.evaluation.synth.times import times
+from lockstep.evaluation.synth.whole import labelled
 
 SMALL = SyntheticFleet(dp=8, steps=300, resolution=Resolution.STEP, seed=7)
 HOT = Fault(Cause.THERMAL, "hw", 5, 1.4, 150)

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from analyzer import synth
-from analyzer.slowness.temporal_shape import Shape
-from analyzer.trace_outliers import cells, judge
-from analyzer.whatif.dependencies import build
-from analyzer.whatif.kinds import COMPUTE
-from analyzer.whatif.simulate import retimed
-from analyzer.whatif.work import split_durations
+from lockstep.analyzer.operations.trace_outliers import cells, judge
+from lockstep.analyzer.operations.whatif.dependencies import build
+from lockstep.analyzer.operations.whatif.kinds import COMPUTE
+from lockstep.analyzer.operations.whatif.simulate import retimed
+from lockstep.analyzer.operations.whatif.work import split_durations
+from lockstep.analyzer.stats.temporal_shape import Shape
+from lockstep.evaluation import synth
 
 STEPS = 40
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analyzer import synth
-from analyzer.run import Verdict
-from analyzer.trace_outliers import Lateness
+from lockstep.analyzer.operations.trace_outliers import Lateness
+from lockstep.analyzer.shapes.run import Verdict
+from lockstep.evaluation import synth
 from tests.analyzer.stages import verdict_of_trace
 
 SLOW = np.arange(20) % 5 == 4

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analyzer.trace_outliers import cells, judge
-from analyzer.whatif.kinds import COMPUTE
+from lockstep.analyzer.operations.trace_outliers import cells, judge
+from lockstep.analyzer.operations.whatif.kinds import COMPUTE
 from tests.analyzer.edited import healed, slowed
 from tests.analyzer.stages import verdict_of_trace
 

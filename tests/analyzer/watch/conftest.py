@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from analyzer.watch.finding import Detection, Kind, Tier, Who
-from analyzer.watch.members import Members, members
+from lockstep.analyzer.findings.finding import Detection, Kind, Tier, Who
+from lockstep.watch.judge.members import Members, members
 
 
 @pytest.fixture

@@ -4,13 +4,13 @@ import re
 from dataclasses import replace
 from urllib.parse import parse_qs
 
-from analyzer.alert_rules.groups import GROUPS
-from analyzer.alert_rules.shape import BY_TIER, Addresses
-from analyzer.alertmanager.alert import alert_json
-from analyzer.alertmanager.webhook import ReceivedAlert
-from analyzer.run import Fact
-from analyzer.watch.alerts import alert, alerts, of_alert, superseded
-from analyzer.watch.finding import Former, Kind, Tier, WatchFinding, Who
+from lockstep.analyzer.findings.alertmanager.alert import alert_json
+from lockstep.analyzer.findings.alertmanager.webhook import ReceivedAlert
+from lockstep.analyzer.findings.alerts import alert, alerts, of_alert, superseded
+from lockstep.analyzer.findings.finding import Former, Kind, Tier, WatchFinding, Who
+from lockstep.analyzer.rules.alert_rules.groups import GROUPS
+from lockstep.analyzer.rules.alert_rules.shape import BY_TIER, Addresses
+from lockstep.analyzer.shapes.run import Fact
 
 FACTS = tuple(Fact(number % 2 == 0, f"fact {number}", "query") for number in range(12))
 SLOW = WatchFinding(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.watch.assessment import (
+from lockstep.analyzer.findings.assessment import (
     DEGRADED,
     HEALTHY,
     UNKNOWN,

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.run import Culprit, Verdict
-from analyzer.watch.bill import RunCost, with_costs
-from analyzer.watch.finding import Change, Kind, Tier, WatchFinding, Who
-from analyzer.watch.finding_lifecycle import Course
+from lockstep.analyzer.findings.finding import Change, Kind, Tier, WatchFinding, Who
+from lockstep.analyzer.findings.finding_lifecycle import Course
+from lockstep.analyzer.shapes.run import Culprit, Verdict
+from lockstep.watch.judge.bill import RunCost, with_costs
 
 WHO = Who("gpt-1", "node-2", 2, 0, None)
 SLOW = WatchFinding(

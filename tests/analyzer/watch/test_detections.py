@@ -5,16 +5,22 @@ import re
 
 import pytest
 
-from analyzer.run import Culprit, Verdict
-from analyzer.sequential_test.alarms import Alarm
-from analyzer.sequential_test.metrics import CLOCK, OWN
-from analyzer.watch import detections
-from analyzer.watch import questions as ask
-from analyzer.watch.detections import alarmed_ranks, columns_by_stream, of_alarms, of_verdict, stuck
-from analyzer.watch.finding import Kind, Tier, Who
-from analyzer.watch.hardware import events, lost, node_names, xids
-from analyzer.watch.panel import stream_names
-from collector.contract.xid import PAGED
+from lockstep.analyzer.findings.finding import Kind, Tier, Who
+from lockstep.analyzer.hardware.sequential_test.alarms import Alarm
+from lockstep.analyzer.hardware.sequential_test.metrics import CLOCK, OWN
+from lockstep.analyzer.shapes.run import Culprit, Verdict
+from lockstep.collector.contract.xid import PAGED
+from lockstep.watch.judge import detections
+from lockstep.watch.judge import questions as ask
+from lockstep.watch.judge.detections import (
+    alarmed_ranks,
+    columns_by_stream,
+    of_alarms,
+    of_verdict,
+    stuck,
+)
+from lockstep.watch.judge.hardware import events, lost, node_names, xids
+from lockstep.watch.judge.panel import stream_names
 
 
 @pytest.fixture

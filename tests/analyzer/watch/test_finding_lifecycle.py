@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.watch.closable import Closable
-from analyzer.watch.finding import Detection, Kind, Tier, Who
-from analyzer.watch.finding_lifecycle import Course, Pace, advance, slug
+from lockstep.analyzer.findings.closable import Closable
+from lockstep.analyzer.findings.finding import Detection, Kind, Tier, Who
+from lockstep.analyzer.findings.finding_lifecycle import Course, Pace, advance, slug
 
 PACE = Pace(confirm=600.0, close=300.0)
 RUN = frozenset({"gpt-1"})

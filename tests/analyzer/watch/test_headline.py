@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.watch.finding import LOST, Kind, Tier, WatchFinding, Who
-from analyzer.watch.headline import LONGEST, clipped, first_action, headline, sureness
-from collector.contract.words import Cause
-from collector.contract.xid import PAGED, describe
+from lockstep.analyzer.findings.finding import LOST, Kind, Tier, WatchFinding, Who
+from lockstep.analyzer.findings.headline import LONGEST, clipped, first_action, headline, sureness
+from lockstep.collector.contract.words import Cause
+from lockstep.collector.contract.xid import PAGED, describe
 
 SLOW = WatchFinding(
     who=Who("gpt", "gpu-17", 5, 1, None), kind=Kind.SLOW, scope="gpu", attempt=0, cause="thermal",

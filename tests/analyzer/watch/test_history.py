@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from analyzer.report.summary import summary, title
-from analyzer.run import Culprit, Fact, Verdict
-from analyzer.verdict_json import verdict_json
-from analyzer.watch.finding import Kind, Tier, WatchFinding, Who, finding_json
-from analyzer.watch.history import with_history
+from lockstep.analyzer.findings.finding import Kind, Tier, WatchFinding, Who, finding_json
+from lockstep.analyzer.report.summary import summary, title
+from lockstep.analyzer.shapes.run import Culprit, Fact, Verdict
+from lockstep.analyzer.shapes.verdict_json import verdict_json
+from lockstep.watch.judge.history import with_history
 from tests.docs.verdict import HISTORY
 
 XID = WatchFinding(

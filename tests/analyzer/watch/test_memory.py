@@ -8,15 +8,15 @@ from operator import getitem
 
 import pytest
 
-from analyzer.run import Fact
-from analyzer.watch.closable import Closable
-from analyzer.watch.finding import Tier, Who
-from analyzer.watch.finding_lifecycle import Course, Pace, advance
-from analyzer.watch.hardware import Event
-from analyzer.watch.inventory import Inventory, seen
-from analyzer.watch.memory import Memory, MemoryFileError, from_json, to_json
-from analyzer.watch.progress import Progress
-from analyzer.watch.run_life import End, How, Life, Lost, Place
+from lockstep.analyzer.findings.closable import Closable
+from lockstep.analyzer.findings.finding import Tier, Who
+from lockstep.analyzer.findings.finding_lifecycle import Course, Pace, advance
+from lockstep.analyzer.shapes.run import Fact
+from lockstep.watch.judge.hardware import Event
+from lockstep.watch.judge.inventory import Inventory, seen
+from lockstep.watch.judge.memory import Memory, MemoryFileError, from_json, to_json
+from lockstep.watch.judge.progress import Progress
+from lockstep.watch.judge.run_life import End, How, Life, Lost, Place
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """Two programs that call themselves by one run's name: nobody in it is judged, and that is said."""
 
-from analyzer.watch.detections import of_namesakes
-from analyzer.watch.finding import Kind, Tier
-from analyzer.watch.members import members, namesakes
+from lockstep.analyzer.findings.finding import Kind, Tier
+from lockstep.watch.judge.detections import of_namesakes
+from lockstep.watch.judge.members import members, namesakes
 
 
 def info(node: str, pid: str = "1", job: str = "lockstep", rank: str = "0") -> dict[str, str]:

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from analyzer.watch.closable import Closable
-from analyzer.watch.finding import Tier
-from analyzer.watch.finding_lifecycle import Course, Pace, advance
-from analyzer.watch.page import of_findings
-from collector.contract import metrics as m
+from lockstep.analyzer.findings.closable import Closable
+from lockstep.analyzer.findings.finding import Tier
+from lockstep.analyzer.findings.finding_lifecycle import Course, Pace, advance
+from lockstep.collector.contract import metrics as m
+from lockstep.watch.judge.page import of_findings
 
 
 def _health(sighting):

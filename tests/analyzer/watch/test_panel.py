@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from analyzer.readers.prometheus.decoding import Series
-from analyzer.watch.members import members
-from analyzer.watch.panel import (
+from lockstep.analyzer.read.prometheus.decoding import Series
+from lockstep.watch.judge.members import members
+from lockstep.watch.judge.panel import (
     CLOCK,
     KNOWN,
     OWN,
@@ -17,7 +17,7 @@ from analyzer.watch.panel import (
     of_gpus,
     of_ranks,
 )
-from analyzer.watch.ratios import over_peers, slowest_of_nodes, speed
+from lockstep.watch.judge.ratios import over_peers, slowest_of_nodes, speed
 
 TIMES = 1000.0 + 15.0 * np.arange(4)
 

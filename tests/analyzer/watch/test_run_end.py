@@ -5,13 +5,23 @@ from dataclasses import replace
 
 import pytest
 
-from analyzer.watch.closable import Closable
-from analyzer.watch.finding import Detection, Kind, Tier, Who
-from analyzer.watch.finding_lifecycle import Course, Pace, advance
-from analyzer.watch.memory import Memory, from_json, to_json
-from analyzer.watch.run_end import Seen, ended
-from analyzer.watch.run_life import End, Heard, How, Life, Lost, Place, inherited, lived, with_told
-from analyzer.watch.run_over import HOLD_SECONDS, detection, over, with_ends
+from lockstep.analyzer.findings.closable import Closable
+from lockstep.analyzer.findings.finding import Detection, Kind, Tier, Who
+from lockstep.analyzer.findings.finding_lifecycle import Course, Pace, advance
+from lockstep.watch.judge.memory import Memory, from_json, to_json
+from lockstep.watch.judge.run_end import Seen, ended
+from lockstep.watch.judge.run_life import (
+    End,
+    Heard,
+    How,
+    Life,
+    Lost,
+    Place,
+    inherited,
+    lived,
+    with_told,
+)
+from lockstep.watch.judge.run_over import HOLD_SECONDS, detection, over, with_ends
 
 PAGES = frozenset({("lockstep", "a:9410")})
 RANKS = {rank: Place(f"node-{rank // 2}", rank % 2) for rank in range(4)}

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.hang.document import document
-from analyzer.hang.verdict import LIMIT_SECONDS, Status
-from analyzer.run import Fact
-from analyzer.watch.closable import Closable
-from analyzer.watch.finding import Change, Kind, Tier
-from analyzer.watch.finding_lifecycle import Course, Pace, advance
-from analyzer.watch.memory import Memory, from_json, to_json
-from analyzer.watch.standing import (
+from lockstep.analyzer.findings.closable import Closable
+from lockstep.analyzer.findings.finding import Change, Kind, Tier
+from lockstep.analyzer.findings.finding_lifecycle import Course, Pace, advance
+from lockstep.analyzer.hangs.document import document
+from lockstep.analyzer.hangs.verdict import LIMIT_SECONDS, Status
+from lockstep.analyzer.shapes.run import Fact
+from lockstep.watch.judge.memory import Memory, from_json, to_json
+from lockstep.watch.judge.standing import (
     Culprit,
     Standing,
     detections,
@@ -23,7 +23,7 @@ from analyzer.watch.standing import (
     of_document,
     patience,
 )
-from analyzer.watch.with_dumps import with_dumps
+from lockstep.watch.judge.with_dumps import with_dumps
 from tests.hang_programs import hang, judged
 
 

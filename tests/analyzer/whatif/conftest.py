@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.readers import optrace
+from lockstep.analyzer.read import optrace
 
 PUBLISHED = "shared/data/bytedance"
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer import synth
-from analyzer.whatif import Unexplained, WhatIf, analyze, document
-from analyzer.whatif.intervals import of_ratio, weights
-from analyzer.whatif.slowdown import worst_workers
+from lockstep.analyzer.operations.whatif import Unexplained, WhatIf, analyze, document
+from lockstep.analyzer.operations.whatif.intervals import of_ratio, weights
+from lockstep.analyzer.operations.whatif.slowdown import worst_workers
+from lockstep.evaluation import synth
 
 FEW = settings(max_examples=8, deadline=None)
 SLOW = synth.Slow(dp=1, stage=2, factor=1.3)

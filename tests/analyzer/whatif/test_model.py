@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analyzer import synth
-from analyzer.schedule import program
-from analyzer.whatif.dependencies import build
-from analyzer.whatif.graph import ModelError, Unit, sort
-from analyzer.whatif.simulate import simulate, timeline
-from analyzer.whatif.work import launch_delay, split_durations
+from lockstep.analyzer.operations.whatif.dependencies import build
+from lockstep.analyzer.operations.whatif.graph import ModelError, Unit, sort
+from lockstep.analyzer.operations.whatif.simulate import simulate, timeline
+from lockstep.analyzer.operations.whatif.work import launch_delay, split_durations
+from lockstep.analyzer.shapes.schedule import program
+from lockstep.evaluation import synth
 
 FIELDS = ["optype", "seq", "stage", "chunk", "global_chunk", "micro_batch"]
 LAYOUTS = [

@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from analyzer.operations import Layout
-from analyzer.readers.optrace import parse
-from analyzer.whatif import analyze
-from analyzer.whatif.dependencies import build
-from analyzer.whatif.simulate import simulate
-from analyzer.whatif.work import split_durations
+from lockstep.analyzer.operations.whatif import analyze
+from lockstep.analyzer.operations.whatif.dependencies import build
+from lockstep.analyzer.operations.whatif.simulate import simulate
+from lockstep.analyzer.operations.whatif.work import split_durations
+from lockstep.analyzer.read.optrace import parse
+from lockstep.analyzer.shapes.operations import Layout
 from tests.analyzer.edited import healed, slowed
 
 RELATIVE = 1e-6
@@ -48,7 +48,7 @@ def test_the_trace_is_whole(published_trace):
 
 
 def test_without_a_layout_the_trace_tells_it(published_folder):
-    from analyzer.readers import optrace
+    from lockstep.analyzer.read import optrace
 
     assert Layout(4, 4, 4) == optrace.load(published_folder / "trace-AR.parquet").layout
 

@@ -3,12 +3,16 @@
 import numpy as np
 import pytest
 
-from analyzer import synth
-from analyzer.whatif import scenarios
-from analyzer.whatif.dependencies import build
-from analyzer.whatif.ideals import published_ideals, stratum_ideals, work_factors
-from analyzer.whatif.simulate import retimed, simulate
-from analyzer.whatif.work import split_durations
+from lockstep.analyzer.operations.whatif import scenarios
+from lockstep.analyzer.operations.whatif.dependencies import build
+from lockstep.analyzer.operations.whatif.ideals import (
+    published_ideals,
+    stratum_ideals,
+    work_factors,
+)
+from lockstep.analyzer.operations.whatif.simulate import retimed, simulate
+from lockstep.analyzer.operations.whatif.work import split_durations
+from lockstep.evaluation import synth
 from tests.analyzer.edited import healed, slowed
 
 SCENE = synth.Scene(dp=3, pp=2, micro_batches=4, steps=4, noise=0.1, lengths=1.5)

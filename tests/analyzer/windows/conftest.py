@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from analyzer.run import Run
+from lockstep.analyzer.shapes.run import Run
 
 Strength = Callable[[np.ndarray], np.ndarray]
 

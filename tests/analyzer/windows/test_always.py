@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from analyzer.align import align
-from analyzer.model.accepted import accepted
-from analyzer.model.effects import effects
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.stragglers.model.accepted import accepted
+from lockstep.analyzer.stragglers.model.effects import effects
 
 PARTS = (1.0, 1.13, 1.04, 1.17, 1.06, 1.0, 1.15, 1.09)
 """Factors of parts of which none is broken."""

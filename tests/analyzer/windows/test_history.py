@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from analyzer.align import align
-from analyzer.model.effects import effects
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.stragglers.model.effects import effects
 
 
 @pytest.fixture(scope="module")

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analyzer.align import align
-from analyzer.model.effects import effects
-from analyzer.pipeline import diagnose
-from analyzer.scoring.score import is_right
-from analyzer.slowness.changepoint import clearest_spans
-from analyzer.slowness.peer_groups import peer_groups
-from analyzer.verdict_json import verdict_json
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.shapes.verdict_json import verdict_json
+from lockstep.analyzer.stats.changepoint import clearest_spans
+from lockstep.analyzer.stats.peer_groups import peer_groups
+from lockstep.analyzer.stragglers.model.effects import effects
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.evaluation.scoring.score import is_right
 
 FEW = settings(
     max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

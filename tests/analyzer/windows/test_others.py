@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer.slowness.others import other_parts_median, others_median
-from analyzer.slowness.robust_stats import biweight, median, median_of, quantiles_of
+from lockstep.analyzer.stats.others import other_parts_median, others_median
+from lockstep.analyzer.stats.robust_stats import biweight, median, median_of, quantiles_of
 
 
 @settings(max_examples=25, deadline=None)

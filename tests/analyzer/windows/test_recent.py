@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from analyzer.align import align
-from analyzer.model.effects import effects
-from analyzer.pipeline import diagnose
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.stragglers.model.effects import effects
+from lockstep.analyzer.verdict.pipeline import diagnose
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from analyzer.align import align
-from analyzer.model.effects import effects
-from analyzer.model.run_queue import QUOTA, without_run_queue
-from analyzer.slowness.processor import QUEUE as QUEUED
-from analyzer.symptoms.host import processor
-from collector.contract.words import Phase
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.causes.symptoms.host import processor
+from lockstep.analyzer.stats.processor import QUEUE as QUEUED
+from lockstep.analyzer.stragglers.model.effects import effects
+from lockstep.analyzer.stragglers.model.run_queue import QUOTA, without_run_queue
+from lockstep.collector.contract.words import Phase
 
 
 @pytest.fixture

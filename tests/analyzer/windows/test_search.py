@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from analyzer.align import align
-from analyzer.model.effects import effects
-from analyzer.model.reference import natural_levels
-from analyzer.pipeline import diagnose
-from analyzer.slowness.changepoint import clearest_spans
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.stats.changepoint import clearest_spans
+from lockstep.analyzer.stragglers.model.effects import effects
+from lockstep.analyzer.stragglers.model.reference import natural_levels
+from lockstep.analyzer.verdict.pipeline import diagnose
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from analyzer.pipeline import diagnose
-from analyzer.slowness.before_after import share_of_excess
+from lockstep.analyzer.stats.before_after import share_of_excess
+from lockstep.analyzer.verdict.pipeline import diagnose
 
 
 @pytest.fixture(scope="module")

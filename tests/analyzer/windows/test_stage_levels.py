@@ -5,13 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from analyzer.align import align
-from analyzer.culprits.where import heavier_or_slow, heavier_stages
-from analyzer.detectors.stage_levels import stage_levels
-from analyzer.pipeline import diagnose
-from analyzer.scoring.examples import background
-from analyzer.synth.hard_draw import hard
-from analyzer.synth.whole import labelled
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.stragglers.detectors.stage_levels import stage_levels
+from lockstep.analyzer.stragglers.where import heavier_or_slow, heavier_stages
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.evaluation.scoring.examples import background
+from lockstep.evaluation.synth.hard_draw import hard
+from lockstep.evaluation.synth.whole import labelled
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer.slowness.temporal_shape import Shape, oscillation, plateau, ramp_start, words
+from lockstep.analyzer.stats.temporal_shape import Shape, oscillation, plateau, ramp_start, words
 
 
 def noise(seed, count, size=0.05):

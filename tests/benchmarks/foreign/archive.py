@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from collector.contract.archive import RUN_FILE, SAMPLES_FILE, STEPS_FILE
+from lockstep.collector.contract.archive import RUN_FILE, SAMPLES_FILE, STEPS_FILE
 from tests.benchmarks.foreign import (
     gpu_telemetry,
     host_telemetry,

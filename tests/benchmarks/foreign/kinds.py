@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from collector.contract.words import Cause
+from lockstep.collector.contract.words import Cause
 
 GPU_FAULTS = ("thermal", "power", "powernode", "slowgpu", "ecc", "xid", "pcie", "nvlink")
 HOST_FAULTS = ("hostnode", "hostrank", "datanode", "datarank", "gc", "swap")

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from collector.contract.words import PHASES
+from lockstep.collector.contract.words import PHASES
 from tests.benchmarks.foreign import kinds
 from tests.benchmarks.foreign.scenario import Scenario
 from tests.benchmarks.foreign.scene import Node, Scene, summed

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from collector.contract.archive import TRUTH_FILE
+from lockstep.collector.contract.archive import TRUTH_FILE
 from tests.benchmarks.foreign import archive, truth
 from tests.benchmarks.foreign.drawing import draw
 from tests.benchmarks.foreign.kinds import BENIGN, INJECTED, LASTING_FAULTS

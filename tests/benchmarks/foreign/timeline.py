@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from collector.contract.words import PHASES
+from lockstep.collector.contract.words import PHASES
 from tests.benchmarks.foreign.faults import Fault
 from tests.benchmarks.foreign.network import Network
 from tests.benchmarks.foreign.scenario import Scenario

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from collector.contract.words import Cause
+from lockstep.collector.contract.words import Cause
 from tests.benchmarks.foreign import kinds
 from tests.benchmarks.foreign.faults import Fault
 from tests.benchmarks.foreign.scene import Scene

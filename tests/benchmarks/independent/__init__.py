@@ -1,9 +1,10 @@
 """Simulated archives of distributed training that owe nothing to the project's own simulator.
 
 The layout and physics of the runs, their faults and what sensors tell of them were written without
-a look at `analyzer.synth` or at the analyzer. Whoever tunes an analyzer against one simulator also
-tunes it to that simulator's habits; here such habits show as wrong names. So nothing in this
-package may import `analyzer.synth`, `analyzer.model`, `analyzer.symptoms`, `analyzer.causes` or
+a look at `evaluation.synth` or at the analyzer. Whoever tunes an analyzer against one simulator
+also tunes it to that simulator's habits; here such habits show as wrong names. So nothing in this
+package may import `evaluation.synth`, `analyzer.stragglers.model`, `analyzer.causes.symptoms`,
+`analyzer.causes.specs` or
 anything else of the analyzer: of the project it knows `collector.contract` alone, the words and
 files of an archive, and `tests.benchmarks.simulated`, how such files are written.
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
-from collector.contract.archive import RUN_FILE, SAMPLES_FILE, STEPS_FILE
-from collector.contract.words import PHASES
+from lockstep.collector.contract.archive import RUN_FILE, SAMPLES_FILE, STEPS_FILE
+from lockstep.collector.contract.words import PHASES
 from tests.benchmarks.independent import gpu_telemetry, node_telemetry, rank_telemetry
 from tests.benchmarks.independent.faults import Fault, Stop
 from tests.benchmarks.independent.gpu_state import draw_hardware

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from collector.contract.words import Cause
+from lockstep.collector.contract.words import Cause
 from tests.benchmarks.independent.layout import World
 from tests.benchmarks.independent.steps import Timeline
 from tests.benchmarks.simulated.arrays import Bools, Floats, Generator

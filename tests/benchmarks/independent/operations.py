@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from collector.contract.archive import OPS_FILE
+from lockstep.collector.contract.archive import OPS_FILE
 from tests.benchmarks.independent.layout import World
 from tests.benchmarks.independent.noise import Noise
 from tests.benchmarks.independent.steps import FORWARD, Pass, one_forward_one_backward

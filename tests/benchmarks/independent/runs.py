@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from collector.contract.archive import OPS_FILE, TRUTH_FILE
+from lockstep.collector.contract.archive import OPS_FILE, TRUTH_FILE
 from tests.benchmarks.independent import archive, benign
 from tests.benchmarks.independent.fault_effects import effects_of
 from tests.benchmarks.independent.faults import (

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from collector.contract.archive import RANKS, RANKS_FILE, SCHEMA_VERSION, STEPS, Column
+from lockstep.collector.contract.archive import RANKS, RANKS_FILE, SCHEMA_VERSION, STEPS, Column
 from tests.benchmarks.simulated.arrays import Ints
 
 

@@ -80,7 +80,7 @@ staged=$kept/staged
 rm -rf "$staged"
 mkdir "$staged"
 (cd "$checkout" && git ls-files -z -- .dockerignore pyproject.toml README.md LICENSE constraints.txt locks \
-  lockstep dashboard analyzer workloads collector deploy/runbooks deploy/images |
+  lockstep dashboard analyzer workloads collector grafana bench evaluation watch deploy/runbooks deploy/images |
   xargs -0 cp --parents --no-dereference --target-directory="$staged")
 chmod -R u=rwX,go=rX "$staged"
 find "$staged" -exec touch --no-dereference --date=@0 {} +

@@ -17,7 +17,7 @@ from tests.deploy.chart.chart import CHART
 NAME = NAMESPACE = "lockstep"
 COLLECTORS, RUNS, MONITORING = "lockstep-collector", "lockstep-runs", "monitoring"
 SCRAPE_SECONDS = 1
-"""A stream is judged once it has 40 samples (analyzer/sequential_test/baseline.py)."""
+"""A stream is judged once it has 40 samples (analyzer/hardware/sequential_test/baseline.py)."""
 JOBS = {"collector": "collector", "watch": "analyzer", "nodes": "nodes"}
 PORTS = {"collector": 9410, "watch": 9411, "nodes": 9413}
 VALUES: Mapping[str, Any] = {

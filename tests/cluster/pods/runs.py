@@ -12,16 +12,16 @@ from typing import Any
 
 from kubernetes import client
 
-from collector.contract.kubernetes import FAULTS, HEALTHY, ROLE_LABEL, RUN_LABEL, Family
-from lockstep.planning import run_id
+from lockstep.collector.contract.kubernetes import FAULTS, HEALTHY, ROLE_LABEL, RUN_LABEL, Family
+from lockstep.runs.planning import run_id
+from lockstep.workloads.launchers.kubernetes import indexed_job
+from lockstep.workloads.launchers.kubernetes.names import JOB_INDEX
+from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
+from lockstep.workloads.spec import RunSpec
 from tests.cluster.mpijob_crd import CRD
 from tests.cluster.pods.real_nodes import PATIENCE, REGISTRY, RealNodes, until
 from tests.cluster.pods.release import RUNS, Prometheus
 from tests.cluster.pods.running_operator import RunningMpiOperator
-from workloads.launchers.kubernetes import indexed_job
-from workloads.launchers.kubernetes.names import JOB_INDEX
-from workloads.launchers.kubernetes.settings import Kind, Settings
-from workloads.spec import RunSpec
 
 
 @contextlib.contextmanager

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from collector.contract.kubernetes import HEALTHY, Family
+from lockstep.collector.contract.kubernetes import HEALTHY, Family
+from lockstep.workloads.spec import Layout, RunSpec
 from tests.cluster.pods.conftest import Launched, begin
 from tests.cluster.pods.real_nodes import PATIENCE, RealNodes, until
 from tests.cluster.pods.release import (
@@ -29,7 +30,6 @@ from tests.cluster.pods.runs import (
     pods_of,
     ranks,
 )
-from workloads.spec import Layout, RunSpec
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from collector.contract.words import ExitCode
 from lockstep.bench import results
-from lockstep.leftovers import SHARED_MEMORY
+from lockstep.collector.contract.words import ExitCode
+from lockstep.runs.leftovers import SHARED_MEMORY
+from lockstep.workloads.joining.reachable import free_port
 from tests.benchmarks.prometheus_server import prometheus
 from tests.cluster.slurm.nodes import NODES, Slurm, ended, missing, slurm, until
-from workloads.joining.reachable import free_port
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.distributed]
 if reason := missing():
@@ -121,7 +121,7 @@ def test_srun_starts_a_run_whose_ranks_are_on_the_nodes_that_slurm_names(
     cluster: Slurm, collectors: dict[str, str], tmp_path: Path
 ):
     job, run = job_file(tmp_path, "--steps=120")
-    with begun(cluster, *SRUN, PYTHON, "-m", "workloads", str(job)) as srun:
+    with begun(cluster, *SRUN, PYTHON, "-m", "lockstep.workloads", str(job)) as srun:
         until(lambda: all(ranks(one, run) for one in collectors.values()), 120)
         told = {name: ranks(address, run) for name, address in collectors.items()}
         _, said = srun.communicate(timeout=180)
@@ -194,7 +194,7 @@ def test_a_job_that_runs_out_of_time_is_ended_on_all_nodes(
     cluster: Slurm, collectors: dict[str, str], tmp_path: Path
 ):
     job, run = job_file(tmp_path, "--steps=100000")
-    with begun(cluster, *SRUN, PYTHON, "-m", "workloads", str(job)) as srun:
+    with begun(cluster, *SRUN, PYTHON, "-m", "lockstep.workloads", str(job)) as srun:
         until(lambda: all(ranks(one, run) for one in collectors.values()), 120)
         # As its time limit does: the job gets a SIGTERM, and a SIGKILL after KillWait.
         said = cluster.call("squeue", "-h", "-o", "%i")
@@ -226,7 +226,7 @@ def test_a_node_that_loses_its_power_in_the_middle_of_a_run_is_named(
     }  # fmt: skip
     with (
         prometheus(tmp_path, config) as (url, _),
-        begun(cluster, *SRUN, PYTHON, "-m", "workloads", str(job)),
+        begun(cluster, *SRUN, PYTHON, "-m", "lockstep.workloads", str(job)),
     ):
         until(lambda: all(steps(one) > 20 for one in collectors.values()), 150)
         time.sleep(15)
@@ -262,7 +262,7 @@ command = ["PYTHON", "-m", "lockstep", "run", "gpt", "--nodes={nodes}", "--ranks
 [[steps]]
 name = "launch"
 command = ["srun", "--nodes={nodes}", "--ntasks-per-node=1", "--export=ALL", "--kill-on-bad-exit=1",
-           "PYTHON", "-m", "workloads", "{folder}/job.json"]
+           "PYTHON", "-m", "lockstep.workloads", "{folder}/job.json"]
 [[steps]]
 name = "analyze"
 command = ["true"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from collector.contract.words import ExitCode
+from lockstep.collector.contract.words import ExitCode
 from tests.dashboard.browser.serving import ROOT, running
 
 RUN_SECONDS = 500

@@ -13,7 +13,7 @@ from urllib.request import urlopen
 
 from playwright.sync_api import Page
 
-from workloads.joining.reachable import free_port
+from lockstep.workloads.joining.reachable import free_port
 
 ROOT = Path(__file__).parents[3]
 PATIENCE = 180.0
@@ -72,7 +72,7 @@ def started(source: dict[str, Any], settings: dict[str, Any]) -> tuple[str, Any]
 
     Args:
         source: What LOCKSTEP_DASHBOARD_SOURCE says.
-        settings: Fields of dashboard.context.Settings.
+        settings: Fields of lockstep.dashboard.context.Settings.
     """
     port = free_port()
     options = {

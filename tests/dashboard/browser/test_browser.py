@@ -9,12 +9,12 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Page, expect
 
-from analyzer.alert_rules.shape import Addresses
-from analyzer.readers.archive import load
-from analyzer.watch.alerts import LOOK_BACK_SECONDS, alert
-from analyzer.watch.finding import Kind, Tier, WatchFinding, Who
-from collector.contract.archive import RUN_FILE
-from dashboard.sources.archive import ArchiveSource
+from lockstep.analyzer.findings.alerts import LOOK_BACK_SECONDS, alert
+from lockstep.analyzer.findings.finding import Kind, Tier, WatchFinding, Who
+from lockstep.analyzer.read.archive import load
+from lockstep.analyzer.rules.alert_rules.shape import Addresses
+from lockstep.collector.contract.archive import RUN_FILE
+from lockstep.dashboard.sources.archive import ArchiveSource
 from tests.dashboard.browser.serving import pictured, running, settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.distributed, pytest.mark.timeout(1200)]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from collector.contract.archive import RUN_FILE
-from dashboard.page import Page as Shown
-from dashboard.views import PAGES
+from lockstep.collector.contract.archive import RUN_FILE
+from lockstep.dashboard.page import Page as Shown
+from lockstep.dashboard.views import PAGES
 from tests.chromium import LOADED_AGAIN, LONG_MS
 from tests.dashboard.browser.serving import pictured, settled
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from dashboard.comparing import many
-from dashboard.shapes import Lines, RunRow, Span
+from lockstep.dashboard.comparing import many
+from lockstep.dashboard.shapes import Lines, RunRow, Span
 
 
 def charts(step: float, count: int = 200, first: int = 0, seed: int = 0) -> tuple[Lines, ...]:

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dashboard.comparing.measures import measures, steady
-from dashboard.shapes import Lines
+from lockstep.dashboard.comparing.measures import measures, steady
+from lockstep.dashboard.shapes import Lines
 
 STEPS = np.arange(300.0)
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dashboard.shapes import FLEET_METRICS, FleetSnapshot
+from lockstep.dashboard.shapes import FLEET_METRICS, FleetSnapshot
 
 METRICS = {metric.key: metric for metric in FLEET_METRICS}
 

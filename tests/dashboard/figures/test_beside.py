@@ -1,11 +1,11 @@
 import numpy as np
 import pandas as pd
 
-from dashboard.figures.matrix import matrix
-from dashboard.figures.nothing import nothing
-from dashboard.figures.phases_beside import phases_beside
-from dashboard.figures.same_range import same_range
-from dashboard.shapes import Matrix
+from lockstep.dashboard.figures.matrix import matrix
+from lockstep.dashboard.figures.nothing import nothing
+from lockstep.dashboard.figures.phases_beside import phases_beside
+from lockstep.dashboard.figures.same_range import same_range
+from lockstep.dashboard.shapes import Matrix
 
 TOLD = pd.DataFrame({"phase": ["forward"], "a": [0.01], "b": [0.02], "difference": [0.01],
                      "change": [1.0]})  # fmt: skip

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dashboard import figures, palette
-from dashboard.figures import (
+from lockstep.dashboard import figures, palette
+from lockstep.dashboard.figures import (
     busbw,
     gantt,
     heatmap,
@@ -27,9 +27,9 @@ from dashboard.figures import (
     shares,
     strokes,
 )
-from dashboard.figures.charts import Other
-from dashboard.figures.picture import Picture
-from dashboard.shapes import Matrix
+from lockstep.dashboard.figures.charts import Other
+from lockstep.dashboard.figures.picture import Picture
+from lockstep.dashboard.shapes import Matrix
 from tests.dashboard.fakes import SPAN, TIMES, Fake
 from tests.dashboard.figures.fleets import fleet
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.figures import deviation
+from lockstep.dashboard.figures import deviation
 from tests.dashboard.figures.fleets import METRICS, fleet
 
 

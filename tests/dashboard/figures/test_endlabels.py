@@ -3,7 +3,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.figures.charts import LONGEST, apart, labels, short, together
+from lockstep.dashboard.figures.charts import LONGEST, apart, labels, short, together
 
 
 @given(st.lists(st.floats(0, 100), max_size=9).map(sorted))

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.figures.escape import LONGEST, text
+from lockstep.dashboard.figures.escape import LONGEST, text
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import plotly.graph_objects as go
 import plotly.io
 import pytest
 
-from dashboard.figures import heatmap
-from dashboard.figures.picture import Picture
-from dashboard.shapes import FLEET_METRICS
+from lockstep.dashboard.figures import heatmap
+from lockstep.dashboard.figures.picture import Picture
+from lockstep.dashboard.shapes import FLEET_METRICS
 from tests.dashboard.figures.fleets import fleet
 
 HOSTILE = "<script>alert(1)</script>"

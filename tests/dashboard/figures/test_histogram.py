@@ -3,7 +3,7 @@
 import numpy as np
 import plotly.graph_objects as go
 
-from dashboard.figures import histogram
+from lockstep.dashboard.figures import histogram
 from tests.dashboard.figures.fleets import fleet
 
 

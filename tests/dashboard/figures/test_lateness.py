@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from dashboard.figures.lateness import RANKS_AT_MOST, lateness
-from dashboard.shapes import Matrix
+from lockstep.dashboard.figures.lateness import RANKS_AT_MOST, lateness
+from lockstep.dashboard.shapes import Matrix
 
 
 def made(values: np.ndarray) -> Matrix:

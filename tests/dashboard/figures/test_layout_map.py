@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dashboard.figures.layout_map import CELLS_WITH_NUMBERS, HIGH, LOW, layout_map
+from lockstep.dashboard.figures.layout_map import CELLS_WITH_NUMBERS, HIGH, LOW, layout_map
 
 TOLD = {"S_w": [[1.0, 1.02], [1.4, 1.05]]}
 """Two replicas of two stages; replica 1, stage 0 is the bad one."""

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dashboard.figures.charts import Other
-from dashboard.figures.lines import stack
-from dashboard.figures.picture import Picture
-from dashboard.shapes import Event, Lines, Severity, Span
+from lockstep.dashboard.figures.charts import Other
+from lockstep.dashboard.figures.lines import stack
+from lockstep.dashboard.figures.picture import Picture
+from lockstep.dashboard.shapes import Event, Lines, Severity, Span
 
 START = 1_795_000_000.0
 TIMES = START + np.arange(50.0)

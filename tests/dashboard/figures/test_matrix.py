@@ -3,8 +3,8 @@
 import numpy as np
 import plotly.graph_objects as go
 
-from dashboard.figures import matrix
-from dashboard.shapes import Matrix
+from lockstep.dashboard.figures import matrix
+from lockstep.dashboard.shapes import Matrix
 
 TIMES = 1.79e9 + 10.0 * np.arange(20)
 

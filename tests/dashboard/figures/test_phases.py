@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from dashboard.figures.phases import PATTERNS, RANKS_AT_MOST, phases
-from dashboard.figures.quantity import quantity
+from lockstep.dashboard.figures.phases import PATTERNS, RANKS_AT_MOST, phases
+from lockstep.dashboard.figures.quantity import quantity
 
 RANKS = pd.DataFrame({
     "rank": [2, 0, 1, 3], "node": ["n-1", "n-0", "n-0", "n-1"], "pp": [0, 0, 0, 0],

@@ -1,6 +1,6 @@
 import pytest
 
-from dashboard.figures.units import said, titled
+from lockstep.dashboard.figures.units import said, titled
 
 
 @pytest.mark.parametrize(

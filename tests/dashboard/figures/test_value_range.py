@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from dashboard.figures.lines import stack
-from dashboard.figures.value_range import beyond, warm_up
-from dashboard.shapes import Lines
+from lockstep.dashboard.figures.lines import stack
+from lockstep.dashboard.figures.value_range import beyond, warm_up
+from lockstep.dashboard.shapes import Lines
 
 TIMES = 1_795_000_000.0 + np.arange(100.0)
 

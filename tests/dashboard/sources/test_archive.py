@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dashboard.shapes import FLEET_METRICS, FleetMetric, Lines, Severity, Span
-from dashboard.sources.archive import ArchiveSource
-from dashboard.trouble import Kind, TroubleError
+from lockstep.dashboard.shapes import FLEET_METRICS, FleetMetric, Lines, Severity, Span
+from lockstep.dashboard.sources.archive import ArchiveSource
+from lockstep.dashboard.trouble import Kind, TroubleError
 from tests.dashboard.archives import START, Made, write
 
 RUN = Made().name

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dashboard.shapes import FLEET_METRICS, Span
-from dashboard.sources.archive import ArchiveSource
-from dashboard.trouble import Kind, TroubleError
+from lockstep.dashboard.shapes import FLEET_METRICS, Span
+from lockstep.dashboard.sources.archive import ArchiveSource
+from lockstep.dashboard.trouble import Kind, TroubleError
 from tests.dashboard.archives import Made, write
 
 RUN = Made().name

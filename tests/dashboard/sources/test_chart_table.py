@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from analyzer.readers.archive.series import Series
-from dashboard.shapes import FLEET_METRICS
-from dashboard.sources.archive.charts import drawn
-from dashboard.sources.chart_table import FLEET_ROWS, GPU_CHARTS, NODE_CHARTS, Over, Row
+from lockstep.analyzer.read.archive.series import Series
+from lockstep.dashboard.shapes import FLEET_METRICS
+from lockstep.dashboard.sources.archive.charts import drawn
+from lockstep.dashboard.sources.chart_table import FLEET_ROWS, GPU_CHARTS, NODE_CHARTS, Over, Row
 
 ROWS = [row for charts in (NODE_CHARTS, GPU_CHARTS) for chart in charts.values()
         for row in chart.rows] + [row for rows in FLEET_ROWS.values() for row in rows]  # fmt: skip

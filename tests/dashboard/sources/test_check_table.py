@@ -3,12 +3,20 @@
 import numpy as np
 import pytest
 
-from analyzer.readers.archive.series import Series
-from collector.contract import metrics as m
-from dashboard.shapes import Severity, Span
-from dashboard.sources.archive.checks import checks as archived
-from dashboard.sources.check_table import CRITICAL, LIMITS, LIVE, NEXT_STEPS, STATES, Live, State
-from dashboard.sources.prometheus.checks import checks
+from lockstep.analyzer.read.archive.series import Series
+from lockstep.collector.contract import metrics as m
+from lockstep.dashboard.shapes import Severity, Span
+from lockstep.dashboard.sources.archive.checks import checks as archived
+from lockstep.dashboard.sources.check_table import (
+    CRITICAL,
+    LIMITS,
+    LIVE,
+    NEXT_STEPS,
+    STATES,
+    Live,
+    State,
+)
+from lockstep.dashboard.sources.prometheus.checks import checks
 
 
 class Told:

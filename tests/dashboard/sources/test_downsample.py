@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dashboard.shapes import Lines
-from dashboard.sources.downsample import MOST_POINTS, thin
+from lockstep.dashboard.shapes import Lines
+from lockstep.dashboard.sources.downsample import MOST_POINTS, thin
 
 
 def chart(*lines: np.ndarray) -> Lines:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dashboard.shapes import FLEET_METRICS, Severity, Span
-from dashboard.sources.folder import FolderSource
-from dashboard.trouble import Kind, TroubleError
+from lockstep.dashboard.shapes import FLEET_METRICS, Severity, Span
+from lockstep.dashboard.sources.folder import FolderSource
+from lockstep.dashboard.trouble import Kind, TroubleError
 from tests.dashboard.archives import Made, write
 
 OLD, NEW = Made().name, Made(seed=1).name

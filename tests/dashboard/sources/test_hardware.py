@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from analyzer.readers.archive.series import Series
-from collector.contract import metrics
-from dashboard.sources.archive import hardware
+from lockstep.analyzer.read.archive.series import Series
+from lockstep.collector.contract import metrics
+from lockstep.dashboard.sources.archive import hardware
 
 
 def scraped(times: list[float], metric: str = "a", labels: str = "") -> Series:

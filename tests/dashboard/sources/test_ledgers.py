@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.shapes import FindingRow, LedgerRow, Severity, Span
-from dashboard.sources.prometheus.ledgers import ledgers
+from lockstep.dashboard.shapes import FindingRow, LedgerRow, Severity, Span
+from lockstep.dashboard.sources.prometheus.ledgers import ledgers
 
 
 class Answers:
@@ -68,7 +68,7 @@ def test_without_rules_nothing_is_told():
 
 
 def test_an_archive_gives_its_attempt_and_a_torn_one_is_named(tmp_path: Path):
-    from dashboard.sources.ledgers import of_archives
+    from lockstep.dashboard.sources.ledgers import of_archives
     from tests.dashboard.archives import write
 
     good = write(tmp_path / "good")
@@ -84,7 +84,7 @@ def test_an_archive_gives_its_attempt_and_a_torn_one_is_named(tmp_path: Path):
 
 @pytest.mark.parametrize("titles", ["KEPT_BUCKETS"])
 def test_what_pages_call_kept_is_what_goodput_counts(titles: str):
-    from analyzer.ledger.buckets import BUCKETS
-    from dashboard import shapes
+    from lockstep.analyzer.ledger.buckets import BUCKETS
+    from lockstep.dashboard import shapes
 
     assert set(getattr(shapes, titles)) == {row.title for row in BUCKETS if row.productive}

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from collector.contract import metrics as m
-from dashboard.sources.prometheus.directory import Directory
-from dashboard.sources.prometheus.fleet import places
-from dashboard.sources.prometheus.living import living_last
+from lockstep.collector.contract import metrics as m
+from lockstep.dashboard.sources.prometheus.directory import Directory
+from lockstep.dashboard.sources.prometheus.fleet import places
+from lockstep.dashboard.sources.prometheus.living import living_last
 
 PAGE = {"job": "lockstep", "instance": "a:9410"}
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dashboard.sources import notes
-from dashboard.sources.notes import FILE, Note, Notes
+from lockstep.dashboard.sources import notes
+from lockstep.dashboard.sources.notes import FILE, Note, Notes
 
 FIRST = Note(1.0, "alice", "the fan of node-3 was changed")
 

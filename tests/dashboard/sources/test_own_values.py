@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from collector.contract import metrics as m
-from dashboard.protocol import Source
-from dashboard.shapes import Lines
-from dashboard.sources.archive import ArchiveSource
-from dashboard.sources.prometheus import PrometheusSource
+from lockstep.collector.contract import metrics as m
+from lockstep.dashboard.protocol import Source
+from lockstep.dashboard.shapes import Lines
+from lockstep.dashboard.sources.archive import ArchiveSource
+from lockstep.dashboard.sources.prometheus import PrometheusSource
 from tests.dashboard.archives import Made, write
 from tests.dashboard.stored import open_metrics, served
 

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer.readers.archive.steps import Steps
-from analyzer.slowness.coverage import KNOWN_AT_LEAST
-from dashboard.sources.archive.ranks import PHASE_COLUMNS, table
+from lockstep.analyzer.read.archive.steps import Steps
+from lockstep.analyzer.stats.coverage import KNOWN_AT_LEAST
+from lockstep.dashboard.sources.archive.ranks import PHASE_COLUMNS, table
 
 COUNT = 100
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer.readers.archive import steps
-from analyzer.readers.archive.files import Files
-from analyzer.readers.archive.table import Table
-from collector.contract import archive
-from collector.recorder.parts import arrow_schema
-from dashboard.shapes import Span
-from dashboard.sources.archive import step_log
-from dashboard.sources.archive.step_log import StepLog
-from dashboard.sources.archive.summary import COLUMNS, Summary, summed
+from lockstep.analyzer.read.archive import steps
+from lockstep.analyzer.read.archive.files import Files
+from lockstep.analyzer.read.archive.table import Table
+from lockstep.collector.contract import archive
+from lockstep.collector.recorder.parts import arrow_schema
+from lockstep.dashboard.shapes import Span
+from lockstep.dashboard.sources.archive import step_log
+from lockstep.dashboard.sources.archive.step_log import StepLog
+from lockstep.dashboard.sources.archive.summary import COLUMNS, Summary, summed
 from tests.dashboard import archive_tables
 from tests.dashboard.archives import Made
 

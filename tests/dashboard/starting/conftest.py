@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.starting import process, registry
-from dashboard.starting.registry import Registry
+from lockstep.dashboard.starting import process, registry
+from lockstep.dashboard.starting.registry import Registry
 
 FAKE = Path(__file__).with_name("fake_program.py")
 

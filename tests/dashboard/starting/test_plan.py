@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.contract.words import FaultKind
-from dashboard.starting.form import MODELS, MOST, PRESETS, SCOPES, WORKLOADS, Form
-from dashboard.starting.plan import Plan, PlanError, planned
-from dashboard.starting.process import WITHOUT_VERDICT
+from lockstep.collector.contract.words import FaultKind
 from lockstep.commands.run import run as run_command
-from workloads.faults.kinds import BUILT
-from workloads.faults.plan import parse
+from lockstep.dashboard.starting.form import MODELS, MOST, PRESETS, SCOPES, WORKLOADS, Form
+from lockstep.dashboard.starting.plan import Plan, PlanError, planned
+from lockstep.dashboard.starting.process import WITHOUT_VERDICT
+from lockstep.workloads.faults.kinds import BUILT
+from lockstep.workloads.faults.plan import parse
 
 FOLDER = Path("/srv/runs")
 OPTIONS = (

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.starting.progress import (
+from lockstep.dashboard.starting.progress import (
     CHARACTERS_AT_MOST,
     LINES_AT_MOST,
     Progress,

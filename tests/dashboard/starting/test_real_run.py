@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from collector.contract.archive import RUN_FILE
-from dashboard.starting.world import environment
-from workloads.processes.ownership import SHARED_MEMORY
+from lockstep.collector.contract.archive import RUN_FILE
+from lockstep.dashboard.starting.world import environment
+from lockstep.workloads.processes.ownership import SHARED_MEMORY
 
 pytestmark = [pytest.mark.slow, pytest.mark.distributed]
 DASHBOARD = """
 import sys, time
 from pathlib import Path
-from dashboard.starting import registry
-from dashboard.starting.form import Form
-from dashboard.starting.plan import planned
+from lockstep.dashboard.starting import registry
+from lockstep.dashboard.starting.form import Form
+from lockstep.dashboard.starting.plan import planned
 
 folder = Path(sys.argv[1])
 job = registry.of(folder).start(planned(Form("logreg", nodes=2, steps=5000), folder, (), {}))

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.shapes import Severity
-from dashboard.starting import process, registry
-from dashboard.starting.plan import Plan
-from dashboard.starting.process import Job, Stage
-from dashboard.starting.progress import lines, progress
-from dashboard.starting.registry import FILE, PLACE, BusyError, Registry
-from dashboard.starting.run_status import sentence
-from dashboard.starting.world import environment
+from lockstep.dashboard.shapes import Severity
+from lockstep.dashboard.starting import process, registry
+from lockstep.dashboard.starting.plan import Plan
+from lockstep.dashboard.starting.process import Job, Stage
+from lockstep.dashboard.starting.progress import lines, progress
+from lockstep.dashboard.starting.registry import FILE, PLACE, BusyError, Registry
+from lockstep.dashboard.starting.run_status import sentence
+from lockstep.dashboard.starting.world import environment
 
 ROOT = Path(__file__).parents[3]
 
@@ -102,7 +102,7 @@ def test_another_dashboard_is_told_who_runs(runs: Registry, tmp_path: Path) -> N
     runs.start(_plan(tmp_path, "wait-1"))
     code = (
         "import sys; from pathlib import Path\n"
-        "from dashboard.starting.registry import take, HeldError\n"
+        "from lockstep.dashboard.starting.registry import take, HeldError\n"
         "try: take(Path(sys.argv[1]), 'b')\n"
         "except HeldError as error: print(error)"
     )
@@ -208,8 +208,8 @@ def test_every_page_of_a_process_sees_the_same_runs(tmp_path: Path) -> None:
 def test_a_run_ends_with_its_dashboard(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from dashboard.starting import process, registry\n"
-        "from dashboard.starting.plan import Plan\n"
+        "from lockstep.dashboard.starting import process, registry\n"
+        "from lockstep.dashboard.starting.plan import Plan\n"
         "process.PROGRAM = (sys.executable, sys.argv[2])\n"
         "folder = Path(sys.argv[1])\n"
         "plan = Plan('wait-1', folder / 'wait-1', ('run', '--out', str(folder / 'wait-1')), True)\n"

@@ -8,14 +8,14 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra api")
 
-from dashboard.context import Settings
-from dashboard.sources.folder import FolderSource
-from dashboard.starting import remote
-from dashboard.starting.form import Form
-from dashboard.starting.process import Stage
-from dashboard.starting.progress import progress
-from dashboard.starting.run_status import sentence
-from lockstep.api.shapes import StartRun
+from lockstep.bench.api.shapes import StartRun
+from lockstep.dashboard.context import Settings
+from lockstep.dashboard.sources.folder import FolderSource
+from lockstep.dashboard.starting import remote
+from lockstep.dashboard.starting.form import Form
+from lockstep.dashboard.starting.process import Stage
+from lockstep.dashboard.starting.progress import progress
+from lockstep.dashboard.starting.run_status import sentence
 from tests.dashboard.apps import boxes, look
 from tests.lockstep.api.served import TOKEN, Api, served
 

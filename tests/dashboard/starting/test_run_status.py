@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.starting.process import Snapshot, Stage
-from dashboard.starting.progress import Progress
-from dashboard.starting.run_status import duration, sentence
+from lockstep.dashboard.starting.process import Snapshot, Stage
+from lockstep.dashboard.starting.progress import Progress
+from lockstep.dashboard.starting.run_status import duration, sentence
 
 SHOWN = Snapshot(
     "gpt-1", Path("gpt-1"), "lockstep run gpt", Stage.RUNNING, 65.0, None, False, "", b""

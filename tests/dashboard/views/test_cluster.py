@@ -5,7 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from dashboard import palette
+from lockstep.dashboard import palette
 from tests.dashboard import apps
 from tests.dashboard.fakes import Fake
 from tests.dashboard.views.boxes import said, sentences

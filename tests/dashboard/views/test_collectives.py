@@ -5,9 +5,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from dashboard.shapes import Span
-from dashboard.sources.archive import ArchiveSource
-from dashboard.trouble import Kind, TroubleError
+from lockstep.dashboard.shapes import Span
+from lockstep.dashboard.sources.archive import ArchiveSource
+from lockstep.dashboard.trouble import Kind, TroubleError
 from tests.dashboard.apps import look
 from tests.dashboard.archives import Made
 from tests.dashboard.fakes import Fake

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.sources.folder import FolderSource
+from lockstep.dashboard.sources.folder import FolderSource
 from tests.dashboard.apps import boxes, look
 from tests.dashboard.fakes import Fake
 

@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from dashboard.shapes import Span
+from lockstep.dashboard.shapes import Span
 from tests.dashboard import apps
 from tests.dashboard.fakes import Fake
 from tests.dashboard.views.boxes import said, sentences

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from dashboard.figures.ledger import ledger
-from dashboard.shapes import LedgerRow, Severity
-from dashboard.words.ledger import headline
+from lockstep.dashboard.figures.ledger import ledger
+from lockstep.dashboard.shapes import LedgerRow, Severity
+from lockstep.dashboard.words.ledger import headline
 from tests.dashboard.apps import boxes, everything, look
 from tests.dashboard.fakes import SPAN, Fake
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from dashboard import context
-from dashboard.context import Settings
-from dashboard.sources import notes
-from dashboard.sources.archive import ArchiveSource
+from lockstep.dashboard import context
+from lockstep.dashboard.context import Settings
+from lockstep.dashboard.sources import notes
+from lockstep.dashboard.sources.archive import ArchiveSource
 from tests.dashboard.apps import everything, look
 from tests.dashboard.archives import Made
 

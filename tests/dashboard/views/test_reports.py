@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.context import Settings
-from dashboard.shapes import FindingRow, Span
-from dashboard.starting import process
+from lockstep.dashboard.context import Settings
+from lockstep.dashboard.shapes import FindingRow, Span
+from lockstep.dashboard.starting import process
 from tests.dashboard.apps import boxes, look
 from tests.dashboard.fakes import Fake
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.sources.archive.source import ArchiveSource
-from dashboard.views import run
+from lockstep.dashboard.sources.archive.source import ArchiveSource
+from lockstep.dashboard.views import run
 from tests.dashboard.apps import boxes, look
 from tests.dashboard.fakes import Fake
 

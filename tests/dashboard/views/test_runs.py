@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from dashboard.address import Place
-from dashboard.shapes import RunRow, Span
-from dashboard.words.run_table import Wish, frame, sentence, wished
+from lockstep.dashboard.address import Place
+from lockstep.dashboard.shapes import RunRow, Span
+from lockstep.dashboard.words.run_table import Wish, frame, sentence, wished
 from tests.dashboard.apps import boxes, look
 from tests.dashboard.fakes import SPAN, Fake
 from tests.machine import slowness

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.context import Settings
-from dashboard.starting import process, registry
-from dashboard.trouble import Kind, TroubleError
+from lockstep.dashboard.context import Settings
+from lockstep.dashboard.starting import process, registry
+from lockstep.dashboard.trouble import Kind, TroubleError
 from tests.dashboard.apps import boxes, look
 from tests.dashboard.fakes import Fake
 

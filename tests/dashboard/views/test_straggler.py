@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.shapes import FindingRow, Matrix, Severity, Span
-from dashboard.sources.archive import ArchiveSource
-from dashboard.trouble import Kind, TroubleError
+from lockstep.dashboard.shapes import FindingRow, Matrix, Severity, Span
+from lockstep.dashboard.sources.archive import ArchiveSource
+from lockstep.dashboard.trouble import Kind, TroubleError
 from tests.dashboard.apps import boxes, look
 from tests.dashboard.archives import Made
 from tests.dashboard.fakes import START, VERDICT, Fake

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from dashboard.shapes import Answer, RunRow, Severity, Span
-from dashboard.widgets import banners
-from dashboard.words import age
+from lockstep.dashboard.shapes import Answer, RunRow, Severity, Span
+from lockstep.dashboard.widgets import banners
+from lockstep.dashboard.words import age
 
 FRESH = Answer("http://prometheus", True, 100.0, 107.0, 15.0, (4, 4))
 

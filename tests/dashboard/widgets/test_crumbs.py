@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
-from dashboard.address import Place
-from dashboard.trouble import Kind, TroubleError
-from dashboard.widgets.crumbs import trail, with_gpu
+from lockstep.dashboard.address import Place
+from lockstep.dashboard.trouble import Kind, TroubleError
+from lockstep.dashboard.widgets.crumbs import trail, with_gpu
 
 RANKS = pd.DataFrame({"rank": [0, 3], "gpu": [0, 1]})
 

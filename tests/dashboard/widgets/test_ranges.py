@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from dashboard.address import Place
-from dashboard.shapes import Answer, Span
-from dashboard.widgets import ranges
+from lockstep.dashboard.address import Place
+from lockstep.dashboard.shapes import Answer, Span
+from lockstep.dashboard.widgets import ranges
 from tests.dashboard.fakes import SPAN, Fake
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dashboard.trouble import Kind
-from dashboard.widgets import troubles
+from lockstep.dashboard.trouble import Kind
+from lockstep.dashboard.widgets import troubles
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from dashboard.shapes import (
+from lockstep.dashboard.shapes import (
     FLEET_METRICS,
     Answer,
     FindingRow,

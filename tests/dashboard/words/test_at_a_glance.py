@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.watch.finding import Kind, Tier, WatchFinding, Who, finding_json
-from analyzer.watch.headline import first_action
-from dashboard.sources.archive.findings import of_watch
-from dashboard.sources.prometheus.findings import _archived
-from dashboard.sources.prometheus.folders import Kept
-from dashboard.words import at_a_glance
+from lockstep.analyzer.findings.finding import Kind, Tier, WatchFinding, Who, finding_json
+from lockstep.analyzer.findings.headline import first_action
+from lockstep.dashboard.sources.archive.findings import of_watch
+from lockstep.dashboard.sources.prometheus.findings import _archived
+from lockstep.dashboard.sources.prometheus.folders import Kept
+from lockstep.dashboard.words import at_a_glance
 from tests.dashboard.words.rows import FOUND, RUN, found
 
 

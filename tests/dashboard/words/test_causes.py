@@ -1,6 +1,6 @@
 """Causes with what speaks for and against them."""
 
-from dashboard.words import causes
+from lockstep.dashboard.words import causes
 from tests.dashboard.words.verdicts import BROKEN, CULPRIT, HEALTHY, SLOW
 
 

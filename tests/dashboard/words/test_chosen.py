@@ -1,8 +1,8 @@
 """An address that is about a culprit opens with it."""
 
-from dashboard.address import Place
-from dashboard.shapes import Severity
-from dashboard.words import chosen
+from lockstep.dashboard.address import Place
+from lockstep.dashboard.shapes import Severity
+from lockstep.dashboard.words import chosen
 from tests.dashboard.words.rows import FOUND, found
 from tests.dashboard.words.verdicts import CULPRIT, ROW, SLOW, verdict
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dashboard.shapes import Matrix, Severity
-from dashboard.words import collectives
-from dashboard.words.waiting import UNKNOWN, waits
+from lockstep.dashboard.shapes import Matrix, Severity
+from lockstep.dashboard.words import collectives
+from lockstep.dashboard.words.waiting import UNKNOWN, waits
 from tests.dashboard.words.test_waiting import ranks
 from tests.dashboard.words.verdicts import BROKEN, HEALTHY, LINK, NODE, RACK, SLOW
 

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from dashboard.words.columns import NAMES, measured, worded
+from lockstep.dashboard.words.columns import NAMES, measured, worded
 from tests.dashboard.fakes import SPAN, Fake
 
 SOURCE = Fake()

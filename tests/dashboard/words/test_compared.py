@@ -1,9 +1,9 @@
 import numpy as np
 
-from dashboard.comparing.measures import Measure
-from dashboard.comparing.places import Nodes
-from dashboard.shapes import Severity
-from dashboard.words.compared import COLUMNS, RATIOS, answer, missing, table, verdict
+from lockstep.dashboard.comparing.measures import Measure
+from lockstep.dashboard.comparing.places import Nodes
+from lockstep.dashboard.shapes import Severity
+from lockstep.dashboard.words.compared import COLUMNS, RATIOS, answer, missing, table, verdict
 
 SLOWER = Measure("step", "Step time, p50", "s", 1.0, 1.12, 1.12, (1.09, 1.15), 0.97, 1e-9, True)
 FASTER = Measure("step", "Step time, p50", "s", 1.0, 0.8, 0.8, (0.78, 0.82), -1.0, 1e-9, True)

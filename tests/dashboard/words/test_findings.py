@@ -2,9 +2,9 @@
 
 from urllib.parse import parse_qsl, urlsplit
 
-from dashboard import address
-from dashboard.shapes import Event, Severity
-from dashboard.words import findings
+from lockstep.dashboard import address
+from lockstep.dashboard.shapes import Event, Severity
+from lockstep.dashboard.words import findings
 from tests.dashboard.words.rows import FOUND, RUN, SPAN, found
 
 

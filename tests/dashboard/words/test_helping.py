@@ -1,9 +1,9 @@
 """The Help page tells what the program does, not what it once did."""
 
-from analyzer.report.detection import THRESHOLDS
-from analyzer.report.glossary import GLOSSARY
-from collector.contract.words import ExitCode
-from dashboard.words import helping
+from lockstep.analyzer.report.detection import THRESHOLDS
+from lockstep.analyzer.report.glossary import GLOSSARY
+from lockstep.collector.contract.words import ExitCode
+from lockstep.dashboard.words import helping
 
 
 def test_every_exit_code_is_told() -> None:

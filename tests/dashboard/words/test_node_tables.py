@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard import address
-from dashboard.address import Place
-from dashboard.shapes import Check, NodeFacts, Severity, Span
-from dashboard.words import node_tables
+from lockstep.dashboard import address
+from lockstep.dashboard.address import Place
+from lockstep.dashboard.shapes import Check, NodeFacts, Severity, Span
+from lockstep.dashboard.words import node_tables
 
 
 def test_the_worst_check_comes_first() -> None:

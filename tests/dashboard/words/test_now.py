@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from dashboard.shapes import Answer, FindingRow, FleetSnapshot, RunRow, Severity
-from dashboard.words import now
-from dashboard.words.now import spoken
-from dashboard.words.said import Said
+from lockstep.dashboard.shapes import Answer, FindingRow, FleetSnapshot, RunRow, Severity
+from lockstep.dashboard.words import now
+from lockstep.dashboard.words.now import spoken
+from lockstep.dashboard.words.said import Said
 from tests.dashboard.words.rows import ARCHIVE, FOUND, LIVE, RUN, found, run, told
 
 TWO = (RUN, run("gpt-b"))

@@ -4,8 +4,8 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.shapes import Span
-from dashboard.words import operation_tables
+from lockstep.dashboard.shapes import Span
+from lockstep.dashboard.words import operation_tables
 
 MOMENTS = st.floats(0, 1e5)
 

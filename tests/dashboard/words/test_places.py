@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from dashboard.figures import deviation, heatmap
-from dashboard.shapes import Check, FindingRow, FleetSnapshot, NodeFacts, Severity
-from dashboard.words import places
+from lockstep.dashboard.figures import deviation, heatmap
+from lockstep.dashboard.shapes import Check, FindingRow, FleetSnapshot, NodeFacts, Severity
+from lockstep.dashboard.words import places
 from tests.dashboard.figures.fleets import fleet
 
 

@@ -1,7 +1,7 @@
 """Numbers of one quantity say over which range each is taken."""
 
-from dashboard.shapes import Span
-from dashboard.words import ranges
+from lockstep.dashboard.shapes import Span
+from lockstep.dashboard.words import ranges
 from tests.dashboard.words.verdicts import BROKEN, CULPRIT, HEALTHY, SLOW, verdict
 
 ONSET = 1763464000.0

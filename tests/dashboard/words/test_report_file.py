@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.words.report_file import MAX_BYTES, SEAL, beside, content, files, sealed, sentence
+from lockstep.dashboard.words.report_file import (
+    MAX_BYTES,
+    SEAL,
+    beside,
+    content,
+    files,
+    sealed,
+    sentence,
+)
 
 OURS = b"<!doctype html><html><head><title>r</title><style>a{}</style></head><body><svg/></body>"
 

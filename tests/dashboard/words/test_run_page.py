@@ -2,8 +2,8 @@ import dataclasses
 
 import numpy as np
 
-from dashboard.shapes import Lines, RunRow, Span
-from dashboard.words.run_page import gain, numbers
+from lockstep.dashboard.shapes import Lines, RunRow, Span
+from lockstep.dashboard.words.run_page import gain, numbers
 
 ROW = RunRow("gpt-1", "ended", Span(0.0, 60.0), ranks=4)
 FIX = {"remove": "node-3", "gain": 0.18, "interval": [0.16, 0.2], "by": "simulation", "over": "all"}

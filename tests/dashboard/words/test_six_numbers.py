@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from dashboard.shapes import FLEET_METRICS, FleetSnapshot
-from dashboard.words.six_numbers import Number, numbers
+from lockstep.dashboard.shapes import FLEET_METRICS, FleetSnapshot
+from lockstep.dashboard.words.six_numbers import Number, numbers
 from tests.dashboard.words.rows import ARCHIVE, FOUND, LIVE, RUN, found, run
 
 FLEET = FleetSnapshot(

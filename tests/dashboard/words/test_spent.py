@@ -2,7 +2,7 @@
 
 import pytest
 
-from dashboard.words.spent import lost
+from lockstep.dashboard.words.spent import lost
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from dashboard.shapes import Check, Health, Severity
-from dashboard.words import trust
+from lockstep.dashboard.shapes import Check, Health, Severity
+from lockstep.dashboard.words import trust
 
 OK = Check("scrapes", Severity.OK, "All answer.")
 LATE = Check("clock skew", Severity.WARNING, "node-1 is 3 s off.", "Start chrony on it.")

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from dashboard.shapes import Severity
-from dashboard.words import verdict as words
+from lockstep.dashboard.shapes import Severity
+from lockstep.dashboard.words import verdict as words
 from tests.dashboard.words.verdicts import (
     BROKEN,
     HEALTHY,

@@ -1,6 +1,6 @@
 """What else a verdict says."""
 
-from dashboard.words import verdict_details
+from lockstep.dashboard.words import verdict_details
 from tests.dashboard.words.verdicts import BROKEN, HEALTHY, STAGES, UNKNOWN, verdict
 
 

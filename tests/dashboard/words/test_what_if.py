@@ -2,7 +2,7 @@
 
 import math
 
-from dashboard.words import what_if
+from lockstep.dashboard.words import what_if
 
 TOLD = {
     "method": "simulation", "S": 1.3, "S_interval": [1.2, 1.4], "S_strata": 1.1, "M_W": 0.8,

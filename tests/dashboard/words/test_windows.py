@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from dashboard.shapes import Matrix
-from dashboard.words.report_file import windows
+from lockstep.dashboard.shapes import Matrix
+from lockstep.dashboard.words.report_file import windows
 
 
 def test_each_rank_and_window_is_a_row_and_what_is_not_known_is_none() -> None:

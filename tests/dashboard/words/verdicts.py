@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dashboard.shapes import RunRow, Span
+from lockstep.dashboard.shapes import RunRow, Span
 
 ROW = RunRow("gpt-a", "ended", Span(100.0, 200.0), folder="runs/gpt a")
 FACTS = [

@@ -3,7 +3,7 @@
 import pytest
 
 from lockstep.commands.doctor import NAMESPACES
-from lockstep.installed import OF_THE_CHART, SETS
+from lockstep.doctor.installed import OF_THE_CHART, SETS
 from tests.deploy.chart.chart import Manifest, hooks, objects, values_files
 from tests.deploy.chart.pod_security import violations
 

@@ -9,8 +9,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lockstep.addresses import DASHBOARD_VARIABLE, GRAFANA_VARIABLE, RUNBOOKS_VARIABLE, addresses
-from lockstep.rule_files import rule_files
+from lockstep.cli.rule_files import rule_files
+from lockstep.watch.addresses import (
+    DASHBOARD_VARIABLE,
+    GRAFANA_VARIABLE,
+    RUNBOOKS_VARIABLE,
+    addresses,
+)
 from tests.deploy.chart.chart import DEPLOY, render, values_files
 
 LINKS = {

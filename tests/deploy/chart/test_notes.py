@@ -6,7 +6,7 @@ import tomllib
 import pytest
 from helm_python import Chart
 
-from lockstep.cli import build
+from lockstep.app import build
 from tests.deploy.chart.chart import CHART, DEPLOY, objects, values_files
 
 README = CHART / "README.md"

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from collector.cleaner import main
-from collector.contract import kubernetes as names
-from lockstep.cluster_options import DEFAULT_CLAIM, DEFAULT_NAMESPACE
+from lockstep.collector.cleaner import main
+from lockstep.collector.contract import kubernetes as names
+from lockstep.runs.cluster_options import DEFAULT_CLAIM, DEFAULT_NAMESPACE
+from lockstep.workloads.launchers.kubernetes.pod import RINGS_FOLDER
 from tests.deploy.chart.chart import (
     forget_renders,
     key,
@@ -18,7 +19,6 @@ from tests.deploy.chart.chart import (
     values_files,
 )
 from tests.deploy.chart.pod_security import violations
-from workloads.launchers.kubernetes.pod import RINGS_FOLDER
 
 MATRIX = values_files()
 PRIVILEGED = ("collector", "tuning")
@@ -78,7 +78,7 @@ def test_the_cleaner_of_rings_is_root_of_one_folder_and_without_any_capability()
         "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]}, "runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False,
     } == cleaner["securityContext"]  # fmt: skip
-    assert ["python", "-m", "collector.cleaner"] == cleaner["command"]
+    assert ["python", "-m", "lockstep.collector.cleaner"] == cleaner["command"]
     assert ["/host/lockstep", "--age=24h"] == cleaner["args"]
     assert not {"ports", "env", "envFrom", "volumeDevices"} & cleaner.keys()
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from analyzer.node_conditions.rights import DRY_RUN, OBSERVE, RIGHTS, Right
-from collector.contract.kubernetes import LEASE, RUNS_NAMESPACE
+from lockstep.collector.contract.kubernetes import LEASE, RUNS_NAMESPACE
+from lockstep.watch.node_conditions.rights import DRY_RUN, OBSERVE, RIGHTS, Right
+from lockstep.workloads.launchers.kubernetes.facts import ENFORCED_LABEL
+from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
+from lockstep.workloads.launchers.kubernetes.submission import rights
 from tests.deploy.chart.chart import Manifest, key, objects, part, render, values_files
-from workloads.launchers.kubernetes.facts import ENFORCED_LABEL
-from workloads.launchers.kubernetes.settings import Kind, Settings
-from workloads.launchers.kubernetes.submission import rights
 
 MATRIX = values_files()
 

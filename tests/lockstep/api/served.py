@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 import lockstep
-from collector.config import Address
-from dashboard.starting import kinds, process
-from lockstep.api import starting as starting_module
-from lockstep.api.app import application
-from lockstep.api.bearer import Bearer
-from lockstep.api.reading import Reading
-from lockstep.api.server import Server
-from lockstep.api.starting import Starting
+from lockstep.bench.api import starting as starting_module
+from lockstep.bench.api.app import application
+from lockstep.bench.api.bearer import Bearer
+from lockstep.bench.api.reading import Reading
+from lockstep.bench.api.server import Server
+from lockstep.bench.api.starting import Starting
+from lockstep.collector.config import Address
+from lockstep.dashboard.starting import kinds, process
+from lockstep.workloads.sdk import client as client_module
 from tests.dashboard.archives import Made, write
-from workloads.sdk import client as client_module
 
 FAKE = Path(__file__).with_name("fake_program.py")
 TOKEN = "a-token-of-the-tests"

@@ -12,10 +12,10 @@ pytest.importorskip("fastapi", reason="needs the extra api")
 import httpx
 
 import lockstep
-from collector.config import Address
-from lockstep.api import beside
-from lockstep.watching.admission import host_check
-from lockstep.watching.server import Server
+from lockstep.bench.api import beside
+from lockstep.collector.config import Address
+from lockstep.watch.loop.admission import host_check
+from lockstep.watch.loop.server import Server
 from tests.dashboard.archives import Made, write
 from tests.lockstep.api.served import TOKEN, Api, served
 

@@ -12,11 +12,11 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra api")
 
 import lockstep
-from dashboard.starting.registry import take
-from lockstep.api import starting as starting_module
-from lockstep.api.shapes import StartRun
 from lockstep.bench import results
-from lockstep.claim import claim_folder
+from lockstep.bench.api import starting as starting_module
+from lockstep.bench.api.shapes import StartRun
+from lockstep.dashboard.starting.registry import take
+from lockstep.runs.claim import claim_folder
 from tests.lockstep.api.served import TOKEN, Api
 
 PATIENCE = 30.0

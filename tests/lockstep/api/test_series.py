@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 pytest.importorskip("fastapi", reason="needs the extra api")
 
 import lockstep
-from collector.contract.archive import POSTED_FILE
-from lockstep.api import posted
-from lockstep.api.lines import Line, windows
+from lockstep.bench.api import posted
+from lockstep.bench.api.lines import Line, windows
+from lockstep.collector.contract.archive import POSTED_FILE
 from tests.lockstep.api.served import Api
 
 BEGIN = 1_795_000_000.0
@@ -133,12 +133,12 @@ def test_all_of_a_run_is_an_answer(api: Api) -> None:
 def test_too_many_points_are_refused_with_what_to_do(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lockstep.api.lines.MOST_POINTS", 10)
+    monkeypatch.setattr("lockstep.bench.api.lines.MOST_POINTS", 10)
 
     with pytest.raises(lockstep.ApiError, match="summarize") as refused:
         api.client.metrics("made-1", "loss")
     assert (refused.value.status, refused.value.error) == (422, "too_many_points")
-    monkeypatch.setattr("lockstep.api.lines.MOST_ROWS", 10)
+    monkeypatch.setattr("lockstep.bench.api.lines.MOST_ROWS", 10)
     with pytest.raises(lockstep.ApiError, match="this run has"):
         api.client.metrics("made-1")
 

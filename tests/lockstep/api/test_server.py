@@ -18,10 +18,10 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra api")
 
 import lockstep
-from collector.contract.words import ExitCode
-from collector.exporter import bounded
-from lockstep.api.bearer import FILE, bearer
-from lockstep.output import CommandError
+from lockstep.bench.api.bearer import FILE, bearer
+from lockstep.collector.contract.words import ExitCode
+from lockstep.collector.exporter import bounded
+from lockstep.terminal.output import CommandError
 from tests.lockstep.api.served import TOKEN, Api
 
 PATIENCE_SECONDS = 300.0

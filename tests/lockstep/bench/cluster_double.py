@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from lockstep import on_cluster
-from lockstep.output import Progress
+from lockstep.runs import on_cluster
+from lockstep.terminal.output import Progress
+from lockstep.workloads.launchers.kubernetes import cluster_run, measuring
+from lockstep.workloads.launchers.kubernetes.settings import Settings
+from lockstep.workloads.spec import Layout, RunSpec
 from tests.workloads.kubernetes.conftest import NAMESPACE, RUN, FakeCluster, claim, node
-from workloads.launchers.kubernetes import cluster_run, measuring
-from workloads.launchers.kubernetes.settings import Settings
-from workloads.spec import Layout, RunSpec
 
 NAME = RUN.lower()
 DIGEST = f"sha256:{'a' * 64}"

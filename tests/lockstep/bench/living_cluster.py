@@ -19,18 +19,18 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lockstep import on_cluster
-from lockstep.output import Progress
+from lockstep.runs import on_cluster
+from lockstep.terminal.output import Progress
+from lockstep.workloads.launchers.kubernetes import cluster_run
+from lockstep.workloads.launchers.kubernetes.cluster import UnreachableError
+from lockstep.workloads.launchers.kubernetes.cluster_run import ClusterRun
+from lockstep.workloads.launchers.kubernetes.conditions import Phase
+from lockstep.workloads.launchers.kubernetes.names import JOB, MPIJOB, WORKFLOW
+from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
+from lockstep.workloads.launchers.kubernetes.submission import submission
+from lockstep.workloads.spec import Layout, RunSpec
 from tests.cluster.controllers import at, kueue
 from tests.workloads.kubernetes.conftest import NAMESPACE, RUN, FakeCluster, claim, node
-from workloads.launchers.kubernetes import cluster_run
-from workloads.launchers.kubernetes.cluster import UnreachableError
-from workloads.launchers.kubernetes.cluster_run import ClusterRun
-from workloads.launchers.kubernetes.conditions import Phase
-from workloads.launchers.kubernetes.names import JOB, MPIJOB, WORKFLOW
-from workloads.launchers.kubernetes.settings import Kind, Settings
-from workloads.launchers.kubernetes.submission import submission
-from workloads.spec import Layout, RunSpec
 
 NAME = RUN.lower()
 LASTS_SECONDS = 0.2

@@ -11,7 +11,6 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from lockstep import on_cluster
 from lockstep.bench import measure, results, state
 from lockstep.bench.fitting import refuse_what_cannot_run
 from lockstep.bench.plan import cells
@@ -19,13 +18,14 @@ from lockstep.bench.runner import Runner
 from lockstep.bench.spec import Bench, BenchError, parse, read
 from lockstep.bench.workflow import workflow
 from lockstep.commands.bench.here import LOCKSTEP
-from lockstep.output import Progress
+from lockstep.runs import on_cluster
+from lockstep.terminal.output import Progress
+from lockstep.workloads.launchers.kubernetes import cluster_run
+from lockstep.workloads.launchers.kubernetes.conditions import Pod
+from lockstep.workloads.launchers.kubernetes.settings import Settings
+from lockstep.workloads.spec import Layout, RunSpec
 from tests.lockstep.bench.cluster_double import DIGEST, Cluster
 from tests.workloads.kubernetes.conftest import AWAY, NAMESPACE, RUN
-from workloads.launchers.kubernetes import cluster_run
-from workloads.launchers.kubernetes.conditions import Pod
-from workloads.launchers.kubernetes.settings import Settings
-from workloads.spec import Layout, RunSpec
 
 MEASURED = {
     "run": "inside", "archive": "/runs/x", "step_seconds": 0.25, "verdict": "healthy",

@@ -17,7 +17,7 @@ from lockstep.bench.plan import cells
 from lockstep.bench.runner import Runner, Told, refuse_without_room
 from lockstep.bench.spec import BenchError, UnreachableError, parse
 from lockstep.bench.turns import VARIABLE, default_file, turn
-from workloads.launchers.kubernetes.cluster import ClusterError
+from lockstep.workloads.launchers.kubernetes.cluster import ClusterError
 
 COUNT = "import pathlib, sys; p = pathlib.Path('{out}/ran-{cell}'); p.open('a').write('x')"
 
@@ -482,7 +482,9 @@ def test_files_that_options_name_are_beside_the_benchmarks_file_for_check_and_la
         "matrix": {"images": ["" if launcher == "mpirun" else "r/lockstep-workloads:1"]},
     })  # fmt: skip
     asked: list[object] = []
-    monkeypatch.setattr("lockstep.on_cluster.connect", lambda *place: asked.append(place) or Away())
+    monkeypatch.setattr(
+        "lockstep.runs.on_cluster.connect", lambda *place: asked.append(place) or Away()
+    )
     one = Runner(told, tmp_path / "out", tmp_path / "t", tmp_path, ("lockstep",))
     [cell] = cells(told)
     launch = one.planned(cell)[1].command

@@ -57,6 +57,15 @@ def test_a_program_of_yours_keeps_its_words_as_they_are() -> None:
     assert ("--exec", "--", "python", "-c", "print({1: 2})") == launch[-5:]
 
 
+def test_a_step_that_calls_our_rank_by_its_module_of_0_1_still_does() -> None:
+    words = ["srun", "python", "-m", "workloads", "workloads", "{folder}/job.json"]
+    bench = spec(steps=[{"name": "launch", "command": words}])
+
+    assert ("srun", "python", "-m", "lockstep.workloads", "workloads") == (
+        commands(bench)["launch"][:5]
+    )
+
+
 def test_a_step_is_replaced_or_added_with_parameters_inputs_and_outputs() -> None:
     bench = spec(
         parameters={"top": 3},

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from lockstep.bench import results
-from lockstep.leftovers import SHARED_MEMORY
+from lockstep.runs.leftovers import SHARED_MEMORY
 
 pytestmark = [pytest.mark.distributed, pytest.mark.slow]
 SPEC = """

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from collector.contract import metrics as m
-from collector.contract.kubernetes import API_DOMAIN
-from collector.exporter.page import render
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.kubernetes import API_DOMAIN
+from lockstep.collector.exporter.page import render
 from tests.cluster.asking import Api, a_node
 from tests.cluster.fake_api import ADMIN, FakeApi
 from tests.cluster.node_conditions import statuses

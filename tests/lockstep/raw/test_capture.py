@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.clock import SystemClock
-from collector.config import Config
-from collector.contract.flight_recorder import dump_name
-from collector.reading import SourceError
-from lockstep.raw import bundle, parts
-from lockstep.raw.parsers import PARSERS, SOURCES, understood
-from lockstep.raw.parts import PARTS, PROC, SYS, Machine, Part, Piece, gathered
-from lockstep.raw.pseudonyms import Pseudonyms
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.config import Config
+from lockstep.collector.contract.flight_recorder import dump_name
+from lockstep.collector.reading import SourceError
+from lockstep.doctor.raw import bundle, parts
+from lockstep.doctor.raw.parsers import PARSERS, SOURCES, understood
+from lockstep.doctor.raw.parts import PARTS, PROC, SYS, Machine, Part, Piece, gathered
+from lockstep.doctor.raw.pseudonyms import Pseudonyms
 from tests.unpacking import unpacked
 from tests.wild import wild
 
@@ -195,11 +195,11 @@ OPENED = """
 import sys
 seen = set()
 sys.addaudithook(lambda event, args: seen.add(args[0]) if event == "open" else None)
-from collector.clock import SystemClock
-from collector.config import Config
-from collector.reading import SourceError
-from collector.registry import feeds
-from lockstep.raw.parsers import SOURCES
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.config import Config
+from lockstep.collector.reading import SourceError
+from lockstep.collector.registry import feeds
+from lockstep.doctor.raw.parsers import SOURCES
 for feed in feeds(Config(sources=tuple(name for name, _ in SOURCES)), SystemClock()):
     try:
         feed.source.read()

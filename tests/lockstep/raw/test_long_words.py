@@ -11,11 +11,11 @@ from time import process_time
 
 import pytest
 
-from collector.sources.dcgm_exporter import parse as dcgm_page
-from collector.sources.kmsg.lines import parse as kernel_line
-from collector.sources.nccl_ras.text import parse as ras_report
-from lockstep.raw.pseudonyms import Pseudonyms
-from workloads.exec.patterns import known_forms, loss_alone
+from lockstep.collector.sources.dcgm_exporter import parse as dcgm_page
+from lockstep.collector.sources.kmsg.lines import parse as kernel_line
+from lockstep.collector.sources.nccl_ras.text import parse as ras_report
+from lockstep.doctor.raw.pseudonyms import Pseudonyms
+from lockstep.workloads.exec.patterns import known_forms, loss_alone
 
 WORDS = (
     "a", "_", "-", ".", " ", "\n", "\t", "1", "0x", "[1]", "a.", "1.", "1:", "ab:", "a=", "a@",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.raw.nvidia_smi import gpus, sentence
+from lockstep.doctor.raw.nvidia_smi import gpus, sentence
 from tests.wild import wild
 
 TEXT = """\

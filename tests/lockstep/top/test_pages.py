@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from collector.contract.bounded_json import loads
+from lockstep.collector.contract.bounded_json import loads
 from lockstep.top.look import LookError
 from lockstep.top.pages import Pages, announced, commands, counters, rates, read
 from lockstep.top.screen import screen

@@ -22,24 +22,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyzer.alertmanager.posting import Answer, Result
-from analyzer.alertmanager.replica import Replica
-from analyzer.readers.prometheus import SourceError
-from analyzer.readers.prometheus.access import access
-from analyzer.run import Culprit, Span, Verdict
-from analyzer.watch.choice import Pages
-from analyzer.watch.finding import Kind, WatchFinding
-from analyzer.watch.run_over import HOLD_SECONDS
-from lockstep import finding_folders
-from lockstep.report_worker import written
-from lockstep.reports import Done, Reports, Urgency
-from lockstep.watching import archivist, loop
-from lockstep.watching.delivery import Delivery
-from lockstep.watching.diagnoses import Diagnoses
-from lockstep.watching.judged import Judged
-from lockstep.watching.loop import Watch
-from lockstep.watching.operations import Operations
-from lockstep.watching.settings import Settings
+from lockstep.analyzer.findings.alertmanager.posting import Answer, Result
+from lockstep.analyzer.findings.alertmanager.replica import Replica
+from lockstep.analyzer.findings.finding import Kind, WatchFinding
+from lockstep.analyzer.read.prometheus import SourceError
+from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.shapes.run import Culprit, Span, Verdict
+from lockstep.watch import finding_folders
+from lockstep.watch.judge.choice import Pages
+from lockstep.watch.judge.run_over import HOLD_SECONDS
+from lockstep.watch.loop import archivist, loop
+from lockstep.watch.loop.delivery import Delivery
+from lockstep.watch.loop.diagnoses import Diagnoses
+from lockstep.watch.loop.judged import Judged
+from lockstep.watch.loop.loop import Watch
+from lockstep.watch.loop.operations import Operations
+from lockstep.watch.loop.settings import Settings
+from lockstep.watch.report_worker import written
+from lockstep.watch.reports import Done, Reports, Urgency
 from tests.lockstep.watching.fake_prometheus import OWN, SCRAPE, START, STEP, FakePrometheus
 from tests.lockstep.watching.states import Direct
 
@@ -350,7 +350,7 @@ class SimulatedConnection(Direct):
     def instant(
         self, query: str, time: float, *, every: bool = False, within: object = None
     ) -> list[tuple[Mapping[str, str], float]]:
-        from analyzer.watch import questions as ask
+        from lockstep.watch.judge import questions as ask
 
         if query == ask.PAGES:
             return self._pages(time)

@@ -8,14 +8,14 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import requests
 
-from analyzer.readers.bounded_session import BoundedAdapter
-from analyzer.readers.prometheus.access import access
-from lockstep.report_worker import written
-from lockstep.reports import Reports
-from lockstep.watching import loop
-from lockstep.watching.diagnoses import Diagnoses
-from lockstep.watching.loop import Watch
-from lockstep.watching.settings import Settings
+from lockstep.analyzer.read.bounded_session import BoundedAdapter
+from lockstep.analyzer.read.prometheus.access import access
+from lockstep.watch.loop import loop
+from lockstep.watch.loop.diagnoses import Diagnoses
+from lockstep.watch.loop.loop import Watch
+from lockstep.watch.loop.settings import Settings
+from lockstep.watch.report_worker import written
+from lockstep.watch.reports import Reports
 from tests.lockstep.watching.fake_prometheus import FakePrometheus
 from tests.lockstep.watching.few_runs import FewRuns, verdict
 

@@ -4,16 +4,16 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from analyzer.readers.prometheus.access import access
-from analyzer.run import Culprit, Span, Verdict
-from analyzer.sequential_test.state import State
-from analyzer.watch.choice import Pages
-from analyzer.watch.finding import Kind, Tier, WatchFinding
-from analyzer.watch.memory import Memory, from_json, to_json
-from lockstep.watching.cycle import Cycles
-from lockstep.watching.diagnoses import Diagnoses
-from lockstep.watching.judged import Judged
-from lockstep.watching.settings import Settings
+from lockstep.analyzer.findings.finding import Kind, Tier, WatchFinding
+from lockstep.analyzer.hardware.sequential_test.state import State
+from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.shapes.run import Culprit, Span, Verdict
+from lockstep.watch.judge.choice import Pages
+from lockstep.watch.judge.memory import Memory, from_json, to_json
+from lockstep.watch.loop.cycle import Cycles
+from lockstep.watch.loop.diagnoses import Diagnoses
+from lockstep.watch.loop.judged import Judged
+from lockstep.watch.loop.settings import Settings
 from tests.lockstep.watching.cluster_life import (
     FOREVER,
     NODES,

@@ -9,8 +9,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from collector.contract import metrics as m
-from lockstep.watching.diagnoses import Diagnoses
+from lockstep.collector.contract import metrics as m
+from lockstep.watch.loop.diagnoses import Diagnoses
 from tests.lockstep.watching.cluster_life import (
     FOREVER,
     NODES,

@@ -16,16 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from analyzer.readers.prometheus.access import access
-from analyzer.readers.prometheus.connection import Connection
-from analyzer.readers.prometheus.servers import PROMETHEUS, Server
-from analyzer.sequential_test.state import State
-from analyzer.watch import page
-from analyzer.watch import questions as ask
-from analyzer.watch.finding import Tier, WatchFinding, Who
-from analyzer.watch.memory import Memory
-from collector.contract import metrics as m
-from dashboard.shapes import (
+from lockstep.analyzer.findings.finding import Tier, WatchFinding, Who
+from lockstep.analyzer.hardware.sequential_test.state import State
+from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus.connection import Connection
+from lockstep.analyzer.read.prometheus.servers import PROMETHEUS, Server
+from lockstep.collector.contract import metrics as m
+from lockstep.dashboard.shapes import (
     FLEET_METRICS,
     Answer,
     FindingRow,
@@ -34,11 +31,14 @@ from dashboard.shapes import (
     Severity,
     Span,
 )
-from dashboard.sources.prometheus.runs import RunStatus
-from dashboard.sources.prometheus.verdicts import said
-from dashboard.words import now as first_page
-from lockstep.watching.cycle import Cycles, Outcome
-from lockstep.watching.settings import Settings
+from lockstep.dashboard.sources.prometheus.runs import RunStatus
+from lockstep.dashboard.sources.prometheus.verdicts import said
+from lockstep.dashboard.words import now as first_page
+from lockstep.watch.judge import page
+from lockstep.watch.judge import questions as ask
+from lockstep.watch.judge.memory import Memory
+from lockstep.watch.loop.cycle import Cycles, Outcome
+from lockstep.watch.loop.settings import Settings
 from tests.analyzer.claims import ACCUSED, UNKNOWN, Charge, Claim, bolder, claim
 from tests.lockstep.watching.fake_prometheus import SCRAPE, START, FakePrometheus
 
@@ -54,7 +54,7 @@ LOOKS_HEALTHY = 0.9
 
 
 class Direct:
-    """A connection without a network: analyzer.readers.prometheus.connection.Connection."""
+    """A connection without a network: analyzer.read.prometheus.connection.Connection."""
 
     url = "http://fake"
     replica_labels = ()

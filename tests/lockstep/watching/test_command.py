@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from lockstep.claim import claim_folder
-from lockstep.watching.program import STATE_FILE
+from lockstep.runs.claim import claim_folder
+from lockstep.watch.loop.program import STATE_FILE
 from tests.lockstep.watching.over_http import over_http
 
 

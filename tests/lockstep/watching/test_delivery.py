@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.alert_rules.shape import Addresses
-from analyzer.alertmanager.fan_out import Alertmanagers
-from analyzer.alertmanager.webhook import MAX_BYTES, ReceivedAlert
-from analyzer.watch.alerts import of_alert
-from analyzer.watch.finding import WatchFinding
-from collector.config import Address
-from lockstep.output import CommandError
-from lockstep.reports import Reports
-from lockstep.watching import program
-from lockstep.watching.delivery import Delivery
-from lockstep.watching.server import Server
+from lockstep.analyzer.findings.alertmanager.fan_out import Alertmanagers
+from lockstep.analyzer.findings.alertmanager.webhook import MAX_BYTES, ReceivedAlert
+from lockstep.analyzer.findings.alerts import of_alert
+from lockstep.analyzer.findings.finding import WatchFinding
+from lockstep.analyzer.rules.alert_rules.shape import Addresses
+from lockstep.collector.config import Address
+from lockstep.terminal.output import CommandError
+from lockstep.watch.loop import program
+from lockstep.watch.loop.delivery import Delivery
+from lockstep.watch.loop.server import Server
+from lockstep.watch.reports import Reports
 
 BODY = json.dumps({"version": "4", "alerts": []}).encode()
 
@@ -97,8 +97,8 @@ def test_an_address_that_is_none_ends_the_start() -> None:
 
 
 def test_every_metric_of_delivery_is_a_row_and_every_row_is_on_the_page(tmp_path) -> None:
-    from collector.contract.metrics import delivery as rows
-    from collector.contract.metrics.shape import Metric
+    from lockstep.collector.contract.metrics import delivery as rows
+    from lockstep.collector.contract.metrics.shape import Metric
 
     watch = FakeWatch()
     Delivery(watch, ("http://127.0.0.1:9",), tmp_path, None)  # type: ignore[arg-type]

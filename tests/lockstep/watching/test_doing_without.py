@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
-from analyzer.readers.prometheus import SourceError
-from analyzer.readers.prometheus.access import access
-from analyzer.watch import questions as ask
-from collector.contract import metrics as m
-from lockstep.watching import loop
-from lockstep.watching.loop import Watch
-from lockstep.watching.settings import Settings
+from lockstep.analyzer.read.prometheus import SourceError
+from lockstep.analyzer.read.prometheus.access import access
+from lockstep.collector.contract import metrics as m
+from lockstep.watch.judge import questions as ask
+from lockstep.watch.loop import loop
+from lockstep.watch.loop.loop import Watch
+from lockstep.watch.loop.settings import Settings
 from tests.hostile_server import HEAD, drops, serving
 
 

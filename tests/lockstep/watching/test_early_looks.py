@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from analyzer.readers.prometheus.access import access
-from analyzer.watch.finding import Tier
-from lockstep.watching import loop
-from lockstep.watching.diagnoses import NEW_CYCLES, Diagnoses
-from lockstep.watching.loop import END_SECONDS, SUSPECT_SECONDS, Watch
-from lockstep.watching.settings import Settings
+from lockstep.analyzer.findings.finding import Tier
+from lockstep.analyzer.read.prometheus.access import access
+from lockstep.watch.loop import loop
+from lockstep.watch.loop.diagnoses import NEW_CYCLES, Diagnoses
+from lockstep.watch.loop.loop import END_SECONDS, SUSPECT_SECONDS, Watch
+from lockstep.watch.loop.settings import Settings
 from tests.lockstep.watching.cluster_life import FOREVER, Episode
 from tests.lockstep.watching.few_runs import EVERY, crashes
 

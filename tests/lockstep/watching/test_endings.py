@@ -8,24 +8,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyzer.readers.prometheus import SourceError
-from analyzer.readers.prometheus.access import access
-from analyzer.readers.prometheus.decoding import Series
-from analyzer.sequential_test.state import State
-from analyzer.watch import questions as ask
-from analyzer.watch.closable import AGAIN, TOLD_AGAIN, Closable
-from analyzer.watch.finding import Kind, Tier, Who
-from analyzer.watch.finding_lifecycle import Course, advance
-from analyzer.watch.members import members
-from analyzer.watch.memory import Memory
-from analyzer.watch.progress import Progress
-from analyzer.watch.run_life import End, Heard, How, Life, Lost, Place, lived, with_told
-from analyzer.watch.run_over import detection, over, with_ends
-from collector.contract import metrics as m
-from lockstep.watching import endings
-from lockstep.watching.cycle import Cycles
-from lockstep.watching.endings import lives_now
-from lockstep.watching.settings import Settings
+from lockstep.analyzer.findings.closable import AGAIN, TOLD_AGAIN, Closable
+from lockstep.analyzer.findings.finding import Kind, Tier, Who
+from lockstep.analyzer.findings.finding_lifecycle import Course, advance
+from lockstep.analyzer.hardware.sequential_test.state import State
+from lockstep.analyzer.read.prometheus import SourceError
+from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus.decoding import Series
+from lockstep.collector.contract import metrics as m
+from lockstep.watch.judge import questions as ask
+from lockstep.watch.judge.members import members
+from lockstep.watch.judge.memory import Memory
+from lockstep.watch.judge.progress import Progress
+from lockstep.watch.judge.run_life import End, Heard, How, Life, Lost, Place, lived, with_told
+from lockstep.watch.judge.run_over import detection, over, with_ends
+from lockstep.watch.loop import endings
+from lockstep.watch.loop.cycle import Cycles
+from lockstep.watch.loop.endings import lives_now
+from lockstep.watch.loop.settings import Settings
 from tests.lockstep.watching import cluster_life, fake_prometheus
 from tests.lockstep.watching.cluster_life import FOREVER, SimulatedRun
 from tests.lockstep.watching.few_runs import crashes

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.readers.prometheus.access import access
-from analyzer.watch.choice import Pages
-from analyzer.watch.finding import Kind, Tier, WatchFinding, Who, finding_json
-from lockstep import finding_folders
-from lockstep.watching.archivist import Archivist
-from lockstep.watching.jobs import Closing, Jobs, Opening, Plan
-from lockstep.watching.settings import Settings
+from lockstep.analyzer.findings.finding import Kind, Tier, WatchFinding, Who, finding_json
+from lockstep.analyzer.read.prometheus.access import access
+from lockstep.watch import finding_folders
+from lockstep.watch.judge.choice import Pages
+from lockstep.watch.loop.archivist import Archivist
+from lockstep.watch.loop.jobs import Closing, Jobs, Opening, Plan
+from lockstep.watch.loop.settings import Settings
 
 PLAN = Plan(Pages({}, part=False), {}, 0.0, 1.0, 0, None)
 SECONDS = 10.0

@@ -11,16 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from analyzer.readers.prometheus.access import access
-from collector.contract.archive import STEPS, STEPS_FILE
-from collector.contract.metrics import Metric, analyzer
-from collector.exporter.page import render
-from collector.recorder.parts import arrow_schema
-from lockstep import diagnosis
-from lockstep.watching import diagnoses
-from lockstep.watching.cycle import ENDS_TOLD_SECONDS
-from lockstep.watching.loop import NO_OPERATIONS, Watch
-from lockstep.watching.settings import Settings
+from lockstep.analyzer.read.prometheus.access import access
+from lockstep.collector.contract.archive import STEPS, STEPS_FILE
+from lockstep.collector.contract.metrics import Metric, analyzer
+from lockstep.collector.exporter.page import render
+from lockstep.collector.recorder.parts import arrow_schema
+from lockstep.diagnose import diagnosis
+from lockstep.watch.loop import diagnoses
+from lockstep.watch.loop.cycle import ENDS_TOLD_SECONDS
+from lockstep.watch.loop.loop import NO_OPERATIONS, Watch
+from lockstep.watch.loop.settings import Settings
 
 HTML = (200, b"<html>Login</html>")
 

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from analyzer.alertmanager.outbox import Outbox
-from analyzer.watch.alerts import alert
-from analyzer.watch.detections import clock
-from analyzer.watch.finding import Kind, Tier
+from lockstep.analyzer.findings.alertmanager.outbox import Outbox
+from lockstep.analyzer.findings.alerts import alert
+from lockstep.analyzer.findings.finding import Kind, Tier
+from lockstep.watch.judge.detections import clock
 from tests.lockstep.watching.cluster_life import FOREVER, Episode
 from tests.lockstep.watching.few_runs import EVERY, FewRuns, crashes
 

@@ -5,13 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from analyzer.readers.prometheus import SourceError
-from analyzer.readers.prometheus.access import access
-from analyzer.readers.prometheus.connection import Connection
-from analyzer.readers.prometheus.decoding import Series
-from analyzer.readers.prometheus.plausible import plausible
-from analyzer.watch import questions as ask
-from collector.contract import metrics as m
+from lockstep.analyzer.read.prometheus import SourceError
+from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus.connection import Connection
+from lockstep.analyzer.read.prometheus.decoding import Series
+from lockstep.analyzer.read.prometheus.plausible import plausible
+from lockstep.collector.contract import metrics as m
+from lockstep.watch.judge import questions as ask
 
 ODD = ("+Inf", "-Inf", "NaN", "1e308", "-1e308")
 QUERIES = (ask.LOST, ask.XIDS, ask.OPEN, ask.TELLING)

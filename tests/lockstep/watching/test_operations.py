@@ -8,12 +8,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from analyzer.readers.prometheus import SourceError
-from analyzer.watch.choice import Pages
-from lockstep.watching import operations
-from lockstep.watching.archivist import addresses
-from lockstep.watching.jobs import Plan
-from lockstep.watching.operations import fetch
+from lockstep.analyzer.read.prometheus import SourceError
+from lockstep.watch.judge.choice import Pages
+from lockstep.watch.loop import operations
+from lockstep.watch.loop.archivist import addresses
+from lockstep.watch.loop.jobs import Plan
+from lockstep.watch.loop.operations import fetch
 
 SLOW = 3.0
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.alert_rules.shape import PLACEHOLDERS
-from analyzer.watch.alerts import alert
-from collector.config import Address
-from lockstep.addresses import addresses
-from lockstep.watching.pages import routes, served
-from lockstep.watching.server import Server
+from lockstep.analyzer.findings.alerts import alert
+from lockstep.analyzer.rules.alert_rules.shape import PLACEHOLDERS
+from lockstep.collector.config import Address
+from lockstep.watch.addresses import addresses
+from lockstep.watch.loop.pages import routes, served
+from lockstep.watch.loop.server import Server
 from tests.analyzer.watch.test_headline import SLOW
 
 

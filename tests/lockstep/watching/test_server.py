@@ -8,9 +8,9 @@ from http import HTTPStatus
 
 import pytest
 
-from collector.config import Address
-from lockstep.watching.admission import host_check
-from lockstep.watching.server import ListenError, Route, Server, text
+from lockstep.collector.config import Address
+from lockstep.watch.loop.admission import host_check
+from lockstep.watch.loop.server import ListenError, Route, Server, text
 
 MOST = 100
 

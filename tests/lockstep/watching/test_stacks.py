@@ -11,12 +11,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from analyzer.hang.evidence import Kind
-from analyzer.hang.standing import sentence
-from analyzer.hang.verdict import judge
-from collector.contract.stacks import Frame, Reader, Stacks, Thread, as_tree
-from lockstep.hang_dumps import read_folder
-from lockstep.watching.stacks import added, fetch
+from lockstep.analyzer.hangs.evidence import Kind
+from lockstep.analyzer.hangs.standing import sentence
+from lockstep.analyzer.hangs.verdict import judge
+from lockstep.collector.contract.stacks import Frame, Reader, Stacks, Thread, as_tree
+from lockstep.runs.hang_dumps import read_folder
+from lockstep.watch.loop.stacks import added, fetch
 from tests.hang_programs import Layout, hang
 from tests.lockstep.watching.node_collectors import Quiet
 

@@ -10,16 +10,16 @@ from contextlib import ExitStack
 
 import pytest
 
-from analyzer.hang.verdict import Status
-from analyzer.readers.prometheus.access import access
-from analyzer.watch import questions as ask
-from analyzer.watch.progress import Progress
-from analyzer.watch.standing import limit
-from collector.contract.stacks import Frame, Reader, Stacks, Thread
-from lockstep.watching import standing
-from lockstep.watching.settings import Settings
-from lockstep.watching.stacks import Stood
-from lockstep.watching.standing import Standstills
+from lockstep.analyzer.hangs.verdict import Status
+from lockstep.analyzer.read.prometheus.access import access
+from lockstep.collector.contract.stacks import Frame, Reader, Stacks, Thread
+from lockstep.watch.judge import questions as ask
+from lockstep.watch.judge.progress import Progress
+from lockstep.watch.judge.standing import limit
+from lockstep.watch.loop import standing
+from lockstep.watch.loop.settings import Settings
+from lockstep.watch.loop.stacks import Stood
+from lockstep.watch.loop.standing import Standstills
 from tests.hang_programs import Case, Layout, hang
 from tests.lockstep.watching.fake_prometheus import FakePrometheus
 from tests.lockstep.watching.node_collectors import (
@@ -145,7 +145,7 @@ def test_where_the_blamed_rank_stands_is_in_the_sentence_and_kept(
         asked.append((run, ranks))
         return Stood([stood])
 
-    monkeypatch.setattr("lockstep.watching.stacks.fetch", fetch)
+    monkeypatch.setattr("lockstep.watch.loop.stacks.fetch", fetch)
     found = still({"gpt-1": nodes_of(case)})
     told.silences = {"gpt-1": 31.0}
     looked(found)

@@ -6,7 +6,7 @@
 import numpy as np
 import pytest
 
-from dashboard.shapes import Severity
+from lockstep.dashboard.shapes import Severity
 from tests.lockstep.watching.states import KINDS, judged, removals, scene, worse
 
 MOST = 5

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from analyzer.readers.prometheus import SourceError
-from analyzer.watch import questions as ask
-from analyzer.watch.closable import TAKEN_AWAY, Closable
-from analyzer.watch.finding import Kind, Who
-from analyzer.watch.inventory import Inventory
-from analyzer.watch.memory import Memory
-from lockstep.watching.taken_away import SILENT_SECONDS, old_names, taken_away, without
+from lockstep.analyzer.findings.closable import TAKEN_AWAY, Closable
+from lockstep.analyzer.findings.finding import Kind, Who
+from lockstep.analyzer.read.prometheus import SourceError
+from lockstep.watch.judge import questions as ask
+from lockstep.watch.judge.inventory import Inventory
+from lockstep.watch.judge.memory import Memory
+from lockstep.watch.loop.taken_away import SILENT_SECONDS, old_names, taken_away, without
 
 NOW = 10_000.0
 HERE, GONE = ("lockstep", "10.0.0.1:9410"), ("lockstep", "10.0.0.2:9410")

@@ -17,13 +17,13 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
 import lockstep
+from lockstep.workloads.exec import automatic
+from lockstep.workloads.sdk import Recorder
+from lockstep.workloads.sdk.guard import Guard
+from lockstep.workloads.starting import FOLDER_VARIABLE
 from tests.workloads.exceptions.injection import Look, Point
 from tests.workloads.waits.programs import WIDTH, a_model
 from tests.workloads.waits.ranks import prepared
-from workloads.exec import automatic
-from workloads.sdk import Recorder
-from workloads.sdk.guard import Guard
-from workloads.starting import FOLDER_VARIABLE
 
 STEPS = 5
 WORLD = 2

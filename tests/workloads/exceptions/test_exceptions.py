@@ -5,10 +5,10 @@ from inspect import isfunction
 
 import pytest
 
+from lockstep.workloads.joining.reachable import free_port
+from lockstep.workloads.sdk import Recorder
 from tests.workloads.exceptions.injection import ERRORS, Look, Point
 from tests.workloads.exceptions.programs import KINDS, WORLD, points, run
-from workloads.joining.reachable import free_port
-from workloads.sdk import Recorder
 
 pytestmark = pytest.mark.distributed
 

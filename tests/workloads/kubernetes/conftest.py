@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from lockstep.workloads.launchers.kubernetes.cluster import RefusedError, UnreachableError
+from lockstep.workloads.launchers.kubernetes.settings import Settings
+from lockstep.workloads.launchers.kubernetes.submission import rights
+from lockstep.workloads.spec import Layout, RunSpec
 from tests.cluster.controllers import DNS_1035, DNS_1123_SUBDOMAIN, InvalidError, argo, kueue
-from workloads.launchers.kubernetes.cluster import RefusedError, UnreachableError
-from workloads.launchers.kubernetes.settings import Settings
-from workloads.launchers.kubernetes.submission import rights
-from workloads.spec import Layout, RunSpec
 
 RUN = "gpt-20260101T000000-abcd"
 NAMESPACE = "/api/v1/namespaces/lockstep-runs"

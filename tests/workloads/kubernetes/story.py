@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
+from lockstep.workloads.launchers.kubernetes.cluster_run import ClusterRun
+from lockstep.workloads.launchers.kubernetes.settings import Settings
+from lockstep.workloads.launchers.kubernetes.submission import submission
+from lockstep.workloads.spec import RunSpec
 from tests.workloads.kubernetes.conftest import RUN, FakeCluster
-from workloads.launchers.kubernetes.cluster_run import ClusterRun
-from workloads.launchers.kubernetes.settings import Settings
-from workloads.launchers.kubernetes.submission import submission
-from workloads.spec import RunSpec
 
 
 @dataclass(slots=True)

@@ -10,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from workloads.launchers.kubernetes.api import ApiCluster, KubeconfigError
-from workloads.launchers.kubernetes.cluster import ClusterError, RefusedError, UnreachableError
+from lockstep.workloads.launchers.kubernetes.api import ApiCluster, KubeconfigError
+from lockstep.workloads.launchers.kubernetes.cluster import (
+    ClusterError,
+    RefusedError,
+    UnreachableError,
+)
 
 Answers = Callable[[int, bytes], str]
 

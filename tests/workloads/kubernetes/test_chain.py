@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from lockstep.workloads.launchers.kubernetes.conditions import Phase
+from lockstep.workloads.launchers.kubernetes.settings import Settings
+from lockstep.workloads.launchers.kubernetes.submission import submission
+from lockstep.workloads.launchers.kubernetes.workflow import ON_TOP_SECONDS, STEP_SECONDS
+from lockstep.workloads.spec import RunSpec
 from tests.cluster.controllers import kueue
 from tests.workloads.kubernetes.conftest import NAMESPACE, RUN, FakeCluster
 from tests.workloads.kubernetes.story import Told, started
-from workloads.launchers.kubernetes.conditions import Phase
-from workloads.launchers.kubernetes.settings import Settings
-from workloads.launchers.kubernetes.submission import submission
-from workloads.launchers.kubernetes.workflow import ON_TOP_SECONDS, STEP_SECONDS
-from workloads.spec import RunSpec
 
 NAME = RUN.lower()
 RUNS = "namespaces/lockstep-runs"

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
+from lockstep.workloads.launchers.kubernetes import cluster_run
+from lockstep.workloads.launchers.kubernetes.cluster import RefusedError, UnreachableError
+from lockstep.workloads.launchers.kubernetes.cluster_run import ClusterRun
+from lockstep.workloads.launchers.kubernetes.conditions import Phase
+from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
+from lockstep.workloads.launchers.kubernetes.submission import submission
+from lockstep.workloads.spec import RunSpec
 from tests.workloads.kubernetes.conftest import AWAY, NAMESPACE, RUN, FakeCluster
 from tests.workloads.kubernetes.story import Told, started
-from workloads.launchers.kubernetes import cluster_run
-from workloads.launchers.kubernetes.cluster import RefusedError, UnreachableError
-from workloads.launchers.kubernetes.cluster_run import ClusterRun
-from workloads.launchers.kubernetes.conditions import Phase
-from workloads.launchers.kubernetes.settings import Kind, Settings
-from workloads.launchers.kubernetes.submission import submission
-from workloads.spec import RunSpec
 
 JOB = f"/apis/kubeflow.org/v2beta1/namespaces/lockstep-runs/mpijobs/{RUN.lower()}"
 

@@ -8,19 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lockstep.workloads.launchers.kubernetes.conditions import Phase
+from lockstep.workloads.launchers.kubernetes.doubts import doubts
+from lockstep.workloads.launchers.kubernetes.facts import (
+    KUEUE_CONFIGURATION,
+    KUEUE_FILE,
+    Facts,
+    look,
+)
+from lockstep.workloads.launchers.kubernetes.kueue import QUEUE_LABEL, suspended, waits_behind
+from lockstep.workloads.launchers.kubernetes.measuring import measured
+from lockstep.workloads.launchers.kubernetes.preflight import refusal
+from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
+from lockstep.workloads.launchers.kubernetes.submission import submission
+from lockstep.workloads.spec import Layout, RunSpec
 from tests.cluster.controllers import kueue
 from tests.workloads.kubernetes.conftest import NAMESPACE, RUN, FakeCluster
 from tests.workloads.kubernetes.story import Told, started
 from tests.workloads.kubernetes.test_cluster_run import JOB, condition, workers
-from workloads.launchers.kubernetes.conditions import Phase
-from workloads.launchers.kubernetes.doubts import doubts
-from workloads.launchers.kubernetes.facts import KUEUE_CONFIGURATION, KUEUE_FILE, Facts, look
-from workloads.launchers.kubernetes.kueue import QUEUE_LABEL, suspended, waits_behind
-from workloads.launchers.kubernetes.measuring import measured
-from workloads.launchers.kubernetes.preflight import refusal
-from workloads.launchers.kubernetes.settings import Kind, Settings
-from workloads.launchers.kubernetes.submission import submission
-from workloads.spec import Layout, RunSpec
 
 NO_ROOM = "couldn't assign flavors to pod set worker: insufficient unused quota for cpu"
 

@@ -12,18 +12,18 @@ import jsonschema
 import kubernetes_validate
 import pytest
 
-from lockstep.cli import build
-from lockstep.on_cluster import command
+from lockstep.app import build
+from lockstep.runs.on_cluster import command
+from lockstep.workloads.faults.capabilities import available
+from lockstep.workloads.faults.plan import parse
+from lockstep.workloads.joining import job_file
+from lockstep.workloads.launchers.kubernetes import measuring
+from lockstep.workloads.launchers.kubernetes.names import object_name
+from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
+from lockstep.workloads.launchers.kubernetes.submission import Submission, rights, submission
+from lockstep.workloads.launchers.mpirun import PASSED, PASSED_PREFIXES, hostfile
+from lockstep.workloads.spec import Layout, RunSpec
 from tests.cluster.mpijob_crd import SPEC, closed
-from workloads.faults.capabilities import available
-from workloads.faults.plan import parse
-from workloads.joining import job_file
-from workloads.launchers.kubernetes import measuring
-from workloads.launchers.kubernetes.names import object_name
-from workloads.launchers.kubernetes.settings import Kind, Settings
-from workloads.launchers.kubernetes.submission import Submission, rights, submission
-from workloads.launchers.mpirun import PASSED, PASSED_PREFIXES, hostfile
-from workloads.spec import Layout, RunSpec
 
 VERSIONS = ("1.27", "1.30", "1.33", "1.37")
 STEP = {

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from lockstep.workloads.launchers.kubernetes.cluster import RefusedError, UnreachableError
+from lockstep.workloads.launchers.kubernetes.objects import Objects, TakenError
+from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
+from lockstep.workloads.launchers.kubernetes.submission import submission
+from lockstep.workloads.spec import RunSpec
 from tests.workloads.kubernetes.conftest import AWAY, RUN, FakeCluster
-from workloads.launchers.kubernetes.cluster import RefusedError, UnreachableError
-from workloads.launchers.kubernetes.objects import Objects, TakenError
-from workloads.launchers.kubernetes.settings import Kind, Settings
-from workloads.launchers.kubernetes.submission import submission
-from workloads.spec import RunSpec
 
 RUNS = "namespaces/lockstep-runs"
 JOB = f"/apis/kubeflow.org/v2beta1/{RUNS}/mpijobs/{RUN.lower()}"

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lockstep.workloads.launchers.kubernetes.doubts import doubts
+from lockstep.workloads.launchers.kubernetes.facts import look
+from lockstep.workloads.launchers.kubernetes.preflight import Refusal, refusal
+from lockstep.workloads.launchers.kubernetes.quantities import parsed
+from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
+from lockstep.workloads.spec import Layout, RunSpec
 from tests.workloads.kubernetes.conftest import NAMESPACE, FakeCluster, claim, node
-from workloads.launchers.kubernetes.doubts import doubts
-from workloads.launchers.kubernetes.facts import look
-from workloads.launchers.kubernetes.preflight import Refusal, refusal
-from workloads.launchers.kubernetes.quantities import parsed
-from workloads.launchers.kubernetes.settings import Kind, Settings
-from workloads.spec import Layout, RunSpec
 
 CLAIM = f"{NAMESPACE}/persistentvolumeclaims/lockstep-runs"
 

@@ -10,10 +10,10 @@ from uuid import uuid4
 
 import pytest
 
-from workloads.network import capabilities, namespaces, netns
-from workloads.network.kernel_links import KernelLinks
-from workloads.network.names import Names
-from workloads.network.tunnel import Tunnel
+from lockstep.workloads.network import capabilities, namespaces, netns
+from lockstep.workloads.network.kernel_links import KernelLinks
+from lockstep.workloads.network.names import Names
+from lockstep.workloads.network.tunnel import Tunnel
 
 MakeNetwork = Callable[..., Names]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from collector.contract.words import FaultKind
-from workloads.network import capabilities, iproute, netns
-from workloads.network.iproute import NetworkError
+from lockstep.collector.contract.words import FaultKind
+from lockstep.workloads.network import capabilities, iproute, netns
+from lockstep.workloads.network.iproute import NetworkError
 
 BANDWIDTH, DELAY = FaultKind.LINK_BANDWIDTH, FaultKind.LINK_DELAY
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from collector.contract.words import FaultKind
-from workloads.faults.link import LinkError
-from workloads.faults.plan import Fault
-from workloads.network.conflicts import check_links
+from lockstep.collector.contract.words import FaultKind
+from lockstep.workloads.faults.link import LinkError
+from lockstep.workloads.faults.plan import Fault
+from lockstep.workloads.network.conflicts import check_links
 
 BANDWIDTH, DELAY = FaultKind.LINK_BANDWIDTH, FaultKind.LINK_DELAY
 

@@ -10,16 +10,16 @@ from uuid import uuid4
 
 import pytest
 
-from collector.contract.ring import file_name
-from collector.contract.words import PHASES, FaultKind
-from workloads.faults.link import LinkSetting
-from workloads.faults.plan import Fault
-from workloads.network import netns
-from workloads.network.emulated import effects, emulated
-from workloads.network.iproute import NetworkError
-from workloads.network.names import fabric_address
-from workloads.ring import RingWriter
-from workloads.ring_file import Identity
+from lockstep.collector.contract.ring import file_name
+from lockstep.collector.contract.words import PHASES, FaultKind
+from lockstep.workloads.faults.link import LinkSetting
+from lockstep.workloads.faults.plan import Fault
+from lockstep.workloads.network import netns
+from lockstep.workloads.network.emulated import effects, emulated
+from lockstep.workloads.network.iproute import NetworkError
+from lockstep.workloads.network.names import fabric_address
+from lockstep.workloads.ring import RingWriter
+from lockstep.workloads.ring_file import Identity
 
 DELAY, BEGIN, END, STEPS = 0.05, 15, 22, 30
 WHO = Identity("run", "node-1", "", 1, 2, 0, 0, 0, 0, 0, -1, 0, 0)
@@ -54,7 +54,7 @@ def test_a_run_that_asks_for_a_network_has_one_of_the_kernel(opened: Callable[..
 def test_without_root_a_network_is_refused_with_the_reason(
     opened: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workloads.network.emulated.no_namespaces", lambda: "needs root")
+    monkeypatch.setattr("lockstep.workloads.network.emulated.no_namespaces", lambda: "needs root")
     with (
         pytest.raises(NetworkError, match="an emulated network needs root"),
         opened([], asked=True),

@@ -12,8 +12,8 @@ from uuid import uuid4
 
 import pytest
 
-from workloads.network import namespaces, netns
-from workloads.network.names import token, token_of
+from lockstep.workloads.network import namespaces, netns
+from lockstep.workloads.network.names import token, token_of
 
 pytestmark = pytest.mark.root
 
@@ -22,11 +22,11 @@ LAUNCHER = """
 import json, os, sys
 from pathlib import Path
 from time import sleep
-from collector.contract.words import FaultKind
-from workloads.faults.plan import Fault
-from workloads.launchers.local.janitor import Janitor
-from workloads.network import emulated as module
-from workloads.network.emulated import EmulatedNetwork
+from lockstep.collector.contract.words import FaultKind
+from lockstep.workloads.faults.plan import Fault
+from lockstep.workloads.launchers.local.janitor import Janitor
+from lockstep.workloads.network import emulated as module
+from lockstep.workloads.network.emulated import EmulatedNetwork
 
 run, workspace, logs = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
 workspace.mkdir()

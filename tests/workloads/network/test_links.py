@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from workloads.faults.link import LinkSetting
-from workloads.network.capabilities import has_netem
-from workloads.network.controller import NodeCounters, round_trip
-from workloads.network.iproute import NetworkError
-from workloads.network.kernel_links import KernelLinks
-from workloads.network.names import Names
-from workloads.network.tunnel import Tunnel
+from lockstep.workloads.faults.link import LinkSetting
+from lockstep.workloads.network.capabilities import has_netem
+from lockstep.workloads.network.controller import NodeCounters, round_trip
+from lockstep.workloads.network.iproute import NetworkError
+from lockstep.workloads.network.kernel_links import KernelLinks
+from lockstep.workloads.network.names import Names
+from lockstep.workloads.network.tunnel import Tunnel
 
 pytestmark = [pytest.mark.root, pytest.mark.timed]
 

@@ -5,7 +5,7 @@ from ipaddress import IPv4Network
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.network.names import MAX_NODES, Names, free_network, token, token_of
+from lockstep.workloads.network.names import MAX_NODES, Names, free_network, token, token_of
 
 RUN = "gpt-20250101T000000-abcd"
 LONGEST_DEVICE_NAME = 15  # IFNAMSIZ - 1 of <linux/if.h>

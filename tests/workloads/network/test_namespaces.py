@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from workloads.network import iproute, namespaces, netns
-from workloads.network.iproute import NetworkError
-from workloads.network.names import FABRIC, MANAGEMENT, Names, token_of
+from lockstep.workloads.network import iproute, namespaces, netns
+from lockstep.workloads.network.iproute import NetworkError
+from lockstep.workloads.network.names import FABRIC, MANAGEMENT, Names, token_of
 
 pytestmark = pytest.mark.root
 

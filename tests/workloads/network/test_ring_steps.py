@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from collector.contract.ring import file_name
-from collector.contract.words import GROUPS, OPS, PHASES
-from workloads.network.controller import Place, RingSteps
-from workloads.ring import RingWriter
-from workloads.ring_file import Identity
+from lockstep.collector.contract.ring import file_name
+from lockstep.collector.contract.words import GROUPS, OPS, PHASES
+from lockstep.workloads.network.controller import Place, RingSteps
+from lockstep.workloads.ring import RingWriter
+from lockstep.workloads.ring_file import Identity
 
 WHO = Identity("run", "node-0", "", 0, 2, 0, 0, 0, 0, 0, -1, 0, 0)
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.faults.link import LinkSetting
-from workloads.network.tunnel import Schedule
+from lockstep.workloads.faults.link import LinkSetting
+from lockstep.workloads.network.tunnel import Schedule
 
 packets = st.lists(
     st.tuples(st.floats(0.0, 0.01), st.integers(40, 65_000)), min_size=1, max_size=60

@@ -4,8 +4,8 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from workloads.faults.link import LinkSetting
-from workloads.network.shaping import QUEUE_BYTES, QUEUE_PACKETS, requests, structure
+from lockstep.workloads.faults.link import LinkSetting
+from lockstep.workloads.network.shaping import QUEUE_BYTES, QUEUE_PACKETS, requests, structure
 
 PEER = IPv4Address("10.0.0.2")
 ROOT = {"root": True, "handle": "1:0"}

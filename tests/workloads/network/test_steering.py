@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from collector.contract.words import FaultKind
-from workloads.faults.link import LinkSetting
-from workloads.faults.plan import Fault
-from workloads.network.steering import Steering, middle
-from workloads.warmup import WARMUP_STEPS
+from lockstep.collector.contract.words import FaultKind
+from lockstep.workloads.faults.link import LinkSetting
+from lockstep.workloads.faults.plan import Fault
+from lockstep.workloads.network.steering import Steering, middle
+from lockstep.workloads.warmup import WARMUP_STEPS
 
 HEALTHY, BITS, STEPS, BEGIN = 0.060, 5e6, 200, 60
 Extra = Callable[[LinkSetting], float]

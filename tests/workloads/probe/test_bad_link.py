@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from collector.contract.words import FaultKind
-from workloads.network.capabilities import why_not
+from lockstep.collector.contract.words import FaultKind
+from lockstep.workloads.network.capabilities import why_not
 
 NODES, MOST_ROUNDS = 4, 4
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.probe.judging import Kind, ProbeResult, decide, next_round
-from workloads.probe.pairs import Pair, covering
-from workloads.probe.times import LinkTimes, Timing
+from lockstep.workloads.probe.judging import Kind, ProbeResult, decide, next_round
+from lockstep.workloads.probe.pairs import Pair, covering
+from lockstep.workloads.probe.times import LinkTimes, Timing
 
 NOISE = 0.10
 MEDIAN_OVER_LEAST = 0.05

@@ -10,15 +10,15 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from collector.contract import ring
-from collector.contract.words import OPS
-from workloads.comm import Comm
-from workloads.probe import links as links_file
-from workloads.probe.links import Links
-from workloads.probe.sweep_passes import Probe, find
-from workloads.recording import StepRecorder
-from workloads.ring import Identity, RingWriter
-from workloads.spec import Layout
+from lockstep.collector.contract import ring
+from lockstep.collector.contract.words import OPS
+from lockstep.workloads.comm import Comm
+from lockstep.workloads.probe import links as links_file
+from lockstep.workloads.probe.links import Links
+from lockstep.workloads.probe.sweep_passes import Probe, find
+from lockstep.workloads.recording import StepRecorder
+from lockstep.workloads.ring import Identity, RingWriter
+from lockstep.workloads.spec import Layout
 
 pytestmark = pytest.mark.distributed
 

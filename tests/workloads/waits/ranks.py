@@ -12,9 +12,9 @@ from statistics import median, quantiles
 import torch
 import torch.distributed as dist
 
-from collector.clock import SystemClock
-from collector.sources.rank_ring import read_records, scan
-from workloads.exec import automatic
+from lockstep.collector.clock import SystemClock
+from lockstep.collector.sources.rank_ring import read_records, scan
+from lockstep.workloads.exec import automatic
 
 WARM = 2
 """Steps at the beginning that make groups and buckets."""

@@ -13,12 +13,12 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD
 
 import lockstep
+from lockstep.workloads.recording import StepRecorder
+from lockstep.workloads.sdk import coverage
+from lockstep.workloads.sdk.coverage import PATIENT_STEPS, Coverage
+from lockstep.workloads.sdk.silence import SILENT_STEPS
 from tests.workloads.waits import programs
 from tests.workloads.waits.ranks import prepared, unchanged
-from workloads.recording import StepRecorder
-from workloads.sdk import coverage
-from workloads.sdk.coverage import PATIENT_STEPS, Coverage
-from workloads.sdk.silence import SILENT_STEPS
 
 WORLD = 2
 
@@ -106,7 +106,7 @@ def test_own_time_is_known_where_all_waiting_was_timed_or_there_is_none(
 
 
 def test_it_is_said_once_where_nothing_could_be_timed(capsys, monkeypatch):
-    monkeypatch.setattr("workloads.sdk.warning._said", set())
+    monkeypatch.setattr("lockstep.workloads.sdk.warning._said", set())
     known(4, Torch("one was not timed"), steps=3 * PATIENT_STEPS)
 
     said = capsys.readouterr().err
@@ -155,7 +155,7 @@ def test_torch_is_not_imported_for_a_program_without_it(tmp_path):
 
 
 def test_a_module_that_is_being_imported_is_not_there_yet():
-    assert coverage._imported("workloads.sdk.coverage")
+    assert coverage._imported("lockstep.workloads.sdk.coverage")
     assert not coverage._imported("a_module_that_nobody_has")
 
 

@@ -13,9 +13,9 @@ from time import sleep
 
 import pytest
 
+from lockstep.workloads.joining.reachable import free_port
 from tests.workloads.waits import frameworks, programs
 from tests.workloads.waits.ranks import Told, grouped, told, unchanged
-from workloads.joining.reachable import free_port
 
 PAGE = Path(__file__).parents[3] / "docs" / "ml" / "timed-waits.md"
 LATE_RANK, LATE = 1, 0.040

@@ -16,9 +16,9 @@ from torch.optim import SGD
 from torch.utils.data import DataLoader
 
 import lockstep
+from lockstep.workloads.joining.reachable import free_port
 from tests.workloads.waits import programs
 from tests.workloads.waits.ranks import prepared
-from workloads.joining.reachable import free_port
 
 pytestmark = pytest.mark.distributed
 

@@ -1,8 +1,8 @@
 """Python imports this when it starts, because `lockstep run --exec` put its folder on PYTHONPATH.
 
 Does nothing but wait for torch to be imported, and only in a run of Lockstep. The program's own
-sitecustomize is imported as always, and no module of ours stays where the program could import it
-for one of its own: `collector` and `workloads` are likely names. Must parse on any Python 3.
+sitecustomize is imported as always, and no module of ours stays where the program could import it:
+it may bring a `lockstep` of its own, of another version. Must parse on any Python 3.
 """
 
 import importlib
@@ -11,8 +11,8 @@ import sys
 from typing import Any
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(FOLDER)))
-OURS = ("workloads", "collector")
+ROOT = os.path.abspath(os.path.join(FOLDER, *[os.pardir] * 4))
+OURS = ("lockstep",)
 OLDEST = (3, 11)
 
 
@@ -69,7 +69,7 @@ def _ours() -> Any:
 
 def _start() -> None:
     try:
-        imported_apart("workloads.exec.automatic").start()
+        imported_apart("lockstep.workloads.exec.automatic").start()
     except Exception as error:  # noqa: BLE001 - the program must not end because of us
         sys.stderr.write(f"lockstep: the steps of torch's optimizers are not seen: {error}\n")
 

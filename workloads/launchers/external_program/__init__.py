@@ -6,12 +6,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from workloads.exec.patterns import compiled
-from workloads.joining.reachable import free_port
-from workloads.launchers.external_program.programs import Explain, Programs, RankProgram
-from workloads.launchers.external_program.supervisor import Program, supervise
-from workloads.spec import Layout, RunSpec
-from workloads.starting import FOLDER_VARIABLE, STARTING
+from lockstep.workloads.exec.patterns import compiled
+from lockstep.workloads.joining.reachable import free_port
+from lockstep.workloads.launchers.external_program.programs import Explain, Programs, RankProgram
+from lockstep.workloads.launchers.external_program.supervisor import Program, supervise
+from lockstep.workloads.spec import Layout, RunSpec
+from lockstep.workloads.starting import FOLDER_VARIABLE, STARTING
 
 __all__ = ["CommandError", "ExternalProgramLauncher", "Programs", "check"]
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic, sleep
 
-from collector.contract import ring
-from workloads.launchers import Ending, Exit, Outcome, Progress
-from workloads.processes.exits import Exits, first_to_fail
-from workloads.processes.log_end import last_line
-from workloads.processes.rank_process import RankProcess
-from workloads.processes.ring_state import RingState
-from workloads.processes.watching import (
+from lockstep.collector.contract import ring
+from lockstep.workloads.launchers import Ending, Exit, Outcome, Progress
+from lockstep.workloads.processes.exits import Exits, first_to_fail
+from lockstep.workloads.processes.log_end import last_line
+from lockstep.workloads.processes.rank_process import RankProcess
+from lockstep.workloads.processes.ring_state import RingState
+from lockstep.workloads.processes.watching import (
     POLL_SECONDS,
     crashed,
     exceptions,
@@ -21,8 +21,8 @@ from workloads.processes.watching import (
     raised_alone,
     stand,
 )
-from workloads.sdk.holder import Holder, holder
-from workloads.spec import RunSpec
+from lockstep.workloads.sdk.holder import Holder, holder
+from lockstep.workloads.spec import RunSpec
 
 PATIENCE_STEPS = 20.0
 """A step that is expected to take longer than the hang time-out is given so many of the longest."""

@@ -15,11 +15,11 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import NoReturn
 
-from collector.contract import ring
-from workloads.exec.choice import Choice
-from workloads.exec.follow import Follower
-from workloads.processes.death import die_with_parent
-from workloads.processes.stopping import say_failed
+from lockstep.collector.contract import ring
+from lockstep.workloads.exec.choice import Choice
+from lockstep.workloads.exec.follow import Follower
+from lockstep.workloads.processes.death import die_with_parent
+from lockstep.workloads.processes.stopping import say_failed
 
 LOOK_SECONDS = 0.02
 """How finely steps in a log are timed; a look costs about 20 microseconds."""

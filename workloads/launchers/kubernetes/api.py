@@ -5,8 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from collector.contract import bounded_json
-from workloads.launchers.kubernetes.cluster import ClusterError, RefusedError, UnreachableError
+from lockstep.collector.contract import bounded_json
+from lockstep.workloads.launchers.kubernetes.cluster import (
+    ClusterError,
+    RefusedError,
+    UnreachableError,
+)
 
 CONNECT_SECONDS, READ_SECONDS = 3.0, 15.0
 AWAY_FROM = 500

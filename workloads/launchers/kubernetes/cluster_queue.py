@@ -15,8 +15,8 @@ from fractions import Fraction
 from itertools import product
 from typing import Any
 
-from workloads.launchers.kubernetes.pod_sets import Need, PodSet
-from workloads.launchers.kubernetes.quantities import parsed
+from lockstep.workloads.launchers.kubernetes.pod_sets import Need, PodSet
+from lockstep.workloads.launchers.kubernetes.quantities import parsed
 
 Told = Mapping[str, Any]
 Flavor = Mapping[str, Fraction | None]

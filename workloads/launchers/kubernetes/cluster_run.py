@@ -6,26 +6,33 @@ from dataclasses import dataclass, field
 from time import monotonic, sleep
 from typing import Any
 
-from workloads.launchers.kubernetes import conditions
-from workloads.launchers.kubernetes.cluster import (
+from lockstep.workloads.launchers.kubernetes import conditions
+from lockstep.workloads.launchers.kubernetes.cluster import (
     Cluster,
     ClusterError,
     RefusedError,
     UnreachableError,
 )
-from workloads.launchers.kubernetes.conditions import Phase, Pod
-from workloads.launchers.kubernetes.kueue import (
+from lockstep.workloads.launchers.kubernetes.conditions import Phase, Pod
+from lockstep.workloads.launchers.kubernetes.kueue import (
     WORKLOADS,
     never,
     suspended,
     taken_back,
     waits_behind,
 )
-from workloads.launchers.kubernetes.names import MPIJOB, POD, STEP, WORKER, WORKFLOW, selector
-from workloads.launchers.kubernetes.objects import MISSING, Objects
-from workloads.launchers.kubernetes.settings import Settings
-from workloads.launchers.kubernetes.submission import Submission
-from workloads.launchers.kubernetes.workflow import ON_TOP_SECONDS
+from lockstep.workloads.launchers.kubernetes.names import (
+    MPIJOB,
+    POD,
+    STEP,
+    WORKER,
+    WORKFLOW,
+    selector,
+)
+from lockstep.workloads.launchers.kubernetes.objects import MISSING, Objects
+from lockstep.workloads.launchers.kubernetes.settings import Settings
+from lockstep.workloads.launchers.kubernetes.submission import Submission
+from lockstep.workloads.launchers.kubernetes.workflow import ON_TOP_SECONDS
 
 POLL_SECONDS = 2.0
 AWAY_SECONDS = 600.0

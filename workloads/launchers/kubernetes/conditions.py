@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from collector.contract.kubernetes import ROLE_LABEL
-from workloads.launchers.kubernetes.names import COLLECTOR, LAUNCHER, RANKS, WORKER
+from lockstep.collector.contract.kubernetes import ROLE_LABEL
+from lockstep.workloads.launchers.kubernetes.names import COLLECTOR, LAUNCHER, RANKS, WORKER
 
 Told = Mapping[str, Any]
 SUCCEEDED_CONDITIONS, FAILED_CONDITIONS = ("Succeeded", "Complete"), ("Failed",)

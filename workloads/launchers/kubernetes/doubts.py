@@ -3,13 +3,13 @@
 preflight.py refuses what is known; this is told before the run is created, and stops nothing.
 """
 
-from workloads.launchers.kubernetes.cluster_queue import uncovered
-from workloads.launchers.kubernetes.facts import SEEN, Facts
-from workloads.launchers.kubernetes.names import team_labels
-from workloads.launchers.kubernetes.pod_sets import pod_sets
-from workloads.launchers.kubernetes.preflight import away, hard, not_covered
-from workloads.launchers.kubernetes.settings import Settings
-from workloads.spec import RunSpec
+from lockstep.workloads.launchers.kubernetes.cluster_queue import uncovered
+from lockstep.workloads.launchers.kubernetes.facts import SEEN, Facts
+from lockstep.workloads.launchers.kubernetes.names import team_labels
+from lockstep.workloads.launchers.kubernetes.pod_sets import pod_sets
+from lockstep.workloads.launchers.kubernetes.preflight import away, hard, not_covered
+from lockstep.workloads.launchers.kubernetes.settings import Settings
+from lockstep.workloads.spec import RunSpec
 
 UNSET = ("limits.cpu", "limits.memory")
 """No container of a run sets them, and those with GPUs no `requests.cpu`: nobody is throttled."""

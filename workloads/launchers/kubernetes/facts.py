@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from workloads.launchers.kubernetes.cluster import Cluster, RefusedError
-from workloads.launchers.kubernetes.kueue import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES
-from workloads.launchers.kubernetes.names import CLAIM, QUOTA, Resource
-from workloads.launchers.kubernetes.settings import Settings
-from workloads.launchers.kubernetes.submission import Right, kinds, rights
+from lockstep.workloads.launchers.kubernetes.cluster import Cluster, RefusedError
+from lockstep.workloads.launchers.kubernetes.kueue import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES
+from lockstep.workloads.launchers.kubernetes.names import CLAIM, QUOTA, Resource
+from lockstep.workloads.launchers.kubernetes.settings import Settings
+from lockstep.workloads.launchers.kubernetes.submission import Right, kinds, rights
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 ENFORCED_LABEL = "pod-security.kubernetes.io/enforce"

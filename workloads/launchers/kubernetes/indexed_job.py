@@ -9,9 +9,9 @@ https://docs.pytorch.org/docs/stable/elastic/run.html.
 
 from pathlib import Path
 
-from workloads.joining.job_file import Job
-from workloads.launchers.kubernetes.mpijob import KEPT_SECONDS, MEETING_PORT
-from workloads.launchers.kubernetes.names import (
+from lockstep.workloads.joining.job_file import Job
+from lockstep.workloads.launchers.kubernetes.mpijob import KEPT_SECONDS, MEETING_PORT
+from lockstep.workloads.launchers.kubernetes.names import (
     JOB,
     JOB_INDEX,
     RANKS,
@@ -20,9 +20,9 @@ from workloads.launchers.kubernetes.names import (
     labels,
     object_name,
 )
-from workloads.launchers.kubernetes.pod import Manifest, archive_folder, metadata, worker
-from workloads.launchers.kubernetes.settings import Settings
-from workloads.spec import RunSpec
+from lockstep.workloads.launchers.kubernetes.pod import Manifest, archive_folder, metadata, worker
+from lockstep.workloads.launchers.kubernetes.settings import Settings
+from lockstep.workloads.spec import RunSpec
 
 INDEX = "LOCKSTEP_POD_INDEX"
 
@@ -52,7 +52,7 @@ def job(spec: RunSpec, settings: Settings) -> Manifest:
         "args": [
             f"--nnodes={layout.nodes}", f"--nproc-per-node={layout.ranks_per_node}",
             f"--node-rank=$({INDEX})", f"--master-addr={name}-0.{name}",
-            f"--master-port={MEETING_PORT}", "-m", "workloads", told.text(),
+            f"--master-port={MEETING_PORT}", "-m", "lockstep.workloads", told.text(),
         ],
         "env": [{
             "name": INDEX,

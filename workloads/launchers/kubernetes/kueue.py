@@ -10,7 +10,7 @@ which Kueue 0.20 still serves and calls deprecated.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workloads.launchers.kubernetes.names import Resource
+from lockstep.workloads.launchers.kubernetes.names import Resource
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 WORKLOADS = tuple(

@@ -7,13 +7,13 @@ log, as one line of JSON; `lockstep bench` makes a row of results of it.
 from collections.abc import Callable
 from time import monotonic, sleep
 
-from collector.contract.kubernetes import ROLE_LABEL
-from workloads.launchers.kubernetes import conditions
-from workloads.launchers.kubernetes.cluster import Cluster, ClusterError
-from workloads.launchers.kubernetes.conditions import Phase
-from workloads.launchers.kubernetes.kueue import suspended
-from workloads.launchers.kubernetes.mpijob import KEPT_SECONDS
-from workloads.launchers.kubernetes.names import (
+from lockstep.collector.contract.kubernetes import ROLE_LABEL
+from lockstep.workloads.launchers.kubernetes import conditions
+from lockstep.workloads.launchers.kubernetes.cluster import Cluster, ClusterError
+from lockstep.workloads.launchers.kubernetes.conditions import Phase
+from lockstep.workloads.launchers.kubernetes.kueue import suspended
+from lockstep.workloads.launchers.kubernetes.mpijob import KEPT_SECONDS
+from lockstep.workloads.launchers.kubernetes.names import (
     JOB,
     MPIJOB,
     POD,
@@ -22,16 +22,16 @@ from workloads.launchers.kubernetes.names import (
     object_name,
     selector,
 )
-from workloads.launchers.kubernetes.pod import (
+from lockstep.workloads.launchers.kubernetes.pod import (
     Manifest,
     archive_folder,
     metadata,
     owned_by,
     single,
 )
-from workloads.launchers.kubernetes.settings import Settings
-from workloads.launchers.kubernetes.workflow import ANALYZE, HOME, STEP_SECONDS
-from workloads.spec import RunSpec
+from lockstep.workloads.launchers.kubernetes.settings import Settings
+from lockstep.workloads.launchers.kubernetes.workflow import ANALYZE, HOME, STEP_SECONDS
+from lockstep.workloads.spec import RunSpec
 
 SUFFIX = "-measure"
 SCRIPT = f'({ANALYZE}) && lockstep report "$0" && lockstep bench measure "$0"'

@@ -11,8 +11,8 @@ Fields: https://github.com/kubeflow/mpi-operator, pkg/apis/kubeflow/v2beta1/type
 
 from collections.abc import Sequence
 
-from workloads.launchers.kubernetes.names import LAUNCHER, MPIJOB, RANKS, object_name
-from workloads.launchers.kubernetes.pod import (
+from lockstep.workloads.launchers.kubernetes.names import LAUNCHER, MPIJOB, RANKS, object_name
+from lockstep.workloads.launchers.kubernetes.pod import (
     RAS_PORT,
     RINGS_FOLDER,
     SUBMITTED,
@@ -21,8 +21,8 @@ from workloads.launchers.kubernetes.pod import (
     single,
     worker,
 )
-from workloads.launchers.kubernetes.settings import Settings
-from workloads.spec import RunSpec
+from lockstep.workloads.launchers.kubernetes.settings import Settings
+from lockstep.workloads.spec import RunSpec
 
 HOSTFILE = "/etc/mpi/hostfile"
 HOME = "/home/mpiuser"
@@ -34,7 +34,7 @@ KEPT_SECONDS = 3600
 MPIJob its launcher's Job alone, for the operator hands the number on and deletes no MPIJob."""
 MPI_VARIABLES = {
     "LOCKSTEP_DIR": RINGS_FOLDER,
-    # The host file has names of pods; who is paged looks for nodes (lockstep/node_names.py).
+    # The host file has names of pods; who is paged looks for nodes (lockstep/runs/node_names.py).
     "LOCKSTEP_NODE_NAMES": "collectors",
     # One value for all hosts, so it is no pod's own address: RAS listens on all of a pod's.
     "NCCL_RAS_ADDR": f"0.0.0.0:{RAS_PORT}",

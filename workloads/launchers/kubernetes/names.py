@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from collector.contract.kubernetes import ROLE_LABEL, RUN_LABEL, TEAM_LABEL
+from lockstep.collector.contract.kubernetes import ROLE_LABEL, RUN_LABEL, TEAM_LABEL
 
 JOB_INDEX = "batch.kubernetes.io/job-completion-index"
 LAUNCHER, WORKER, STEP = "launcher", "worker", "step"

@@ -8,11 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from collector.contract.kubernetes import SUBMISSION_LABEL
-from workloads.launchers.kubernetes.cluster import Cluster, ClusterError, RefusedError
-from workloads.launchers.kubernetes.names import Resource
-from workloads.launchers.kubernetes.pod import Manifest, owned_by
-from workloads.launchers.kubernetes.submission import Submission
+from lockstep.collector.contract.kubernetes import SUBMISSION_LABEL
+from lockstep.workloads.launchers.kubernetes.cluster import Cluster, ClusterError, RefusedError
+from lockstep.workloads.launchers.kubernetes.names import Resource
+from lockstep.workloads.launchers.kubernetes.pod import Manifest, owned_by
+from lockstep.workloads.launchers.kubernetes.submission import Submission
 
 MISSING, TAKEN = 404, 409
 

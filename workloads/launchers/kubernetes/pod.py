@@ -7,16 +7,22 @@ puts them, on the node under the pod's own uid, and RAS of NCCL answers at the p
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from collector.contract.kubernetes import (
+from lockstep.collector.contract.kubernetes import (
     GPU_RESOURCE,
     ROLE_LABEL,
     RUN_LABEL,
     SUBMISSION_LABEL,
 )
-from workloads.launchers.kubernetes.kueue import QUEUE_LABEL
-from workloads.launchers.kubernetes.names import COLLECTOR, WORKER, labels, object_name, team_labels
-from workloads.launchers.kubernetes.settings import Settings
-from workloads.spec import RunSpec
+from lockstep.workloads.launchers.kubernetes.kueue import QUEUE_LABEL
+from lockstep.workloads.launchers.kubernetes.names import (
+    COLLECTOR,
+    WORKER,
+    labels,
+    object_name,
+    team_labels,
+)
+from lockstep.workloads.launchers.kubernetes.settings import Settings
+from lockstep.workloads.spec import RunSpec
 
 Manifest = dict[str, Any]
 
@@ -32,7 +38,7 @@ CPU_OF_A_RANK, MEMORY_OF_A_RANK = 500, "1Gi"
 RAS_PORT = 28028
 COLLECTOR_PORT = 9410
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where NCCL and gloo exchange inside a pod
-STOPPING = "python -m workloads.processes.stopping {0}; rm -rf {0}/*"
+STOPPING = "python -m lockstep.workloads.processes.stopping {0}; rm -rf {0}/*"
 RESTRICTED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 LAUNCHER_RESOURCES: Manifest = {"requests": {"cpu": "500m", "memory": "1Gi"}}
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from workloads.launchers.kubernetes.quantities import parsed
-from workloads.launchers.kubernetes.settings import Settings
-from workloads.launchers.kubernetes.submission import submission
-from workloads.spec import RunSpec
+from lockstep.workloads.launchers.kubernetes.quantities import parsed
+from lockstep.workloads.launchers.kubernetes.settings import Settings
+from lockstep.workloads.launchers.kubernetes.submission import submission
+from lockstep.workloads.spec import RunSpec
 
 Need = Mapping[str, Fraction]
 Told = Mapping[str, Any]

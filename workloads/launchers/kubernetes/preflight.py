@@ -11,23 +11,23 @@ from fractions import Fraction
 from pathlib import PurePosixPath
 from typing import Any
 
-from collector.contract.kubernetes import GPU_RESOURCE
-from collector.contract.words import ExitCode
-from workloads.launchers.kubernetes.cluster_queue import (
+from lockstep.collector.contract.kubernetes import GPU_RESOURCE
+from lockstep.collector.contract.words import ExitCode
+from lockstep.workloads.launchers.kubernetes.cluster_queue import (
     covered,
     lacking,
     left_out,
     takes,
     uncovered,
 )
-from workloads.launchers.kubernetes.facts import Facts, Told
-from workloads.launchers.kubernetes.names import MPIJOB, WORKFLOW, is_hosts_name
-from workloads.launchers.kubernetes.pod import RUNS_FOLDER
-from workloads.launchers.kubernetes.pod_sets import Need, PodSet, pod_sets, total
-from workloads.launchers.kubernetes.quantities import format_quantity, parsed
-from workloads.launchers.kubernetes.settings import Kind, Settings
-from workloads.resume import NAME as STEP
-from workloads.spec import RunSpec
+from lockstep.workloads.launchers.kubernetes.facts import Facts, Told
+from lockstep.workloads.launchers.kubernetes.names import MPIJOB, WORKFLOW, is_hosts_name
+from lockstep.workloads.launchers.kubernetes.pod import RUNS_FOLDER
+from lockstep.workloads.launchers.kubernetes.pod_sets import Need, PodSet, pod_sets, total
+from lockstep.workloads.launchers.kubernetes.quantities import format_quantity, parsed
+from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
+from lockstep.workloads.resume import NAME as STEP
+from lockstep.workloads.spec import RunSpec
 
 INSTALL = {
     MPIJOB: "install the MPI Operator, or give --kind job",

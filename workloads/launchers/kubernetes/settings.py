@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from collector.contract.kubernetes import RUNS_ACCOUNT, RUNS_NAMESPACE
+from lockstep.collector.contract.kubernetes import RUNS_ACCOUNT, RUNS_NAMESPACE
 
 DEFAULT_CLAIM = RUNS_ACCOUNT
 """The claim of the chart; its name is the account's."""

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from collector.contract.kubernetes import SUBMISSION_LABEL
-from workloads.launchers.kubernetes import indexed_job, mpijob, workflow
-from workloads.launchers.kubernetes.names import (
+from lockstep.collector.contract.kubernetes import SUBMISSION_LABEL
+from lockstep.workloads.launchers.kubernetes import indexed_job, mpijob, workflow
+from lockstep.workloads.launchers.kubernetes.names import (
     CLAIM,
     JOB,
     MPIJOB,
@@ -16,9 +16,9 @@ from workloads.launchers.kubernetes.names import (
     object_name,
     stop_command,
 )
-from workloads.launchers.kubernetes.pod import Manifest
-from workloads.launchers.kubernetes.settings import Kind, Settings
-from workloads.spec import RunSpec
+from lockstep.workloads.launchers.kubernetes.pod import Manifest
+from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
+from lockstep.workloads.spec import RunSpec
 
 
 @dataclass(frozen=True, slots=True)

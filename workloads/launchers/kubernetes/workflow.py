@@ -15,10 +15,10 @@ Fields: https://argo-workflows.readthedocs.io/en/latest/fields/.
 import math
 from collections.abc import Sequence
 
-from collector.contract.kubernetes import RUNS_ACCOUNT
-from collector.contract.words import ExitCode
-from workloads.launchers.kubernetes.mpijob import KEPT_SECONDS
-from workloads.launchers.kubernetes.names import (
+from lockstep.collector.contract.kubernetes import RUNS_ACCOUNT
+from lockstep.collector.contract.words import ExitCode
+from lockstep.workloads.launchers.kubernetes.mpijob import KEPT_SECONDS
+from lockstep.workloads.launchers.kubernetes.names import (
     JOB,
     MPIJOB,
     STEP,
@@ -27,7 +27,7 @@ from workloads.launchers.kubernetes.names import (
     object_name,
     team_labels,
 )
-from workloads.launchers.kubernetes.pod import (
+from lockstep.workloads.launchers.kubernetes.pod import (
     LAUNCHER_RESOURCES,
     RESTRICTED,
     RUNS_FOLDER,
@@ -38,8 +38,8 @@ from workloads.launchers.kubernetes.pod import (
     metadata,
     pod_security,
 )
-from workloads.launchers.kubernetes.settings import Kind, Settings
-from workloads.spec import RunSpec
+from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
+from lockstep.workloads.spec import RunSpec
 
 CHAIN = "chain"
 MEASURE = "measure"

@@ -9,15 +9,15 @@ from pathlib import Path
 from time import monotonic_ns
 from types import ModuleType
 
-from collector.contract.archive import RESULTS_FILE
-from workloads.clocksync import wall_minus_monotonic_ns
-from workloads.launchers.local.ranks import Ranks
-from workloads.network.emulated import EmulatedNetwork, in_namespace
-from workloads.outcome import peak
-from workloads.processes.forking import forked
-from workloads.processes.rank_process import RankProcess
-from workloads.spec import RunSpec
-from workloads.tasks import find
+from lockstep.collector.contract.archive import RESULTS_FILE
+from lockstep.workloads.clocksync import wall_minus_monotonic_ns
+from lockstep.workloads.launchers.local.ranks import Ranks
+from lockstep.workloads.network.emulated import EmulatedNetwork, in_namespace
+from lockstep.workloads.outcome import peak
+from lockstep.workloads.processes.forking import forked
+from lockstep.workloads.processes.rank_process import RankProcess
+from lockstep.workloads.spec import RunSpec
+from lockstep.workloads.tasks import find
 
 LOOPBACK = "lo"
 
@@ -41,7 +41,7 @@ class LocalLauncher:
         Raises:
             OSError: A process could not be started; none of the run is left.
         """
-        training = _imported("workloads.train")
+        training = _imported("lockstep.workloads.train")
         offset, _ = wall_minus_monotonic_ns()
         start = monotonic_ns() + offset
         logs.mkdir(parents=True, exist_ok=True)

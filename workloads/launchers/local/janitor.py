@@ -12,9 +12,9 @@ import signal
 from pathlib import Path
 from time import monotonic, sleep
 
-from workloads.faults import cgroup
-from workloads.network import namespaces
-from workloads.network.names import token
+from lockstep.workloads.faults import cgroup
+from lockstep.workloads.network import namespaces
+from lockstep.workloads.network.names import token
 
 PATIENCE_SECONDS = 10.0
 _DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -5,10 +5,10 @@ import signal
 from collections.abc import Callable
 from time import monotonic, sleep
 
-from workloads.launchers import Outcome, Progress
-from workloads.processes.rank_process import RankProcess
-from workloads.processes.watching import POLL_SECONDS, watch
-from workloads.spec import RunSpec
+from lockstep.workloads.launchers import Outcome, Progress
+from lockstep.workloads.processes.rank_process import RankProcess
+from lockstep.workloads.processes.watching import POLL_SECONDS, watch
+from lockstep.workloads.spec import RunSpec
 
 GRACE_SECONDS = 2.0
 """Between SIGTERM and SIGKILL."""

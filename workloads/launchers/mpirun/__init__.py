@@ -9,14 +9,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from workloads.joining.job_file import Job
-from workloads.launchers.mpirun import hostfile
-from workloads.launchers.mpirun.program import Family, Program, find
-from workloads.launchers.mpirun.ranks import MpirunRanks
-from workloads.outcome import peak
-from workloads.processes.death import die_with_parent
-from workloads.spec import RunSpec
-from workloads.tasks import find as find_task
+from lockstep.workloads.joining.job_file import Job
+from lockstep.workloads.launchers.mpirun import hostfile
+from lockstep.workloads.launchers.mpirun.program import Family, Program, find
+from lockstep.workloads.launchers.mpirun.ranks import MpirunRanks
+from lockstep.workloads.outcome import peak
+from lockstep.workloads.processes.death import die_with_parent
+from lockstep.workloads.spec import RunSpec
+from lockstep.workloads.tasks import find as find_task
 
 JOB_FILE = "job.json"
 MACHINES_FILE = "machines"
@@ -48,7 +48,7 @@ class MpirunLauncher:
         hosts: Path | None = None,
         *,
         search: str | None = None,
-        rank: Sequence[str] = (sys.executable, "-m", "workloads"),
+        rank: Sequence[str] = (sys.executable, "-m", "lockstep.workloads"),
     ) -> None:
         self._rank = rank
         self._file = hosts

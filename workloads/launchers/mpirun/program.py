@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from workloads.launchers import LaunchError
+from lockstep.workloads.launchers import LaunchError
 
 NAMES = ("mpirun", "mpiexec")
 VERSION_SECONDS = 10.0

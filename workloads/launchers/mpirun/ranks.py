@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic, sleep
 
-from workloads.launchers import Ending, LaunchError, Outcome, Progress
-from workloads.processes.log_end import SHOWN_CHARACTERS, as_exception
-from workloads.processes.rank_report import Report, parsed
-from workloads.processes.ring_state import RingState
-from workloads.processes.watching import POLL_SECONDS, by_itself, how_it_ended, watch
-from workloads.spec import RunSpec
+from lockstep.workloads.launchers import Ending, LaunchError, Outcome, Progress
+from lockstep.workloads.processes.log_end import SHOWN_CHARACTERS, as_exception
+from lockstep.workloads.processes.rank_report import Report, parsed
+from lockstep.workloads.processes.ring_state import RingState
+from lockstep.workloads.processes.watching import POLL_SECONDS, by_itself, how_it_ended, watch
+from lockstep.workloads.spec import RunSpec
 
 STARTUP_SECONDS = 300.0
 """Every rank imports torch for itself, maybe from a cold disk or a network's."""

@@ -19,9 +19,9 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from workloads.sdk.client import calls
-from workloads.sdk.client.address import place
-from workloads.sdk.client.calls import ApiError, Call, Form, Tree, WaitError
+from lockstep.workloads.sdk.client import calls
+from lockstep.workloads.sdk.client.address import place
+from lockstep.workloads.sdk.client.calls import ApiError, Call, Form, Tree, WaitError
 
 __all__ = ["ApiError", "AsyncClient", "Client", "WaitError"]
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import quote
 
-from collector.contract import bounded_json
-from workloads.sdk.client.address import PREFIX
+from lockstep.collector.contract import bounded_json
+from lockstep.workloads.sdk.client.address import PREFIX
 
 T = TypeVar("T")
 Tree = dict[str, Any]

@@ -1,0 +1,250 @@
+"""How much each symptom says for each cause: one table, fitted on simulated fleets.
+
+Log odds of a cause against "we do not know", added up over what is so of the finding: a symptom
+that nobody tells adds nothing (a naive Bayes classifier, fitted as multinomial logistic regression;
+Ng and Jordan, "On discriminative vs. generative classifiers", NIPS 2001). The fit starts from, and
+is drawn back to, what physics expects (`CauseSpec.expects`); `lockstep fit` makes the file.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+
+from lockstep.analyzer.causes import symptoms
+from lockstep.analyzer.causes.cause_spec import AGAINST, MAY, MUST, CauseSpec, Expectation
+from lockstep.analyzer.causes.specs import CAUSES
+from lockstep.analyzer.causes.symptoms import Symptom
+from lockstep.analyzer.causes.symptoms.shape import ALIKE, UNLIKE
+from lockstep.analyzer.shapes.run import Evidence, Fact, Finding, Grid
+from lockstep.analyzer.stats.before_after import has_gpu
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.words import Cause
+
+FILE = "cause_weights.json"
+SURELY, RATHER, TWICE = 5.0, 1.5, 0.7
+"""Natural-log odds: 150, 4.5 and 2 to 1."""
+PRIOR: Mapping[Expectation, Mapping[str, float]] = {
+    MUST: {"strong": SURELY, "mild": 3.0, "none": -SURELY,
+           "near": -1.0, "elsewhen": -6.0, "follows": 1.0, "apart": -RATHER},
+    MAY: {"strong": RATHER, "mild": TWICE, "none": 0.0, "elsewhen": -1.0},
+    AGAINST: {"strong": -4.0, "mild": -2.0, "none": 0.5, "elsewhen": 2.0},
+}  # fmt: skip
+"""Natural-log odds before any run was looked at, chosen: of what must be there, and of what may."""
+MATTERS = TWICE
+"""From which it is told that what speaks against a cause is not there."""
+CONTEXT = frozenset({"no GPU", "whole node", "slow finding"})
+"""What is so of a finding beside its symptoms; every cause has weights for it."""
+HARDWARE = frozenset(
+    spec.name for spec in symptoms.SYMPTOMS if symptoms.SLOW in spec.kinds and not spec.of_work
+)
+"""Symptoms that a place which only has more work to do shows no more than any that is well."""
+STRENGTHS = (": strong", ": mild", ": none")
+"""States that tell whether a symptom is there; the others, how it goes with the slowdown."""
+UNKNOWN_BIAS, RARE_BIAS = 1.0, -RATHER
+"""Of "we do not know", and of each cause: what must be there and nobody tells of is seldom it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The table.
+
+    Attributes:
+        of: Cause, "unknown" among them -> state (symptoms.states_of) -> natural-log odds.
+        temperature: By which their sum is divided, so that probabilities are as often right as they
+            say (Guo et al., "On Calibration of Modern Neural Networks", ICML 2017).
+        well: State -> natural-log odds of a place that is well, against a slow one of an unknown
+            cause: what healthy hardware shows, innocent troubles among it (`shown_when_slow`).
+    """
+
+    of: Mapping[str, Mapping[str, float]]
+    temperature: float = 1.0
+    well: Mapping[str, float] = field(default_factory=dict)
+
+    def log_odds(self, cause: str, states: Mapping[str, float]) -> float:
+        """Of a cause against "unknown"; each state weighs by the share of which it is so."""
+        mine, unknown = self.of[cause], self.of[Cause.UNKNOWN.value]
+        told = {"bias": 1.0, **states}
+        odds = sum((mine.get(s, 0.0) - unknown.get(s, 0.0)) * told[s] for s in told)
+        return odds / self.temperature
+
+    def log_ratio(self, states: Mapping[str, float], *, gpu: bool) -> float:
+        """Log of P(what is told | slow, for whatever cause) / P(the same | well).
+
+        By what the hardware tells, as of what a rank does its times have told. 0 where nothing is.
+
+        Args:
+            states: As of `log_odds`.
+            gpu: Whether its ranks have one.
+        """
+        told = shown_when_slow(states)
+        well = sum(self.well.get(state, 0.0) * share for state, share in told.items())
+        return self.of_known_cause(states, gpu=gpu) - well
+
+    def of_known_cause(self, states: Mapping[str, float], *, gpu: bool) -> float:
+        """Log of P(what hardware tells | slow, for whatever cause) / P(it | an unknown cause).
+
+        Args:
+            states: As of `log_odds`; whom it is about counts before any symptom as well.
+            gpu: Whether its ranks have one.
+        """
+        causes = [spec.cause for spec in CAUSES if possible(spec, symptoms.SLOW, gpu=gpu)]
+        before = {state: share for state, share in states.items() if state in CONTEXT}
+        now = before | told_by_hardware(states)
+        with_any = [
+            np.logaddexp.reduce([0.0, *(self.log_odds(cause, each) for cause in causes)])
+            for each in (now, before)
+        ]
+        return float(with_any[0] - with_any[1])
+
+
+def expected() -> dict[str, dict[str, float]]:
+    """The table before any fit: cause -> state -> natural-log odds."""
+    told = {
+        spec.cause.value: {"bias": RARE_BIAS}
+        | {
+            f"{name}: {state}": odds
+            for expectation, names in spec.expects.items()
+            for name in names
+            for state, odds in PRIOR[expectation].items()
+        }
+        for spec in CAUSES
+    }
+    return told | {Cause.UNKNOWN.value: {"bias": UNKNOWN_BIAS}}
+
+
+def expected_signs() -> dict[str, dict[str, int]]:
+    """Cause -> state -> 1 or -1, where physics says for or against: no fit may say the opposite.
+
+    A simulator in which hot GPUs are seldom throttled by heat would teach that heat speaks against
+    it. What the prior leaves at 0, the biases and whom a finding is about may be of either sign.
+    """
+    return {
+        cause: {
+            state: 1 if odds > 0 else -1 for state, odds in row.items() if odds and state != "bias"
+        }
+        for cause, row in expected().items()
+    }
+
+
+def expected_well() -> dict[str, float]:
+    """Of a place that is well before any fit: whatever is trouble of some cause speaks against."""
+    return {
+        state: 0.0 if strength == "mild" and symptoms.BY_NAME[name].mutual else odds
+        for name in HARDWARE
+        for strength, odds in PRIOR[AGAINST].items()
+        if (state := f"{name}: {strength}").endswith(STRENGTHS)
+    }
+
+
+def told_by_hardware(states: Mapping[str, float]) -> dict[str, float]:
+    """Of what is so of a place what its hardware and its software tell."""
+    return {state: share for state, share in states.items() if state.partition(":")[0] in HARDWARE}
+
+
+def shown_when_slow(states: Mapping[str, float]) -> dict[str, float]:
+    """Of what hardware and software tell how much of each trouble there was during the finding.
+
+    Trouble at another time is as likely of a place that is slow for an unknown reason as of one
+    that is well, and how a symptom goes with a slowdown is not asked where none may be: neither
+    tells the two apart.
+    """
+    told = told_by_hardware(states)
+    return {
+        state: share * (1.0 - told.get(f"{state.partition(':')[0]}: elsewhen", 0.0))
+        for state, share in told.items()
+        if state.endswith(STRENGTHS)
+    }
+
+
+@cache
+def fitted() -> Weights:
+    """The table of the file beside this one; what it lacks is as expected."""
+    told = bounded_json.loads(files("lockstep.analyzer.causes").joinpath(FILE).read_text())
+    table = {cause: row | told["weights"].get(cause, {}) for cause, row in expected().items()}
+    return Weights(table, told["temperature"], expected_well() | told.get("well", {}))
+
+
+def possible(spec: CauseSpec, kind: str, *, gpu: bool) -> bool:
+    """Whether a finding of this kind can have the cause."""
+    return kind in spec.kinds and (gpu or not spec.of_gpu)
+
+
+def weigh_causes(grid: Grid, place: Sequence[Finding]) -> list[tuple[Evidence, ...]]:
+    """Of each rank's finding at one place every cause that it can have, in the order of CAUSES.
+
+    Log odds are the place's, by what all its ranks show, as in the fit: what the ranks of a host
+    tell comes from the same host, and is counted once. Facts are the rank's.
+    """
+    every, weights = [symptoms.measured(grid, one) for one in place], fitted()
+    states = symptoms.states_of(grid, place, every)
+    return [
+        tuple(
+            Evidence(
+                spec.cause,
+                weights.log_odds(spec.cause, states),
+                tuple(_facts(spec, told, weights)),
+                _missing(spec, told, one.kind, gpu=has_gpu(grid, one.rank)),
+            )
+            for spec in CAUSES
+            if possible(spec, one.kind, gpu=has_gpu(grid, one.rank))
+        )
+        for one, told in zip(place, every, strict=True)
+    ]
+
+
+def slow_or_well(grid: Grid, place: Sequence[Finding]) -> float:
+    """`Weights.log_ratio` of a place, by what all its ranks show."""
+    told = [symptoms.measured(grid, one) for one in place]
+    gpu = has_gpu(grid, place[0].rank)
+    return fitted().log_ratio(symptoms.states_of(grid, place, told), gpu=gpu)
+
+
+def _facts(spec: CauseSpec, told: Mapping[str, Symptom], weights: Weights) -> list[Fact]:
+    """What the cause's own symptoms are, and of what speaks against it that is there or matters."""
+    facts, doses, mine = [], [], weights.of[spec.cause]
+    for expectation, names in spec.expects.items():
+        for name in names:
+            symptom = told.get(name)
+            if symptom is None or not symptom.text:
+                continue
+            odds = sum(mine.get(f"{name}: {state}", 0.0) for state in symptom.states)
+            if expectation is AGAINST and not symptom.seen and odds < MATTERS:
+                continue
+            there = symptom.explains if expectation is not AGAINST else not symptom.explains
+            facts.append(Fact(there, f"{symptom.text}{_when(symptom)}", symptom.query))
+            if expectation is MUST and symptom.explains and (dose := _dose(symptom)) is not None:
+                doses.append(dose)
+    return facts + doses
+
+
+def _missing(
+    spec: CauseSpec, told: Mapping[str, Symptom], kind: str, *, gpu: bool
+) -> tuple[str, ...]:
+    wanted = (name for names in spec.expects.values() for name in names)
+    rows = [symptoms.BY_NAME[name] for name in wanted if name not in told]
+    words = [
+        row.told_by for row in rows if row.told_by and kind in row.kinds and (gpu or not row.of_gpu)
+    ]
+    return tuple(dict.fromkeys(words))
+
+
+def _when(symptom: Symptom) -> str:
+    if not symptom.seen or symptom.with_onset is None:
+        return ""
+    if symptom.with_onset:
+        return ", since the slowdown began"
+    side = "after" if symptom.began > 0 else "before"
+    return f", but that began {abs(symptom.began):.0f} s {side} the slowdown"
+
+
+def _dose(symptom: Symptom) -> Fact | None:
+    """Whether own time goes with it."""
+    words = f"(Spearman's rho {symptom.follows:.2f} over the steps)"
+    if symptom.follows >= ALIKE:
+        return Fact(True, f"own time follows it {words}", symptom.query)
+    if symptom.follows < UNLIKE:
+        return Fact(False, f"own time does not follow it {words}", symptom.query)
+    return None

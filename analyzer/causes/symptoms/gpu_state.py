@@ -1,0 +1,263 @@
+"""What a GPU tells of its state: clock, heat, power, and what it holds itself back by."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from lockstep.analyzer.causes.symptoms.idle import idle_at_work
+from lockstep.analyzer.causes.symptoms.series import (
+    MILD,
+    PERCENT,
+    STRONG,
+    Level,
+    Sensor,
+    deviations,
+    level,
+    of_same_model,
+    of_signal,
+    of_time,
+    scrape_seconds,
+    spans,
+    symptom,
+)
+from lockstep.analyzer.causes.symptoms.shape import Symptom
+from lockstep.analyzer.shapes.run import Finding, Grid
+from lockstep.analyzer.shapes.wording import megahertz
+from lockstep.analyzer.stats.before_after import (
+    SM_CLOCK,
+    SM_CLOCK_MAX,
+    clock_event,
+    column_of,
+    gpu_words,
+    query,
+)
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.metrics import Series
+
+
+class Throttled(NamedTuple):
+    """What a GPU is held back by: the reasons that count it, and words."""
+
+    reasons: tuple[str, ...]
+    words: str
+
+
+HEATED = Throttled(("hw_thermal", "sw_thermal"), "was in thermal slowdown")
+HELD = Throttled(("sw_power_cap", "hw_power_brake"), "was held at its power cap")
+CELSIUS = Sensor(1.0)
+"""NVML tells whole degrees (nvmlDeviceGetTemperature)."""
+CLOCK = Sensor(15e6, lower=True)
+"""NVIDIA's clocks move in steps of 15 MHz (`nvidia-smi -q -d SUPPORTED_CLOCKS`)."""
+KERNELS = Sensor(PERCENT, lower=True)
+"""Share of the time in which a kernel runs."""
+METER = 0.05
+"""NVML tells power within 5 % (nvidia-smi(1), "Power Draw"): this near to the limit is at it."""
+HEADROOM = Sensor(PERCENT, lower=True, bad=METER)
+"""Share of the limit that is not drawn; the meter's own error is the same all along."""
+LIMITED = Sensor(1.0, lower=True)
+"""Watts: limits are set in whole ones."""
+WATTS = Sensor(1.0, lower=True)
+"""What is drawn: less of it is what a limit does."""
+TEMPERATURE = metrics.GPU_TEMPERATURE.series(sensor="gpu")
+DRAWN, LIMIT = metrics.GPU_POWER.series(), metrics.GPU_POWER_LIMIT.series(kind="enforced")
+UTILIZATION = metrics.GPU_UTILIZATION.series()
+
+
+def thermal_throttling(grid: Grid, finding: Finding) -> Symptom | None:
+    """Clock-event seconds for heat; where nobody tells them, none of a GPU that is too cool."""
+    told = _throttling(grid, finding, HEATED)
+    return _too_cool(grid, finding) if told is None else told
+
+
+def _too_cool(grid: Grid, finding: Finding) -> Symptom | None:
+    """No throttling for heat: cooler than its peers and no hotter than it was. None otherwise.
+
+    What heat holds back stays at the temperature that its driver allows, which those that nothing
+    holds back are below. Any sensor may be the one that is hot: all that tell must be cool.
+    """
+    every = [key for key in grid.signals if key.partition("{")[0] == metrics.GPU_TEMPERATURE.name]
+    told = {key: level(grid, finding, of_same_model(grid, finding, key)) for key in every}
+    known = {key: one for key, one in told.items() if one is not None}
+    if TEMPERATURE not in known or not all(_cool(one) for one in known.values()):
+        return None
+    mine = known[TEMPERATURE]
+    text = f"at {mine.during:.0f} °C it is cooler than its peers ({mine.peers:.0f} °C)"
+    return Symptom(False, text, query(grid, finding, TEMPERATURE))
+
+
+def _cool(told: Level) -> bool:
+    cooler = told.peers - told.during >= CELSIUS.resolution
+    return cooler and not told.during > told.before
+
+
+def power_throttling(grid: Grid, finding: Finding) -> Symptom | None:
+    """Clock-event seconds for power."""
+    return _throttling(grid, finding, HELD)
+
+
+def _throttling(grid: Grid, finding: Finding, kind: Throttled) -> Symptom | None:
+    told = _clearest_reason(grid, finding, kind)
+    return None if told is None else told[1]
+
+
+def _clearest_reason(grid: Grid, finding: Finding, kind: Throttled) -> tuple[str, Symptom] | None:
+    """Of the reasons for one kind of throttling the one that moved the furthest."""
+    text = f"{gpu_words(grid, finding.rank)} {kind.words}"
+    told = [
+        (reason, one)
+        for reason in kind.reasons
+        if (one := of_time(grid, finding, clock_event(reason), text))
+    ]
+    return max(told, key=lambda each: each[1].far, default=None)
+
+
+def clock(grid: Grid, finding: Finding) -> Symptom | None:
+    """The SM clock below what it was and what the peers' is; alone and from the start, its top."""
+    sensor = _clock_sensor(grid, finding)
+
+    def words(told: Level) -> str:
+        now, usual = megahertz(told.during), megahertz(told.usual(sensor))
+        whose = told.whose(sensor)
+        than = f", as {whose}" if now == usual else f" against {usual} {whose}"
+        return f"SM clock {now}{than}"
+
+    return of_signal(grid, finding, SM_CLOCK, sensor, words)
+
+
+def _clock_sensor(grid: Grid, finding: Finding) -> Sensor:
+    top = level(grid, finding, grid.signals.get(SM_CLOCK_MAX))
+    return CLOCK if top is None else CLOCK._replace(healthy=top.during)
+
+
+def temperature(grid: Grid, finding: Finding) -> Symptom | None:
+    """Hotter than before and than the peers."""
+
+    def words(told: Level) -> str:
+        peers = "" if np.isnan(told.peers) else f", peers {told.peers:.0f} °C"
+        return f"temperature {told.during:.0f} °C{peers}"
+
+    return of_signal(grid, finding, TEMPERATURE, CELSIUS, words)
+
+
+def power_cap(grid: Grid, finding: Finding) -> Symptom | None:
+    """Power at its limit, as it was not before; mild where the limit was not lowered for it.
+
+    A limit is lowered that is below what it was, or below that of the peers on the same model of
+    GPU. Where it always was below theirs, the peers tell what would be drawn without.
+    """
+    drawn, limits = (of_same_model(grid, finding, key) for key in (DRAWN, LIMIT))
+    limit = level(grid, finding, limits)
+    if drawn is None or limits is None or limit is None:
+        return None
+    lowered = deviations(limit, LIMITED) >= STRONG
+    always = not lowered and deviations(replace(limit, before=np.nan), LIMITED) >= STRONG
+    span = replace(finding, first=0) if always else finding
+    watts, limit = level(grid, span, drawn), level(grid, span, limits) or limit
+    if watts is None:
+        return None
+    text = f"power {watts.during:.0f} W at a limit of {limit.during:.0f} W"
+    text += f", lowered from {limit.usual(LIMITED):.0f} W" if lowered else ""
+    text += f", peers {limit.peers:.0f} W" if always else ""
+    headroom = 1.0 - drawn / np.where(limits > 0, limits, np.nan)
+    sensor = HEADROOM
+    if (lowered or always) and watts.usual(WATTS) >= (1.0 - METER) * limit.during:
+        # A step has parts that draw little: its mean stays below a limit that holds back the rest.
+        sensor = HEADROOM._replace(bad=np.nan)
+    return symptom(grid, span, headroom, sensor, lambda _: text,
+                   query(grid, finding, DRAWN), mild=not lowered)  # fmt: skip
+
+
+def idle(grid: Grid, finding: Finding) -> Symptom | None:
+    """Kernels run less of the time than before and than at the peers."""
+    gpu = gpu_words(grid, finding.rank)
+
+    def words(told: Level) -> str:
+        usual = f"{told.usual(KERNELS):.0%} {told.whose(KERNELS)}"
+        return f"{gpu} has kernels running {told.during:.0%} of the time, {usual}"
+
+    return of_signal(grid, finding, UTILIZATION, KERNELS, words)
+
+
+def contradiction(grid: Grid, finding: Finding) -> Symptom | None:
+    """The GPU's own numbers exclude each other: one is wrong, and nobody knows which.
+
+    Busy at idle power: a GPU that has kernels running most of the time does not draw idle power.
+    Throttled at its highest clock: what holds a GPU back does so by lowering its clock.
+    None where neither pair is told (of a GPU that nothing holds back the second tells nothing), or
+    so little lower a clock would not be seen.
+    """
+    busy, held = _busy_at_rest(grid, finding), _held(grid, finding)
+    if held is None or (busy is not None and busy.seen):
+        return busy
+    reason, told = held
+    return _held_at_top(grid, finding, reason, told)
+
+
+def _busy_at_rest(grid: Grid, finding: Finding) -> Symptom | None:
+    busy, drawn, limit = (
+        level(grid, finding, grid.signals.get(key)) for key in (UTILIZATION, DRAWN, LIMIT)
+    )
+    if busy is None or drawn is None or limit is None:
+        return None
+    if not idle_at_work(busy.during, drawn.during, limit.during, drawn.peers):
+        return Symptom(False, "", "")
+    text = (
+        f"{gpu_words(grid, finding.rank)} tells {busy.during:.0%} utilisation and"
+        f" {drawn.during:.0f} W of {limit.during:.0f} W, as if idle: one of the two is wrong"
+    )
+    return Symptom(True, text, query(grid, finding, UTILIZATION))
+
+
+def _held(grid: Grid, finding: Finding) -> tuple[str, Symptom] | None:
+    """What throttles it beyond any doubt, and the reason that counts it."""
+    told = (_clearest_reason(grid, finding, kind) for kind in (HEATED, HELD))
+    return next((each for each in told if each and each[1].seen and each[1].grave), None)
+
+
+def _held_at_top(grid: Grid, finding: Finding, reason: str, held: Symptom) -> Symptom | None:
+    """The clock, while it is held back, less than half as much lower as the rank is slow.
+
+    Of a GPU at `1 / slowdown` of its clock the rank is at most so slow. A clock is read in an
+    instant: of what holds it back in bursts, so many scrapes meet one as chance has it.
+    """
+    read = _clock_while(grid, finding, clock_event(reason))
+    if read is None:
+        return None
+    known, chance = read
+    sensor = _clock_sensor(grid, finding)
+    usual = known.usual(sensor)
+    lower = usual * (1.0 - 1.0 / finding.slowdown)
+    fallen = usual - known.during
+    if fallen + MILD * chance >= lower / 2 and deviations(known, sensor) >= MILD:
+        return Symptom(False, "", "")
+    if not deviations(replace(known, during=usual - lower), sensor) >= STRONG:
+        return None
+    text = (
+        f"{held.text}, at an SM clock of {megahertz(known.during)} against"
+        f" {megahertz(usual)} {known.whose(sensor)}: one of the two is wrong"
+    )
+    return Symptom(True, text, held.query)
+
+
+def _clock_while(grid: Grid, finding: Finding, key: Series) -> tuple[Level, float] | None:
+    """The SM clock in those windows of a finding in which its rank's seconds of `key` rose.
+
+    Returns:
+        The level, and its standard error in Hz by the spread of what was read: windows between two
+        scrapes share a reading.
+    """
+    clocks, seconds = grid.signals.get(SM_CLOCK), grid.signals.get(key)
+    column = column_of(grid, finding.rank)
+    if clocks is None or seconds is None or column is None:
+        return None
+    during, _ = spans(grid, finding)
+    read = clocks.copy()
+    read[during & ~(seconds[:, column] > 0), column] = np.nan
+    known = level(grid, finding, read)
+    if known is None:
+        return None
+    there = during & np.isfinite(read[:, column])
+    length = float((grid.end - grid.start)[there].sum())
+    readings = min(max(length / scrape_seconds(grid), 1.0), float(there.sum()))
+    return known, float(np.std(read[there, column]) / np.sqrt(readings))

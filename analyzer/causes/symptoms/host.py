@@ -1,0 +1,180 @@
+"""What the kernel and the interpreter tell of a rank: processors it lacks, its work, its end."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from lockstep.analyzer.causes.symptoms.phases import PARTLY, of_excess
+from lockstep.analyzer.causes.symptoms.series import (
+    PERCENT,
+    Level,
+    Sensor,
+    level,
+    of_time,
+    scrape_seconds,
+    spans,
+    symptom,
+)
+from lockstep.analyzer.causes.symptoms.shape import Symptom
+from lockstep.analyzer.hangs.ended import WENT_QUERY
+from lockstep.analyzer.hangs.stopped import FROZEN_SECONDS, heartbeat_stopped
+from lockstep.analyzer.shapes.run import Finding, Grid
+from lockstep.analyzer.stats.before_after import column_of, has_gpu, query, share_of_excess
+from lockstep.analyzer.stats.on_and_off import stretches
+from lockstep.analyzer.stats.processor import QUEUE, share_in_run_queue
+from lockstep.analyzer.stats.robust_stats import MOSTLY, NOTHING, WITHIN, median_of
+from lockstep.collector.contract import metrics
+
+RATIO = Sensor(PERCENT)
+"""Natural logarithm of CPU seconds a step."""
+COLLECTING = 0.1
+"""Share of the excess inside the collector: what is collected was made just before, which takes
+about as long (measured: 0.6 of a storm is collection)."""
+QUOTA = metrics.RANK_THROTTLED.series()
+PRESSURE = metrics.PRESSURE.series(resource="cpu", scope="some")
+
+
+def processor(grid: Grid, finding: Finding) -> Symptom | None:
+    """The rank lacks a processor; None where nobody tells.
+
+    By its quota (cgroup cpu.stat), or because another process has it (/proc/PID/schedstat): for
+    more of the time, or for most of the excess of each step.
+    """
+    told = (
+        quota(grid, finding),
+        of_time(grid, finding, QUEUE, "it was ready to run and had no processor"),
+        _queued(grid, finding),
+    )
+    found = (one for one in told if one)
+    return max(found, key=lambda one: (one.explains, one.seen, one.grave), default=None)
+
+
+def quota(grid: Grid, finding: Finding) -> Symptom | None:
+    """Its CPU quota holds the rank back."""
+    return of_time(grid, finding, QUOTA, "its CPU quota held the rank back")
+
+
+def _queued(grid: Grid, finding: Finding) -> Symptom | None:
+    share = share_in_run_queue(grid, finding)
+    if share is None:
+        return None
+    text = f"in {share:.0%} of the excess it was ready to run and had no processor"
+    return of_excess(share, text, query(grid, finding, QUEUE))
+
+
+def pressure(grid: Grid, finding: Finding) -> Symptom | None:
+    """Tasks of the node wait for a processor (PSI), more than before and than elsewhere."""
+    return of_time(grid, finding, PRESSURE, "tasks of its node lack a processor")
+
+
+def cpu_time(grid: Grid, finding: Finding) -> Symptom | None:
+    """The training thread uses more CPU time a step than before and than the peers'."""
+    used = grid.time["cpu"]
+    cells = np.log(np.where(used > 0, used, np.nan))  # a log tells no CPU time
+    where = "" if has_gpu(grid, finding.rank) else "; the CPU is the device here"
+
+    def words(told: Level) -> str:
+        ratio = np.exp(told.during - told.usual(RATIO))
+        return f"its training thread used {ratio:.2f}x the CPU time per step{where}"
+
+    return symptom(grid, finding, cells, RATIO, words, "cpu_seconds of steps.parquet")
+
+
+def collector(grid: Grid, finding: Finding) -> Symptom | None:
+    """Part of the excess is inside Python's garbage collector, timed by its callbacks."""
+    share = share_of_excess(grid, finding, "gc")
+    if share is None:
+        return None
+    text = f"{share:.0%} of the excess is in Python's garbage collector"
+    return Symptom(share >= COLLECTING, text, "operations gc of ops.parquet by rank",
+                   grave=share >= PARTLY)  # fmt: skip
+
+
+def cpu_bound(grid: Grid, finding: Finding) -> Symptom | None:
+    """The excess is CPU time of the training thread: it does more, and does not wait."""
+    used = level(grid, finding, grid.time["cpu"])
+    share = share_of_excess(grid, finding, "cpu")
+    if used is None or not used.during > 0 or share is None:  # a log tells no CPU time
+        return None
+    text = f"{min(share, 1.0):.0%} of the excess is CPU time of the training thread"
+    return of_excess(share, text, "cpu_seconds of steps.parquet")
+
+
+def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
+    """Its heartbeat stopped for a while and came back: the process was there and did not run.
+
+    Seen where scrapes saw it older than the others' in a window that took the rank longer; in full
+    where most of the excess is in such windows and, as far as they show less than the heartbeat's
+    age, in those beside them: most of what scrapes so far apart would have seen of pauses as long.
+    None where no scrape of the slow windows told, or none was to be expected to see one.
+    """
+    older, column = heartbeat_stopped(grid), column_of(grid, finding.rank)
+    told = query(grid, finding, metrics.TRAIN_HEARTBEAT_AGE.name)
+    if older is None or column is None:
+        return None
+    during, before = spans(grid, finding)
+    own = grid.time["own"][:, column]
+    steps = grid.to_step - grid.from_step
+    usual = median_of(own[before] if np.isfinite(own[before]).any() else grid.time["own"][during])
+    # With its sign, or the noise of all other windows would be an excess as well.
+    excess = np.where(during, np.nan_to_num(own - usual), 0.0) * steps
+    known = during & np.isfinite(older[:, column])
+    if not known.any() or not excess[known].sum() > 0:
+        return None
+    still = known & (older[:, column] >= FROZEN_SECONDS)
+    rest = np.where(known & ~still, excess, 0.0)
+    for first, stop in stretches(still):
+        lacking = float(older[first:stop, column].max() - excess[first:stop].sum())
+        for beside in _touching(grid, first, stop):
+            taken = max(min(rest[beside], lacking), 0.0)
+            rest[beside] -= taken
+            lacking -= taken
+    total = float(excess[known].sum())
+    share = float(np.clip(1.0 - rest.sum() / total, 0.0, 1.0))
+    pauses = excess[known & (excess >= FROZEN_SECONDS)]
+    met = np.minimum((pauses - FROZEN_SECONDS) / scrape_seconds(grid), 1.0)
+    if not still.any():
+        # Of pauses that no scrape is likely to meet nobody knows.
+        if pauses.sum() >= MOSTLY * total and met.sum() < 1.0:
+            return None
+        return of_excess(0.0, "its heartbeat went on", told)
+    longest, could = float(older[still, column].max()), float((pauses * met).sum()) / total
+    text = (
+        f"its heartbeat stopped for {longest:.0f} s while its process was there and the others'"
+        f" went on, with {share:.0%} of the excess in and beside such windows"
+    )
+    # Fewer than pauses so long would have shown are of something else.
+    expected = float(met.sum())
+    if could < MOSTLY and still.sum() + WITHIN * np.sqrt(expected) >= expected:
+        text += f"; scrapes so far apart see {could:.0%} of pauses as long, and saw as many"
+        of_all = min(share / max(could, NOTHING), 1.0) * float(pauses.sum()) / total
+        share = max(share, min(of_all, 1.0))
+    return of_excess(share, text, told)
+
+
+def _touching(grid: Grid, first: int, stop: int) -> Iterator[int]:
+    """The windows before and after some, where no time is between: a scrape may part a pause."""
+    if first > 0 and grid.start[first] - grid.end[first - 1] < FROZEN_SECONDS:
+        yield first - 1
+    if stop < len(grid.start) and grid.start[stop] - grid.end[stop - 1] < FROZEN_SECONDS:
+        yield stop
+
+
+def gone(grid: Grid, finding: Finding) -> Symptom | None:
+    """Its process is gone, or has raised an exception that ended its work."""
+    so = finding.details.get("state") in ("dead", "raised")
+    if so and (went := str(finding.details.get("went") or "")):
+        return Symptom(True, went, WENT_QUERY)
+    text = "its process is gone" if so else "its process was there"
+    return Symptom(so, text, query(grid, finding, metrics.RANK_UP.name))
+
+
+def frozen(grid: Grid, finding: Finding) -> Symptom | None:
+    """Its heartbeat stopped while its process was there."""
+    so = finding.details.get("state") == "frozen"
+    text = (
+        "its heartbeat stopped while its process was there"
+        if so
+        else "no stopped heartbeat was seen"
+    )
+    return Symptom(so, text, query(grid, finding, metrics.TRAIN_HEARTBEAT_AGE.name))

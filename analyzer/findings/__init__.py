@@ -1,0 +1,1 @@
+"""A finding: what watch found, how it lives, and what is said of it."""

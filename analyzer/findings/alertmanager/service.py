@@ -1,0 +1,200 @@
+"""One address of an Alertmanager, and all replicas that its name leads to.
+
+The name of a headless Service leads to every pod; replicas want to hear of every alert, each for
+itself (https://prometheus.io/docs/alerting/latest/alertmanager/#high-availability).
+"""
+
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from urllib.parse import urlsplit
+
+from requests.utils import get_environ_proxies
+
+from lockstep.analyzer.findings.alertmanager.alert import FIRING_SECONDS, Alert
+from lockstep.analyzer.findings.alertmanager.replica import Clock, Replica
+from lockstep.analyzer.read.prometheus.access import Access
+from lockstep.collector.contract import threads
+
+RESOLVE_SECONDS = 30.0
+"""A pod that is replaced has another address; cluster DNS is 5 to 30 s old."""
+SILENT_SECONDS = 300.0
+"""Whose address left the name and who answers nothing for so long is gone: longer than a pod that
+is not ready for a moment, shorter than until somebody else has its address."""
+MOST_REPLICAS = 16
+"""Of one name; Alertmanager's own mesh is of three, as a rule."""
+
+Resolve = Callable[[str], Sequence[str]]
+
+
+def addresses_of(url: str) -> tuple[str, ...]:
+    """The addresses behind the name in a URL; none where a proxy finds them.
+
+    Of one family only: `localhost` is one machine by two.
+
+    Raises:
+        OSError: The name is not known now.
+    """
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if get_environ_proxies(url):  # whose it is to find the way
+        return ()
+    found = socket.getaddrinfo(host, parts.port, type=socket.SOCK_STREAM)
+    families: list[set[str]] = [
+        {str(address[0]) for kind, *_, address in found if kind == family}
+        for family in (socket.AF_INET, socket.AF_INET6)
+    ]
+    most = max(families, key=lambda every: min(len(every), 2))
+    return tuple(sorted(most))[:MOST_REPLICAS]
+
+
+class Service:
+    """All replicas behind one address; for many threads.
+
+    Args:
+        access: The address, and how to get in.
+        unix: Unix seconds.
+        monotonic: Seconds of a clock that is never stepped.
+        resolve: As addresses_of.
+    """
+
+    def __init__(
+        self, access: Access, unix: Clock, monotonic: Clock, resolve: Resolve = addresses_of
+    ) -> None:
+        self.url = access.url
+        secret = access.token or access.password
+        self._in_the_clear = bool(secret) and not access.url.startswith("https:")
+        """Whether who has the address of one that left would be told how to get in."""
+        self._new: Callable[[], Replica] = lambda: Replica(access, unix, monotonic)
+        self._resolve, self._monotonic = resolve, monotonic
+        self._lock = threading.Lock()
+        self._replicas = [self._new()]
+        self._left: dict[Replica, float] = {}
+        self._wanted: Sequence[Alert] = ()
+        self._before: Counter[str] = Counter()
+        self._ended = threading.Event()
+        self._started = False
+        self._thread = threads.loop("addresses", self._follow, self._ended)
+
+    @property
+    def replicas(self) -> tuple[Replica, ...]:
+        """Those that are told now."""
+        with self._lock:
+            return tuple(self._replicas)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """As of Replica, of all together, those that are gone included."""
+        total = Counter(self._before)
+        for replica in self.replicas:
+            total.update(replica.counts)
+        return total
+
+    def start(self) -> None:
+        """Send from now on, and look where the name leads."""
+        self._started = True
+        for replica in self.replicas:
+            replica.start()
+        self._thread.start()
+
+    def end(self) -> None:
+        """Send no more; returns at once."""
+        self._ended.set()
+        for replica in self.replicas:
+            replica.end()
+
+    def want(self, alerts: Sequence[Alert], over: Sequence[Alert] = ()) -> None:
+        """As of Replica."""
+        with self._lock:
+            self._wanted = alerts
+            for replica in self._replicas:
+                replica.want(alerts, over)
+
+    def ended(self, alerts: Sequence[tuple[Alert, float]], *, late: bool = True) -> None:
+        """As of Replica."""
+        for replica in self.replicas:
+            replica.ended(alerts, late=late)
+
+    def marks(self) -> frozenset[str]:
+        """Of the alerts that any of them took: people heard of these."""
+        return frozenset[str]().union(*(replica.marks() for replica in self.replicas))
+
+    def remember(self, marks: Collection[str]) -> None:
+        """As of Replica."""
+        for replica in self.replicas:
+            replica.remember(marks)
+
+    def undelivered(self) -> int:
+        """Alerts that fire and that one of those in the name has not taken for a while."""
+        with self._lock:
+            there = [each for each in self._replicas if each not in self._left]
+        return max(replica.undelivered() for replica in there)
+
+    def lead_to(self, addresses: Sequence[str]) -> None:
+        """Tell those at these addresses, each; none, or the first one alone = who answers the name.
+
+        Who leaves the name for a moment has its alerts all the same, and hears of their end: it is
+        told until they would have lapsed, or it is silent. Who comes may be it, elsewhere: what
+        that one was not told yet is told there as well.
+        """
+        now = self._monotonic()
+        marks = self.marks()
+        with self._lock:
+            at = {each.address: each for each in self._replicas}
+            several = len(addresses) > 1 or None not in at
+            wanted: list[str | None] = [*addresses] if addresses and several else [None]
+            for address in wanted:
+                if address in at:
+                    self._left.pop(at[address], None)
+            leaving = [
+                each for each in self._replicas
+                if each.address not in wanted and each not in self._left
+            ]  # fmt: skip
+            for address in [each for each in wanted if each not in at]:
+                before = leaving.pop(0) if leaving else None
+                if before is not None and before.address is None:
+                    before.move(address)
+                    continue
+                self._add(address, before, marks)
+                if before is not None:
+                    self._left[before] = now
+            self._left.update(dict.fromkeys(leaving, now))
+            for replica in self._gone(now):
+                replica.end()
+                self._replicas.remove(replica)
+                del self._left[replica]
+                self._before.update(replica.counts)
+
+    def _add(self, address: str | None, before: Replica | None, marks: Collection[str]) -> None:
+        replica = self._new()
+        replica.move(address)
+        if before is None:
+            replica.remember(marks)
+        else:
+            replica.succeed(before)
+        replica.want(self._wanted)
+        self._replicas.append(replica)
+        if self._started and not self._ended.is_set():
+            replica.start()
+
+    def _gone(self, now: float) -> list[Replica]:
+        """Of those that left the name, the ones that are told no more; the lock is held."""
+        longest = SILENT_SECONDS if self._in_the_clear else FIRING_SECONDS
+        newest = sorted(self._left, key=self._left.__getitem__, reverse=True)
+        return [
+            each for place, each in enumerate(newest)
+            if each.address is None or place >= MOST_REPLICAS
+            or now - self._left[each] >= longest
+            or now - max(self._left[each], each.answered) >= SILENT_SECONDS
+        ]  # fmt: skip
+
+    def _follow(self) -> None:
+        while not self._ended.is_set():
+            try:
+                addresses = self._resolve(self.url)
+            except (OSError, UnicodeError):  # who is known is told; who sends says what fails
+                pass
+            else:
+                self.lead_to(addresses)
+            self._ended.wait(RESOLVE_SECONDS)

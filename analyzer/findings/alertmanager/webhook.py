@@ -1,0 +1,172 @@
+"""What an Alertmanager tells its webhook receivers, version 4, taken as hostile.
+
+https://prometheus.io/docs/alerting/latest/configuration/#webhook_config
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NoReturn
+
+from lockstep.collector.contract import bounded_json
+
+VERSION = "4"
+MAX_BYTES = 4 << 20
+"""A notification of 1,000 alerts has about half of it: 2 KB each, with their texts."""
+MAX_ALERTS = 1000
+MAX_LABELS = 100
+MAX_NAME = 1024
+MAX_TEXT = 4096
+"""Of one label or annotation; more is cut off and marked."""
+MAX_TRUNCATED = 1_000_000_000
+"""Alerts; a counter of the page has them, and every number there must be one for every reader."""
+
+
+class WebhookError(ValueError):
+    """The body is no notification; the message says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedAlert:
+    """One alert of a notification.
+
+    Attributes:
+        fingerprint: Alertmanager's name for its labels.
+        firing: False once it is resolved.
+        labels: As the rule gave them.
+        annotations: Likewise.
+        starts_at: Unix seconds.
+        ends_at: Unix seconds; None while it fires.
+    """
+
+    fingerprint: str
+    firing: bool
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    starts_at: float
+    ends_at: float | None
+
+    @property
+    def key(self) -> tuple[str, float]:
+        """The same alert told again has the same; when it fires anew, another."""
+        return self.fingerprint, self.starts_at
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """A group of alerts; `truncated` = how many more the Alertmanager left out."""
+
+    alerts: tuple[ReceivedAlert, ...]
+    truncated: int = 0
+
+
+def parse(body: bytes) -> Notification:
+    """The alerts of a request's body.
+
+    Raises:
+        WebhookError: It is none of an Alertmanager, or of another version.
+    """
+    try:
+        tree = bounded_json.loads(body.decode("utf-8"), parse_constant=_no_number)
+    except UnicodeDecodeError:
+        raise WebhookError("the body is not UTF-8; it must be Alertmanager's JSON") from None
+    except ValueError:
+        raise WebhookError("the body is not JSON; it must be Alertmanager's webhook") from None
+    if not isinstance(tree, dict):
+        raise WebhookError("the body is no JSON object; it must be Alertmanager's webhook")
+    if (version := tree.get("version")) != VERSION:
+        raise WebhookError(f'version is {_shown(version)}; it must be "{VERSION}"')
+    alerts = tree.get("alerts")
+    if not isinstance(alerts, list):
+        raise WebhookError(f"alerts is {_shown(alerts)}; it must be a list")
+    if len(alerts) > MAX_ALERTS:
+        raise WebhookError(
+            f"there are {len(alerts)} alerts; max_alerts of the receiver must be at most"
+            f" {MAX_ALERTS}"
+        )
+    return Notification(
+        tuple(_alert(alert, f"alerts[{place}]") for place, alert in enumerate(alerts)),
+        _count(tree.get("truncatedAlerts", 0)),
+    )
+
+
+def _alert(alert: Any, place: str) -> ReceivedAlert:
+    if not isinstance(alert, dict):
+        raise WebhookError(f"{place} is {_shown(alert)}; it must be an object")
+    status = alert.get("status")
+    if status not in ("firing", "resolved"):
+        raise WebhookError(f"{place}.status is {_shown(status)}; it must be firing or resolved")
+    fingerprint = alert.get("fingerprint")
+    if (
+        not isinstance(fingerprint, str)
+        or not 0 < len(fingerprint) <= 64
+        or not _is_text(fingerprint)
+    ):
+        raise WebhookError(
+            f"{place}.fingerprint is {_shown(fingerprint)}; it must be 1 to 64 characters"
+        )
+    firing = status == "firing"
+    return ReceivedAlert(
+        fingerprint=fingerprint,
+        firing=firing,
+        labels=_texts(alert.get("labels"), f"{place}.labels"),
+        annotations=_texts(alert.get("annotations") or {}, f"{place}.annotations"),
+        starts_at=_moment(alert.get("startsAt"), f"{place}.startsAt"),
+        ends_at=None if firing else _moment(alert.get("endsAt"), f"{place}.endsAt"),
+    )
+
+
+def _texts(pairs: Any, place: str) -> dict[str, str]:
+    if not isinstance(pairs, dict) or not all(isinstance(text, str) for text in pairs.values()):
+        raise WebhookError(f"{place} is {_shown(pairs)}; it must be an object of texts")
+    if len(pairs) > MAX_LABELS:
+        raise WebhookError(f"{place} has {len(pairs)} entries; it must have at most {MAX_LABELS}")
+    if any(len(name) > MAX_NAME for name in pairs):
+        raise WebhookError(f"{place} has a name of more than {MAX_NAME} characters")
+    if not all(map(_is_text, (*pairs, *pairs.values()))):
+        raise WebhookError(f"{place} has half a character; it must be UTF-8")
+    return {
+        name: text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… (cut off)"
+        for name, text in pairs.items()
+    }
+
+
+def _moment(text: Any, place: str) -> float:
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            raise ValueError
+        return moment.timestamp()
+    except (TypeError, ValueError, OverflowError):
+        raise WebhookError(f"{place} is {_shown(text)}; it must be a time as in RFC 3339") from None
+
+
+def _count(number: Any) -> int:
+    whole = isinstance(number, int) and not isinstance(number, bool)
+    if not whole or not 0 <= number <= MAX_TRUNCATED:
+        raise WebhookError(f"truncatedAlerts is {_shown(number)}; it must be 0 to {MAX_TRUNCATED}")
+    return int(number)
+
+
+def _is_text(text: str) -> bool:
+    """Whether it can be written: JSON may hold a half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(text)
+
+
+def _shown(value: Any) -> str:
+    """A value in a sentence: its kind where it is large, so that nothing hostile is echoed."""
+    if value is None:
+        return "missing"
+    if isinstance(value, dict | list):
+        return "a list" if isinstance(value, list) else "an object"
+    text = json.dumps(value)
+    return text if len(text) <= 40 else f"{text[:40]}…"

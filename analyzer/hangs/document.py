@@ -1,0 +1,266 @@
+"""A hang verdict in sentences for people, and as JSON whose keys stay."""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lockstep.analyzer.hangs import standing
+from lockstep.analyzer.hangs.calls import Why
+from lockstep.analyzer.hangs.evidence import (
+    Kind,
+    has_rule,
+    meaning,
+    shown,
+    statements,
+    unknown_kinds,
+)
+from lockstep.analyzer.hangs.origins import Origin
+from lockstep.analyzer.hangs.shapes import Fact, Operation
+from lockstep.analyzer.hangs.verdict import HangVerdict, Status
+from lockstep.analyzer.hangs.words import ranks_told, stretches
+from lockstep.analyzer.shapes.wording import certainty
+
+SCHEMA_VERSION = 1
+MOST_WAITS = 4096
+MOST_UNUSED, MOST_UNUSED_LINES = 64, 8
+"""Facts that are listed as not used, in JSON and in the table."""
+
+WORDS: Mapping[Kind, tuple[str, str]] = {
+    Kind.HOST_STOPPED: (
+        "its process does not go on, and waits for nobody",
+        "their processes do not go on, and wait for nobody",
+    ),
+    Kind.DATA_LOADER: ("it waits for its data loader", "they wait for their data loaders"),
+    Kind.CHECKPOINT_STORAGE: (
+        "it waits for the storage of checkpoints", "they wait for the storage of checkpoints"
+    ),
+    Kind.PEER_DIED: ("its process has died", "their processes have died"),
+    Kind.LEFT: ("it has left, without an error", "they have left, without an error"),
+    Kind.SILENT: (
+        "it wrote no dump, so its process is gone, or stopped as a whole",
+        "they wrote no dumps, so their processes are gone, or stopped as a whole",
+    ),
+    Kind.MISMATCHED_ORDER: (
+        "it is inside another operation, so that one was left out, or their order differs",
+        "they are inside other operations, so that one was left out, or their order differs",
+    ),
+    Kind.DEVICE_STOPPED: ("its device does not go on", "their devices do not go on"),
+    Kind.COMMUNICATOR_ABORTED: ("it gave that up before its time-out",
+                                "they gave that up before its time-out"),
+    Kind.MISMATCHED_OPERATION: ("it calls another operation", "they call another operation"),
+    Kind.MISMATCHED_SHAPE: ("it calls it with another shape", "they call it with other shapes"),
+    Kind.MISMATCHED_DTYPE: ("it calls it with another dtype", "they call it with another dtype"),
+    Kind.COMMUNICATOR_STUCK: ("nobody tells on which rank it does not end",) * 2,
+}  # fmt: skip
+"""What is wrong, of one rank and of several."""
+
+
+def sentence(verdict: HangVerdict) -> str:
+    """Who, in what, and why; or why nobody."""
+    match verdict.status:
+        case Status.HEALTHY:
+            return "No hang: nothing is open that others wait for."
+        case Status.WAITING:
+            return (
+                f"No hang as far as can be told: ranks wait for each other, but for less than"
+                f" {verdict.limit:.0f} s."
+            )
+        case Status.UNKNOWN:
+            return f"Unknown whether the run hangs: {verdict.reason}."
+        case Status.HANG:
+            return _hang(verdict)
+
+
+def document(verdict: HangVerdict, job: str = "") -> dict[str, Any]:
+    """As JSON; None is what nobody knows."""
+    merged, dumps = verdict.merged, verdict.merged.dumps
+    written = [one.written for one in merged.traces.values()]
+    waits = [wait for some in verdict.graph.waits.values() for wait in some]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "job": job,
+        "status": verdict.status.value,
+        "kind": None if verdict.kind is None else verdict.kind.value,
+        "sentence": sentence(verdict),
+        "culprits": [_culprit(verdict, one) for one in verdict.origins],
+        "suspects": list(verdict.suspects),
+        "operation": None if verdict.operation is None else _where(verdict, verdict.operation),
+        "limit_seconds": verdict.limit,
+        "waits": [
+            {
+                "rank": wait.rank,
+                **_where(verdict, wait.operation),
+                "for_ranks": [rank for rank, _ in wait.targets],
+                "seconds": wait.proven,
+            }
+            for wait in sorted(waits, key=lambda wait: wait.rank)[:MOST_WAITS]
+        ],
+        "coverage": {
+            "ranks": len(merged.world),
+            "dumps": len(merged.traces),
+            "without_dump": sorted(merged.world - merged.traces.keys()),
+            "unmapped_groups": sum(len(one.unmapped) for one in merged.traces.values()),
+            "times_known": sum(moment is not None for moment in written),
+            "not_told": unknown_kinds(dumps.facts),
+            "notes": sorted({note for one in merged.traces.values() for note in one.notes}),
+        },
+        "facts_not_used": [
+            {"rank": fact.rank, "kind": fact.kind.value, "value": shown(fact.value), "why": why}
+            for fact, why in _unused(verdict)[:MOST_UNUSED]
+        ],
+        "rejected": list(dumps.rejected),
+        "stacks": standing.document(verdict),
+    }
+
+
+def table(verdict: HangVerdict, job: str = "") -> str:
+    """For people: the sentence, what speaks for it, and what is not known."""
+    merged = verdict.merged
+    lines = [f"{job}: {sentence(verdict)}" if job else sentence(verdict)]
+    for one in verdict.origins:
+        sure = certainty(one.confidence)
+        lines.append(f"  rank {one.rank}: {one.kind.value}, confidence in the place {sure}")
+        lines += [f"    {'+' if fact.kind is not None else '-'} {fact.text}" for fact in one.facts]
+    if stacks := standing.table(verdict):
+        lines.append(textwrap.indent(stacks, "  "))
+    gone = merged.world - merged.traces.keys()
+    told = f"dumps of {len(merged.traces)} of {len(merged.world)} ranks"
+    if gone:
+        told += f" (none of {ranks_told(gone)})"
+    unmapped = sum(len(one.unmapped) for one in merged.traces.values())
+    if unmapped:
+        told += f"; {unmapped} counters of groups that nobody names"
+    lines.append(f"  {told}; not told: {', '.join(unknown_kinds(merged.dumps.facts)) or 'nothing'}")
+    lines += [f"  not read: {why}" for why in merged.dumps.rejected]
+    unused = _unused(verdict)
+    lines += [
+        f"  not used: rank {fact.rank}, {fact.kind.value}: {shown(fact.value)} ({why})"
+        for fact, why in unused[:MOST_UNUSED_LINES]
+    ]
+    if len(unused) > MOST_UNUSED_LINES:
+        lines.append(f"  not used: {len(unused) - MOST_UNUSED_LINES} more facts")
+    return "\n".join(lines)
+
+
+def _unused(verdict: HangVerdict) -> list[tuple[Fact, str]]:
+    """Facts that say nothing about a culprit, each with the reason; those of no rule first."""
+    seconds = {one.rank: one.seconds for one in verdict.origins}
+    facts = statements(verdict.merged.dumps.facts)
+    unread: list[Fact] = []
+    beside: list[Fact] = []
+    for fact in facts:
+        if fact.rank not in seconds:
+            (beside if has_rule(fact) else unread).append(fact)
+        elif meaning(fact, facts, seconds[fact.rank]) is None:
+            unread.append(fact)
+    return [
+        *((fact, "it matches no rule") for fact in unread),
+        *((fact, "its rank is not named") for fact in beside),
+    ]
+
+
+def _hang(verdict: HangVerdict) -> str:
+    if not verdict.origins:
+        assert verdict.operation is not None
+        of = f"among {ranks_told(verdict.suspects)}" if verdict.suspects else "unknown"
+        return (
+            f"The run hangs in {_place(verdict, verdict.operation)}, and nobody can be named"
+            f" ({of}): {verdict.reason}."
+        )
+    clauses: dict[tuple[object, ...], list[Origin]] = {}
+    for one in verdict.origins:
+        # Who cannot be told from others is told with them, whatever each of them calls.
+        where = _place(verdict, one.operation) if one.told else one.operation.group
+        clauses.setdefault((one.kind, where, one.told), []).append(one)
+    parts = [
+        _clause(verdict, _place(verdict, some[0].operation), some) for some in clauses.values()
+    ]
+    seconds = [one.seconds for one in verdict.origins if one.seconds is not None]
+    since = (
+        f"for {max(seconds):.0f} s at least"
+        if seconds
+        else "for how long is unknown, as the files' times are not those of the dumps"
+    )
+    return f"The run hangs: {'; '.join(parts)} ({since})."
+
+
+def _clause(verdict: HangVerdict, place: str, some: Sequence[Origin]) -> str:
+    first, several = some[0], len(some) > 1
+    what = WORDS[first.kind][several]
+    who = ranks_told(one.rank for one in some)
+    if not first.told:
+        return f"it cannot be told which of {who} began it, in {place}: {_doubt(first)}"
+    wait = _waiting_there(verdict, some)
+    match first.why:
+        case Why.ABSENT | Why.SILENT:
+            are = "are" if several else "is"
+            return f"{who} {are} missing from {place}{wait}; {what}"
+        case Why.UNFINISHED:
+            return f"{place} does not end on {who}; {what}"
+        case Why.CALLING:
+            stands = "stand inside the call of" if several else "stands inside the call of"
+            returned = "have not returned from it" if several else "has not returned from it"
+            return f"{who} {stands} {place}{f'{wait},' if wait else ''} and {returned}; {what}"
+        case Why.UNSTARTED:
+            return f"{place} has not started on {who} although it has on the others; {what}"
+        case _:
+            return f"{who} in {place}{wait}; {what}"
+
+
+def _doubt(one: Origin) -> str:
+    match one.why:
+        case Why.OPERATION:
+            return "they call different operations"
+        case Why.SHAPE | Why.DTYPE:
+            return "their calls differ in shape or dtype"
+        case Why.CALLING:
+            return "each stands inside its call"
+        case _:
+            return "each waits for another"
+
+
+def _waiting_there(verdict: HangVerdict, some: Sequence[Origin]) -> str:
+    """Those who wait in the operation itself."""
+    one = some[0].operation
+    ranks = {
+        rank
+        for rank, waits in verdict.graph.waits.items()
+        for wait in waits
+        if (wait.operation.group, wait.operation.sequence) == (one.group, one.sequence)
+        and (wait.operation.transfer is None) == (one.transfer is None)
+    }
+    if not ranks:
+        return ""
+    return f", in which {ranks_told(ranks)} wait{'' if len(ranks) > 1 else 's'}"
+
+
+def _culprit(verdict: HangVerdict, one: Origin) -> dict[str, Any]:
+    return {
+        "rank": one.rank,
+        "kind": one.kind.value,
+        "why": one.why.value,
+        **_where(verdict, one.operation),
+        "waiting_ranks": list(one.waiting),
+        "waited_seconds": one.seconds,
+        "confidence": round(one.confidence, 3),
+        "certain_which": one.told,
+        "evidence": [{"for": fact.kind is not None, "text": fact.text} for fact in one.facts],
+    }
+
+
+def _where(verdict: HangVerdict, one: Operation) -> dict[str, Any]:
+    members = verdict.merged.members.get(one.group, ())
+    return {
+        "group": verdict.merged.described.get(one.group, one.group),
+        "group_name": one.group,
+        "group_ranks": list(members),
+        "op": one.op,
+        "sequence": one.sequence,
+        "point_to_point": one.transfer is not None,
+    }
+
+
+def _place(verdict: HangVerdict, one: Operation) -> str:
+    group = verdict.merged.described.get(one.group, one.group)
+    members = verdict.merged.members.get(one.group, ())
+    return f"{one.op} number {one.sequence} of group {group} (ranks {stretches(members)})"

@@ -1,0 +1,268 @@
+"""Whether a run stands still, since whom, and in which way: from the dumps of its ranks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from lockstep.analyzer.hangs.calls import Why
+from lockstep.analyzer.hangs.counters import unheld
+from lockstep.analyzer.hangs.evidence import Kind, Says, refined, said
+from lockstep.analyzer.hangs.merge import Merged
+from lockstep.analyzer.hangs.origins import Origin, age_of, of_hidden_circle, origins
+from lockstep.analyzer.hangs.shapes import Dumps, Operation
+from lockstep.analyzer.hangs.waits import Graph, Stuck, graph, roots
+
+LIMIT_SECONDS = 30.0
+"""Ranks wait for each other all the time; over this, and over what this run was ever seen to wait,
+it is no ordinary wait."""
+TIMES_QUIET = 3.0
+OF_TIME_OUT = 0.9
+"""A wait that comes near to torch's own time-out is none to get used to."""
+MOST_SILENT = 0.25
+"""Of the ranks: if more wrote no dump, it is the collection of dumps that failed."""
+UNTIMED = 0.9
+"""Factor where nobody tells how long the ranks have waited."""
+PER_FACT, MOST = 0.5, 0.99
+"""Another sensor that agrees halves the doubt."""
+BY_FACT_ALONE = 0.6
+"""Where the waits leave several ranks, and another sensor tells of one."""
+
+TELLS_HOW_IT_ENDED = 4
+"""Strength of an exit code or a kernel's line; a process that is gone has less."""
+
+WENT_ON = "ranks have finished what others had not begun, so the run went on between them"
+LOST = "the dumps do not tell how far the ranks are that the others wait for"
+NO_DUMPS = "their dumps are missing and needed, as more than a few do not stop at once"
+ALONE = "more ranks stay away from it than wait in it, so that those inside may be wrong"
+NO_TIMES = "nothing is open, but the dumps' times are not known, so for how long is not, either"
+NO_OPERATIONS = "nothing is open, but no dump holds an operation that tells since when"
+UNSEEN = "they wait for somebody in what gloo does not record, as a send or receive, or stand still"
+ALL_INSIDE = "all its ranks are inside, and the dumps do not tell on which of them it does not end"
+
+
+class Status(StrEnum):
+    """Of a run by its dumps."""
+
+    HANG = "hang"
+    WAITING = "waiting"
+    HEALTHY = "healthy"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class HangVerdict:
+    """What the dumps of one job tell.
+
+    Attributes:
+        suspects: Ranks among which the origin is, where nobody can be named; else those without a
+            dump, which may be waiting for who is named, or another origin.
+        kind: Of the hang; None = there is none, or nobody can tell.
+        reason: Why nobody is named, in words; "" where somebody is.
+    """
+
+    status: Status
+    merged: Merged
+    graph: Graph
+    origins: tuple[Origin, ...] = ()
+    suspects: tuple[int, ...] = ()
+    kind: Kind | None = None
+    operation: Operation | None = None
+    reason: str = ""
+    limit: float = LIMIT_SECONDS
+
+
+def judge(dumps: Dumps, limit: float | None = None) -> HangVerdict:
+    """Who began it.
+
+    Args:
+        limit: Seconds from which on a wait is a hang; None = by what this run was seen to wait.
+    """
+    merged = Merged(dumps)
+    found = graph(merged)
+    most = _limit(merged) if limit is None else limit
+    verdict = HangVerdict(Status.UNKNOWN, merged, found, limit=most)
+    if not merged.heads and not found.origins:
+        return _nothing_open(verdict)
+    candidates = [one for some in roots(found, merged) for one in origins(merged, found, some)]
+    old = [one for one in candidates if one.seconds is None or one.seconds >= most]
+    stuck = [
+        one
+        for one in found.stuck.values()
+        if (age := age_of(merged, one.operation, one.ranks)) is None or age >= most
+    ]
+    certain = [one for one in old if one.seconds is not None or not _is_doubtful(found, one)]
+    if certain:
+        return _named(verdict, certain)
+    if old:
+        return replace(verdict, reason=f"the dumps are of different moments: {WENT_ON}")
+    if stuck:
+        return _inside(verdict, stuck)
+    if candidates or found.stuck:
+        return replace(verdict, status=Status.WAITING)
+    return replace(verdict, suspects=tuple(sorted(found.unknown)), reason=LOST)
+
+
+def _is_doubtful(found: Graph, one: Origin) -> bool:
+    """Whether dumps of different moments, of which none tells when it was, would look the same."""
+    if one.why is Why.UNFINISHED:
+        return any(one.operation.group in groups for groups in found.outdated.values())
+    return one.rank in found.outdated
+
+
+def _limit(merged: Merged) -> float:
+    quiet = max((trace.quiet for trace in merged.traces.values()), default=0.0)
+    outs = [one.timeout for head in merged.heads.values() for one in head if one.timeout]
+    most = OF_TIME_OUT * min(outs) if outs else float("inf")
+    return min(max(TIMES_QUIET * quiet, LIMIT_SECONDS), most)
+
+
+def _nothing_open(verdict: HangVerdict) -> HangVerdict:
+    """No ring holds what is open: all is well, or what they wait for is not recorded."""
+    traces = verdict.merged.traces.values()
+    idle = [
+        trace.written - trace.last_event
+        for trace in traces
+        if trace.written is not None and trace.last_event is not None
+    ]
+    if idle and min(idle) >= verdict.limit:
+        by_facts = [one for one in _by_facts(verdict.merged) if not _may_have_finished(one)]
+        if by_facts:
+            return _named(verdict, by_facts)
+    not_over = unheld(verdict.merged, verdict.limit)
+    if not_over is not None:
+        return replace(verdict, suspects=not_over.ranks, reason=not_over.reason)
+    lacking = verdict.merged.world - verdict.merged.traces.keys()
+    if lacking and not (idle and min(idle) >= verdict.limit):
+        return replace(verdict, reason="nothing is open on the ranks that wrote dumps")
+    if not idle:
+        timed = any(trace.written is not None for trace in traces)
+        return replace(verdict, reason=NO_OPERATIONS if timed else NO_TIMES)
+    if min(idle) >= verdict.limit:
+        reason = f"no rank has begun an operation for {min(idle):.0f} s, and none is open"
+        return replace(verdict, reason=f"{reason}: what they wait for is not recorded")
+    return replace(verdict, status=Status.HEALTHY)
+
+
+def _may_have_finished(one: Origin) -> bool:
+    """Whether all that is told is that its process is gone: so is that of one that is through."""
+    strongest = max((fact.strength for fact in one.facts), default=0)
+    return one.kind is Kind.LEFT or (one.kind is Kind.PEER_DIED and strongest < TELLS_HOW_IT_ENDED)
+
+
+def _named(verdict: HangVerdict, old: Sequence[Origin]) -> HangVerdict:
+    """With those who can be believed; else with the ranks among which it is, and why."""
+    told = [_with_facts(verdict.merged, one) for one in old]
+    first = min(told, key=lambda one: one.operation.created)
+    told, unclear = _explained(verdict.merged, verdict.graph, told)
+    if not told:
+        ranks = tuple(sorted(one.rank for one in unclear))
+        return replace(
+            verdict, status=Status.HANG, operation=first.operation, suspects=ranks, reason=UNSEEN
+        )
+    hang = replace(verdict, status=Status.HANG, kind=first.kind, operation=first.operation)
+    quiet = [one for one in told if one.kind is Kind.SILENT]
+    if heard := [one for one in told if one.kind is not Kind.SILENT]:
+        # Who told nothing may wait for these itself, as it was not heard.
+        told = heard
+        hang = replace(hang, suspects=tuple(sorted(one.rank for one in quiet)))
+    elif len(quiet) > max(1.0, MOST_SILENT * len(verdict.merged.world)):
+        ranks = tuple(one.rank for one in quiet)
+        return replace(hang, suspects=ranks, kind=None, reason=NO_DUMPS)
+    away = [one for one in told if one.why is Why.ABSENT and one.kind is Kind.HOST_STOPPED]
+    if len(away) > len({rank for one in away for rank in one.waiting}):
+        told = [one for one in told if one not in away]
+        if not told:
+            ranks = tuple(sorted({*hang.suspects, *(one.rank for one in away)}))
+            return replace(hang, suspects=ranks, kind=None, reason=ALONE)
+    told.sort(key=lambda one: (one.operation.created, one.rank))
+    return replace(hang, origins=tuple(told), kind=told[0].kind, operation=told[0].operation)
+
+
+def _explained(
+    merged: Merged, found: Graph, told: list[Origin]
+) -> tuple[list[Origin], list[Origin]]:
+    """(those who may be named, else those among whom it is): away may be a wait that gloo hides.
+
+    A rank on gloo with nothing open is stopped, or inside a send or receive, or its collective has
+    failed. So what else is known decides: another sensor, a dump that lacks, a call that differs
+    are no consequence of a wait.
+    """
+    if not merged.retiring:
+        return told, []
+    idle = [
+        one
+        for one in told
+        if one.why is Why.ABSENT and one.kind is Kind.HOST_STOPPED
+        and not any(fact.kind is not None for fact in one.facts)
+    ]  # fmt: skip
+    if len(idle) < len(told):
+        return [one for one in told if one not in idle], []
+    facts = merged.dumps.facts
+    if by_facts := _by_facts(merged):
+        return by_facts, []
+    away = [one for one in idle if not any(fact.waits for fact in one.facts)]
+    if len(away) == 1:
+        return away, []
+    hidden = merged.world - merged.heads.keys()
+    if not away and all(any(fact.waits for fact in said(facts, rank)) for rank in hidden):
+        return of_hidden_circle(found, merged, hidden), idle
+    return [], idle
+
+
+def _by_facts(merged: Merged) -> list[Origin]:
+    """Ranks of which only another sensor tells, where the waits are not recorded."""
+    every = [one for trace in merged.traces.values() for one in (*trace.recent, *trace.open)]
+    if not every:
+        return []
+    last, found = max(every, key=lambda one: one.created), []
+    for rank in sorted(merged.world - merged.heads.keys()):
+        facts = tuple(said(merged.dumps.facts, rank, age_of(merged, last, list(merged.traces))))
+        kind = refined(Kind.SILENT, facts)
+        if kind is not Kind.SILENT:
+            why = Why.ABSENT if rank in merged.traces else Why.SILENT
+            sure = _surer(BY_FACT_ALONE, facts)
+            found.append(Origin(rank, kind, why, last, (), None, sure, facts=facts))
+    return found
+
+
+def _inside(verdict: HangVerdict, stuck: Sequence[Stuck]) -> HangVerdict:
+    """Everybody is in the operation: only another sensor can tell who does not end it."""
+    first = min(stuck, key=lambda one: one.operation.created)
+    hang = replace(
+        verdict,
+        status=Status.HANG,
+        kind=Kind.COMMUNICATOR_STUCK,
+        operation=first.operation,
+        suspects=first.ranks,
+        reason=ALL_INSIDE,
+    )
+    named = []
+    for rank in first.ranks:
+        seconds = age_of(verdict.merged, first.operation, (rank,))
+        facts = tuple(said(verdict.merged.dumps.facts, rank, seconds))
+        kind = refined(Kind.COMMUNICATOR_STUCK, facts)
+        if kind is not Kind.COMMUNICATOR_STUCK:
+            others = tuple(each for each in first.ranks if each != rank)
+            sure = _surer(BY_FACT_ALONE, facts)
+            why = Why.UNFINISHED
+            named.append(
+                Origin(rank, kind, why, first.operation, others, seconds, sure, facts=facts)
+            )
+    if not named:
+        return hang
+    return replace(hang, origins=tuple(named), suspects=(), kind=named[0].kind, reason="")
+
+
+def _with_facts(merged: Merged, one: Origin) -> Origin:
+    """With what other sensors say of the rank; they tell kinds apart that look alike in dumps."""
+    facts = tuple(said(merged.dumps.facts, one.rank, one.seconds))
+    share = len(merged.traces) / max(len(merged.world), 1)
+    sure = one.confidence * (1.0 if one.kind is Kind.SILENT else 0.5 + 0.5 * share)
+    sure *= UNTIMED if one.seconds is None else 1.0
+    kind = refined(one.kind, facts)
+    return replace(one, kind=kind, confidence=_surer(sure, facts), facts=facts)
+
+
+def _surer(confidence: float, facts: Sequence[Says]) -> float:
+    agreeing = sum(1 for each in facts if each.kind is not None)
+    return min(MOST, 1.0 - (1.0 - confidence) * PER_FACT**agreeing)

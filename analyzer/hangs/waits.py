@@ -1,0 +1,366 @@
+"""Who waits for whom: a graph over ranks, each waiting in the first thing that is open on it.
+
+An edge says: this rank cannot go on before that one does. Whoever is waited for and waits for
+nobody is what the waits cannot explain; that is the origin.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lockstep.analyzer.hangs.calls import Why, deviants_of
+from lockstep.analyzer.hangs.merge import Key, Merged, Standing
+from lockstep.analyzer.hangs.shapes import Operation, RankTrace, State, Transfer
+
+ROOTED = frozenset(("broadcast", "reduce", "gather", "scatter", "_broadcast_oop", "_reduce_oop"))
+"""A rank may be through with them although another is not: not all need everybody's data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A rank waits in an operation for others; `proven` seconds, None = the files do not tell."""
+
+    rank: int
+    operation: Operation
+    targets: tuple[tuple[int, Why], ...]
+    proven: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """An operation that all of these are inside, and none has finished."""
+
+    operation: Operation
+    ranks: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Graph:
+    """Waits by the rank that waits.
+
+    Attributes:
+        origins: Ranks that have an origin in themselves, and why: they wait for nobody whatever is
+            open on them.
+        stuck: Operations in which all that take part are, without anybody having finished.
+        outdated: By rank, the groups in which it had not begun what others have ended, so that its
+            dump is older than theirs.
+        unknown: Ranks that are waited for, of which the dumps do not tell how far they are.
+    """
+
+    waits: dict[int, list[Wait]] = field(default_factory=lambda: defaultdict(list))
+    origins: dict[int, tuple[Why, Operation]] = field(default_factory=dict)
+    stuck: dict[tuple[str, int, int], Stuck] = field(default_factory=dict)
+    unknown: set[int] = field(default_factory=set)
+    outdated: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+    @property
+    def waited_for(self) -> Mapping[int, Sequence[Wait]]:
+        """By rank: the waits that it is a target of."""
+        found: dict[int, list[Wait]] = defaultdict(list)
+        for waits in self.waits.values():
+            for wait in waits:
+                for target, _ in wait.targets:
+                    found[target].append(wait)
+        return found
+
+
+def graph(merged: Merged) -> Graph:
+    """The waits of all ranks."""
+    found = Graph()
+    _ended_elsewhere(merged, found)
+    collectives: dict[Key, list[int]] = defaultdict(list)
+    for rank, head in merged.heads.items():
+        for one in head:
+            if one.transfer is None:
+                collectives[one.group, one.sequence].append(rank)
+            else:
+                _transfer(merged, found, rank, one, one.transfer)
+    if merged.retiring:
+        _failed(merged, found)
+    for rank, one in merged.aborted.items():
+        found.origins.setdefault(rank, (Why.ABORTED, one))
+    for (group, sequence), ranks in collectives.items():
+        _collective(merged, found, group, sequence, ranks)
+    for rank in found.origins:
+        found.waits.pop(rank, None)
+    return found
+
+
+def _ended_elsewhere(merged: Merged, found: Graph) -> None:
+    """Ranks on which something is open that others have ended: all have been there, so have they.
+
+    It need not be what they wait in first: what a device had to do before that is over, too.
+    """
+    for rank, trace in merged.traces.items():
+        for one in trace.open:
+            if one.transfer is not None or one.op in ROOTED or one is merged.aborted.get(rank):
+                continue
+            key = (one.group, one.sequence)
+            if merged.ended.get(one.group, 0) >= one.sequence and not _may_have_failed(merged, key):
+                deviants = deviants_of(merged, key, merged.collectives[key])
+                if deviants and rank not in deviants:
+                    continue  # they ended another operation
+                found.origins[rank] = (deviants.get(rank, Why.UNFINISHED), one)
+                break
+
+
+def _may_have_failed(merged: Merged, key: Key) -> bool:
+    """Whether an end may be an error: gloo retires either, and a member that died makes errors."""
+    members = merged.members.get(key[0], ())
+    return merged.retiring and any(
+        merged.standing(each, *key) is Standing.SILENT for each in members
+    )
+
+
+def _failed(merged: Merged, found: Graph) -> None:
+    """Calls that differed, in operations that nobody is inside any more: all may have failed."""
+    for key, held in merged.collectives.items():
+        if _may_have_failed(merged, key):
+            deviants = deviants_of(merged, key, held)
+            if 0 < len(deviants) < len(held):
+                for rank, why in deviants.items():
+                    found.origins.setdefault(rank, (why, held[rank]))
+                _explain_silent(merged, found, held, deviants)
+
+
+def _explain_silent(
+    merged: Merged, found: Graph, held: Mapping[int, Operation], deviants: Mapping[int, Why]
+) -> None:
+    """Members without a dump wait for those that differ, or died of it, as gloo ends a process."""
+    one = held[next(iter(deviants))]
+    targets = tuple(sorted(deviants.items()))
+    for member in merged.members.get(one.group, ()):
+        if member in merged.world and merged.standing(member, one.group, one.sequence) is (
+            Standing.SILENT
+        ):
+            proven = _proven(merged, one, min(deviants), _oldest(merged, deviants))
+            found.waits[member].append(Wait(member, one, targets, proven))
+
+
+def _collective(
+    merged: Merged, found: Graph, group: str, sequence: int, ranks: Sequence[int]
+) -> None:
+    """What those wait for whose head is this collective."""
+    members = [rank for rank in merged.members.get(group, ()) if rank in merged.world]
+    by: dict[Standing, list[int]] = defaultdict(list)
+    for member in members:
+        by[merged.standing(member, group, sequence)].append(member)
+    held = merged.collectives[group, sequence]
+    here = {rank: one for rank, one in held.items() if rank in members}
+    deviants = deviants_of(merged, (group, sequence), here)
+    if deviants:
+        for rank, why in deviants.items():
+            found.origins.setdefault(rank, (why, held[rank]))
+        _wait(merged, found, held, set(ranks) - deviants.keys(), sorted(deviants.items()))
+        _explain_silent(merged, found, held, deviants)
+        return
+    done, absent = by[Standing.DONE], [*by[Standing.ABSENT], *by[Standing.SILENT]]
+    if done and by[Standing.ABSENT]:
+        # Nobody finishes what not all have begun: these dumps are older than the others.
+        for rank in by[Standing.ABSENT]:
+            found.outdated[rank].add(group)
+    late = [
+        rank
+        for rank in by[Standing.INSIDE]
+        if rank not in ranks or merged.heads[rank][0] is not held[rank]
+    ]
+    found.unknown.update(by[Standing.UNKNOWN])
+    calling = [rank for rank in by[Standing.INSIDE] if merged.is_calling(rank, held[rank])]
+    if done:
+        for rank in calling:
+            found.outdated[rank].add(group)
+    if absent or late:
+        groups = (
+            (by[Standing.ABSENT], Why.ABSENT), (by[Standing.SILENT], Why.SILENT), (late, Why.BEHIND)
+        )  # fmt: skip
+        _wait(merged, found, held, ranks, [(each, why) for some, why in groups for each in some])
+    elif 0 < 2 * len(calling) <= len(by[Standing.INSIDE]):
+        # The others' calls have returned, so their devices wait. Where most are inside the call,
+        # they may be connecting with each other.
+        for rank in calling:
+            found.origins.setdefault(rank, (Why.CALLING, held[rank]))
+        waiting = [rank for rank in ranks if rank not in calling]
+        _wait(merged, found, held, waiting, [(rank, Why.CALLING) for rank in calling])
+    elif done and len(by[Standing.INSIDE]) == 1:
+        # Of an operation with a root others may end first; not all but one, one after another.
+        found.origins.setdefault(ranks[0], (Why.UNFINISHED, held[ranks[0]]))
+    elif not by[Standing.UNKNOWN]:
+        _all_inside(merged, found, (group, sequence), ranks)
+
+
+def _all_inside(merged: Merged, found: Graph, key: Key, ranks: Sequence[int]) -> None:
+    """Everybody is in it: who has not started, if others have; else nobody can be told."""
+    held = merged.collectives[key]
+    started = [rank for rank in ranks if held[rank].state is State.STARTED]
+    waiting = [rank for rank in ranks if held[rank].state is State.SCHEDULED]
+    if started and waiting:
+        for rank in waiting:
+            found.origins.setdefault(rank, (Why.UNSTARTED, held[rank]))
+        _wait(merged, found, held, started, [(rank, Why.UNSTARTED) for rank in waiting])
+    else:
+        found.stuck[key[0], key[1], 0] = Stuck(held[ranks[0]], tuple(sorted(ranks)))
+
+
+def _transfer(
+    merged: Merged, found: Graph, rank: int, one: Operation, transfer: Transfer
+) -> None:  # fmt: skip
+    """What a rank waits for that exchanges with another."""
+    peer = _peer(merged, rank, one.group, transfer)
+    if peer is None:
+        return
+    trace = merged.traces.get(peer)
+    if trace is None:
+        target = ((peer, Why.SILENT),)
+    else:
+        other = _counterpart(merged, trace, rank, one)
+        if other is not None and other in merged.heads.get(peer, ()):
+            if other.dtypes != one.dtypes or other.inputs != one.inputs:
+                why = Why.DTYPE if other.dtypes != one.dtypes else Why.SHAPE
+                found.origins.setdefault(rank, (why, one))
+                return
+            if {one.state, other.state} == {State.STARTED, State.SCHEDULED}:
+                if one.state is State.SCHEDULED:
+                    found.origins.setdefault(rank, (Why.UNSTARTED, one))
+                else:
+                    _wait(merged, found, {rank: one}, [rank], [(peer, Why.UNSTARTED)])
+                return
+            if _ended_fewer(merged, rank, peer, one.group):
+                found.origins.setdefault(rank, (Why.UNFINISHED, one))
+                return
+            if _ended_fewer(merged, peer, rank, one.group):
+                _wait(merged, found, {rank: one}, [rank], [(peer, Why.UNFINISHED)])
+                return
+            pair = (min(rank, peer), max(rank, peer))
+            found.stuck[one.group, *pair] = Stuck(one, pair)
+            return
+        target = ((peer, Why.ABSENT if other is None else Why.BEHIND),)
+    proven = _proven(merged, one, rank, _oldest(merged, [peer]))
+    found.waits[rank].append(Wait(rank, one, target, proven))
+
+
+def _ended_fewer(merged: Merged, rank: int, peer: int, group: str) -> bool:
+    """Whether a rank has seen fewer transfers end than the other, of a group of these two alone.
+
+    Each belongs to one of the other's; both have begun the same number.
+    """
+    mine, theirs = merged.traces[rank], merged.traces[peer]
+    begun = [trace.groups[group].enqueued for trace in (mine, theirs)]
+    if len(merged.members.get(group, ())) != 2 or begun[0] is None or begun[0] != begun[1]:
+        return False
+    if any(trace.groups[group].collectives for trace in (mine, theirs)):
+        return False
+    left = [sum(one.group == group for one in trace.open) for trace in (mine, theirs)]
+    return left[0] > left[1]
+
+
+def _peer(merged: Merged, rank: int, group: str, transfer: Transfer) -> int | None:
+    """The other one, as a rank of the job."""
+    members = merged.members.get(group, ())
+    if transfer.me < len(members) and members[transfer.me] == rank:
+        return members[transfer.peer] if transfer.peer < len(members) else None
+    return transfer.peer if transfer.me == rank else None
+
+
+def _counterpart(
+    merged: Merged, trace: RankTrace, rank: int, one: Operation
+) -> Operation | None:  # fmt: skip
+    """The oldest open half of the peer that this one may belong to."""
+    assert one.transfer is not None
+    return next(
+        (
+            each
+            for each in trace.open
+            if each.transfer is not None
+            and each.group == one.group
+            and each.transfer.sends != one.transfer.sends
+            and _peer(merged, trace.rank, each.group, each.transfer) == rank
+        ),
+        None,
+    )
+
+
+def _wait(
+    merged: Merged,
+    found: Graph,
+    held: Mapping[int, Operation],
+    ranks: Iterable[int],
+    targets: Sequence[tuple[int, Why]],
+) -> None:
+    """These ranks wait in one operation for all the targets."""
+    shared = tuple(targets)
+    oldest = _oldest(merged, [rank for rank, _ in shared])
+    for rank in ranks:
+        proven = _proven(merged, held[rank], rank, oldest)
+        found.waits[rank].append(Wait(rank, held[rank], shared, proven))
+
+
+def _oldest(merged: Merged, ranks: Iterable[int]) -> float | None:
+    """When the first of these dumps was written; infinity where there is none, None = not told."""
+    written = [merged.traces[rank].written for rank in ranks if rank in merged.traces]
+    known = [moment for moment in written if moment is not None]
+    return None if len(known) < len(written) else min(known, default=float("inf"))
+
+
+def _proven(merged: Merged, one: Operation, rank: int, oldest: float | None) -> float | None:
+    """Seconds for which a wait is certain: the rank was inside, and no target was.
+
+    So much lies between the begin of the operation and the oldest of the dumps.
+    """
+    written = merged.traces[rank].written
+    if written is None or oldest is None:
+        return None
+    return max(0.0, min(written, oldest) - one.created)
+
+
+def roots(found: Graph, merged: Merged) -> list[frozenset[int]]:
+    """Sets of ranks that are waited for and wait for nobody else; of several, they form a circle.
+
+    Tarjan's strongly connected components (SIAM Journal on Computing 1, 1972), without recursion.
+    """
+    targets = {
+        rank: [target for wait in waits for target, _ in wait.targets]
+        for rank, waits in found.waits.items()
+    }
+    waited = {target for each in targets.values() for target in each}
+    result = []
+    for component in _components(targets, waited | targets.keys()):
+        leaves = any(not component.issuperset(targets.get(rank, ())) for rank in component)
+        if not leaves and (component & waited or component & found.origins.keys()):
+            result.append(frozenset(component))
+    result += [frozenset((rank,)) for rank in found.origins if rank not in waited]
+    return result
+
+
+def _components(targets: Mapping[int, Sequence[int]], nodes: set[int]) -> Iterator[set[int]]:
+    index: dict[int, int] = {}
+    low: dict[int, int] = {}
+    stack: list[int] = []
+    on_stack: set[int] = set()
+    for start in sorted(nodes):
+        if start in index:
+            continue
+        work = [(start, iter(targets.get(start, ())))]
+        index[start] = low[start] = len(index)
+        stack.append(start)
+        on_stack.add(start)
+        while work:
+            node, rest = work[-1]
+            for target in rest:
+                if target not in index:
+                    index[target] = low[target] = len(index)
+                    stack.append(target)
+                    on_stack.add(target)
+                    work.append((target, iter(targets.get(target, ()))))
+                    break
+                if target in on_stack:
+                    low[node] = min(low[node], index[target])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == index[node]:
+                    component = set()
+                    while node not in component:
+                        component.add(stack.pop())
+                    on_stack -= component
+                    yield component

@@ -1,0 +1,1 @@
+"""Hardware that deviates from its peers, with and without a run."""

@@ -1,0 +1,300 @@
+"""A job that tells nothing of its training: what its hardware alone says of who holds it back.
+
+How much its GPUs work is another observation of own time (analyzer.hardware.anomalies.activity), in
+which the search of windows looks for who became slow. Where nobody is and the whole job works less
+since
+some moment, each GPU that deviates may be why: its symptoms decide, as of a node that alone holds a
+stage, and several share the confidence. Causes are those of the one table. That is less than step
+times say, and confidence says so.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+import numpy as np
+import pandas as pd
+
+from lockstep.analyzer.causes.posterior import Posterior, posterior
+from lockstep.analyzer.causes.specs import CAUSE_WORDS
+from lockstep.analyzer.causes.symptoms.phases import SHARES
+from lockstep.analyzer.causes.telemetry_quality import drop_stuck_sensors
+from lockstep.analyzer.hardware.anomalies import JudgedHardware, judge
+from lockstep.analyzer.hardware.anomalies.activity import Activity, activity, as_windows
+from lockstep.analyzer.hardware.anomalies.panel import Place
+from lockstep.analyzer.hardware.anomalies.peers import LASTS_BINS
+from lockstep.analyzer.hardware.anomalies.shape import who
+from lockstep.analyzer.hardware.anomalies.to_verdict import anomalies_json
+from lockstep.analyzer.shapes.run import Culprit, Fact, Finding, Grid, RankInfo, Verdict
+from lockstep.analyzer.shapes.wording import utc
+from lockstep.analyzer.stats.coverage import COVERAGE_AT_LEAST
+from lockstep.analyzer.stats.robust_stats import NOTHING, median_of
+from lockstep.analyzer.stats.significance import FLOOR
+from lockstep.analyzer.stragglers.detectors.change import change
+from lockstep.analyzer.stragglers.model.accepted import HEAVY, accepted
+from lockstep.analyzer.stragglers.model.candidate import CERTAIN
+from lockstep.analyzer.stragglers.model.effects import effects
+from lockstep.analyzer.stragglers.model.precision import WINDOWS
+from lockstep.analyzer.stragglers.place import place_confidence
+from lockstep.analyzer.stragglers.where import node_of, placed
+
+SCRAPES = replace(WINDOWS, block_steps=1, steps=LASTS_BINS, transient_steps=LASTS_BINS)
+"""A scrape is the mean of many steps; it lasts as any deviation of hardware must."""
+NO_SERIES = "no training series: neither step times nor collectives"
+
+
+def uninstrumented(
+    name: str, samples: pd.DataFrame, job: Sequence[Place], ranks: Sequence[RankInfo] = ()
+) -> Verdict:
+    """The verdict about a job of which only allocation and hardware are known.
+
+    Args:
+        name: The job's name.
+        samples: contract.archive.SAMPLES, of the job's nodes or of more.
+        job: (node, gpu) of each of its GPUs: from lockstep.analyzer.read.jobs, or given.
+        ranks: Who runs on them, where that is known.
+    """
+    judged = judge(samples, ranks)
+    places = judged.panel.places
+    wanted = list(dict.fromkeys(job))
+    members = [place for place in wanted if place in places]
+    seen = activity(judged.panel, [places.index(place) for place in members]) if members else None
+    coverage = _coverage(seen, len(wanted))
+    named: list[tuple[Finding, Posterior]] = []
+    culprits: tuple[Culprit, ...] = ()
+    slower, since = None, None
+    if seen is not None:
+        infos = _infos(members, ranks)
+        grid = drop_stuck_sensors(as_windows(seen, judged.panel, infos, judged.samples))
+        less = change(grid, SCRAPES)
+        if len(members) > 1 and coverage >= COVERAGE_AT_LEAST:
+            named = _accused(grid, less, judged, seen)
+        believed = max(1.0 - len(judged.missing) / len(members), 0.0)
+        most = CERTAIN * coverage * believed
+        culprits = tuple(_culprit(grid, *one, most, seen, ranks) for one in named)
+        first = next(iter((*(one for one, _ in named), *less)), None)
+        if first is not None:
+            slower, since = _steps_longer(grid, first), utc(float(grid.start[first.first]))
+    ratio = None if slower is None else 1.0 / slower
+    words = (
+        culprit_sentence(culprits, seen, ratio)
+        if culprits and seen is not None
+        else no_culprit_sentence(len(members), len(wanted), seen, ratio, since)
+    )
+    return Verdict(
+        run=name,
+        status="degraded" if culprits else "unknown",
+        sentence=words,
+        slowdown=slower if seen is not None and seen.share else None,
+        slowdown_interval=None,
+        lost_gpu_hours=None,
+        coverage=coverage,
+        culprits=culprits,
+        alternatives=named[0][1].alternatives if named else (),
+        anomalies=anomalies_json(judged.found, ranks, culprits),
+        missing=(NO_SERIES, *judged.missing),
+        provenance=("simulated GPU telemetry",) * bool(judged.panel.simulated.any()),
+    )
+
+
+def _coverage(seen: Activity | None, expected: int) -> float:
+    """Share of the scrapes of all the job's GPUs that told how much they work."""
+    if seen is None or not expected:
+        return 0.0
+    rows = np.isfinite(seen.values).any(axis=1).sum()
+    return float(np.isfinite(seen.values).sum() / max(rows * expected, 1))
+
+
+def _infos(members: Sequence[Place], ranks: Sequence[RankInfo]) -> tuple[RankInfo, ...]:
+    """Who is on each GPU; numbers of their own where ranks are not known of all."""
+    known = {(info.node, info.gpu): info for info in ranks}
+    if all(place in known for place in members):
+        return tuple(known[place] for place in members)
+    return tuple(
+        RankInfo(number, node, gpu, None, gpu, number, 0, 0)
+        for number, (node, gpu) in enumerate(members)
+    )
+
+
+def _accused(
+    grid: Grid, less: Sequence[Finding], judged: JudgedHardware, seen: Activity
+) -> list[tuple[Finding, Posterior]]:
+    """Who is slow and why, the surest first; a node once."""
+    works_on = tuple(_works_on(grid, seen))
+    unexplained = [
+        one for one in less if all(abs(one.first - each.first) >= LASTS_BINS for each in works_on)
+    ]
+    found = accepted(grid, (*works_on, *_deviates(grid, unexplained, judged, seen)))
+    told, evidences = placed(grid, found)
+    slow = [
+        (one, posterior(evidence))
+        for one, evidence in zip(_shared(told), evidences, strict=True)
+        if one.kind == "slow"
+    ]
+    places: dict[str | int | None, tuple[Finding, Posterior]] = {}
+    for one in sorted(slow, key=lambda each: (-place_confidence(each[0], grid), each[0].first)):
+        places.setdefault(node_of(one[0]) or one[0].rank, one)
+    return list(places.values())
+
+
+def _shared(findings: Sequence[Finding]) -> list[Finding]:
+    """With one confidence, shared by the GPUs of which each may be why the whole job works less.
+
+    Symptoms say of each GPU whether it is in trouble, and not for which of those that are the
+    others wait: that one is at all, in parts as likely as each is.
+    """
+    alone = [one.details["place_confidence"] for one in findings if _may_be_why(one)]
+    share = (1.0 - float(np.prod(1.0 - np.array(alone)))) / max(sum(alone), NOTHING)
+    return [
+        replace(
+            one,
+            details={**one.details, "place_confidence": share * one.details["place_confidence"]},
+        )
+        if _may_be_why(one)
+        else one
+        for one in findings
+    ]
+
+
+def _may_be_why(one: Finding) -> bool:
+    """Whether symptoms alone say so: nothing in times told it from the others."""
+    return "log_ratio" in one.details
+
+
+def _works_on(grid: Grid, seen: Activity) -> Iterator[Finding]:
+    """GPUs that work on since some moment, while the others wait.
+
+    What one always does more may be its part of the work; and by what nobody waits for, no step
+    becomes longer.
+    """
+    for one in effects(grid, SCRAPES):
+        longer = _steps_longer(grid, one)
+        if one.kind == "slow" and not one.details["from_start"] and longer >= np.exp(FLOOR):
+            text = (
+                f"{_where(grid, one)} has {one.slowdown:.2f}x the {seen.name} of the other"
+                " GPUs since, compared with before: it works while they wait"
+            )
+            yield replace(one, text=text)
+
+
+def _deviates(
+    grid: Grid, less: Sequence[Finding], judged: JudgedHardware, seen: Activity
+) -> Iterator[Finding]:
+    """GPUs that deviate, of a job that works less: before any symptom is asked each as likely.
+
+    As is that it is none of them: jobs wait for their data and their hosts as well.
+    """
+    deviate = {(each.node, each.gpu) for each in judged.found}
+    for one in less:
+        text = f"the job's GPUs fell to {1.0 / one.slowdown:.2f}x of their {seen.name} since"
+        for info in grid.ranks:
+            if (info.node, info.gpu) in deviate:
+                details = {"place_confidence": 1.0 / (len(grid.ranks) + 1), "log_chance": 0.0}
+                yield replace(one, kind=HEAVY, rank=info.rank, text=text, details=details)
+
+
+def _info(grid: Grid, one: Finding) -> RankInfo:
+    return next(info for info in grid.ranks if info.rank == one.rank)
+
+
+def _where(grid: Grid, one: Finding) -> str:
+    """A GPU, or a node all of whose GPUs are slow."""
+    info, node = _info(grid, one), node_of(one)
+    return who(info.node, info.gpu if node is None else None)
+
+
+def _steps_longer(grid: Grid, one: Finding) -> float:
+    """Seconds of a step while it was slow over those of the other steps; 1 where there are none."""
+    wall = grid.time["wall"][:, 0]
+    inside = one.inside(grid)
+    return 1.0 if inside.all() else median_of(wall[inside]) / median_of(wall[~inside])
+
+
+def _culprit(
+    grid: Grid, finding: Finding, causes: Posterior, most: float, seen: Activity,
+    ranks: Sequence[RankInfo],
+) -> Culprit:  # fmt: skip
+    info, alone = _info(grid, finding), node_of(finding) is None
+    known = info if alone and info in ranks else None
+    shown = tuple(fact for fact in causes.facts if fact.query != SHARES)
+    return Culprit(
+        scope="gpu" if alone else "node",
+        rank=None if known is None else known.rank,
+        node=info.node,
+        gpu=info.gpu if alone else None,
+        uuid=None if known is None else known.uuid,
+        dp=None if known is None else known.dp,
+        pp=None if known is None else known.pp,
+        tp=None if known is None else known.tp,
+        link=None,
+        from_step=None,
+        to_step=None,
+        since=utc(float(grid.start[finding.first])),
+        slowdown=finding.slowdown if seen.share else None,
+        slowdown_interval=finding.interval if seen.share else None,
+        cause=causes.cause,
+        confidence=min(causes.probability, most),
+        tier="record",
+        evidence=(*shown, Fact(True, finding.text, f"{seen.name} by GPU")),
+        place_confidence=min(place_confidence(finding, grid), most),
+    )
+
+
+ALONE = "No training series were there, so this rests on its hardware alone."
+
+
+def culprit_sentence(culprits: Sequence[Culprit], seen: Activity, ratio: float | None) -> str:
+    """The sentence of a verdict that names somebody.
+
+    Args:
+        culprits: Who is named, the most certain first.
+        seen: How much the job's GPUs work.
+        ratio: The peers' activity since over before.
+    """
+    parts = []
+    for culprit in culprits:
+        why = CAUSE_WORDS.get(culprit.cause, culprit.cause)
+        first = next(fact.text for fact in culprit.evidence if fact.supports)
+        rank = "" if culprit.rank is None else f", rank {culprit.rank},"
+        parts.append(
+            f"{who(str(culprit.node), culprit.gpu)}{rank} probably holds the job back since"
+            f" {_clock(culprit.since)} UTC: {why} ({first}). Confidence in the place"
+            f" {culprit.place_confidence:.2f}, in the cause {culprit.confidence:.2f}."
+        )
+    if ratio is not None:
+        parts.append(f"Since then the other GPUs have {ratio:.2f}x their {seen.name} of before.")
+    return " ".join((*parts, ALONE))
+
+
+def no_culprit_sentence(
+    told: int, expected: int, seen: Activity | None, ratio: float | None, since: str | None
+) -> str:
+    """The sentence of a verdict that names nobody.
+
+    Args:
+        told: GPUs of the job that told of themselves.
+        expected: GPUs of the job.
+        seen: How much they work; None = not known.
+        ratio: Their activity since over before; None = it did not fall.
+        since: When it fell.
+    """
+    if seen is None:
+        why = f"{told} of the job's {expected} GPUs told how much they work"
+        return f"Unknown: no training series were there, and {'none' if not told else why}."
+    if ratio is not None and since is not None:
+        return (
+            f"Unknown: the job's GPUs have {ratio:.2f}x their {seen.name} of before since"
+            f" {_clock(since)} UTC, and the hardware of none tells why. No training series were"
+            " there."
+        )
+    return (
+        f"Unknown: no training series were there; of {told} of the job's {expected} GPUs no"
+        " hardware holds the others back, which a job that waits for its data or its host looks"
+        " like too."
+    )
+
+
+def _clock(since: str | None) -> str:
+    return "an unknown time" if since is None else (
+        datetime.fromisoformat(since).strftime("%Y-%m-%d %H:%M:%S")
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""What single operations show: simulation, structure, outliers of traces."""

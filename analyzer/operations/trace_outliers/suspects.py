@@ -1,0 +1,180 @@
+"""Which workers are slow by their operations: the search of the windows, on computations alone.
+
+Operations are another observation of the same own time: without what the host does between them,
+and with the work of every micro-batch known. So they are laid out as windows of a step each, and
+analyzer.stragglers.model.effects looks for the same scopes and shapes, with the precision of
+operations.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lockstep.analyzer.operations.trace_outliers.cells import Cells
+from lockstep.analyzer.operations.trace_outliers.residuals import (
+    fastest_passes,
+    own_times,
+    replica_levels,
+)
+from lockstep.analyzer.shapes.operations import Flags, Floats
+from lockstep.analyzer.shapes.run import Finding, Grid, RankInfo
+from lockstep.analyzer.stats.changepoint import column_medians
+from lockstep.analyzer.stats.others import others_median
+from lockstep.analyzer.stats.robust_stats import WITHIN, mean_of, median_of, shows
+from lockstep.analyzer.stats.temporal_shape import Shape, smooth
+from lockstep.analyzer.stragglers.model.effects import effects
+from lockstep.analyzer.stragglers.model.precision import OPERATIONS
+from lockstep.collector.contract.words import Phase
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Suspect:
+    """A worker whose own time is longer than it should be.
+
+    Attributes:
+        dp: Its replica.
+        stage: Its stage.
+        first: Place of the first slow step.
+        last: The place after the last; None = to the end.
+        excess: Log of its own time over what it should be, while it is slow.
+        error: Standard error of `excess`.
+        by_peers: Whether replicas enough do the same work; else its own past decided.
+        place_confidence: Probability that it is this worker.
+        shape: How it goes in time.
+        by_step: (S,) log excess of each step, 0 outside its span.
+    """
+
+    dp: int
+    stage: int
+    first: int
+    last: int | None
+    excess: float
+    error: float
+    by_peers: bool
+    place_confidence: float
+    shape: Shape
+    by_step: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """All suspects of a trace, the clearest first, and who was near.
+
+    Attributes:
+        suspects: Slow workers.
+        cancelled: Whether workers were compared with the same micro-batches on other stages.
+        level: (P, D) log of each worker's own time over what it should be, all steps.
+        replica: (D,) log of how much longer a replica takes on all stages alike; 0 with one stage.
+    """
+
+    suspects: tuple[Suspect, ...]
+    cancelled: bool
+    level: Floats
+    replica: Floats
+
+    def flags(self) -> Flags:
+        """(P, D) whether a worker is a suspect."""
+        found = np.zeros(self.level.shape, dtype=bool)
+        for one in self.suspects:
+            found[one.stage, one.dp] = True
+        return found
+
+
+def judge(found: Cells) -> Judgement:
+    """Who is slow by the computations of a trace."""
+    flags = np.zeros(found.usual.shape, dtype=bool)
+    replicas = found.usual.shape[1]
+    slow: list[Finding] = []
+    for own in (own_times(found, flags)[0], *fastest_passes(found, flags)):
+        for one in effects(as_windows(own), OPERATIONS):
+            if one.kind == "slow" and not flags[_place(one, replicas)]:
+                flags[_place(one, replicas)] = True
+                slow.append(one)
+    # Measured by all that they compute, against references without the slow ones.
+    own, cancelled = own_times(found, flags)
+    rest = own - _reference(own, flags)
+    measured = [(one, _rise(one, rest[_place(one, replicas)])) for one in slow]
+    # What the fastest passes show, all that a worker computes must show as well; NaN: so many are
+    # slow that nobody is left to measure it by.
+    sure = [
+        one for one, rise in measured if np.isnan(rise) or shows(rise, float(np.log(one.slowdown)))
+    ]
+    level = np.nan_to_num(column_medians(rest.reshape(-1, rest.shape[2]).T)).reshape(flags.shape)
+    suspects = tuple(_suspect(one, rest) for one in sure)
+    return Judgement(suspects, cancelled, level, replica_levels(found, flags))
+
+
+def _place(one: Finding, replicas: int) -> tuple[int, int]:
+    """(stage, replica) of a rank of `as_windows`."""
+    assert one.rank is not None
+    stage, replica = divmod(one.rank, replicas)
+    return stage, replica
+
+
+def _rise(one: Finding, mine: Floats) -> float:
+    """Log own time in its span over the rest of the steps, or over the others in all steps."""
+    inside = np.zeros(len(mine), dtype=bool)
+    inside[one.first : one.last] = True
+    return mean_of(mine[inside]) - (0.0 if inside.all() else median_of(mine[~inside]))
+
+
+def _suspect(one: Finding, rest: Floats) -> Suspect:
+    stage, dp = _place(one, rest.shape[1])
+    steps = rest.shape[2]
+    stop = steps if one.last is None else one.last
+    inside = np.zeros(steps, dtype=bool)
+    inside[one.first : stop] = True
+    shape, excess = Shape(one.details["shape"]), float(np.log(one.slowdown))
+    mine = rest[stage, dp]
+    if shape is Shape.PERIODIC:
+        on = mine > mean_of(mine[inside])
+        excess = median_of(mine[inside & on]) - median_of(mine[inside & ~on])
+        by_step = np.where(inside & on, excess, 0.0)
+    elif shape is Shape.RAMP:
+        level = float(np.nan_to_num(median_of(mine[: one.first])))
+        by_step = np.where(inside, np.maximum(smooth(np.nan_to_num(mine - level)), 0.0), 0.0)
+    else:
+        by_step = np.where(inside, excess, 0.0)
+    low, high = one.interval
+    return Suspect(
+        dp=dp,
+        stage=stage,
+        first=one.first,
+        last=one.last,
+        excess=excess,
+        error=float(np.log(high / low)) / (2 * WITHIN),
+        by_peers=rest.shape[1] > 2,
+        place_confidence=float(one.details["place_confidence"]),
+        shape=shape,
+        by_step=by_step,
+    )
+
+
+def as_windows(own: Floats) -> Grid:
+    """(P, D, S) log own times as a run of one window a step; worker (p, d) is rank p * D + d.
+
+    Each stands on a node of its own: a trace does not tell where its workers are.
+    """
+    stages, replicas, steps = own.shape
+    ranks = tuple(
+        RankInfo(place, f"worker {place}", None, None, 0, place % replicas, place // replicas, 0)
+        for place in range(stages * replicas)
+    )
+    seconds = np.exp(own.reshape(stages * replicas, steps).T)
+    nothing = np.zeros_like(seconds)
+    phases = {str(phase): nothing for phase in Phase} | {str(Phase.FORWARD): seconds}
+    times = {"own": seconds, "wall": seconds, "collective": nothing, "gc": nothing}
+    numbers, moments = np.arange(steps), np.arange(steps + 1, dtype=np.float64)
+    unknown = np.full(len(ranks), np.nan)
+    return Grid(
+        run="", ranks=ranks, from_step=numbers, to_step=numbers + 1, start=moments[:-1],
+        end=moments[1:], time=phases | times | {"cpu": np.full_like(seconds, np.nan)},
+        signals={}, last={}, last_time={}, scraped_until=unknown,
+        masked=np.zeros(steps, dtype=bool), coverage=1.0,
+    )  # fmt: skip
+
+
+def _reference(own: Floats, slow: Flags) -> Floats:
+    """What the trusted workers of a stage have in common; with one replica, of the other stages."""
+    axis = 0 if own.shape[1] == 1 else 1
+    return others_median(own, axis, ~slow[:, :, None])

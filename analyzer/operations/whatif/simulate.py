@@ -1,0 +1,84 @@
+"""Counterfactual time: the steps as they would have gone with other times of operations."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lockstep.analyzer.operations.whatif.graph import Graph
+from lockstep.analyzer.shapes.operations import Floats, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """When each operation arrives and ends, (K, D, N) seconds since the step began."""
+
+    start: Floats
+    end: Floats
+
+
+def simulate(graph: Graph, own: Floats, delay: Floats | None = None) -> Floats:
+    """The time of N independent steps (docs/method/what-if.md).
+
+    Args:
+        graph: What waits for what.
+        own: (K, D, N) seconds that each operation takes once its group has arrived.
+        delay: (K, D, N) seconds of each operation between what it waits for and its start.
+
+    Returns:
+        (N,) seconds.
+    """
+    end = np.empty_like(own)
+    _fill(graph, own, delay, list(end), None)
+    steps: Floats = end[list(graph.last)].max(axis=(0, 1))
+    return steps
+
+
+def timeline(graph: Graph, own: Floats, delay: Floats | None = None) -> Timeline:
+    """As `simulate`, with every operation's times."""
+    start, end = np.empty_like(own), np.empty_like(own)
+    _fill(graph, own, delay, list(end), list(start))
+    return Timeline(start, end)
+
+
+def retimed(trace: Trace, graph: Graph, own: Floats) -> Trace:
+    """The trace that a run with these own times, (K, D, S) seconds, would have left."""
+    times = timeline(graph, own)
+    # Grouped operations may have ended before the last arrived, by clock skew: never backwards.
+    return replace(trace, start=times.start, duration=np.maximum(times.end - times.start, 0.0))
+
+
+def _fill(
+    graph: Graph, own: Floats, delay: Floats | None, end: list[Floats], start: list[Floats] | None
+) -> None:
+    """One pass over the operations, all replicas and steps of one at a time.
+
+    Rows are views taken once: indexing costs more than the arithmetic on a row.
+    """
+    before, values = graph.before, list(own)
+    delays = None if delay is None else list(delay)
+    arrival, common = np.empty_like(own[0]), np.empty_like(own[0])
+    for unit in graph.units:
+        first = True
+        for op in unit.members:
+            needed = before[op]
+            # The first member's arrival is the group's so far: the others are compared with it.
+            into = common if first else arrival
+            if not needed:
+                into.fill(0.0)
+            elif len(needed) == 1:
+                np.copyto(into, end[needed[0]])
+            else:
+                np.maximum(end[needed[0]], end[needed[1]], out=into)
+                for other in needed[2:]:
+                    np.maximum(into, end[other], out=into)
+            if delays is not None:
+                np.add(into, delays[op], out=into)
+            if start is not None:
+                start[op][...] = into
+            if not first:
+                np.maximum(common, arrival, out=common)
+            first = False
+        if unit.replicas:
+            common[...] = common.max(axis=0)
+        for op in unit.members:
+            np.add(common, values[op], out=end[op])

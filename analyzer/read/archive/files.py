@@ -1,0 +1,216 @@
+"""The small files of an archive, read with bounds: what lies in a folder is not trusted."""
+
+import math
+import reprlib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from lockstep.analyzer.shapes.run import LoadError
+from lockstep.collector.contract import archive, bounded_json
+
+MOST_BYTES = 16 << 20
+"""Of a JSON file; ours are far smaller."""
+LATEST = 32503680000.0
+"""Unix seconds of the year 3000."""
+LONGEST_NAME = 128
+VERDICT_VERSION = 1
+STATUSES = ("healthy", "degraded", "unknown")
+
+
+class Problem(StrEnum):
+    """Why a file of an archive says nothing."""
+
+    ABSENT = "absent"
+    REFUSED = "refused"
+    DAMAGED = "damaged"
+
+
+class ArchiveError(LoadError):
+    """A file of an archive cannot be read.
+
+    Attributes:
+        problem: Why.
+        sentence: Which file, and what is wrong with it; without a full stop.
+        remedy: What would be right: a clause, or a command.
+    """
+
+    def __init__(self, problem: Problem, sentence: str, remedy: str) -> None:
+        super().__init__(f"{sentence}; {remedy}")
+        self.problem = problem
+        self.sentence = sentence
+        self.remedy = remedy
+
+
+class Files:
+    """The folder of one archive.
+
+    Args:
+        folder: Where it is.
+        links: Whether links that lead out of it are followed: only if its owner asks.
+    """
+
+    def __init__(self, folder: Path, *, links: bool = False) -> None:
+        self.folder = folder
+        self.links = links
+
+    def inside(self, name: str) -> Path | None:
+        """A file of the archive; None where there is none, or a link that leads out of it."""
+        path = self.folder / name
+        try:
+            if not path.exists():
+                return None
+            if self.links:
+                return path
+            home = self.folder.resolve()
+            return path if path.resolve().is_relative_to(home) else None
+        except PermissionError:
+            return path  # whoever reads it is told why not
+        except (OSError, RuntimeError):
+            return None
+
+    def meta(self) -> Mapping[str, Any]:
+        """run.json.
+
+        Raises:
+            ArchiveError: It is no archive, torn, of another schema, or may not be read.
+        """
+        if not self.folder.is_dir():
+            raise ArchiveError(
+                Problem.ABSENT, f"{self.folder} is not a folder",
+                "give the folder of a run archive, as runs/<run>",
+            )  # fmt: skip
+        tree = self.document(archive.RUN_FILE)
+        if tree is None:
+            raise ArchiveError(
+                Problem.ABSENT, f"{self.folder} holds no {archive.RUN_FILE}: it is no run archive",
+                "give the folder of a run archive, as runs/<run>, or a folder of such folders",
+            )  # fmt: skip
+        version = tree.get("schema_version")
+        if version != archive.SCHEMA_VERSION:
+            raise ArchiveError(
+                Problem.DAMAGED,
+                f"{self.folder / archive.RUN_FILE} has schema_version {reprlib.repr(version)};"
+                f" this version of Lockstep reads {archive.SCHEMA_VERSION}",
+                "read it with the version of Lockstep that wrote it",
+            )
+        return tree
+
+    def verdict(self) -> Mapping[str, Any] | None:
+        """verdict.json (docs/reference/verdict.md), or the one that its report holds.
+
+        None = nobody analyzed the run.
+
+        Raises:
+            ArchiveError: It is torn, of another schema, or of another shape.
+        """
+        tree = self.document(archive.VERDICT_FILE)
+        if tree is None:
+            reported = part(self.whole_document(f"{archive.REPORT_STEM}.json") or {}, "verdict")
+            return reported if _is_verdict(reported) else None
+        if not _is_verdict(tree):
+            raise ArchiveError(
+                Problem.DAMAGED,
+                f"{self.folder / archive.VERDICT_FILE} is no verdict that this version reads",
+                f"lockstep analyze {self.folder}",
+            )
+        return tree
+
+    def finding(self) -> Mapping[str, Any] | None:
+        """finding.json of `lockstep watch`; None where there is none that is whole."""
+        return self.whole_document(archive.FINDING_FILE)
+
+    def whole_document(self, name: str) -> Mapping[str, Any] | None:
+        """A JSON object of the archive; None where there is none that is whole."""
+        try:
+            return self.document(name)
+        except ArchiveError:
+            return None
+
+    def document(self, name: str) -> Mapping[str, Any] | None:
+        """A JSON object of the archive, NaN and infinities as null; None where there is none.
+
+        Raises:
+            ArchiveError: It is torn, too large, no object, or may not be read.
+        """
+        path = self.inside(name)
+        if path is None:
+            return None
+        try:
+            tree = bounded_json.read(path, limit=MOST_BYTES, parse_constant=lambda _: None)
+        except FileNotFoundError:
+            return None
+        except PermissionError:
+            raise ArchiveError(
+                Problem.REFUSED, f"{path} may not be read by this user", "let this user read it"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise ArchiveError(
+                Problem.DAMAGED, f"{path} is no whole JSON ({str(error)[:120]})",
+                "it may be half written: wait for the run to end, or remove the archive",
+            ) from None  # fmt: skip
+        if not isinstance(tree, dict):
+            raise ArchiveError(
+                Problem.DAMAGED, f"{path} is no JSON object", "remove it, or read another archive"
+            )
+        return tree
+
+
+def run_id(meta: Mapping[str, Any], folder: Path) -> str:
+    """Id of a run: that of run.json where it can stand in an address, else the folder's name."""
+    name = meta.get("run") or meta.get("id")
+    if isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and name.isprintable():
+        return name
+    # A name with undecodable bytes has no place in an address or a page either.
+    printable = "".join(each if each.isprintable() else "?" for each in folder.resolve().name)
+    return printable[:LONGEST_NAME] or "archive"
+
+
+def moment(told: object) -> float | None:
+    """Unix seconds of an ISO date or a number; None where it is none."""
+    if isinstance(told, str):
+        try:
+            when = datetime.fromisoformat(told)
+            told = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError, OSError):
+            return None
+    seconds = number(told)
+    return seconds if seconds is not None and 0 < seconds < LATEST else None
+
+
+def number(told: object) -> float | None:
+    """A finite number; None where it is none."""
+    if isinstance(told, bool) or not isinstance(told, int | float):
+        return None
+    try:
+        value = float(told)
+    except OverflowError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def whole(told: object) -> int | None:
+    """A whole number from 0; None where it is none."""
+    value = number(told)
+    return int(value) if value is not None and 0 <= value < 2**31 else None
+
+
+def part(meta: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A JSON object inside; empty where it is absent or something else."""
+    value = meta.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _is_verdict(tree: Mapping[str, Any]) -> bool:
+    return (
+        tree.get("schema_version") == VERDICT_VERSION
+        and tree.get("status") in STATUSES
+        and isinstance(tree.get("sentence"), str)
+        and all(_objects(tree.get(name)) for name in ("culprits", "anomalies"))
+    )
+
+
+def _objects(told: object) -> bool:
+    return isinstance(told, list) and all(isinstance(each, dict) for each in told)

@@ -1,0 +1,131 @@
+"""Where and when a run is in a Prometheus: which targets showed it, from when until when."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lockstep.analyzer.read.prometheus.errors import RequestError
+from lockstep.analyzer.read.prometheus.moments import moment, utc
+from lockstep.analyzer.read.prometheus.promql import lasting, series
+from lockstep.collector.contract.metrics import RANK_UP
+
+if TYPE_CHECKING:
+    from lockstep.analyzer.read.prometheus.connection import Connection
+
+LOOK_BACK = 15 * 86400.0
+"""Seconds before `until` that are searched without `since`: what Prometheus keeps by default."""
+BUCKETS = 10_000
+"""Parts of the time that is searched; Prometheus answers with 11,000 points at most."""
+SHORTEST = 1.0
+"""Seconds of a part."""
+SHOWN_RUNS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A run in a Prometheus.
+
+    Attributes:
+        start, end: Unix seconds around all its samples.
+        targets: job -> instances that showed ranks of it.
+        until: Unix seconds up to which it was looked for.
+    """
+
+    start: float
+    end: float
+    targets: Mapping[str, tuple[str, ...]]
+    until: float
+
+
+def find(
+    connection: "Connection",
+    run: str,
+    since: str | None,
+    until: str | None,
+    name: str = RANK_UP.name,
+) -> Found:
+    """The run, between two moments (as `moments.moment` reads them) or wherever it is.
+
+    Args:
+        connection: To the Prometheus.
+        run: The run's id.
+        since: None = where it begins.
+        until: None = where it ends.
+        name: Of the series that show it; of a recorded one the targets say nothing.
+
+    Raises:
+        RequestError: There is no such run, or not then; the message says which runs there are.
+        SourceError: Prometheus does not answer.
+    """
+    now = connection.now()
+    end = now if until is None else moment(until, now, "--until")
+    start = end - LOOK_BACK if since is None else moment(since, now, "--since")
+    if start >= end:
+        raise RequestError(
+            f"--since {utc(start)} is not before --until {utc(end)}; nothing lies between"
+        )
+    targets = _targets(connection, name, run, start, end)
+    if not targets:
+        raise RequestError(_absent(connection, name, run, start, end, now))
+    first, last = _extent(connection, name, run, start, end)
+    return Found(first, last, targets, min(end, now))
+
+
+def _targets(
+    connection: "Connection", name: str, run: str, start: float, end: float
+) -> dict[str, tuple[str, ...]]:
+    ranged = f"{series(name, run=run)}[{lasting(end - start)}]"
+    query = f"count by (job, instance) (last_over_time({ranged}))"
+    found: dict[str, list[str]] = {}
+    for labels, _ in connection.instant(query, end, every=True):
+        found.setdefault(labels.get("job", ""), []).append(labels.get("instance", ""))
+    return {job: tuple(sorted(instances)) for job, instances in sorted(found.items())}
+
+
+def _extent(
+    connection: "Connection", name: str, run: str, start: float, end: float
+) -> tuple[float, float]:
+    """The time that has samples: first coarsely, then as finely as its length allows."""
+    return _parts(connection, name, run, *_parts(connection, name, run, start, end))
+
+
+def _parts(
+    connection: "Connection", name: str, run: str, start: float, end: float
+) -> tuple[float, float]:
+    """From the first part of the time that has samples to the last."""
+    part = max(SHORTEST, math.ceil((end - start) / BUCKETS))
+    query = f"count(count_over_time({series(name, run=run)}[{lasting(part)}]))"
+    # Each point tells of the part before it: the last one has to reach the end.
+    times = [
+        time / 1000
+        for one in connection.over(query, start, end + part, part, every=True)
+        for time in (one.times[0], one.times[-1])
+    ]
+    if not times:
+        return start, end
+    return max(start, min(times) - part), min(end, max(times))
+
+
+def _absent(
+    connection: "Connection", name: str, run: str, start: float, end: float, now: float
+) -> str:
+    runs = connection.labels("run", name, min(start, now - LOOK_BACK), now)
+    if run in runs and _targets(connection, name, run, now - LOOK_BACK, now):
+        return _not_then(connection, name, run, start, end, now)
+    others = [other for other in runs if other != run]
+    if not others:
+        return f"{connection.url} has no training run; it must scrape Lockstep's collectors"
+    shown = ", ".join(others[:SHOWN_RUNS])
+    more = f" and {len(others) - SHOWN_RUNS} more" if len(others) > SHOWN_RUNS else ""
+    return f"{connection.url} has no run {run!r}; it has {shown}{more}"
+
+
+def _not_then(
+    connection: "Connection", name: str, run: str, start: float, end: float, now: float
+) -> str:
+    first, last = _extent(connection, name, run, now - LOOK_BACK, now)
+    return (
+        f"{connection.url} has nothing of run {run!r} between {utc(start)} and {utc(end)};"
+        f" it has it from {utc(first)} to {utc(last)}"
+    )

@@ -1,0 +1,103 @@
+"""Slices as the JSON that ui.perfetto.dev and chrome://tracing open.
+
+SOURCE: the Trace Event Format; of it, complete events (`X`) and metadata (`M`), times in
+microseconds.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from lockstep.analyzer.report.perfetto.slices import COMPUTE, STEPS, lanes
+from lockstep.analyzer.shapes.run import RankInfo
+
+TRACKS: tuple[str, ...] = (STEPS, COMPUTE)
+"""The first tracks of a rank; the groups follow by name."""
+SHOWN: tuple[str, ...] = (
+    "name", "kind", "start_ns", "duration_ns", "rank", "ideal", "track", "lane", "step",
+)  # fmt: skip
+TOLD: tuple[str, ...] = ("micro_batch", "chunk", "bytes", "sequence")
+
+
+def document(
+    slices: pd.DataFrame, ranks: Sequence[RankInfo], told: Mapping[str, Any]
+) -> Iterator[str]:
+    """The file in parts: a process a rank, actual above ideal, a thread a track.
+
+    Times count from the first slice, whose unix time stands in `otherData.begin_unix_ns`.
+
+    Args:
+        slices: slices.COLUMNS.
+        ranks: Who the ranks are.
+        told: More for `otherData`.
+    """
+    begin = int(slices["start_ns"].min()) if len(slices) else 0
+    slices = slices.assign(lane=lanes(slices)).sort_values(
+        ["rank", "ideal", "start_ns", "duration_ns"], kind="stable"
+    )
+    tracks = slices[["rank", "ideal", "track", "lane"]].drop_duplicates()
+    thread = _threads(tracks)
+    other = {"begin_unix_ns": begin, **told}
+    yield f'{{"displayTimeUnit":"ms","otherData":{_json(other)},"traceEvents":[\n'
+    yield ",\n".join(map(_json, _names(tracks, thread, {info.rank: info for info in ranks})))
+    for name, kind, start, duration, rank, ideal, track, lane, step, *rest in zip(
+        *(slices[column].tolist() for column in (*SHOWN, *TOLD)), strict=True
+    ):
+        event = {
+            "name": name, "cat": kind, "ph": "X",
+            "ts": (start - begin) / 1000, "dur": duration / 1000,
+            "pid": _process(rank, ideal), "tid": thread[rank, ideal, track, lane],
+            "args": {"step": step}
+            | {key: value for key, value in zip(TOLD, rest, strict=True) if value >= 0},
+        }  # fmt: skip
+        yield ",\n" + _json(event)
+    yield "\n]}\n"
+
+
+def _process(rank: int, ideal: bool) -> int:
+    return 2 * rank + (2 if ideal else 1)
+
+
+def _threads(tracks: pd.DataFrame) -> dict[tuple[int, bool, str, int], int]:
+    """A number for each lane of a track: unique in the file, in the order to show."""
+
+    def order(key: tuple[int, bool, str, int]) -> tuple[int, bool, int, str, int]:
+        rank, ideal, track, lane = key
+        first = TRACKS.index(track) if track in TRACKS else len(TRACKS)
+        return rank, ideal, first, track, lane
+
+    keys = [(int(r), bool(i), str(t), int(n)) for r, i, t, n in tracks.itertuples(index=False)]
+    return {key: number for number, key in enumerate(sorted(keys, key=order), start=1)}
+
+
+def _names(
+    tracks: pd.DataFrame,
+    thread: Mapping[tuple[int, bool, str, int], int],
+    ranks: Mapping[int, RankInfo],
+) -> Iterator[dict[str, Any]]:
+    """Metadata events: the names and places of processes and threads."""
+    for rank, ideal in tracks[["rank", "ideal"]].drop_duplicates().itertuples(index=False):
+        pid = _process(int(rank), bool(ideal))
+        info = ranks.get(int(rank))
+        who = f"rank {rank}" if info is None else (
+            f"rank {rank} ({info.node}, dp {info.dp}, pp {info.pp}, tp {info.tp})"
+        )  # fmt: skip
+        name = f"rank {rank}, ideal" if ideal else who
+        yield _meta("process_name", pid, None, {"name": name})
+        yield _meta("process_sort_index", pid, None, {"sort_index": pid})
+    for (rank, ideal, track, lane), tid in thread.items():
+        pid = _process(rank, ideal)
+        name = track if track in TRACKS else f"{track} collectives"
+        yield _meta("thread_name", pid, tid, {"name": f"{name} {lane + 1}" if lane else name})
+        yield _meta("thread_sort_index", pid, tid, {"sort_index": tid})
+
+
+def _meta(name: str, pid: int, tid: int | None, told: Mapping[str, Any]) -> dict[str, Any]:
+    where = {"pid": pid} if tid is None else {"pid": pid, "tid": tid}
+    return {"name": name, "ph": "M", **where, "args": dict(told)}
+
+
+def _json(tree: Mapping[str, Any]) -> str:
+    return json.dumps(tree, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -1,0 +1,1 @@
+"""What goes from room to room: runs, grids, operations, verdicts and their words."""

@@ -1,0 +1,550 @@
+"""The best set of effects: who was slow, when and how, one after the other until nothing is left.
+
+Each round looks at every rank and every node in every shape, takes what is beyond chance, and looks
+again at what is left when the peers do without whom it took: so a rank is explained once, and a
+second culprit is judged against peers without the first. It is greedy selection with a penalty for
+every scope and span that was tried: Bonferroni's, which for spans is what the modified BIC adds in
+logarithms (Zhang and Siegmund, Biometrics 2007).
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockstep.analyzer.shapes.run import Finding, FloatGrid, Grid
+from lockstep.analyzer.shapes.wording import NAMED
+from lockstep.analyzer.stats.changepoint import Blocks, autocorrelation_factor
+from lockstep.analyzer.stats.peer_groups import MAJORITY, peer_groups
+from lockstep.analyzer.stats.robust_stats import WITHIN, interval_95, mean_of, median_of
+from lockstep.analyzer.stats.significance import STEPS_AT_LEAST, slow_finding, span_edges
+from lockstep.analyzer.stragglers.model.accepted import HEAVY, UNPLACED
+from lockstep.analyzer.stragglers.model.again import again_and_again, stand_stills
+from lockstep.analyzer.stragglers.model.candidate import OWN_SHARE, Candidate, Edges, candidate
+from lockstep.analyzer.stragglers.model.precision import WINDOWS, Precision
+from lockstep.analyzer.stragglers.model.quick_steps import plainly_longer, with_quick_steps
+from lockstep.analyzer.stragglers.model.ramps import ramps
+from lockstep.analyzer.stragglers.model.roles import (
+    AGAIN,
+    ROLE,
+    crept,
+    equal_roles_known,
+    for_roles,
+    of_standing,
+    roles_differ,
+)
+from lockstep.analyzer.stragglers.model.run_queue import (
+    is_run_queue,
+    with_steady_computing,
+    without_run_queue,
+)
+from lockstep.analyzer.stragglers.model.scopes import Table, tables
+from lockstep.analyzer.stragglers.model.spans import always, short_spans, spans, spans_to_the_end
+from lockstep.analyzer.stragglers.model.whole_or_parts import (
+    LONGER,
+    alike_noise,
+    each_rank,
+    whole_or_parts,
+)
+
+SHAPES = (ramps, spans, short_spans, always, spans_to_the_end, again_and_again, stand_stills)
+"""Of two shapes of one scope the earlier explains more of its windows."""
+LIKELIER = 0.5
+"""Confidence in a place from which it is likelier than all others, and nobody, together."""
+ALL_AT_ONCE = 16
+"""Ranks of a peer group for each slow one, from which it does not move the middle of the others."""
+
+
+def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
+    """One finding of kind `slow` for each rank that is slow, those of a node, leaf or rack name it.
+
+    Of a stage it is one of kind `structure`; of kind `unplaced`, which accuses nobody, where the
+    place is not likelier than all others together; and of kind `heavy` where it never began, and
+    who does the same work is not known (lockstep.analyzer.stragglers.model.roles).
+
+    First without the time that ranks wait for a processor, where that is much: it is the
+    scheduler's, and no noise. Then by what loading data and collecting garbage take, and, where
+    means of steps are too noisy, by quick steps. Last with it, for those whom that alone makes
+    slow.
+
+    Args:
+        grid: The run.
+        precision: What its own time can tell.
+    """
+    precision, accused = for_roles(grid, precision), set[int]()
+    eased = without_run_queue(grid)
+    groups = {c: columns for columns in peer_groups(grid).values() for c in columns.tolist()}
+    found = _search(grid if eased is None else eased, precision, accused, groups)
+    steady = with_steady_computing(_without(grid, accused)) if precision.host else None
+    of_host: list[Candidate] = []
+    if steady is not None:
+        of_host = _confirmed(_search(steady, precision, accused, groups), grid, precision)
+    if precision.host:
+        of_host += _by_quick_steps(grid if eased is None else eased, precision, accused, groups)
+    if eased is not None:
+        more = _search(_without(grid, accused), precision, accused, groups)
+        found += [one for one in more if _waits_for_processor(grid, one)]
+    found = sorted((*found, *of_host), key=lambda each: -each.shift.score)
+    accused = {column for one in found for column in one.scope.columns.tolist()}
+    crowded = len(found) > 1 and _moves_peers(grid, accused)
+    parted = eased is not None or bool(of_host)
+    told = tables(grid, precision) if parted and found and not crowded else ()
+    sized = []
+    for one in sorted(found, key=lambda each: each.gain):
+        others = accused - set(one.scope.columns.tolist())
+        whole = tables(_without(grid, others), precision) if crowded else told
+        if crowded and not _is_left(one, whole):
+            accused = others
+            continue
+        by_part = any(one is each for each in of_host)
+        sized.append((one, _measured(one, whole, by_part=by_part)))
+    sized.sort(key=lambda each: -each[0].shift.score)
+    told_of = (
+        tuple(_findings(one, size, accused, half=_half_is_slow(grid, one, accused, groups)))
+        for one, size in sized
+    )
+    shared = eased is not None
+    recorded = (some for some in told_of if _recorded(some, precision, shared=shared))
+    return tuple(finding for some in recorded for finding in some)
+
+
+def _recorded(some: Sequence[Finding], precision: Precision, *, shared: bool) -> bool:
+    """Whether a scope is slow by the smallest slowdown that is recorded, as its size is told.
+
+    Beside others that are slow it is found in some of the windows, and measured in all; and where
+    ranks share processors in a part of own time. There a burst of another process looks like
+    what came and went.
+    """
+    over = shared and all(one.last is not None and not one.details.get("unended") for one in some)
+    least = float(np.exp(precision.transient_floor if over else precision.node_floor))
+    return median_of(np.array([one.slowdown for one in some])) >= least
+
+
+def _by_quick_steps(
+    grid: Grid, precision: Precision, accused: set[int], groups: Mapping[int, NDArray[np.int64]]
+) -> list[Candidate]:
+    """Those whose quick steps are slow, where means of steps are too noisy to tell of anybody.
+
+    For as long as what came and went: of a crowded host nobody knows whether a burst is over. Who
+    is left is added to the accused.
+    """
+    rest = _without(grid, accused)
+    quick = with_quick_steps(rest, precision)
+    if quick is None:
+        return []
+    steps = grid.to_step - grid.from_step
+    total, sure = float(steps[~grid.masked].sum()), []
+    for one in _search(quick, precision, set(accused), groups):
+        inside = _inside(grid, one)
+        long = float(steps[inside & ~grid.masked].sum())
+        if (
+            one.scope.alike
+            and precision.long_enough(long, total, ended=True)
+            and plainly_longer(grid, one.scope.columns, one.scope.peers, inside)
+        ):
+            sure.append(one)
+    kept = _confirmed(sure, grid, precision)
+    accused.update(column for one in kept for column in one.scope.columns.tolist())
+    return kept
+
+
+def _confirmed(found: Sequence[Candidate], grid: Grid, precision: Precision) -> list[Candidate]:
+    """Those who may be slower in all of own time as well, within its error.
+
+    By what is recorded, and by most of what they are slower by in the part of it that was looked
+    at: what only moved between its parts slows nobody.
+    """
+    whole = tables(grid, precision) if found else ()
+    kept = []
+    for one in found:
+        if (same := _again_in(one, whole)) is not None:
+            rise, error = _mean_rise(one, *same)
+            part = _mean_rise(one, one.table, one.place)[0]
+            share = _part(one, *same)
+            least = OWN_SHARE * (_of_all(part, share) if np.isfinite(share) else part)
+            if rise + error >= max(least, precision.node_floor):
+                kept.append(one)
+    return kept
+
+
+def _part(one: Candidate, table: Table, place: int) -> float:
+    """What share of all of its usual own time the part is in which a candidate was found."""
+    return _usual_seconds(one, one.table, one.place) / _usual_seconds(one, table, place)
+
+
+def _of_all(grown: Any, share: float) -> Any:
+    """Log growth of all own time by that of a part of it."""
+    return np.log1p(share * np.expm1(grown))
+
+
+def _is_left(one: Candidate, whole: Sequence[Table]) -> bool:
+    """Whether an effect is still there without the others that are accused.
+
+    Who is compared with slow ones is high whenever these are not.
+    """
+    table, place = _again_in(one, whole) or (one.table, one.place)
+    (now, _), (then, _) = (
+        _mean_rise(one, *each) for each in ((table, place), (one.table, one.place))
+    )
+    return not now < OWN_SHARE * then
+
+
+def _mean_rise(one: Candidate, table: Table, place: int) -> tuple[float, float]:
+    """How much higher a scope is in the span of a candidate than beside it, and the error."""
+    rest = table.view(one.groups).rest[:, place]
+    inside = np.zeros(len(rest), dtype=bool)
+    inside[one.shift.first : one.shift.last] = True
+    now, before = (side[np.isfinite(side)] for side in (rest[inside], rest[~inside]))
+    rise = mean_of(now) - (0.0 if inside.all() else mean_of(before))
+    sides = [side - side.mean() for side in (now, before) if side.size]
+    if not sides:
+        return rise, float("inf")
+    error = np.sqrt(sum(np.mean(side**2) / side.size for side in sides))
+    return rise, float(error * autocorrelation_factor(np.concatenate(sides)))
+
+
+def _measured(one: Candidate, whole: Sequence[Table], *, by_part: bool) -> Candidate:
+    """The candidate with its size in all of own time, against peers without the other accused.
+
+    Of one that was found in a part of own time the interval holds what that part grew by as well.
+
+    Args:
+        one: As it was found.
+        whole: Tables of all own time.
+        by_part: Whether its size is what the part grew by, as a share of all own time: the noise of
+            the rest is why only what loading and collecting take was looked at.
+    """
+    same = _again_in(one, whole)
+    of_all = None if same is None else _there(one, *same)
+    if same is None or of_all is None:
+        return one
+    table, place = same
+    columns = one.scope.columns
+    part, every = (each.grid.time["own"][:, columns] for each in (one.table, table))
+    share = _part(one, table, place)
+    if np.array_equal(part, every, equal_nan=True) or not np.isfinite(share):
+        return of_all
+    grown = np.array([one.shift.effect, one.shift.error, *one.rises])
+    effect, error, *rises = _of_all(grown, share).tolist()
+    off = abs((_mean_rise(one, table, place)[0] if by_part else of_all.shift.effect) - effect)
+    error = max(error, off / WITHIN)
+    if not by_part:
+        return replace(of_all, shift=replace(of_all.shift, error=max(of_all.shift.error, error)))
+    inside = of_all.shift.inside + effect - of_all.shift.effect
+    shift = replace(of_all.shift, effect=effect, inside=inside, error=error)
+    highs = of_all.highs + np.array(rises) - of_all.rises
+    return replace(of_all, shift=shift, rises=np.array(rises), highs=highs)
+
+
+def _usual_seconds(one: Candidate, table: Table, place: int) -> float:
+    """Seconds of own time per step of its ranks beside its span, or as if nobody were slow."""
+    own, inside = table.view(one.groups).own[:, place], one.blocks
+    if inside.all():
+        return float(np.exp(median_of(own) - one.shift.effect))
+    return float(np.exp(median_of(own[~inside])))
+
+
+def _again_in(one: Candidate, whole: Sequence[Table]) -> tuple[Table, int] | None:
+    """The table and the column of the scope of a candidate; None where some window is missing.
+
+    In that nobody but the accused told of own time.
+    """
+    columns, windows = one.scope.columns.tolist(), np.concatenate(one.groups.members)
+    for table in whole:
+        if not np.isin(windows, table.usable).all():
+            continue
+        for place, scope in enumerate(table.scopes):
+            whom = scope.columns.tolist(), scope.stage, scope.part
+            if whom == (columns, one.scope.stage, one.scope.part):
+                return table, place
+    return None
+
+
+def _there(one: Candidate, table: Table, place: int) -> Candidate | None:
+    """A scope of a table in the span of a candidate; None where it is not higher in it."""
+    view = table.view(one.groups)
+    inside = np.zeros(len(view.rest), dtype=bool)
+    inside[one.shift.first : one.shift.last] = True
+    rest, middle = view.rest[:, place], mean_of if one.by_mean else median_of
+    level = middle(rest[inside])
+    usual = 0.0 if inside.all() else middle(rest[~inside])
+    if not level > usual or (one.by_mean and inside.all()):
+        return None
+    shift = replace(one.shift, column=place, effect=level - usual, inside=level)
+    there = candidate(table, view, shift, one.edges, by_mean=one.by_mean)
+    # The score is the same, and what chance makes of it.
+    return replace(there, freedom=one.freedom, high=one.high)
+
+
+def _search(
+    grid: Grid, precision: Precision, accused: set[int], groups: Mapping[int, NDArray[np.int64]]
+) -> list[Candidate]:
+    """Round by round; the columns that it takes are added to the accused.
+
+    Args:
+        grid: The windows in which to look.
+        precision: What these can tell.
+        accused: Columns known to be slow.
+        groups: Column -> its peer group with all that told, of which half can be slow.
+    """
+    found: list[Candidate] = []
+    while taken := list(_taken(tables(grid, precision), accused, groups)):
+        found += taken
+        accused.update(column for one in taken for column in one.scope.columns.tolist())
+        if not _moves_peers(grid, accused):
+            break
+        grid = _without(grid, accused)
+    return found
+
+
+def _without(grid: Grid, accused: set[int]) -> Grid:
+    """The grid without own times of some columns: nobody is compared with them."""
+    own = grid.time["own"].copy()
+    own[:, sorted(accused)] = np.nan
+    return replace(grid, time={**grid.time, "own": own})
+
+
+def _waits_for_processor(grid: Grid, one: Candidate) -> bool:
+    return is_run_queue(grid, one.scope.columns, one.scope.peers, _inside(grid, one))
+
+
+def _inside(grid: Grid, one: Candidate) -> NDArray[np.bool_]:
+    """(W,) whether a window is in the span of a candidate."""
+    inside = np.zeros(len(grid.start), dtype=bool)
+    first, last = one.edges or (
+        one.groups.first(one.shift.first), one.groups.stop(one.shift.last)
+    )  # fmt: skip
+    inside[first:last] = True
+    return inside
+
+
+def _moves_peers(grid: Grid, accused: set[int]) -> bool:
+    """Whether the accused are so many of a peer group that the others' medians are off."""
+    groups = peer_groups(grid).values()
+    return any(ALL_AT_ONCE * len(accused.intersection(g.tolist())) > len(g) for g in groups)
+
+
+def _taken(
+    found: Sequence[Table], accused: set[int], group_of: Mapping[int, NDArray[np.int64]]
+) -> Iterator[Candidate]:
+    """The best candidates that do not concern each other.
+
+    At most half of a peer group, where the others are the ruler. Of who changed it is half of those
+    that nobody was accused of before, while these have a middle.
+    """
+    seen = [one for table in found for one in _shapes(table)]
+    seen += _by_their_ranks(found, seen)
+    concerned: set[int] = set()
+    slow = set(accused)
+    for one in sorted(whole_or_parts(seen), key=lambda each: -each.gain):
+        columns = set(one.scope.columns.tolist())
+        groups = [set(group_of[column].tolist()) for column in columns]
+        if one.shift.first > 0:
+            groups = [g - accused if len(g - accused) > MAJORITY else g for g in groups]
+        full = any(len((slow | columns) & g) > _most(len(g)) for g in groups)
+        bound = _by_others(one) or one.scope.part is not None
+        if columns & (slow | concerned) or (bound and full):
+            continue
+        yield one
+        slow |= columns
+        concerned.update(c for g in groups if len(g) < ALL_AT_ONCE for c in g)
+
+
+def _by_others(one: Candidate) -> bool:
+    """Whether its peers are its ruler, of which half must be left; else its own past was."""
+    return one.scope.alike and (one.scope.majority or one.shift.first == 0)
+
+
+def _most(ranks: int) -> int:
+    """Ranks of a peer group that can be slow: of three, one stands out from two."""
+    return 1 if ranks <= MAJORITY else ranks // 2
+
+
+def _shapes(table: Table) -> Iterator[Candidate]:
+    """Each scope in the first shape that it shows, or in one that holds or costs much more."""
+    told: dict[int, Candidate] = {}
+    for shape in SHAPES:
+        for one in shape(table):
+            last = told.get(one.place)
+            if (
+                last is None
+                or one.windows_high >= LONGER * last.windows_high
+                or one.windows * one.shift.effect >= LONGER * last.windows * last.shift.effect
+            ):
+                told[one.place] = one
+    yield from told.values()
+
+
+def _by_their_ranks(found: Sequence[Table], seen: Sequence[Candidate]) -> Iterator[Candidate]:
+    """Nodes in the span of the clearest of their ranks, where these can show more than the nodes.
+
+    A node of two has one peer, of which nobody knows whether it changed; its ranks have many. Of
+    pauses, which blocks cut, a node's levels say nothing.
+    """
+    ranks = [one for one in seen if one.scope.is_rank and (one.others.size or one.high is not None)]
+    for table in found:
+        for place, scope in enumerate(table.scopes):
+            if scope.node is None or not scope.alike or scope.majority:
+                continue
+            mine = [one for one in ranks if one.scope.columns[0] in scope.columns]
+            if not mine:
+                continue
+            best = max(mine, key=lambda each: each.gain)
+            if (whole := _there(best, table, place)) is not None and _changed_itself(whole):
+                error = best.shift.error * float(np.sqrt(alike_noise(whole, each_rank(scope))))
+                yield replace(whole, shift=replace(whole.shift, error=error))
+
+
+def _changed_itself(one: Candidate) -> bool:
+    """Whether most of it is in its own past: of two one is high whenever the other is not."""
+    own, inside = one.table.view(one.groups).own[:, one.place], one.blocks
+    middle = mean_of if one.by_mean else median_of
+    return bool(
+        inside.all() or middle(own[inside]) - middle(own[~inside]) >= OWN_SHARE * one.shift.effect
+    )
+
+
+def _findings(
+    sure: Candidate, one: Candidate, accused: Collection[int], *, half: bool
+) -> Iterator[Finding]:
+    """Of each rank of the scope; how a node's ranks are slow is theirs, when is the node's.
+
+    Args:
+        sure: As it was found.
+        one: The same with its size in all of own time.
+        accused: Columns of all ranks that are slow.
+        half: Whether they are half of its peers, and it always was slow.
+    """
+    table, scope = one.table, one.scope
+    inside = np.isin(table.usable, np.concatenate(one.groups.members))
+    edges, place_confidence = sure.edges, sure.place_confidence(accused)
+    kind = "slow" if scope.stage is not None or place_confidence >= LIKELIER else UNPLACED
+    if kind == "slow" and (half or _may_be_design(sure)):
+        kind = HEAVY
+        standing, why = of_standing(table.grid, scope.columns.tolist(), half=half)
+    if edges is None:
+        told = sure.table.rest[np.isin(sure.table.usable, np.concatenate(sure.groups.members))]
+        edges = span_edges(sure.groups, sure.shift, told[:, sure.place])
+    if scope.stage is not None:
+        yield _of_stage(one, edges)
+        return
+    creeps = kind == "slow" and roles_differ(table.grid) and _crept(one, edges[0])
+    kind = UNPLACED if creeps else kind
+    alone = _alone_from(table.usable[inside], table.rest[inside, one.place], one.groups)
+    for place, column in enumerate(scope.columns.tolist()):
+        shift = replace(one.shift, column=column)
+        if not scope.is_rank:
+            shift = replace(shift, effect=float(one.rises[place]), inside=float(one.highs[place]))
+        ratio = table.ranks[inside, column]
+        finding = slow_finding(table.grid, one.groups, shift, scope.peers, "effects", edges, ratio)
+        more: dict[str, Any] = {"place_confidence": place_confidence, "log_chance": sure.log_chance}
+        if finding.last is None and alone is not None:
+            more["unended"] = True
+            words = f"nobody could compare it after step {table.grid.to_step[alone - 1]}"
+            finding = replace(finding, last=alone, text=f"{finding.text}; {words}")
+        if not scope.is_rank:
+            more["node"] = table.grid.ranks[column].node
+        if scope.part is not None:
+            more["part"] = scope.part
+        text = finding.text if scope.alike and scope.majority else _by_its_past(finding)
+        if kind == UNPLACED:
+            why = "that it is this one is less likely than not: others changed as much"
+            if creeps:
+                why = "it came little by little, and work differs by rank here: the work may have"
+            text = f"{text}; but {why}"
+        if kind == HEAVY:
+            text, more = f"{text}; {why}", {**more, **standing}
+            more |= {ROLE: table.grid.ranks[column].role, AGAIN: sure.by_mean}
+        yield replace(finding, kind=kind, text=text, details={**finding.details, **more})
+
+
+def _may_be_design(sure: Candidate) -> bool:
+    """Whether its program may be why, as it never began.
+
+    Where all are known to do the same work it may still log or evaluate again and again, but not
+    for longer than identical parts differ at most.
+    """
+    if not sure.since_start:
+        return False
+    table = sure.table
+    small = sure.by_mean and sure.shift.inside < (table.precision.parts or 0.0)
+    return small or not equal_roles_known(table.grid)
+
+
+def _half_is_slow(
+    grid: Grid, sure: Candidate, accused: Collection[int], groups: Mapping[int, NDArray[np.int64]]
+) -> bool:
+    """Whether it always was slow, and half of the nodes are: two kinds of machines look like that.
+
+    Of few nodes half is one, or two by chance. What operations take tells of no machine.
+
+    Args:
+        grid: The run.
+        sure: As it was found.
+        accused: Columns of all ranks that are slow.
+        groups: Of each column those that are compared with each other.
+    """
+    group = groups.get(int(sure.scope.columns[0]), sure.scope.columns).tolist()
+    nodes = {grid.ranks[column].node for column in group}
+    slow = {grid.ranks[column].node for column in group if column in accused}
+    several = sure.table.precision.host and len(nodes) > MAJORITY
+    return bool(several and sure.since_start and 2 * len(slow) >= len(nodes))
+
+
+def _crept(one: Candidate, first: int) -> bool:
+    """Whether it became slower little by little, of what lasts."""
+    table, onset = one.table, int(np.searchsorted(one.table.usable, first))
+    if one.by_mean or onset == 0:
+        return False
+    steps = float(np.mean((table.grid.to_step - table.grid.from_step)[table.usable]))
+    width = max(round(2 * STEPS_AT_LEAST / steps), MAJORITY)
+    return crept(table.rest[:, one.place], onset, one.shift.effect, width=width)
+
+
+def _alone_from(windows: NDArray[np.int64], rest: FloatGrid, groups: Blocks) -> int | None:
+    """The window after the last in which it could be compared; None where that is the end.
+
+    Where nobody could for a whole block, whether it was still slow is not known.
+    """
+    known = np.flatnonzero(np.isfinite(rest))
+    silent = len(windows) - 1 - int(known[-1])
+    return int(windows[known[-1]]) + 1 if silent >= max(map(len, groups.members)) else None
+
+
+def _of_stage(one: Candidate, edges: Edges) -> Finding:
+    """What all ranks of a stage share is its work, and no node's fault."""
+    shift, scope, grid = one.shift, one.scope, one.table.grid
+    first, last = edges
+    low, ratio, high = interval_95(shift.effect, shift.error)
+    text = (
+        f"all {len(scope.columns)} ranks of stage {scope.stage} took {ratio:.2f}x their own time"
+        f" from step {grid.from_step[first]}, those of the other stages did not: not a node's"
+        " fault; look at code, configuration or data of that stage"
+    )
+    return Finding(
+        detector="effects",
+        kind="structure",
+        rank=None,
+        first=first,
+        last=last,
+        slowdown=float(ratio),
+        interval=(float(low), float(high)),
+        score=shift.score,
+        share={},
+        text=text,
+        details={"stage": scope.stage, "uniform": False, "known": True},
+    )
+
+
+def _by_its_past(finding: Finding) -> str:
+    peers = finding.details["peers"]
+    names = ", ".join(f"rank {rank}" for rank in peers[:NAMED])
+    more = f" and {len(peers) - NAMED} more" if len(peers) > NAMED else ""
+    if finding.details["from_start"]:
+        return f"{finding.text}; compared with {names}{more} alone, as no other step was seen"
+    return (
+        f"{finding.text}; with too few peers to compare, its own past decided: it changed and"
+        f" {names}{more} did not"
+    )

@@ -1,0 +1,281 @@
+"""Who can be slow: a rank, all of a node, a leaf, a rack or a stage; its own time over others'."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockstep.analyzer.align.common_writes import PAUSES
+from lockstep.analyzer.read.places import places_of
+from lockstep.analyzer.shapes.run import FloatGrid, Grid
+from lockstep.analyzer.stats.changepoint import Blocks, block_means, blocks, column_medians
+from lockstep.analyzer.stats.peer_groups import peer_groups
+from lockstep.analyzer.stats.shared_part import DRAINED, Part
+from lockstep.analyzer.stragglers.model.precision import WINDOWS, Precision
+from lockstep.analyzer.stragglers.model.reference import (
+    Reference,
+    levels_for,
+    natural_levels,
+    part_references,
+    references,
+    residuals,
+    stage_references,
+)
+from lockstep.collector.contract.words import Phase
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A possible culprit.
+
+    Attributes:
+        node: The node, or None.
+        stage: The pipeline stage, over several nodes, or None.
+        columns: Its ranks.
+        peers: The ranks that it is compared with.
+        alike: Whether these do the same work.
+        majority: Whether they are enough to tell who of two changed.
+        part: The leaf or rack, or None.
+    """
+
+    node: str | None
+    stage: int | None
+    columns: NDArray[np.int64]
+    peers: NDArray[np.int64]
+    alike: bool
+    majority: bool
+    part: Part | None = None
+
+    @property
+    def is_rank(self) -> bool:
+        """Whether it is one rank for itself."""
+        return self.node is None and self.stage is None and self.part is None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A table in blocks of windows.
+
+    Attributes:
+        groups: The blocks.
+        own: (B, S) log of the mean own time of the scopes.
+        ranks: (B, R) of each rank over its peers'.
+        rest: (B, S) the same of the scopes.
+    """
+
+    groups: Blocks
+    own: FloatGrid
+    ranks: FloatGrid
+    rest: FloatGrid
+
+
+@dataclass(frozen=True)
+class Table:
+    """Scopes of one kind beside each other, S of them.
+
+    Attributes:
+        grid: The run's windows.
+        precision: What these can tell.
+        scopes: Who.
+        of: Whom their ranks are compared with.
+        level: (R,) the natural level of each rank's log own time, by its windows: blocks of what
+            comes and goes have another middle; 0 where all are compared with their like.
+        usable: (n,) windows that count.
+        ranks: (n, R) log own time of each rank over its peers', in these windows.
+        rest: (n, S) the same of each scope: the middle of its ranks'.
+        whole: All of it in blocks.
+    """
+
+    grid: Grid
+    precision: Precision
+    scopes: tuple[Scope, ...]
+    of: tuple[Reference, ...]
+    level: FloatGrid
+    usable: NDArray[np.int64]
+    ranks: FloatGrid
+    rest: FloatGrid
+    whole: View
+
+    @property
+    def peers(self) -> int:
+        """How many scopes of its kind the one with the fewest is compared with."""
+        nodes = {column: info.node for column, info in enumerate(self.grid.ranks)}
+        if self.scopes[0].is_rank:
+            return min(len(each.peers) for each in self.scopes)
+        return min(len({nodes[c] for c in each.peers.tolist()}) for each in self.scopes)
+
+    def same_work(self, scope: Scope) -> bool:
+        """Whether it and its peers are of one peer group, if too few to be a ruler."""
+        everybody = np.concatenate([scope.columns, scope.peers])
+        groups = peer_groups(self.grid).values()
+        return any(np.isin(everybody, columns).all() for columns in groups)
+
+    def floor(self, scope: Scope) -> float:
+        """The smallest log slowdown of a scope that is worth a word."""
+        return self.precision.floor if scope.is_rank else self.precision.node_floor
+
+    def view(self, groups: Blocks) -> View:
+        """In some blocks of the windows."""
+        if groups is self.whole.groups:
+            return self.whole
+        return _view(self.grid, self.scopes, self.of, groups, self.level)
+
+    def levels_without(self, scope: Scope) -> FloatGrid:
+        """(R,) levels of the others, compared with nobody of the scope; NaN without peers alike."""
+        own = np.log(block_means(self.grid.time["own"], self.whole.groups))
+        own[:, scope.columns] = np.nan
+        alike = [each for each in self.of if each.alike]
+        return column_medians(residuals(own, alike))
+
+    @cached_property
+    def without_writes(self) -> tuple[FloatGrid, FloatGrid, FloatGrid]:
+        """(n, R) log own time and (n, R) its residuals, both without levels; (n, S) of the scopes.
+
+        Without windows with checkpoints: scrapes cut them into different windows, and who writes
+        for all is slow again and again by design.
+        """
+        own, written = (self.grid.time[name][self.usable] for name in ("own", Phase.CHECKPOINT))
+        with np.errstate(invalid="ignore"):
+            own = np.log(np.where(written >= PAUSES * own, np.nan, own))
+        own = own - natural_levels(own)
+        ranks = residuals(own, self.of, np.zeros(own.shape[1]))
+        return own, ranks, middles(ranks, self.scopes)
+
+
+def tables(grid: Grid, precision: Precision = WINDOWS) -> tuple[Table, ...]:
+    """The ranks; the nodes of two ranks and more; leaves, racks and stages of two nodes and more.
+
+    Args:
+        grid: The run's windows.
+        precision: What these can tell.
+    """
+    usable = np.flatnonzero(~grid.masked & np.isfinite(grid.time["own"]).any(axis=1))
+    own = np.log(grid.time["own"][usable])
+    there = np.asarray(np.isfinite(own).any(axis=0))
+    found, groups = [], blocks(grid, least=precision.block_steps)
+    ranks_of, nodes_of = references(grid, of_nodes=False), references(grid, of_nodes=True)
+    stages_of = stage_references(grid)
+    kinds = (
+        (ranks_of, _ranks(ranks_of)),
+        (nodes_of, _nodes(grid, nodes_of, there)),
+        *(_parts(grid, kind, there) for kind in DRAINED),
+        (stages_of, _stages(grid, stages_of)),
+    )
+    for of, some in kinds:
+        if some and len(usable):
+            level = levels_for(of, own)
+            ranks = residuals(own, of, level)
+            whole = _view(grid, some, of, groups, level)
+            found.append(
+                Table(grid, precision, some, tuple(of), level, usable, ranks, middles(ranks, some),
+                      whole)
+            )  # fmt: skip
+    return tuple(found)
+
+
+def _view(
+    grid: Grid, some: Sequence[Scope], of: Sequence[Reference], groups: Blocks, level: FloatGrid
+) -> View:
+    own = np.log(block_means(grid.time["own"], groups))
+    ranks = residuals(own, of, level)
+    return View(groups, middles(own, some), ranks, middles(ranks, some))
+
+
+def _ranks(of: Sequence[Reference]) -> tuple[Scope, ...]:
+    return tuple(
+        Scope(
+            None,
+            None,
+            np.array([column]),
+            each.peers[each.peers != column],
+            each.alike,
+            each.majority,
+        )
+        for each in of
+        for column in each.columns.tolist()
+    )
+
+
+def _nodes(grid: Grid, of: Sequence[Reference], there: NDArray[np.bool_]) -> tuple[Scope, ...]:
+    """Nodes of which every rank that told steps has somebody to be compared with."""
+    told: dict[str, int] = {}
+    for column in np.flatnonzero(there).tolist():
+        node = grid.ranks[column].node
+        told[node] = told.get(node, 0) + 1
+    mine: dict[str, list[tuple[Reference, NDArray[np.int64], NDArray[np.int64]]]] = {}
+    for each in of:
+        for columns, peers in each.parts():
+            node = grid.ranks[int(columns[0])].node
+            mine.setdefault(node, []).append((each, columns, peers))
+    found = []
+    for node, parts in mine.items():
+        every = np.concatenate([columns for _, columns, _ in parts])
+        if len(every) >= 2 and len(every) == told.get(node):
+            whom = np.unique(np.concatenate([peers for _, _, peers in parts]))
+            found.append(
+                Scope(node, None, every, whom, all(each.alike for each, _, _ in parts),
+                      all(each.majority for each, _, _ in parts))
+            )  # fmt: skip
+    return tuple(found) if len(found) > 1 else ()
+
+
+def _parts(
+    grid: Grid, kind: str, there: NDArray[np.bool_]
+) -> tuple[list[Reference], tuple[Scope, ...]]:
+    """Leaves or racks of two nodes and more in the run, with two and more elsewhere.
+
+    Of whose nodes some are not told of nobody knows whether all of it is slow.
+    """
+    told = {grid.ranks[column].node for column in np.flatnonzero(there).tolist()}
+    everybody = {info.node for info in grid.ranks}
+    standing: dict[str, set[str]] = {}
+    for node, places in places_of(grid.meta).items():
+        if node in everybody and kind in places:
+            standing.setdefault(places[kind], set()).add(node)
+    parts = {
+        name: frozenset(nodes)
+        for name, nodes in standing.items()
+        if nodes <= told and len(nodes) >= 2 and len(told - nodes) >= 2
+    }
+    of = part_references(grid, list(parts.values()))
+    found = []
+    for name, nodes in parts.items():
+        mine = [each for each in of if grid.ranks[int(each.columns[0])].node in nodes]
+        columns = [each.columns for each in mine]
+        ranks = sum(info.node in nodes for info in grid.ranks)
+        # Of whose ranks none has a peer elsewhere it cannot be told from the stages that it holds.
+        if any(each.alike for each in mine) and len(np.concatenate(columns)) == ranks:
+            found.append(
+                Scope(
+                    None, None, np.concatenate(columns),
+                    np.unique(np.concatenate([each.peers for each in mine])),
+                    all(each.alike for each in mine), all(each.majority for each in mine),
+                    Part(kind, name),
+                )
+            )  # fmt: skip
+    kept = {int(column) for each in found for column in each.columns}
+    return [each for each in of if int(each.columns[0]) in kept], tuple(found)
+
+
+def _stages(grid: Grid, of: Sequence[Reference]) -> tuple[Scope, ...]:
+    """Of a stage on one node it cannot be told from the node."""
+    return tuple(
+        Scope(None, grid.ranks[int(each.columns[0])].pp, each.columns, each.peers, each.alike,
+              each.majority)
+        for each in of
+        if len({grid.ranks[column].node for column in each.columns.tolist()}) > 1
+    )  # fmt: skip
+
+
+def middles(ranks: FloatGrid, some: Sequence[Scope]) -> FloatGrid:
+    """(n, S) the middle of the ranks (n, R) of each scope."""
+    return np.column_stack(
+        [
+            ranks[:, each.columns[0]]
+            if len(each.columns) == 1
+            else column_medians(ranks[:, each.columns].T)
+            for each in some
+        ]
+    )

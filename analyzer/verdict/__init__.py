@@ -1,0 +1,1 @@
+"""The stages from a case to a verdict, its cost and its sentence."""

@@ -1,0 +1,305 @@
+"""Several runs -> the part of the cluster that holds them back, or what remains possible.
+
+docs/method/waits.md: intersect what is slow over the topology; a part shared by all that is slow
+and by nothing that is healthy is the suspect.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from lockstep.analyzer.read.places import KINDS, Places
+from lockstep.analyzer.shapes.run import Culprit
+from lockstep.analyzer.stats.shared_part import NODE, Part
+from lockstep.analyzer.verdict.cluster.shape import ClusterVerdict, RunView, Span
+from lockstep.collector.contract.words import Cause
+
+WIDER = 0.8
+"""Factor of the confidence for each wider part that remains possible too: the narrower one explains
+less that was not seen."""
+NAMED = 0.5
+"""Confidence in the place from which a run's own culprit stands for its nodes."""
+OF_PLACE = frozenset({"rank", "gpu", "node", "rack"})
+ORDER = (NODE, *KINDS)
+
+
+def cluster(views: Sequence[RunView], places: Places) -> ClusterVerdict:
+    """The verdict about runs that shared a cluster.
+
+    The confidence is a rule, not calibrated: each slow run beyond the first halves the doubt that
+    they were slow at the same time by accident; it falls with the share of nodes whose place is
+    not known and by WIDER.
+
+    Args:
+        views: The runs; of two with the same id the last counts.
+        places: node -> kind -> part, from a topology.toml; may be empty: only nodes can be shared.
+    """
+    runs, others = comparable(views)
+    verdict = _of_comparable(runs, places)
+    if not others:
+        return verdict
+    return replace(
+        verdict,
+        sentence=f"{verdict.sentence} {left_out(others)}",
+        unjudged=(*verdict.unjudged, *(view.run for view in others)),
+    )
+
+
+def comparable(views: Sequence[RunView]) -> tuple[tuple[RunView, ...], tuple[RunView, ...]]:
+    """(runs whose nodes can be the same machines, those left out).
+
+    An emulated node has the name of a real one by accident: the real runs are judged, or the
+    emulated ones where only those are two or more.
+    """
+    runs = tuple({view.run: view for view in views}.values())
+    real = tuple(view for view in runs if not view.emulated)
+    emulated = tuple(view for view in runs if view.emulated)
+    return (emulated, real) if len(real) < 2 <= len(emulated) or not real else (real, emulated)
+
+
+def _of_comparable(runs: Sequence[RunView], places: Places) -> ClusterVerdict:
+    found = slow_together(runs)
+    dark = tuple(view.run for view in runs if not view.known)
+    if found is None:
+        if dark and sum(bool(view.slow) or not view.known for view in runs) >= 2:
+            return ClusterVerdict("unknown", unjudged(runs), unjudged=dark)
+        return ClusterVerdict("quiet", quiet(runs), unjudged=dark)
+    when, slow = found
+    healthy = tuple(view for view in runs if view.known and view not in slow and _well(view, when))
+    possible, cleared = _possible(slow, healthy, places)
+    part = _named(possible)
+    apart = part is not None and _apart(part, slow, cleared)
+    missing = tuple(_missing(slow, healthy, places))
+    if part is not None and healthy and not apart:
+        missing += (f"no other {part.kind} that is known to be healthy",)
+    facts = ClusterVerdict(
+        "unknown", "", when, tuple(view.run for view in slow),
+        tuple(view.run for view in healthy), dark, missing=missing,
+    )  # fmt: skip
+    own = [named[0] for named in map(_culprits, slow) if named]
+    causes = {culprit.cause for culprit in own}
+    differ = len(own) == len(causes) == len(slow) and Cause.UNKNOWN not in causes
+    if differ and not possible:
+        return _with(facts, "separate", separate(slow, own))
+    # Runs that blame different causes are held back by one node at most, not by a leaf or storage.
+    if part is None or not apart or (differ and part.kind != NODE):
+        return _with(facts, "unknown", unknown(slow, healthy, possible, missing), possible)
+    wider = len({each.kind for each in possible}) - 1
+    confidence = (1.0 - 0.5 ** (len(slow) - 1)) * WIDER**wider * _placed(slow, places)
+    words = shared(slow, healthy, part, confidence, missing)
+    return _with(facts, "shared", words, possible, part, confidence)
+
+
+def _with(
+    facts: ClusterVerdict, status: str, sentence: str, possible: tuple[Part, ...] = (),
+    part: Part | None = None, confidence: float = 0.0,
+) -> ClusterVerdict:  # fmt: skip
+    return ClusterVerdict(status, sentence, facts.when, facts.slow, facts.healthy, facts.unjudged,
+                          part, possible, confidence, facts.missing)  # fmt: skip
+
+
+def _well(view: RunView, when: Span) -> bool:
+    """Whether a run was there and not slow at that time."""
+    return view.lasted.overlap(when) is not None and not any(
+        span.overlap(when) for span in view.slow
+    )
+
+
+def _culprits(view: RunView) -> list[Culprit]:
+    """Whom the run itself blames, where that is a place and certain enough."""
+    named = [each for each in view.culprits if each.scope in OF_PLACE and each.node is not None]
+    return [each for each in named if _sure(each) >= NAMED]
+
+
+def _sure(culprit: Culprit) -> float:
+    place = culprit.place_confidence
+    return culprit.confidence if place is None else place
+
+
+def _blamed(view: RunView) -> frozenset[str]:
+    return frozenset(str(each.node) for each in _culprits(view))
+
+
+def _possible(
+    slow: Sequence[RunView], healthy: Sequence[RunView], places: Places
+) -> tuple[tuple[Part, ...], frozenset[Part]]:
+    """Parts that each slow run uses and no healthy one, the narrowest kind first; the cleared ones.
+
+    Of a run that names its culprits these are the slow nodes, and its others are healthy.
+    """
+    groups, well = [], [node for view in healthy for node in view.nodes]
+    for view in slow:
+        named = _blamed(view)
+        groups.append(_used(view, named or view.nodes, places))
+        if named:
+            well += view.nodes - named
+    common = frozenset.intersection(*groups)
+    cleared = {Part(kind, name) for node in well for kind, name in places.get(node, {}).items()}
+    cleared |= {Part(NODE, node) for node in well}
+    left = [part for part in common - cleared if part.kind in ORDER]
+    order = sorted(left, key=lambda part: (ORDER.index(part.kind), part.name))
+    return tuple(order), frozenset(cleared)
+
+
+def _apart(part: Part, slow: Sequence[RunView], cleared: frozenset[Part]) -> bool:
+    """Whether anything tells a part from what all runs use.
+
+    That is another part of its kind that is healthy, or for a node that each slow run blames it.
+    """
+    blamed = part.kind == NODE and all(part.name in _blamed(view) for view in slow)
+    return blamed or any(each.kind == part.kind for each in cleared)
+
+
+def _used(view: RunView, nodes: frozenset[str], places: Places) -> frozenset[Part]:
+    parts = {Part(kind, name) for node in nodes for kind, name in places.get(node, {}).items()}
+    # Emulated nodes of two runs have the same names and are not the same machine.
+    return frozenset(parts | (set() if view.emulated else {Part(NODE, node) for node in nodes}))
+
+
+def _named(possible: Sequence[Part]) -> Part | None:
+    """The one part of the narrowest kind; None where there is none, or several."""
+    narrow = [part for part in possible if part.kind == possible[0].kind]
+    return narrow[0] if len(narrow) == 1 else None
+
+
+def _placed(slow: Sequence[RunView], places: Places) -> float:
+    """Share of the slow runs' nodes whose place is known; 1 where no places are told at all."""
+    nodes = {node for view in slow for node in view.nodes}
+    return sum(node in places for node in nodes) / len(nodes) if places and nodes else 1.0
+
+
+def _missing(slow: Sequence[RunView], healthy: Sequence[RunView], places: Places) -> list[str]:
+    words = []
+    nodes = sorted({node for view in slow for node in view.nodes})
+    without = [node for node in nodes if node not in places]
+    if not places:
+        words.append("no topology: leaves, racks and storage are not known")
+    elif without:
+        words.append(f"the place of {len(without)} of {len(nodes)} nodes is not known")
+    if not healthy:
+        words.append("no healthy run at that time that would clear a part")
+    if any(view.emulated for view in slow):
+        words.append("emulated nodes: the same name in two runs is not the same machine")
+    return words
+
+
+SECONDS_AT_LEAST = 1.0
+"""Two runs that were slow together for less were slow one after the other."""
+
+
+def slow_together(views: Sequence[RunView]) -> tuple[Span, tuple[RunView, ...]] | None:
+    """The largest set of runs that were slow at one time, and when; None if no two were.
+
+    Of sets of the same size the one that was together longest counts. A set of open intervals
+    that have a time in common has the begin of one of them in common, so that only begins are
+    looked at.
+    """
+    best: tuple[Span, tuple[RunView, ...]] | None = None
+    for begin in sorted({span.begin for view in views for span in view.slow}):
+        here = [
+            (view, span)
+            for view in views
+            for span in view.slow
+            if span.begin <= begin < span.end
+        ]  # fmt: skip
+        runs = {view.run: view for view, _ in here}
+        end = min((_longest(here, run) for run in runs), default=begin)
+        if len(runs) < 2 or end - begin < SECONDS_AT_LEAST:
+            continue
+        found = (Span(begin, end), tuple(runs.values()))
+        if best is None or _size(found) > _size(best):
+            best = found
+    return best
+
+
+def _longest(here: Sequence[tuple[RunView, Span]], run: str) -> float:
+    return max(span.end for view, span in here if view.run == run)
+
+
+def _size(found: tuple[Span, tuple[RunView, ...]]) -> tuple[int, float]:
+    return len(found[1]), found[0].end - found[0].begin
+
+
+MOST = 4
+"""Names in a list; of more, how many."""
+
+
+def quiet(views: Sequence[RunView]) -> str:
+    """No two runs were slow at the same time."""
+    slow = [view.run for view in views if view.slow]
+    dark = [view.run for view in views if not view.known]
+    words = f"No two of {len(views)} runs were slow at the same time"
+    words += f"; only {slow[0]} was slow" if len(slow) == 1 else ""
+    words += f"; of {listed(dark)} it cannot be said" if dark else ""
+    return f"{words}."
+
+
+def unjudged(views: Sequence[RunView]) -> str:
+    """No two runs were seen slow at the same time; of some it cannot be said."""
+    slow = [view.run for view in views if view.known and view.slow]
+    dark = [view.run for view in views if not view.known]
+    words = f"Unknown: no two of {len(views)} runs were seen slow at the same time, but"
+    words += f" {listed(slow)} {'was' if len(slow) == 1 else 'were'} slow and" if slow else ""
+    return f"{words} of {listed(dark)} it cannot be said."
+
+
+def separate(slow: Sequence[RunView], culprits: Sequence[Culprit]) -> str:
+    """Each run has a culprit of its own, for a reason of its own."""
+    pairs = zip(slow, culprits, strict=True)
+    own = [f"{view.run} by {each.who} ({each.cause})" for view, each in pairs]
+    return (
+        f"{len(slow)} runs were slow at the same time, each for a reason of its own:"
+        f" {listed(own)}. Nothing that they share is needed to explain it."
+    )
+
+
+def shared(
+    slow: Sequence[RunView], healthy: Sequence[RunView], part: Part, confidence: float,
+    missing: Sequence[str],
+) -> str:  # fmt: skip
+    """One part is named."""
+    who = listed([view.run for view in slow])
+    well = f" and none of {len(healthy)} healthy ones does" if healthy else ""
+    return (
+        f"{str(part)[0].upper()}{str(part)[1:]} probably holds {len(slow)} runs back ({who}): all"
+        f" of them use it{well}. Confidence in that part {confidence:.2f}.{_absent(missing)}"
+    )
+
+
+def unknown(
+    slow: Sequence[RunView], healthy: Sequence[RunView], possible: Sequence[Part],
+    missing: Sequence[str],
+) -> str:  # fmt: skip
+    """None is, or too many are."""
+    begin = f"Unknown: {len(slow)} runs were slow at the same time"
+    begin += f" ({listed([view.run for view in slow])})"
+    if possible:
+        names = [str(part) for part in possible]
+        well = f" and by none of {len(healthy)} healthy runs" if healthy else ""
+        return (
+            f"{begin}, and each of these parts is used by all of them{well}:"
+            f" {listed(names)}.{_absent(missing)}"
+        )
+    return (
+        f"{begin}, and no part that is known is used by all of them and by no healthy run: what"
+        f" remains is something that all runs use, several faults, or accident.{_absent(missing)}"
+    )
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first few names, and how many more."""
+    rest = len(names) - MOST
+    return ", ".join(names[:MOST]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _absent(missing: Sequence[str]) -> str:
+    return f" Missing: {'; '.join(missing)}." if missing else ""
+
+
+def left_out(others: Sequence[RunView]) -> str:
+    """That emulated and real nodes are not compared."""
+    each = "run is" if len(others) == 1 else "runs are"
+    kind, other = ("emulated", "real") if others[0].emulated else ("real", "emulated")
+    return (
+        f"{len(others)} {each} left out ({listed([view.run for view in others])}): of {kind} nodes,"
+        f" and {other} ones of the same names are other machines."
+    )

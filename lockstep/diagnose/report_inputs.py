@@ -1,0 +1,135 @@
+"""What a report takes from the folders: people's words, the finding, the files, the timeline."""
+
+import gzip
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lockstep.collector.contract import archive as names
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.words import ExitCode
+from lockstep.diagnose import diagnosis as files
+from lockstep.diagnose.report_trace import excerpt
+from lockstep.terminal.output import fail
+
+if TYPE_CHECKING:
+    from lockstep.analyzer.report.beside import Beside, DataFile
+    from lockstep.analyzer.verdict.pipeline import Diagnosis
+
+READ = (names.RUN_FILE, names.RANKS_FILE, names.STEPS_FILE, names.OPS_FILE, names.SAMPLES_FILE,
+        names.FINDING_FILE, names.OPENED_FILE)  # fmt: skip
+"""What the numbers of a report come from, in the order of its table."""
+MOST_WORDS = 4 << 20
+"""Bytes of a report.md that is searched for what people wrote."""
+COMPRESSION = 6
+
+
+def read_beside(
+    diagnosis: "Diagnosis", archive: Path, folder: Path, baseline: "Diagnosis | None"
+) -> "Beside":
+    """Reads all of it, and writes the timeline.
+
+    Args:
+        diagnosis: What was found.
+        archive: Of the run.
+        folder: Of the report.
+        baseline: Passed on.
+
+    Raises:
+        OSError: The folder cannot be written.
+        CommandError: 65, what people wrote in report.md cannot be told from the rest.
+    """
+    from lockstep.analyzer.report.beside import Beside
+
+    # Nothing is written before it is sure that people's words are not lost.
+    human = _human(folder / f"{names.REPORT_STEM}.md")
+    trace, told = _trace(diagnosis, folder)
+    finding, missing = _finding(archive / names.FINDING_FILE)
+    found = [each for name in READ if (each := _digest(archive / name)) is not None]
+    return Beside(finding, human, tuple(found), trace, told, baseline, missing, _command(archive))
+
+
+def _finding(path: Path) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
+    """What the file says, and what there is to complain of; an archive without it is ordinary."""
+    try:
+        tree = bounded_json.read(path, limit=MOST_WORDS)
+    except FileNotFoundError:
+        return None, ()
+    except (OSError, ValueError):
+        tree = None
+    if not isinstance(tree, dict):
+        return None, (f"{path.name} is torn, or is no finding: when it was seen is not known",)
+    return tree, ()
+
+
+def _command(archive: Path) -> str:
+    """The line of truth.json that repeats the run with its faults; empty where there is none."""
+    try:
+        tree = bounded_json.read(archive / names.TRUTH_FILE)
+    except (OSError, ValueError):
+        return ""
+    told = tree.get("command") if isinstance(tree, dict) else None
+    return told if isinstance(told, str) else ""
+
+
+def _human(path: Path) -> dict[str, str]:
+    from lockstep.analyzer.report.human import HumanBlockError, written
+
+    try:
+        with path.open("rb") as file:
+            text = file.read(MOST_WORDS + 1)
+        if len(text) > MOST_WORDS:
+            raise HumanBlockError(f"it is over {MOST_WORDS >> 20} MB")
+        return written(text.decode())
+    except FileNotFoundError:
+        return {}
+    except (OSError, HumanBlockError, UnicodeDecodeError) as error:
+        why = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
+        fail(
+            ExitCode.BAD_INPUT,
+            f"{path} may hold what people wrote, and it would be lost: {why};"
+            " mend it or move it away",
+        )
+
+
+def _trace(diagnosis: "Diagnosis", folder: Path) -> "tuple[DataFile | None, str]":
+    """The timeline around the onset, and what it shows; None and why where there is none."""
+    from lockstep.analyzer.report import perfetto
+    from lockstep.analyzer.report.beside import DataFile
+
+    part = excerpt(diagnosis)
+    if part is None:
+        return None, "the archive holds no operations"
+    run, steps, words = part
+    try:
+        timeline = perfetto.of_run(run, steps)
+    except perfetto.TimelineError as error:
+        return None, str(error)
+    text = "".join(timeline.parts()).encode()
+    # Without a time in it, so that the same operations always give the same bytes.
+    packed = gzip.compress(text, COMPRESSION, mtime=0)
+    files.write_whole(folder / names.TRACE_FILE, packed)
+    digest = hashlib.sha256(packed).hexdigest()
+    lacks = f", without the ideal: {timeline.without_ideal}" if timeline.without_ideal else ""
+    return DataFile(names.TRACE_FILE, len(packed), digest), words + lacks
+
+
+def _digest(path: Path) -> "DataFile | None":
+    """The size and digest of a file or of a folder of part files; None where it is not there."""
+    from lockstep.analyzer.report.beside import DataFile
+
+    if not path.is_dir():
+        one = _one(path)
+        return None if one is None else DataFile(path.name, *one)
+    parts = [one for each in sorted(path.glob("*.parquet")) if (one := _one(each)) is not None]
+    joined = hashlib.sha256("".join(digest for _, digest in parts).encode()).hexdigest()
+    return DataFile(path.name, sum(size for size, _ in parts), joined)
+
+
+def _one(path: Path) -> tuple[int, str] | None:
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            return file.tell(), digest
+    except OSError:
+        return None  # never there, or gone since it was read

@@ -1,0 +1,1 @@
+"""What this machine and this cluster have, and what is sent of it."""

@@ -1,0 +1,87 @@
+"""What a run found out beside its steps (results.json), in words."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.archive import RESULTS_FILE
+from lockstep.terminal.output import grid
+
+
+def read(archive: Path) -> dict[str, Any] | None:
+    """The results of a run; None where it left none, as one that was ended does."""
+    try:
+        found = bounded_json.read(archive / RESULTS_FILE)
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def lines(found: Mapping[str, Any] | None) -> list[str]:
+    """Its goal, its last evaluation, its throughput, sweep and probe, where it has them."""
+    if found is None:
+        return []
+    return [*_learned(found), *_throughput(found), *_sweep(found), *_probe(found)]
+
+
+def _learned(found: Mapping[str, Any]) -> list[str]:
+    told = []
+    evaluations, goal = found.get("evaluations") or [], found.get("goal")
+    if evaluations:
+        last = dict(evaluations[-1])
+        step = last.pop("step")
+        values = [f"{name} {value:.4g}" for name, value in last.items() if "seconds" not in name]
+        best = found.get("bayes_accuracy") or found.get("best_accuracy")
+        if best is not None:
+            values.append(f"best possible accuracy {best:.4g}")
+        data = " (synthetic data)" if found.get("synthetic") else ""
+        told.append(f"{'after':8}step {step}: {', '.join(values)}{data}")
+    if goal is not None:
+        reached = goal["reached"]
+        sign = ">=" if goal["higher_is_better"] else "<="
+        missed = f"{goal['metric']} {sign} {goal['threshold']:g} was not reached"
+        told.append(f"{'goal':8}{missed if reached is None else reached['text']}")
+    return told
+
+
+def _throughput(found: Mapping[str, Any]) -> list[str]:
+    rate = found.get("throughput")
+    if rate is None:
+        return []
+    low, high = rate["confidence_interval_95"]
+    mean, spread = rate["samples_per_second_per_rank"], rate["horovod_spread"]
+    return [
+        (
+            f"{'rate':8}{mean:.1f} +-{spread:.1f} {rate['sample']}/s a rank (horovod's spread;"
+            f" 95 % interval of the mean {low:.1f} to {high:.1f})"
+        )
+    ]
+
+
+def _sweep(found: Mapping[str, Any]) -> list[str]:
+    rows = [
+        (
+            f"{row['bytes']:,}",
+            f"{1e6 * row['mean_seconds']:.1f}",
+            f"{1e6 * row['p95_seconds']:.1f}",
+            _megabytes(row["algorithm_bandwidth"]),
+            _megabytes(row["bus_bandwidth"]),
+            f"{row['wrong']}",
+        )
+        for row in found.get("sweep") or []
+    ]
+    header = ("bytes", "mean µs", "p95 µs", "algbw MB/s", "busbw MB/s", "#wrong")
+    return ["", grid(header, rows)] if rows else []
+
+
+def _probe(found: Mapping[str, Any]) -> list[str]:
+    probe = found.get("probe")
+    if probe is None:
+        return []
+    told = [probe["finding"]["text"]] if probe.get("finding") else []
+    return ["", *told, *([probe["gemm"]["text"]] if probe.get("gemm") else [])]
+
+
+def _megabytes(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate / 1e6:.1f}"

@@ -1,0 +1,1 @@
+"""What happens now: look at Prometheus, judge, keep findings, deliver them."""

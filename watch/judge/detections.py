@@ -1,0 +1,206 @@
+"""What a cycle sees: of the verdict about a run, of the sequential test, and of hard events."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from lockstep.analyzer.findings.finding import Detection, Kind, Tier, Who, who_of
+from lockstep.analyzer.hardware.sequential_test.alarms import Alarm
+from lockstep.analyzer.shapes.run import Culprit, Fact, Verdict
+from lockstep.collector.contract.words import Cause
+from lockstep.watch.judge.members import Members
+from lockstep.watch.judge.panel import CLOCK, OWN, POWER, TEMPERATURE, TOLD_AS, stream_names
+
+WORTH = 1.05
+"""A rank that takes less than this much more than its peers, and that no diagnosis names, opens no
+finding: it costs a synchronous run less than the noise of its steps."""
+MOST_NODES = 8
+"""In a sentence."""
+GONE = frozenset({Cause.CRASH, Cause.FREEZE, Cause.XID})
+"""Causes by which a rank cannot be in a checkpoint."""
+CAUSE_OF = {CLOCK: Cause.SLOW_GPU, TEMPERATURE: Cause.THERMAL, POWER: Cause.POWER}
+WORDS = {
+    OWN: "takes {effect:.2f}x its usual time beside its peers",
+    CLOCK: "runs at {effect:.2f}x its usual clock beside its peers",
+    TEMPERATURE: "is {effect:.0f} °C hotter beside its peers than it was",
+    POWER: "takes {effect:.2f}x its usual power beside its peers",
+}
+
+
+def of_verdict(
+    verdict: Verdict, alarmed: Collection[int], members: Members, now: float
+) -> Iterator[Detection]:
+    """Its culprits; those of whom the slowness is over are not seen.
+
+    Args:
+        verdict: Of one run.
+        alarmed: Ranks of the run whose own time the sequential test reports now.
+        members: Of all runs.
+        now: Unix seconds: the onset where the verdict knows none.
+    """
+    for culprit in verdict.culprits:
+        stopped = culprit.slowdown is None
+        if culprit.to_step is not None and not stopped:
+            continue
+        named = _ranks(verdict.run, culprit, members)
+        yield Detection(
+            who=who_of(verdict.run, culprit),
+            kind=Kind.STOP if stopped else Kind.SLOW,
+            scope=culprit.scope,
+            cause=str(culprit.cause),
+            tier=Tier(culprit.tier),
+            confidence=culprit.confidence,
+            sentence=verdict.sentence,
+            onset=_unix(culprit.since, now),
+            sure=stopped or not named.isdisjoint(alarmed),
+            slowdown=culprit.slowdown,
+            facts=culprit.evidence,
+            attempt=_attempt(verdict.run, members),
+            uuid=culprit.uuid,
+            from_step=culprit.from_step,
+            place_confidence=culprit.place_confidence,
+        )
+
+
+def of_alarms(
+    alarms: Sequence[Alarm], members: Members, named: Sequence[Who], now: float, patience: float
+) -> Iterator[Detection]:
+    """Streams that are on and that no verdict explains: for the record, with their cause or none.
+
+    Args:
+        alarms: Of the last pass.
+        members: Of all runs.
+        named: Who is named by verdicts already.
+        now: Unix seconds.
+        patience: Seconds in which a rank's own time, and a diagnosis, may say what its GPU costs.
+    """
+    column_of = columns_by_stream(members)
+    for alarm in alarms:
+        told = TOLD_AS.get(alarm.metric)
+        column = column_of.get((alarm.node, alarm.uuid))
+        if alarm.until is not None or told is None or column is None:
+            continue
+        if told == OWN and alarm.effect < WORTH:
+            continue
+        who = who_at(members, column)
+        if any(other.covers(who) for other in named):
+            continue
+        words = WORDS[told].format(effect=alarm.effect)
+        costs = "" if told == OWN else "; no diagnosis says that it costs time"
+        yield Detection(
+            who=who,
+            kind=Kind.SLOW if told == OWN else Kind.HARDWARE,
+            scope="rank" if told == OWN else "gpu",
+            cause=str(CAUSE_OF.get(told, Cause.UNKNOWN)),
+            tier=Tier.RECORD,
+            confidence=1.0 - min(1.0, 1.0 / max(alarm.e_value, 1.0)),
+            sentence=f"{_place(who)} of run {who.run} {words} since {clock(alarm.since)}{costs}.",
+            onset=alarm.since,
+            sure=told != OWN and now - alarm.at >= patience,
+            slowdown=alarm.effect if told == OWN else None,
+            facts=(Fact(True, f"the sequential test reports {alarm.metric}", alarm.metric),),
+            attempt=int(members.attempt[column]),
+            uuid=str(members.uuid[column]) or None,
+        )
+
+
+def alarmed_ranks(alarms: Sequence[Alarm], members: Members) -> Mapping[str, Mapping[int, float]]:
+    """By run and rank, since when (unix seconds) its own time is reported."""
+    column_of = columns_by_stream(members) if alarms else {}
+    found: dict[str, dict[int, float]] = {}
+    for alarm in alarms:
+        column = column_of.get((alarm.node, alarm.uuid))
+        on = alarm.until is None and TOLD_AS.get(alarm.metric) == OWN
+        if on and column is not None:
+            found.setdefault(str(members.run[column]), {})[int(members.rank[column])] = alarm.since
+    return found
+
+
+def stuck(sighting: Detection) -> bool:
+    """Whether it stopped its run for no reason that is known, as a checkpoint does too."""
+    return sighting.kind is Kind.STOP and sighting.cause not in GONE
+
+
+def stalled(run: str, since: float, now: float, members: Members) -> Detection:
+    """A run that makes no step and of which no verdict names who stopped it."""
+    return Detection(
+        who=Who(run, None, None, None, None),
+        kind=Kind.STOP,
+        scope="run",
+        cause=str(Cause.UNKNOWN),
+        tier=Tier.PAGE,
+        confidence=1.0,
+        sentence=(
+            f"Run {run} has made no step for {now - since:.0f} s, since {clock(since)}; who"
+            " stopped it is not known."
+        ),
+        onset=since,
+        sure=True,
+        attempt=_attempt(run, members),
+    )
+
+
+def of_namesakes(
+    namesakes: Mapping[str, Sequence[str]], members: Members, now: float
+) -> Iterator[Detection]:
+    """Runs whose name two programs have: that is all that is known of them."""
+    for run, nodes in namesakes.items():
+        yield Detection(
+            who=Who(run, None, None, None, None),
+            kind=Kind.EVENT,
+            scope="run",
+            cause=str(Cause.SOFTWARE),
+            tier=Tier.RECORD,
+            confidence=1.0,
+            sentence=(
+                f"Two programs call themselves run {run}, on {', '.join(nodes[:MOST_NODES])}: their"
+                " numbers are mixed, and nobody in it is judged. Give each its own LOCKSTEP_RUN."
+            ),
+            onset=now,
+            sure=True,
+            attempt=_attempt(run, members),
+        )
+
+
+def columns_by_stream(members: Members) -> Mapping[tuple[str, str], int]:
+    """(node, what stands for the uuid in the fleet's state) -> column."""
+    names = zip(members.node.tolist(), stream_names(members).tolist(), strict=True)
+    return {name: column for column, name in enumerate(names)}
+
+
+def who_at(members: Members, column: int) -> Who:
+    """A rank as somebody a finding is about."""
+    gpu = int(members.gpu[column])
+    return Who(
+        str(members.run[column]), str(members.node[column]), int(members.rank[column]),
+        None if gpu < 0 else gpu, None,
+    )  # fmt: skip
+
+
+def _ranks(run: str, culprit: Culprit, members: Members) -> frozenset[int]:
+    """The ranks that a culprit is or has."""
+    if culprit.rank is not None:
+        return frozenset((culprit.rank,))
+    columns = members.columns_of_run.get(run)
+    if columns is None or culprit.link is not None:
+        return frozenset()
+    here = columns[members.node[columns] == culprit.node]
+    return frozenset(members.rank[here].tolist())
+
+
+def _attempt(run: str, members: Members) -> int | None:
+    columns = members.columns_of_run.get(run)
+    return None if columns is None else int(members.attempt[columns].max())
+
+
+def _place(who: Who) -> str:
+    gpu = "" if who.gpu is None else f", GPU {who.gpu}"
+    return f"Rank {who.rank} ({who.node}{gpu})"
+
+
+def clock(unix: float) -> str:
+    """A moment for people."""
+    return f"{datetime.fromtimestamp(unix, UTC):%H:%M:%S} UTC"
+
+
+def _unix(since: str | None, otherwise: float) -> float:
+    return otherwise if since is None else datetime.fromisoformat(since).timestamp()
