@@ -54,6 +54,7 @@ INTERFACES = {"OMPI_MCA_btl_tcp_if_include": "lo", "OMPI_MCA_oob_tcp_if_include"
 AGENT_VARIABLES = ("OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent", "HYDRA_LAUNCHER_EXEC")
 
 pytestmark = [
+    pytest.mark.foreign,
     pytest.mark.distributed,
     pytest.mark.slow,
     pytest.mark.sweep(sample=2),
