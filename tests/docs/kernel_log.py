@@ -29,9 +29,9 @@ def xids(made: str) -> list[str]:
     letters = dict(zip(usual, ascii_uppercase, strict=False))
     return [
         "# XIDs", made,
-        ("The NVIDIA driver's error numbers: what they are, and what to do. The collector, `lockstep"
-         " watch`, alerts, runbooks, dashboards and the analysis use this one list. Its sources are"
-         " the driver's R595 header, whose list ends at 176, and NVIDIA's Xid catalogue."),
+        ("The NVIDIA driver's error numbers, and what to do. The collector, alerts, runbooks,"
+         " dashboards and the analysis use this one list. Its sources are the driver's R595 header,"
+         " whose list ends at 176, and NVIDIA's Xid catalogue."),
         ("**Severity.** The label `severity` of `lockstep_gpu_xid_errors_total` and"
          " `lockstep_gpu_xid_last_timestamp_seconds` is what the driver's line says: `Fatal` or"
          " `Nonfatal` of NVLink, the action of 154 (`None` is info), `caused by previous Xid` of 45"

@@ -32,9 +32,9 @@ EXPORTER_WORDS = {
     "collector": (
         "The collector's page",
         (
-            "One page for each node, on 127.0.0.1:9410. Units are base units. A metric whose name ends in"
-            " `_total` is a counter, any other a gauge unless its text says so. A value that was not"
-            " read is absent, never -1 and never stale."
+            "One page for each node, on 127.0.0.1:9410. Units are base units. A metric whose name"
+            " ends in `_total` is a counter, any other a gauge unless its text says so. Labels"
+            " stand in parentheses. A value that was not read is absent, never -1 and never stale."
         ),
     ),
     "analyzer": ("The page of watch", "`lockstep watch` serves it on 127.0.0.1:9411."),
@@ -90,7 +90,7 @@ def metrics() -> str:
             name = subject.__name__.rpartition(".")[2]
             if name in SUBJECTS:
                 parts.append(f"### {SUBJECTS[name]}")
-            parts.append(_metric_table(v for v in vars(subject).values() if isinstance(v, Metric)))
+            parts.append(_metric_list(v for v in vars(subject).values() if isinstance(v, Metric)))
     return _page([*parts, *_ranges()])
 
 
@@ -124,11 +124,12 @@ def _range(names: Sequence[str], within: Range) -> tuple[str, str, str]:
     return f"{within.low:g} to {within.high:g}", ", ".join(names), within.reason
 
 
-def _metric_table(rows: Iterable[Metric]) -> str:
-    return table(
-        ("metric", "labels", "what"),
-        [(code(row.name), ", ".join(row.labels), f"{_kind(row)}{row.help}") for row in rows],
-    )
+def _metric_list(rows: Iterable[Metric]) -> str:
+    return "\n".join(f"- {code(row.name)}{_labels(row)}: {_kind(row)}{row.help}" for row in rows)
+
+
+def _labels(row: Metric) -> str:
+    return f" ({', '.join(row.labels)})" if row.labels else ""
 
 
 def _kind(row: Metric) -> str:
@@ -153,11 +154,12 @@ def settings() -> str:
     others_flags = [(code(flag.option), flag.help) for flag in FLAGS if flag.name not in SETTINGS]
     return _page([
         "# Settings of the collector", MADE,
-        ("A setting is a key of a table in the file (`--config FILE`, TOML), an environment variable"
-         " `LOCKSTEP_<TABLE>_<KEY>`, and a flag `--key` with dashes. Flags win over the environment,"
-         " and the environment over the file. The third column names a flag that is called"
-         " differently, and the libraries' own variables, which are read where the first one is not"
-         " set. A wrong key or value ends the start with one sentence and exit code 64."),
+        ("A setting is a key of a table in the file (`--config FILE`, TOML), a variable"
+         " `LOCKSTEP_<TABLE>_<KEY>` in the environment, and a flag `--key` with dashes. Flags win"
+         " over the environment, and the environment over the file. The third column names a flag"
+         " that is called differently, and the libraries' own variables, which are read where the"
+         " first one is not set. A wrong key or value ends the start with one sentence and exit"
+         " code 64."),
         table(("setting", "default", "also", "what"), rows),
         "## Flags that are no settings",
         table(("flag", "what"), others_flags),
@@ -270,10 +272,10 @@ def archives() -> str:
     rows += [(code(name), f"one row a {row}; columns below") for name, row in ROWS.items()]
     parts = [
         "# The archive of a run", MADE,
-        ("An archive is one folder. While a run lasts, each `*.parquet` is a folder of closed part"
-        f" files, one every {archive.PART_SECONDS:g} s and writer (a temporary name, then a rename),"
-        " so that a killed run leaves a readable archive. Readers take a file or a folder. Times are"
-        " unix seconds unless the name says nanoseconds."),
+        ("An archive is one folder. While a run lasts, each `*.parquet` is a folder of closed"
+         f" part files, one every {archive.PART_SECONDS:g} s and writer (a temporary name, then a"
+         " rename), so that a killed run leaves a readable archive. Readers take a file or a"
+         " folder. Times are unix seconds unless the name says nanoseconds."),
         table(("file", "holds"), rows),
     ]  # fmt: skip
     for name, columns in FILES.items():
