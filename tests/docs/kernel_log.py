@@ -12,7 +12,6 @@ from tests.docs.tables import code, table
 HEAD = ("XID", "what", "severity", "whose fault", "told", "what to do")
 USUAL = 5
 """Advice of so many XIDs has a letter on the page."""
-PREFIX = "ROBUST_CHANNEL_"
 
 
 def xid_table(numbers: Iterable[int]) -> str:
@@ -43,7 +42,6 @@ def xids(made: str) -> list[str]:
          " for events of severity fatal. `second in a day`: a single one alerts nobody."),
         "**What to do**, by letter:",
         "\n".join(f"- **{letter}** {each}" for each, letter in letters.items()),
-        (f"The driver's names stand without their prefix `{PREFIX}`."),
         table((*HEAD[:4], "alert", HEAD[5]), [_short(row, letters) for row in known]),
         (f"Unused since A100, and reported by older GPUs: {listed(unused)}. NVIDIA sends them to"
          " support. They, and numbers that are not in the list, are warnings."),
@@ -51,9 +49,8 @@ def xids(made: str) -> list[str]:
 
 
 def _short(row: Xid, letters: dict[str, str]) -> tuple[str, ...]:
-    *cells, advice = _row(row)
-    cells[1] = cells[1].replace(PREFIX, "")
-    return *cells, letters.get(advice, advice)
+    number, _, *cells, advice = _row(row)
+    return number, row.text, *cells, letters.get(advice, advice)
 
 
 def kernel_events(made: str) -> list[str]:

@@ -106,7 +106,7 @@ def _ranges() -> list[str]:
             own.setdefault(metric.within, []).append(code(metric.name))
     flags = next(within for end, within in OF_UNITS if end == "_info")
     own[flags] = ["flags and states: all that are 1 if something is so"]
-    head = ("range", "metrics", "why")
+    head = ("range", "metrics")
     return [
         "## What values can be",
         (
@@ -120,8 +120,8 @@ def _ranges() -> list[str]:
     ]
 
 
-def _range(names: Sequence[str], within: Range) -> tuple[str, str, str]:
-    return f"{within.low:g} to {within.high:g}", ", ".join(names), within.reason
+def _range(names: Sequence[str], within: Range) -> tuple[str, str]:
+    return f"{within.low:g} to {within.high:g}", ", ".join(names)
 
 
 def _metric_list(rows: Iterable[Metric]) -> str:
@@ -301,26 +301,25 @@ def alerts() -> str:
     """Every alert with its runbook."""
     parts, count = [], 0
     for group in GROUPS:
-        rows = [
-            (
-                f"[{rule.full_name}](../../deploy/runbooks/{rule.full_name}.md)",
-                "by tier" if rule.severity == BY_TIER else str(rule.severity),
-                rule.wait or "at once",
-            )
-            for rule in group.rules
-            if isinstance(rule, Alert)
-        ]
+        rows = [_alert(rule) for rule in group.rules if isinstance(rule, Alert)]
         if rows:
             count += len(rows)
-            parts += [f"## {group.name}", table(("alert", "severity", "for"), rows)]
+            parts += [f"## {group.name}", "\n".join(rows)]
     return _page([
         "# Alerts", MADE,
         (f"{count} alerts, which `lockstep rules --out DIR` writes for Prometheus and as"
-         " PrometheusRule. Each name leads to its runbook: what it means, how to confirm it, what"
-         " to do, and where its threshold comes from. An alert by tier is critical for `page` and a"
-         " warning for `record`. How to set them up: [alerts](../sre/alerts.md)."),
+         " PrometheusRule, with severity and waiting time. Each name leads to its runbook: what it"
+         " means, how to confirm it, what to do, and where its threshold comes from. An alert by"
+         " tier is critical for `page` and a warning for `record`."
+         " How to set them up: [alerts](../sre/alerts.md)."),
         *parts,
     ])  # fmt: skip
+
+
+def _alert(rule: Alert) -> str:
+    severity = "by tier" if rule.severity == BY_TIER else str(rule.severity)
+    page = f"../../deploy/runbooks/{rule.full_name}.md"
+    return f"- [{rule.full_name}]({page}): {severity}, {rule.wait or 'at once'}"
 
 
 def _page(parts: Sequence[str]) -> str:
