@@ -186,6 +186,7 @@ def command_line() -> str:
         (
             "Data goes to stdout, progress to stderr. `lockstep --debug COMMAND` shows the"
             " traceback of a bug. `lockstep COMMAND --help` prints what this page has."
+            " `lockstep --install-completion` makes the shell complete it."
         ),
         "## Exit codes",
         table(("code", "meaning"), EXIT_CODES),

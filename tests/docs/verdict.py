@@ -111,8 +111,8 @@ def text() -> str:
         "# The verdict as JSON",
         "<!-- Made by `python -m tests.docs`: do not edit. -->",
         (
-            "`verdict.json` in an archive, and the output of `lockstep analyze -o json`. Ids that do"
-            " not apply and numbers that are not known are null."
+            "`verdict.json` in an archive, and the output of `lockstep analyze -o json`. Ids that"
+            " do not apply and numbers that are not known are null."
             " [Reading a verdict](../sre/reading-a-verdict.md), [method](../method/index.md)."
         ),
         _rows(head, VERDICT),
