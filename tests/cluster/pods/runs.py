@@ -44,7 +44,7 @@ def mpi_operator(nodes: RealNodes) -> Iterator[None]:
 @contextlib.contextmanager
 def plain_jobs(nodes: RealNodes, spec: RunSpec) -> Iterator[None]:
     """The run as Jobs of one pod each: this Kubernetes gives the pods of one Job no index."""
-    settings = Settings(f"{REGISTRY}/lockstep-workloads:0.1.0", kind=Kind.JOB, timeout=600)
+    settings = Settings(f"{REGISTRY}/lockstep-workloads:0.2.0", kind=Kind.JOB, timeout=600)
     whole, batch = indexed_job.job(spec, settings), client.BatchV1Api(nodes.api)
     name, names = whole["metadata"]["name"], []
     service = indexed_job.service(spec, settings)
@@ -84,7 +84,7 @@ class LaunchedRun(subprocess.Popen[str]):
         self.nodes: dict[int, str] = {}
         command = [
             sys.executable, "-m", "lockstep", "run", "gpt", "--nodes=2", "--launcher=kubernetes",
-            "--device=cpu", f"--image={REGISTRY}/lockstep-workloads:0.1.0",
+            "--device=cpu", f"--image={REGISTRY}/lockstep-workloads:0.2.0",
             f"--run-id={self.name}", f"--kubeconfig={nodes.kubeconfig}", f"--out={out}", "-ojson",
             *words,
         ]  # fmt: skip
