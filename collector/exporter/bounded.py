@@ -24,9 +24,9 @@ from typing import Any
 
 from lockstep.collector.config import Address
 from lockstep.collector.contract import threads
-from lockstep.collector.descriptors import share
 from lockstep.collector.exporter.places import Connection, Places, Stage, client_of
 from lockstep.collector.exporter.web_auth import WebAuth
+from lockstep.collector.files.persistent_fds import share
 
 LOG = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.collector import sources
-from lockstep.collector.reading import SourceError
-from lockstep.collector.sources.kmsg import MAX_WAITING, TURN_BYTES, Kmsg
+from lockstep.collector.readings import source as sources
+from lockstep.collector.readings.source import SourceError
+from lockstep.collector.sources.host.kmsg import MAX_WAITING, TURN_BYTES, Kmsg
 
 
 def record(sequence: int, text: str, microseconds: int = 10**15, prio: int = 3) -> str:

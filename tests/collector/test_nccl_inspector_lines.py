@@ -8,20 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.collector.contract.bandwidth import OPERATIONS
-from lockstep.collector.sources.nccl_inspector import Sequences
-from lockstep.collector.sources.nccl_inspector.lines import (
+from lockstep.collector.formats.nccl_inspector import (
     BELONGS,
     SHORTEST,
     Batch,
     LineReader,
     batches,
 )
-from lockstep.collector.sources.nccl_inspector.tally import (
+from lockstep.collector.sources.nccl.inspector.rank_waits import (
     IDLE_SECONDS,
     MAX_OPERATIONS,
     WINDOW_SECONDS,
     Tally,
 )
+from lockstep.collector.sources.nccl.inspector.source import Sequences
 
 HEADER = {"id": "0x7f8c496ae9f661", "comm_name": "dp", "rank": 2, "n_ranks": 8, "nnodes": 1}
 METADATA = {

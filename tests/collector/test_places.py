@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.collector.config import Address
-from lockstep.collector.descriptors import raise_limit, share
 from lockstep.collector.exporter import bounded
 from lockstep.collector.exporter.bounded import (
     DESCRIPTOR_SHARE,
@@ -21,6 +20,7 @@ from lockstep.collector.exporter.bounded import (
     BoundedServer,
 )
 from lockstep.collector.exporter.places import MAX_LEAVING, NEW_SECONDS, Places, Stage, client_of
+from lockstep.collector.files.persistent_fds import raise_limit, share
 
 
 class Line:

@@ -6,20 +6,10 @@ from hypothesis import strategies as st
 
 from lockstep.collector.contract.xid import (
     BY_LINE,
-    DEFAULT,
     NOT_OF_HARDWARE,
     PAGED,
-    POLICIES,
     REPEATED,
     XIDS,
-    Action,
-    Bucket,
-    Detail,
-    Fault,
-    Judgement,
-    Part,
-    Repeats,
-    Severity,
     describe,
     detail,
     judged,
@@ -27,7 +17,18 @@ from lockstep.collector.contract.xid import (
     selector,
 )
 from lockstep.collector.contract.xid.catalogue import ACTIONS, ADVICE, ADVICE_OF
+from lockstep.collector.contract.xid.detail import Detail
+from lockstep.collector.contract.xid.policy import DEFAULT, POLICIES
 from lockstep.collector.contract.xid.rows import ROWS, UNUSED
+from lockstep.collector.contract.xid.shape import (
+    Action,
+    Bucket,
+    Fault,
+    Judgement,
+    Part,
+    Repeats,
+    Severity,
+)
 
 
 def test_every_number_up_to_that_of_the_newest_driver_has_one_row():

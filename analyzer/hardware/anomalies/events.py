@@ -13,7 +13,8 @@ from lockstep.analyzer.shapes.labels import number, parsed
 from lockstep.analyzer.shapes.run import FloatGrid
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.metrics.ranges import IB_ACTIVE
-from lockstep.collector.contract.xid import PAGED, Severity, describe
+from lockstep.collector.contract.xid import PAGED, describe
+from lockstep.collector.contract.xid.shape import Severity
 
 MILD = (Severity.INFO, Severity.WARNING)
 """The driver's line said that it is not fatal."""

@@ -19,7 +19,7 @@ from lockstep.analyzer.read.collectives.table import MOST_COMMUNICATORS, MOST_RO
 from lockstep.analyzer.shapes.collective_waits import ALONE, Communicator, Process
 from lockstep.collector.contract import bounded_json
 from lockstep.collector.contract.bandwidth import OPERATIONS
-from lockstep.collector.contract.mended_json import mended, unambiguous
+from lockstep.collector.contract.bounded_json import mended, unambiguous
 
 MOST_FILES = 20_000
 MOST_NAMES = 100_000
