@@ -122,7 +122,7 @@ def _is_deeper(tree: Any, depth: int) -> bool:
     return True
 
 
-# JSON that a C program printed wrongly, with the two slips mended that such programs make.
+# JSON that a C program printed wrongly, with two slips mended that such programs make.
 #
 # A comma is missing between two members (NCCL 2.28.7 and 2.28.9 write none before "status" of a
 # missing rank: nccl v2.28.9-1, src/ras/client_support.cc:1963), or the point of a number is a comma

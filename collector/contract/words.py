@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from lockstep.collector.contract.kubernetes import Family
 
-# Why a rank is slow or gone: one row a cause. `analyzer.causes.specs` says what is known.
+# Why a rank is slow or gone, one row a cause; `analyzer.causes.specs` has what is known of each.
 
 
 class Cause(StrEnum):

@@ -21,9 +21,8 @@ from lockstep.collector.contract.flight_recorder import (
     DUMPS_SECONDS,
 )
 from lockstep.collector.exporter.ops import QueryError
-from lockstep.collector.on_demand import facts
 from lockstep.collector.on_demand.dumps import Answer, of_newest_attempt, request_dumps
-from lockstep.collector.on_demand.facts import Heard
+from lockstep.collector.on_demand.rank_facts import Heard, facts
 from lockstep.collector.sources.ranks.owners import Rank
 from lockstep.collector.sources.ranks.scanning import Rings
 

@@ -18,7 +18,7 @@ from lockstep.collector.exporter.page import Form, PageCache, Renderer
 from lockstep.collector.exporter.server import ListenError, Pages, PageServer
 from lockstep.collector.exporter.stacks import NodeStacks
 from lockstep.collector.exporter.web_auth import WebAuth
-from lockstep.collector.on_demand.facts import heard
+from lockstep.collector.on_demand.rank_facts import heard
 from lockstep.collector.readings.source import Rejected
 from lockstep.collector.sampler.sampler import Sampler
 from lockstep.collector.sources.ranks.scanning import Rings

@@ -149,7 +149,7 @@ def _start(metric: Metric, labels: tuple[str, ...]) -> str:
     return f"{metric.name}{{{pairs}}} " if pairs else f"{metric.name} "
 
 
-# Pages ready to be sent: made when they are asked for, and ahead of that while many ask.
+# Pages ready to be sent: made on request, and ahead of requests while there are many.
 
 PAGE_SECONDS = 0.25
 """A page is sent again for so long: scrapers that come together share one rendering."""

@@ -12,8 +12,7 @@ from lockstep.collector.contract.flight_recorder import dump_name, request_name
 from lockstep.collector.files.opening import environment, folder_opened
 from lockstep.collector.formats.flight_recorder.dump import Dump
 from lockstep.collector.readings.source import SourceError
-from lockstep.collector.sources.nccl.flight_recorder import missing
-from lockstep.collector.sources.nccl.flight_recorder.missing import Missing
+from lockstep.collector.sources.nccl.flight_recorder.missing import Missing, missing
 from lockstep.collector.sources.nccl.flight_recorder.places import (
     PIPE_VARIABLE,
     named_prefix,

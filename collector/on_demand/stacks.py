@@ -149,7 +149,7 @@ def _of_child(
         return ()
 
 
-# Where ranks of this node stand (collector/stacks): those that somebody asks for.
+# Stacks of all ranks of a request.
 
 
 def take_stacks(

@@ -96,7 +96,7 @@ class Telling:
             self.values.setdefault(name, {})[labels] = value
 
 
-# The shapes of who holds a GPU: what the kubelet gave away, and which processes use it.
+# Who holds a GPU: what the kubelet gave away, and which processes use it.
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from lockstep.collector.contract.xid.shape import Severity
+from lockstep.collector.contract.xid_catalogue.shape import Severity
 
 # An XID event: the driver's word that something went wrong on a GPU, whoever heard it.
 

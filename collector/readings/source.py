@@ -55,8 +55,6 @@ class RankProcess(NamedTuple):
     folder: Path | None = None
 
 
-# The only code that touches the world: each source reads one thing into a frozen reading.
-
 R_co = TypeVar("R_co", covariant=True)
 
 

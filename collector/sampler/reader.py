@@ -15,7 +15,7 @@ from lockstep.collector.samples.counters import Counters, Key
 from lockstep.collector.samples.feed import Feed, Resuming
 from lockstep.collector.samples.monitor import SourceHealth
 
-# What cannot be is left out and counted, whichever source told it: the one place where it is.
+# Values that cannot be are left out and counted, whichever source they come from.
 
 
 def plausible(samples: Iterable[Sample]) -> tuple[Sequence[Sample], list[Rejected]]:

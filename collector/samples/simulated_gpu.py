@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.contract.alerted import XID_ZEROS
 from lockstep.collector.contract.device import DeviceState
+from lockstep.collector.contract.metric_rows.alerted import XID_ZEROS
 from lockstep.collector.contract.metrics import Sample
 from lockstep.collector.contract.words import CLOCK_EVENT_REASONS
 from lockstep.collector.contract.xid import describe

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.contract.alerted import XID_ZEROS
 from lockstep.collector.contract.kernel_log import TOLD
+from lockstep.collector.contract.metric_rows.alerted import XID_ZEROS
 from lockstep.collector.contract.metrics import Sample
-from lockstep.collector.contract.xid.shape import Severity
+from lockstep.collector.contract.xid_catalogue.shape import Severity
 from lockstep.collector.sources.gpu.xid.source import Errors, Name
 from lockstep.collector.sources.host.kmsg import KernelLog
 

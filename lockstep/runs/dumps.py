@@ -12,9 +12,8 @@ from lockstep.collector.clock import Clock
 from lockstep.collector.config import ConfigError, load
 from lockstep.collector.contract import stacks
 from lockstep.collector.contract.flight_recorder import EVIDENCE_FILE
-from lockstep.collector.on_demand import facts
 from lockstep.collector.on_demand.dumps import Answers
-from lockstep.collector.on_demand.facts import SOURCES, Heard, heard
+from lockstep.collector.on_demand.rank_facts import SOURCES, Heard, facts, heard
 from lockstep.collector.registry import feeds
 from lockstep.collector.sampler.sampler import Sampler
 

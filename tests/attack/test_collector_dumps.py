@@ -21,7 +21,7 @@ from lockstep.collector.contract.flight_recorder import dump_name, request_name
 from lockstep.collector.contract.ring import RingName
 from lockstep.collector.contract.stacks import stacks_name
 from lockstep.collector.exporter.dumps import DumpsQuery, NodeDumps
-from lockstep.collector.on_demand.facts import Heard
+from lockstep.collector.on_demand.rank_facts import Heard
 from lockstep.collector.readings.source import RankProcess
 from lockstep.collector.sources.nccl.flight_recorder.source import FlightRecorder
 from lockstep.collector.sources.ranks.scanning import Rings

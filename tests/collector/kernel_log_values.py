@@ -3,8 +3,9 @@
 from collections.abc import Hashable
 from pathlib import Path
 
-from lockstep.collector.contract.xid import BY_LINE, detail, judged
-from lockstep.collector.formats.kernel_log_text import messages, parse, unread
+from lockstep.collector.contract.xid import BY_LINE, judged
+from lockstep.collector.contract.xid_catalogue.detail import detail
+from lockstep.collector.formats.kernel_log import messages, parse, unread
 from lockstep.collector.readings.kernel import Fall, SwitchError, Trouble, XidEvent
 from tests.wild import SHARED
 

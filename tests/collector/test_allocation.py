@@ -343,7 +343,7 @@ def test_an_environment_that_another_user_may_not_read_is_no_failure_and_the_pod
     def refused(path, limit):
         raise SourceError("permission", f"{path}: Permission denied")
 
-    monkeypatch.setattr("lockstep.collector.sources.kubelet.allocation.source.read_bytes", refused)
+    monkeypatch.setattr("lockstep.collector.sources.kubelet.allocation.join.read_bytes", refused)
     words, rejected = process_words(machine.proc, 100)
 
     assert (pod, "", []) == (words.pod_uid, words.rank, rejected)

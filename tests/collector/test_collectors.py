@@ -6,7 +6,7 @@ import pytest
 
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract import ring
-from lockstep.collector.contract.alerted import XID_ZEROS
+from lockstep.collector.contract.metric_rows.alerted import XID_ZEROS
 from lockstep.collector.contract.metrics import MAX_SERIES_PER_RANK
 from lockstep.collector.contract.words import GROUPS, Means
 from lockstep.collector.samples import ranks, simulated_gpu

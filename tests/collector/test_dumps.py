@@ -15,12 +15,11 @@ from lockstep.collector.contract.flight_recorder import (
     dump_name,
     request_name,
 )
-from lockstep.collector.contract.xid.shape import Severity
+from lockstep.collector.contract.xid_catalogue.shape import Severity
 from lockstep.collector.exporter import exporter
 from lockstep.collector.exporter.dumps import DumpsQuery, NodeDumps
 from lockstep.collector.exporter.ops import QueryError
-from lockstep.collector.on_demand import facts
-from lockstep.collector.on_demand.facts import Heard
+from lockstep.collector.on_demand.rank_facts import Heard, facts
 from lockstep.collector.readings.kernel import Fall, Trouble, XidEvent
 from lockstep.collector.sampler.sampler import Sampler
 from lockstep.collector.sources.gpu.xid.source import Told

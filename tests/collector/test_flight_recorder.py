@@ -23,7 +23,7 @@ from lockstep.collector.formats.flight_recorder.dump import parse
 from lockstep.collector.formats.flight_recorder.pickled import as_json
 from lockstep.collector.readings.source import RankProcess, SourceError
 from lockstep.collector.samples.nccl import collect_dumps
-from lockstep.collector.sources.nccl.flight_recorder import missing
+from lockstep.collector.sources.nccl.flight_recorder.missing import missing
 from lockstep.collector.sources.nccl.flight_recorder.source import FlightRecorder, request_dump
 
 WROTE = 1_800_000_000.0

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.collector.formats.kernel_log_text import parse, spelled_out
+from lockstep.collector.formats.kernel_log import parse, spelled_out
 from lockstep.collector.readings.kernel import Fall, SwitchError, XidEvent
 
 XIDS = {

@@ -7,9 +7,10 @@ from collections import Counter
 import pytest
 
 from lockstep.collector.contract.kernel_log import KINDS, TOLD
-from lockstep.collector.contract.xid import describe, detail, judged
-from lockstep.collector.contract.xid.shape import Action, Fault, Severity
-from lockstep.collector.formats.kernel_log_text import MARKS, messages, parse, records, unread
+from lockstep.collector.contract.xid import describe, judged
+from lockstep.collector.contract.xid_catalogue.detail import detail
+from lockstep.collector.contract.xid_catalogue.shape import Action, Fault, Severity
+from lockstep.collector.formats.kernel_log import MARKS, messages, parse, records, unread
 from lockstep.collector.readings.kernel import Fall, SwitchError, Trouble, XidEvent
 from lockstep.collector.sources.host.kmsg import Kmsg
 from tests.collector.kernel_log_values import CONSTRUCTED, recorded, values, wrong

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.contract.metrics import EVERY, Kind, ranges
+from lockstep.collector.contract.metric_rows import ranges
+from lockstep.collector.contract.metrics import EVERY, Kind
 from lockstep.collector.readings.source import IMPLAUSIBLE
 from lockstep.collector.sampler.reader import plausible
 from lockstep.collector.sampler.sampler import Sampler

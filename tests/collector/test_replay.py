@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metric_rows import gpu as gpu_metrics
 from lockstep.collector.contract.metrics import METRICS
-from lockstep.collector.contract.metrics import gpu as gpu_metrics
 from lockstep.collector.exporter.page import render
 from lockstep.collector.readings.source import SourceError
 from lockstep.collector.recorder.capture import capture

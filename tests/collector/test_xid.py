@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.contract.alerted import XID_ZEROS
 from lockstep.collector.contract.kernel_log import TOLD
+from lockstep.collector.contract.metric_rows.alerted import XID_ZEROS
 from lockstep.collector.contract.xid import PAGED
-from lockstep.collector.contract.xid.shape import Severity
-from lockstep.collector.formats.kernel_log_text import parse
+from lockstep.collector.contract.xid_catalogue.shape import Severity
+from lockstep.collector.formats.kernel_log import parse
 from lockstep.collector.readings.gpu import Gpu
 from lockstep.collector.readings.kernel import Fall, KernelEvents, SwitchError, Trouble, XidEvent
 from lockstep.collector.samples.xid import collect

@@ -11,16 +11,20 @@ from lockstep.collector.contract.xid import (
     REPEATED,
     XIDS,
     describe,
-    detail,
     judged,
     listed,
     selector,
 )
-from lockstep.collector.contract.xid.catalogue import ACTIONS, ADVICE, ADVICE_OF
-from lockstep.collector.contract.xid.detail import Detail
-from lockstep.collector.contract.xid.policy import DEFAULT, POLICIES
-from lockstep.collector.contract.xid.rows import ROWS, UNUSED
-from lockstep.collector.contract.xid.shape import (
+from lockstep.collector.contract.xid_catalogue.detail import Detail, detail
+from lockstep.collector.contract.xid_catalogue.policy import (
+    ACTIONS,
+    ADVICE,
+    ADVICE_OF,
+    DEFAULT,
+    POLICIES,
+)
+from lockstep.collector.contract.xid_catalogue.rows import ROWS, UNUSED
+from lockstep.collector.contract.xid_catalogue.shape import (
     Action,
     Bucket,
     Fault,

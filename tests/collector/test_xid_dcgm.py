@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.contract.alerted import XID_ZEROS
+from lockstep.collector.contract.metric_rows.alerted import XID_ZEROS
 from lockstep.collector.readings.gpu import Gpu
 from lockstep.collector.readings.kernel import KernelEvents, XidEvent
 from lockstep.collector.samples.xid import collect

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from lockstep.collector.contract.kernel_log import FATAL_SECONDS, KINDS, LINES, TOGETHER, TOLD
 from lockstep.collector.contract.xid import BY_LINE, PAGED, REPEATED, XIDS, listed
-from lockstep.collector.contract.xid.rows import UNUSED
-from lockstep.collector.contract.xid.shape import Severity, Xid
+from lockstep.collector.contract.xid_catalogue.rows import UNUSED
+from lockstep.collector.contract.xid_catalogue.shape import Severity, Xid
 from tests.docs.tables import code, table
 
 HEAD = ("XID", "what", "severity", "whose fault", "told", "what to do")
@@ -23,9 +23,9 @@ def xids(made: str) -> list[str]:
     return [
         "# XIDs", made,
         ("The one list of the NVIDIA driver's error numbers: the collector, `lockstep watch`,"
-        " alerts, runbooks, dashboards and the analysis read it (`collector/contract/xid/rows.py`,"
-        " which names its sources: the driver's R595 header, whose list ends at 176, and NVIDIA's"
-        " Xid catalogue)."),
+        " alerts, runbooks, dashboards and the analysis read it"
+        " (`collector/contract/xid_catalogue/rows.py`, which names its sources: the driver's R595"
+        " header, whose list ends at 176, and NVIDIA's Xid catalogue)."),
         ("The label `severity` of `lockstep_gpu_xid_errors_total` and"
         " `lockstep_gpu_xid_last_timestamp_seconds` is what the driver's line says, where it says"
         " it: `Fatal` or `Nonfatal` of NVLink, the action of 154 (`None` is info), `caused by"

@@ -2,7 +2,7 @@
 
 from lockstep.analyzer.rules.alert_rules.shape import GPU, Alert, Recording, Severity
 from lockstep.collector.contract.xid import PAGED, REPEATED, selector
-from lockstep.collector.contract.xid.shape import Repeats
+from lockstep.collector.contract.xid_catalogue.shape import Repeats
 
 
 def _any(numbers: tuple[int, ...]) -> str:

@@ -16,8 +16,6 @@ from lockstep.collector.readings.gpu import Gpu, GpuReading
 from lockstep.collector.readings.source import IMPLAUSIBLE, Rejected, SourceError
 from lockstep.collector.sources.dcgm_values import ImplausibleError, checked, values
 
-# A connection to DCGM's host engine with a watch on every field of every GPU and MIG device.
-
 # Where DCGM's own Python bindings lie: they come with DCGM and not from an index.
 
 INSTALLED = (

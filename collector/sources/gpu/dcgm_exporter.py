@@ -23,7 +23,7 @@ from lockstep.collector.contract.dcgm import (
     XID_WINDOW,
     known,
 )
-from lockstep.collector.contract.metrics import ranges
+from lockstep.collector.contract.metric_rows import ranges
 from lockstep.collector.readings.gpu import XID_TOTAL as TOTAL
 from lockstep.collector.readings.gpu import XID_VALUES, Gpu, GpuReading, Values
 from lockstep.collector.readings.gpu import XID_WINDOW as WINDOW

@@ -118,7 +118,7 @@ class Ranked:
         return False
 
 
-# Which GPUs this node has, as the source that feeds the page last told.
+# The GPUs of this node, by the last reading of the source that feeds the page.
 
 
 class GpuInventory:

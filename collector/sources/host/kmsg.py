@@ -17,7 +17,7 @@ from pathlib import Path
 
 from lockstep.collector.clock import Clock
 from lockstep.collector.contract import kernel_log
-from lockstep.collector.formats.kernel_log_text import MARKS, parse, spelled_out, unread
+from lockstep.collector.formats.kernel_log import MARKS, parse, spelled_out, unread
 from lockstep.collector.readings.kernel import KernelEvent, KernelEvents
 from lockstep.collector.readings.source import Rejected, SourceError
 

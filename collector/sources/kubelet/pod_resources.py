@@ -12,7 +12,7 @@ from lockstep.collector.clock import Clock
 from lockstep.collector.readings.gpu import PodDevice, PodDevices
 from lockstep.collector.readings.source import Rejected, SourceError
 
-# The kubelet's answer, from protobuf: the five messages that tell who got which NVIDIA device.
+# The kubelet's answer in protobuf: the five messages with who got which NVIDIA device.
 #
 # Fields are those of k8s.io/kubelet/pkg/apis/podresources/v1/api.proto; the wire format is
 # https://protobuf.dev/programming-guides/encoding. The protobuf library would do the same for

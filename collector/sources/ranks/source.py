@@ -20,7 +20,7 @@ from lockstep.collector.sources.ranks.header import Identity, check_size, read_h
 from lockstep.collector.sources.ranks.owners import Rank, RankKey
 from lockstep.collector.sources.ranks.scanning import MAX_RINGS, Rings
 
-# What ranks said last whose rings were removed: a run that ends removes them at once.
+# The last state of ranks whose rings were removed, which a run does at once when it ends.
 #
 # Between its last word and the removal lie milliseconds, between two readings a second. A file that
 # is open can still be read once it has no name.

@@ -89,7 +89,7 @@ _ERROR = re.compile(r"NVRM: Xid \(|SXid \(")
 
 
 def _kernel_log(path: str, text: str, found: Understood) -> None:
-    from lockstep.collector.formats.kernel_log_text import WARNING_LEVEL, parse, records, unread
+    from lockstep.collector.formats.kernel_log import WARNING_LEVEL, parse, records, unread
 
     for told, level in records(f"{text}\n"):  # a file may have been pasted, its last line whole
         try:

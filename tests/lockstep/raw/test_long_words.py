@@ -11,7 +11,7 @@ from time import process_time
 
 import pytest
 
-from lockstep.collector.formats.kernel_log_text import parse as kernel_line
+from lockstep.collector.formats.kernel_log import parse as kernel_line
 from lockstep.collector.sources.gpu.dcgm_exporter import parse as dcgm_page
 from lockstep.collector.sources.nccl.ras.text import parse as ras_report
 from lockstep.doctor.raw.pseudonyms import Pseudonyms

@@ -23,7 +23,7 @@ from lockstep.collector.sources.gpu.nvml.device import Device
 from lockstep.collector.sources.gpu.nvml.process import CHANGED, FAILED, NO_BINDING
 from lockstep.collector.sources.gpu.nvml.xid_watch import XidWatch
 
-# One GPU's readings as messages: when what is due, and what is said when it does not answer.
+# One GPU's readings as messages: what is due when, and what is sent when it does not answer.
 
 
 class MessageSink(Protocol):

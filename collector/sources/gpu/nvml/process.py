@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import subprocess
 
 
-# What the process that speaks NVML and its parent agree on.
+# Between the process that speaks NVML and its parent.
 
 CHANGED = 3
 """Exit code: GPUs or MIG devices came or went; start anew at once."""

@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 
 from lockstep.collector.contract.kernel_log import TOGETHER
 from lockstep.collector.contract.xid import PAGED, REPEATED, judged
-from lockstep.collector.contract.xid.shape import Severity
+from lockstep.collector.contract.xid_catalogue.shape import Severity
 from lockstep.collector.readings.kernel import Fall, KernelEvent, SwitchError, Trouble, XidEvent
 
-# Which events are told twice: by NVML and by the kernel log.
+# Events that both NVML and the kernel log report.
 
 WINDOW_SECONDS = 2.0
 """The two tell of one event at most so far apart."""

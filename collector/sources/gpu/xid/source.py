@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from lockstep.collector.clock import Clock
 from lockstep.collector.contract.kernel_log import KINDS
 from lockstep.collector.contract.xid import BY_LINE, describe, judged
-from lockstep.collector.contract.xid.shape import Severity
+from lockstep.collector.contract.xid_catalogue.shape import Severity
 from lockstep.collector.readings.gpu import Gpu
 from lockstep.collector.readings.kernel import (
     Fall,

@@ -131,7 +131,7 @@ def _unless(words: str) -> str:
     return f'not asked: {words}; {SETTING} = "always" asks all the same'
 
 
-# Which NCCL a process has loaded: the sentence that stands in the library, found without asking.
+# The version of NCCL that a process has loaded, found in the library file.
 #
 # RAS begins its report with "NCCL version 2.28.9+cuda12.9 compiled with CUDA 12.9" (src/ras/
 # client_support.cc, 2.24.3 to 2.30.7), so every library that has RAS holds these words.

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from lockstep.collector.contract import alerted
+from lockstep.collector.contract.metric_rows import alerted
 from lockstep.collector.contract.words import XMIT_WAIT as XMIT_WAIT_REGISTER
 from lockstep.collector.readings.source import Rejected
 from lockstep.collector.sources.network.infiniband.tree import Place, Trying

@@ -1,7 +1,7 @@
 """What the page says about network devices and InfiniBand or RoCE ports. One row a metric."""
 
-from lockstep.collector.contract.metrics import ranges
-from lockstep.collector.contract.metrics.shape import Kind, Metric, Unshown
+from lockstep.collector.contract.metric_rows import ranges
+from lockstep.collector.contract.metric_rows.shape import Kind, Metric, Unshown
 
 _C, _G = Kind.COUNTER, Kind.GAUGE
 _DEVICE, _PORT = ("device",), ("device", "port")

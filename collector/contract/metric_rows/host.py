@@ -1,7 +1,7 @@
 """What the page says about the host, or the emulated node's share of it. One row a metric."""
 
-from lockstep.collector.contract.metrics import ranges
-from lockstep.collector.contract.metrics.shape import Kind, Metric, Unshown
+from lockstep.collector.contract.metric_rows import ranges
+from lockstep.collector.contract.metric_rows.shape import Kind, Metric, Unshown
 
 _C, _G = Kind.COUNTER, Kind.GAUGE
 

@@ -7,11 +7,18 @@ what a second one within a day tells is REPEATED, and `judged` is what one line 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from lockstep.collector.contract.xid.catalogue import ACTIONS, ADVICE, ADVICE_OF
-from lockstep.collector.contract.xid.detail import Detail, detail
-from lockstep.collector.contract.xid.policy import DCGM, DEFAULT, GPUD, POLICIES
-from lockstep.collector.contract.xid.rows import ROWS, Row
-from lockstep.collector.contract.xid.shape import (
+from lockstep.collector.contract.xid_catalogue.detail import Detail, detail
+from lockstep.collector.contract.xid_catalogue.policy import (
+    ACTIONS,
+    ADVICE,
+    ADVICE_OF,
+    DCGM,
+    DEFAULT,
+    GPUD,
+    POLICIES,
+)
+from lockstep.collector.contract.xid_catalogue.rows import ROWS, Row
+from lockstep.collector.contract.xid_catalogue.shape import (
     Action,
     Bucket,
     Fault,

@@ -1,7 +1,7 @@
 """What the page says about the monitor itself. One row a metric."""
 
-from lockstep.collector.contract.metrics import ranges
-from lockstep.collector.contract.metrics.shape import Kind, Metric, Unshown
+from lockstep.collector.contract.metric_rows import ranges
+from lockstep.collector.contract.metric_rows.shape import Kind, Metric, Unshown
 
 _C, _G = Kind.COUNTER, Kind.GAUGE
 
@@ -65,3 +65,12 @@ PROCESS_RSS = Metric(
     (),
     "Resident memory of all processes of the collector.",
 )
+
+
+# Of the process that serves the page, whichever page it is.
+
+THREAD_FAILURES = Metric(
+    "lockstep_thread_failures_total", Kind.COUNTER, ("thread",),
+    "Exceptions that would have ended a thread of this process; loops begin again after a pause.",
+    unshown=Unshown.OWN_TROUBLE,
+)  # fmt: skip

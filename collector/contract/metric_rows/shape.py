@@ -7,7 +7,7 @@ from enum import StrEnum
 from itertools import accumulate
 from typing import NamedTuple, NewType
 
-from lockstep.collector.contract.metrics.ranges import Range, of_unit
+from lockstep.collector.contract.metric_rows.ranges import Range, of_unit
 
 Series = NewType("Series", str)
 """One series at its place: `metric{label="value",...}`, as `label_text` writes labels."""

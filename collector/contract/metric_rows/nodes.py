@@ -3,8 +3,8 @@
 `node` is a label of these series themselves: the target must not have one.
 """
 
-from lockstep.collector.contract.metrics import ranges
-from lockstep.collector.contract.metrics.shape import Kind, Metric, Unshown
+from lockstep.collector.contract.metric_rows import ranges
+from lockstep.collector.contract.metric_rows.shape import Kind, Metric, Unshown
 
 _C, _G = Kind.COUNTER, Kind.GAUGE
 
@@ -44,3 +44,21 @@ REMEDIATION_LAST = Metric(
     "Unix time of the last cycle in which watch and the API answered.",
     unshown=Unshown.REMEDIATION,
 )  # fmt: skip
+
+
+# Reference runs; nothing exports these yet.
+
+REFERENCE_SUCCESS = Metric(
+    "lockstep_reference_run_success", _G, ("spec",),
+    "1 if the last reference run of this specification reached its goal, 0 if it did not.",
+    within=ranges.FLAG,
+)  # fmt: skip
+REFERENCE_BUS_BANDWIDTH = Metric(
+    "lockstep_reference_bus_bandwidth_bytes_per_second", _G, ("node", "sku"),
+    "Bus bandwidth of the node in its last all-reduce reference run; sku = the kind of node.",
+)  # fmt: skip
+REFERENCE_BUS_BANDWIDTH_FLOOR = Metric(
+    "lockstep_reference_bus_bandwidth_floor_bytes_per_second", _G, ("sku",),
+    "Least bus bandwidth that a healthy node of this kind has.",
+)  # fmt: skip
+OF_REFERENCE_RUNS = (REFERENCE_SUCCESS, REFERENCE_BUS_BANDWIDTH, REFERENCE_BUS_BANDWIDTH_FLOOR)

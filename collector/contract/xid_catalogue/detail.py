@@ -3,8 +3,8 @@
 import re
 from dataclasses import dataclass
 
-from lockstep.collector.contract.xid.rows import ROWS
-from lockstep.collector.contract.xid.shape import Action, Bucket
+from lockstep.collector.contract.xid_catalogue.rows import ROWS
+from lockstep.collector.contract.xid_catalogue.shape import Action, Bucket
 
 NVLINK5 = frozenset(row.number for row in ROWS if row.bucket is Bucket.WORKFLOW_NVLINK5)
 """XIDs of NVLink 5, which share one form of message."""

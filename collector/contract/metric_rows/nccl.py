@@ -1,7 +1,7 @@
 """What the page says about NCCL: RAS and the flight recorder. One row a metric."""
 
-from lockstep.collector.contract.metrics import ranges
-from lockstep.collector.contract.metrics.shape import Kind, Metric, Unshown
+from lockstep.collector.contract.metric_rows import ranges
+from lockstep.collector.contract.metric_rows.shape import Kind, Metric, Unshown
 
 _C, _G = Kind.COUNTER, Kind.GAUGE
 

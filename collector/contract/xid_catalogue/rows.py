@@ -16,14 +16,14 @@ Sources:
 
 from dataclasses import dataclass
 
-from lockstep.collector.contract.xid.shape import Bucket, Fault, Part, Repeats
+from lockstep.collector.contract.xid_catalogue.shape import Bucket, Fault, Part, Repeats
 
 UNUSED = "unused since A100"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What is written down of an XID; see `lockstep.collector.contract.xid.shape.Xid`."""
+    """What is written down of an XID; see `lockstep.collector.contract.xid_catalogue.shape.Xid`."""
 
     number: int
     name: str = ""
