@@ -7,6 +7,7 @@ from types import ModuleType
 
 from lockstep.collector.contract.metric_rows import (
     analyzer,
+    events,
     gpu,
     host,
     monitor,
@@ -16,6 +17,7 @@ from lockstep.collector.contract.metric_rows import (
     training,
 )
 from lockstep.collector.contract.metric_rows.analyzer import *
+from lockstep.collector.contract.metric_rows.events import *
 from lockstep.collector.contract.metric_rows.gpu import *
 from lockstep.collector.contract.metric_rows.host import *
 from lockstep.collector.contract.metric_rows.monitor import *
@@ -41,7 +43,7 @@ _PROCESS: Rows = (monitor.THREAD_FAILURES,)
 EXPORTERS: dict[str, dict[str, Rows]] = {
     "collector": {
         "monitor": _of(monitor), "host": _of(host), "network": _of(network), "gpu": _of(gpu),
-        "nccl": _of(nccl), "training": _of(training),
+        "events": _of(events), "nccl": _of(nccl), "training": _of(training),
     },
     "analyzer": {"analyzer": _of(analyzer), "process": _PROCESS},
     "reference runs": {"reference": nodes.OF_REFERENCE_RUNS},
