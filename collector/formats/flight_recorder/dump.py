@@ -8,6 +8,17 @@ from typing import Any
 
 from lockstep.collector.contract import bounded_json
 from lockstep.collector.contract.bounded_json import unambiguous
+from lockstep.collector.formats.flight_recorder.fields import (
+    MAX_ENTRIES,
+    PICKLE,
+    WRONG,
+    is_over,
+    members,
+    operation_name,
+    sequence,
+    text,
+    whole,
+)
 from lockstep.collector.formats.flight_recorder.pickled import as_json, many_as_json
 from lockstep.collector.readings.source import Rejected, SourceError
 
@@ -17,7 +28,6 @@ MAX_BYTES = 16 << 20
 """2,000 collectives with stack traces have 3 MB."""
 MAX_VALUES = 1_000_000
 """2,000 collectives with stack traces have 300,000."""
-MAX_ENTRIES = 100_000
 MAX_GROUPS = 128
 MAX_MEMBERS = 1 << 16
 """Of all groups together; a pickle may name one list again and again."""
@@ -27,17 +37,11 @@ _KNOWN = re.compile(r"2\.\d{1,4}", re.ASCII)
 """Versions that are read: torch counts up the minor number where it adds members, and the major one
 where it changes them (c10d/FlightRecorder.hpp). Read from real dumps and sources: 2.4, 2.5, 2.9
 (nccl_version), 2.10 (comm_lib_version)."""
-NONE_YET = -1
-"""What torch tells as the last collective where there was none, or where the backend is silent."""
 WORLD = ("default_pg", "0")
 """Description and name of the group of all ranks."""
 
-_WRONG = (ValueError, TypeError, KeyError, AttributeError, IndexError)
-
 _NAME = re.compile(r"[ -~]{1,256}", re.ASCII)
 """torch's names of groups are numbers, or hashes."""
-_OPERATION = re.compile(r"(?:[a-z]{1,16}:)?([a-zA-Z_]\w{0,47})(?: \d{1,9}(?:->|<-)\d{1,9})?", re.A)
-_NUMBERS = re.compile(r"\[?\s*(\d{1,9}(?:\s*,\s*\d{1,9})*)?\s*\]?", re.ASCII)
 
 
 class BoundError(ValueError):
@@ -110,15 +114,15 @@ def parse(data: bytes, run: str, rank: int, written_at: float) -> Dump:
     Raises:
         SourceError: Neither format, code in the pickle, or not what torch writes.
     """
-    tree = _json(as_json(data) if data[:1] == b"\x80" else data)
+    tree = _json(as_json(data) if data[:1] == PICKLE else data)
     rejected: list[Rejected] = []
     try:
-        version = _text(tree["version"])[:20]
+        version = text(tree["version"])[:20]
         if not _KNOWN.fullmatch(version):
             rejected.append(Rejected("version", f"dump of version {version!r}; known are all 2.x"))
         groups = tuple(_groups(tree, written_at, rejected))
         library = tree.get("nccl_version") or tree.get("comm_lib_version") or ""
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+    except WRONG as error:
         why = f"{type(error).__name__}: {error}"[:160]
         raise SourceError("content", f"the dump does not hold together: {why}") from error
     shown = library[:40] if isinstance(library, str) and library.isprintable() else ""
@@ -156,16 +160,16 @@ def _groups(
     for entry in entries:
         key = ""
         try:
-            key = str(_whole(entry["pg_id"]))
+            key = str(whole(entry["pg_id"]))
             name, description = entry["process_group"]
-            names[key] = _text(name)
+            names[key] = text(name)
             if not entry.get("is_p2p", False):
                 if key not in found:
                     add(key, name, description)
                 found[key].entries.append(_checked(entry))
         except BoundError:
             raise
-        except _WRONG as error:
+        except WRONG as error:
             rejected.append(_left_out("an entry", error))
             if key in found:
                 found[key].broken = True
@@ -184,13 +188,13 @@ def _groups(
             one.told = True
             one.state = replace(
                 one.state,
-                enqueued=_sequence(told, "last_enqueued_collective"),
-                started=_sequence(told, "last_started_collective"),
-                completed=_sequence(told, "last_completed_collective"),
+                enqueued=sequence(told.get("last_enqueued_collective")),
+                started=sequence(told.get("last_started_collective")),
+                completed=sequence(told.get("last_completed_collective")),
             )
         except BoundError:
             raise
-        except _WRONG as error:
+        except WRONG as error:
             rejected.append(_left_out("the status of a group", error))
     for one in found.values():
         one.broken |= anywhere
@@ -224,7 +228,7 @@ def _name_of(
 
 def _checked(entry: Mapping[str, Any]) -> Mapping[str, Any]:
     """The entry, once all that is read of it makes sense."""
-    _whole(entry["collective_seq_id"])
+    whole(entry["collective_seq_id"])
     if not _is_done(entry):
         _operation(entry, 0.0)
     return entry
@@ -232,36 +236,17 @@ def _checked(entry: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _named(name: Any, description: Any, configured: Mapping[str, Any]) -> GroupState:
     """A group by its name; torch calls a group without a description "undefined"."""
-    if not _NAME.fullmatch(_text(name)):
+    if not _NAME.fullmatch(text(name)):
         raise ValueError(f"{name[:40]!r} is no name of a group")
     told = configured.get(name)
     told = told if isinstance(told, dict) else {}
-    words = _text(description or told.get("desc", ""))
+    words = text(description or told.get("desc", ""))
     group = name if words in ("", "undefined") else words
     if group in WORLD:
         group = "world"
     if not group.isprintable():
         raise ValueError(f"{group[:40]!r} is no name of a group")
-    return GroupState(name, group[:64] or "world", _members(told.get("ranks", ())))
-
-
-def _members(ranks: Any) -> tuple[int, ...]:
-    """From a list, or from the text of one, as pg_config has it."""
-    if isinstance(ranks, str):
-        match = _NUMBERS.fullmatch(ranks)
-        if match is None:
-            raise ValueError(f"{ranks[:40]!r} are no ranks")
-        ranks = [int(rank) for rank in (match[1] or "").split(",") if rank]
-    return tuple(sorted({_whole(rank) for rank in ranks}))
-
-
-def _sequence(told: Mapping[str, Any], name: str) -> int | None:
-    value = told.get(name)
-    if isinstance(value, str):
-        value = int(value)
-    if value is None or value == NONE_YET:
-        return None
-    return _whole(value)
+    return GroupState(name, group[:64] or "world", tuple(sorted(members(told.get("ranks", ())))))
 
 
 def _finished(one: _Group, written_at: float, without_statuses: bool) -> GroupState:
@@ -273,8 +258,8 @@ def _finished(one: _Group, written_at: float, without_statuses: bool) -> GroupSt
     gloo = any(_on_gloo(each) for each in one.entries)
     if one.broken:
         return replace(state, enqueued=None, completed=None) if gloo else state
-    done = [_whole(each["collective_seq_id"]) for each in one.entries if _is_done(each)]
-    every = [_whole(each["collective_seq_id"]) for each in one.entries]
+    done = [whole(each["collective_seq_id"]) for each in one.entries if _is_done(each)]
+    every = [whole(each["collective_seq_id"]) for each in one.entries]
     if gloo:
         # Gloo's pg_status counts transfers from rank to rank, too, and the entries do not. What
         # went before the oldest entry is over.
@@ -297,38 +282,17 @@ def _finished(one: _Group, written_at: float, without_statuses: bool) -> GroupSt
 
 
 def _is_done(entry: Mapping[str, Any]) -> bool:
-    """On gloo the state never changes, but what is over is retired; NCCL retires timeouts too."""
-    if entry.get("state") == "completed":
-        return True
-    return _on_gloo(entry) and entry.get("retired") is True
+    return is_over(entry, "gloo" if _on_gloo(entry) else "")
 
 
 def _on_gloo(entry: Mapping[str, Any]) -> bool:
-    return _text(entry["profiling_name"]).startswith("gloo:")
+    return text(entry["profiling_name"]).startswith("gloo:")
 
 
 def _operation(entry: Mapping[str, Any], written_at: float) -> Operation:
-    name = _text(entry["profiling_name"])[:100]
-    match = _OPERATION.fullmatch(name)
-    if match is None:
-        raise ValueError(f"{name[:40]!r} is no operation")
-    since = _whole(entry["time_created_ns"]) / 1e9
-    return Operation(
-        _whole(entry["collective_seq_id"]), match[1].lower(), max(0.0, written_at - since)
-    )
-
-
-def _whole(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < 1 << 63:
-        raise ValueError(f"a {type(value).__name__} is no count, or an impossible one")
-    return int(value)
-
-
-def _text(value: Any) -> str:
-    """Asked before anything is done with it: a hostile tree may take years to print or hash."""
-    if type(value) is not str:
-        raise TypeError(f"a {type(value).__name__} where a text should be")
-    return value
+    name = operation_name(entry["profiling_name"])
+    since = whole(entry["time_created_ns"]) / 1e9
+    return Operation(whole(entry["collective_seq_id"]), name.op, max(0.0, written_at - since))
 
 
 def _refused(word: str) -> float:
@@ -367,7 +331,7 @@ def _batches(dumps: Sequence[bytes]) -> Iterator[list[bytes]]:
 def _converted(batch: list[bytes]) -> tuple[list[bytes], list[bytes | SourceError | None]]:
     """The JSON of each pickle; None = it is no pickle."""
     found: list[bytes | SourceError | None] = [None] * len(batch)
-    pickles = [index for index, data in enumerate(batch) if data[:1] == b"\x80"]
+    pickles = [index for index, data in enumerate(batch) if data[:1] == PICKLE]
     small = [index for index in pickles if len(batch[index]) <= MAX_BYTES]
     for index in pickles:
         found[index] = SourceError("too_large", f"a dump of over {MAX_BYTES >> 20} MiB")
