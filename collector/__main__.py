@@ -15,6 +15,7 @@ from lockstep.collector.clock import SystemClock
 from lockstep.collector.config import Config, ConfigError, ConfigFileError, load
 from lockstep.collector.contract import threads
 from lockstep.collector.contract.visible import VisibleFormatter, visible_line
+from lockstep.collector.contract.whole_file import write_whole
 from lockstep.collector.contract.words import ExitCode
 from lockstep.collector.exporter.exporter import Exporter
 from lockstep.collector.exporter.server import ListenError
@@ -218,10 +219,8 @@ def _save(sampler: Sampler, state: StateFile | None, *, last_word: bool = False)
 
 def _announce(path: Path, address: str) -> bool:
     """Write the address in one step, so that a reader never sees half of it."""
-    temporary = path.with_name(f".{path.name}.new")
     try:
-        temporary.write_text(f"{address}\n")
-        temporary.replace(path)
+        write_whole(path, f"{address}\n", mode=None)
     except OSError as error:
         LOG.error("cannot announce in %s: %s", path, error.strerror)
         return False

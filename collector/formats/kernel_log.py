@@ -1,4 +1,4 @@
-"""A kernel log as text, whoever wrote it: its lines, bare, and their levels.
+"""The kernel log: its records, whoever wrote them down, and the events that lines report.
 
 Read are the forms of the device itself (/dev/kmsg), of dmesg with any of its options (-x, -r, -T,
 -e, -d, -J, --time-format, --color), of journalctl with any of its short outputs, cat and json, of
@@ -19,10 +19,16 @@ from lockstep.collector.readings.kernel import (
     pci_bus_id,
 )
 
-# What a line of the kernel log tells: the forms of the NVIDIA drivers, and those of the table.
-#
-# A line is the text of one record: without a priority or a time, as the kernel wrote it.
+# Events: the forms of the NVIDIA drivers, and those of the table (contract.kernel_log). A line is
+# the text of one record, without a priority or a time.
 
+LEVEL = 7
+"""The bits of a priority that are its level."""
+_FIELDS = r"([0-9]{1,5}),([0-9]{1,19}),([0-9]{1,16}),[^;\n]{0,128};(.*)"
+RECORD = re.compile(_FIELDS.encode(), re.DOTALL)
+"""A record of /dev/kmsg: priority, sequence, microseconds since boot, text
+(Documentation/ABI/testing/dev-kmsg)."""
+_RECORD = re.compile(_FIELDS, re.ASCII)
 MARKS = (b"SXid (", *(mark.encode() for mark in kernel_log.MARKS))
 """A record without one of these is about something else."""
 MAX_TEXT = 512
@@ -141,9 +147,6 @@ CONTINUED = 3
 """Lines that one record is at most."""
 LEVELS = ("emerg", "alert", "crit", "err", "warn", "notice", "info", "debug")
 """As dmesg -x names them, by their number (syslog(2))."""
-LEVEL = 7
-"""The bits of a priority that are its level."""
-_RECORD = re.compile(r"([0-9]{1,5}),[0-9]{1,19},[0-9]{1,16},[^;\n]{0,128};(.*)", re.ASCII)
 _ABOUT = re.compile(r" [A-Z_]{1,32}=")
 """What udev knows of the device in the record before."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,16}m")
@@ -221,7 +224,7 @@ def _bare(line: str) -> Line:
     line = line[:LONGEST].rstrip("\r")
     record = _RECORD.fullmatch(line)
     if record is not None:
-        return Line(spelled_out(record[2].encode("utf-8", "replace")), int(record[1]) & LEVEL)
+        return Line(spelled_out(record[4].encode("utf-8", "replace")), int(record[1]) & LEVEL)
     if line.startswith("{"):
         return _of_journal(line)
     line = _COLOUR.sub("", line)

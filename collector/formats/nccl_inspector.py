@@ -41,7 +41,9 @@ BELONGS = "a line has no header, and no marker line says whose it is"
 MAX_HELD = 100_000
 """Lines behind one marker that wait; a ring of Inspector has 1,024 by default."""
 _HEADER = b'"header"'
-_RECORDS = (b'"coll_perf"', b'"p2p_perf"', b'"proxy_trace"')
+RECORDS = frozenset({"coll_perf", "p2p_perf", "proxy_trace"})
+"""Members of a line, one of which it has unless it is a marker."""
+_RECORDS = tuple(f'"{name}"'.encode() for name in sorted(RECORDS))
 _DUMP = b'"dump_stats"'
 
 _STAMP = b'"dump_timestamp_us":'
@@ -62,6 +64,48 @@ _REST = re.compile(_STAMP + rb'[0-9]{1,18}+([^{]*+\{"(coll|p2p)":"\w{1,20}+")' +
 """What Inspector writes from the time on; traces are not read. What differs is left to json."""
 _BARE = re.compile(rb'(\{"(coll|p2p)_perf":\{"\2":"\w{1,20}+")' + _BODY, re.ASCII)
 """The same of a line without a header."""
+
+
+class Marker(NamedTuple):
+    """A line of format v4.3 that says whose the lines behind it are.
+
+    Attributes:
+        metadata: Host, process and time of writing; None = the line has none.
+        lines: How many lines behind it are its own.
+    """
+
+    header: dict[str, Any]
+    metadata: Any
+    lines: int
+
+
+def line_tree(line: bytes, *, limit: int | None = bounded_json.MAX_BYTES) -> Any:
+    """The line's tree; under some locales its numbers have a comma for a point.
+
+    Args:
+        line: One line of a file.
+        limit: Bytes at most; None = whoever read the line has bounded it.
+
+    Raises:
+        ValueError: It is no JSON.
+    """
+    text = line.decode("utf-8-sig")
+    try:
+        return bounded_json.loads(text, limit=limit, members=unambiguous)
+    except ValueError:
+        return bounded_json.loads(mended(text), limit=limit, members=unambiguous)
+
+
+def marker(tree: Any) -> Marker | None:
+    """The marker that a line is; None = it is none, or does not hold together."""
+    told = tree.get("dump_stats") if isinstance(tree, dict) else None
+    if not isinstance(told, dict) or RECORDS.intersection(tree):
+        return None
+    header = tree.get("header")
+    counts = [told.get(f"{kind}_records", 0) for kind in ("coll", "p2p", "proxy")]
+    if not isinstance(header, dict) or any(type(one) is not int or one < 0 for one in counts):
+        return None
+    return Marker(header, tree.get("metadata"), sum(counts))
 
 
 class LineError(ValueError):
@@ -253,15 +297,10 @@ def _bare(
 def _marker(line: bytes) -> _Marked | None:
     """None = the line is no marker, whatever else it is."""
     try:
-        tree = _tree(line)
-        told = tree["dump_stats"]
-        counts = [told.get(f"{kind}_records", 0) for kind in ("coll", "p2p", "proxy")]
-        header = tree["header"]
-    except (ValueError, TypeError, KeyError, AttributeError):
+        told = marker(line_tree(line))
+    except ValueError:
         return None
-    if not isinstance(header, dict) or any(type(one) is not int or one < 0 for one in counts):
-        return None
-    return _Marked(header, sum(counts), None)
+    return None if told is None else _Marked(told.header, told.lines, None)
 
 
 def _self_contained(
@@ -340,24 +379,11 @@ def _batch(operation: Operation, rows: _Rows) -> Batch:
     return Batch(operation, list(map(int, sequences)), sizes, seconds, len(looked_at) - agreeing)
 
 
-def _tree(line: bytes) -> Any:
-    """The line's tree; under some locales its numbers have a comma for a point.
-
-    Raises:
-        ValueError: It is no JSON.
-    """
-    text = line.decode("utf-8-sig")
-    try:
-        return bounded_json.loads(text, members=unambiguous)
-    except ValueError:
-        return bounded_json.loads(mended(text), members=unambiguous)
-
-
 def _understood(
     line: bytes, header: dict[str, Any] | None = None
 ) -> tuple[Operation, tuple[Any, ...]] | None:
     try:
-        tree = _tree(line)
+        tree = line_tree(line)
     except ValueError as error:
         raise LineError("json", NOT_JSON) from error
     if not isinstance(tree, dict):

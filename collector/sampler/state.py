@@ -9,6 +9,7 @@ from typing import Any
 
 from lockstep.collector.config import ConfigError
 from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.whole_file import write_whole
 from lockstep.collector.files.opening import read_bytes
 from lockstep.collector.readings.source import SourceError
 from lockstep.collector.samples.counters import Counter, Key, after_reboot
@@ -108,13 +109,8 @@ class StateFile:
             },
             "memories": dict(memories or {}),
         }
-        temporary = self.path.with_name(f".{FILE}.new")
-        with temporary.open("w") as stream:
-            # Not json.dump, which goes through the tree in Python.
-            stream.write(json.dumps(tree, separators=(",", ":")))
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(self.path)
+        # Not json.dump, which goes through the tree in Python.
+        write_whole(self.path, json.dumps(tree, separators=(",", ":")), mode=None, sync=True)
 
     def _tree(self) -> dict[str, Any] | None:
         """The file as JSON, or None before the first save."""

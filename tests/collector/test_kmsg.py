@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.collector.readings import source as sources
 from lockstep.collector.readings.source import SourceError
+from lockstep.collector.sources.host import kmsg
 from lockstep.collector.sources.host.kmsg import MAX_WAITING, TURN_BYTES, Kmsg
 
 
@@ -211,7 +211,7 @@ def test_a_log_that_may_not_be_read_names_the_capability(tmp_path, clock, monkey
     def refuse(*_: object) -> int:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(sources.kmsg.os, "open", refuse)
+    monkeypatch.setattr(kmsg.os, "open", refuse)
     source = Kmsg(tmp_path / "kmsg", clock)
 
     assert not source.available()

@@ -6,7 +6,6 @@ begin with a space and say which device is meant. A FIFO or a file of such recor
 
 import errno
 import os
-import re
 import stat
 import threading
 import time
@@ -17,7 +16,7 @@ from pathlib import Path
 
 from lockstep.collector.clock import Clock
 from lockstep.collector.contract import kernel_log
-from lockstep.collector.formats.kernel_log import MARKS, parse, spelled_out, unread
+from lockstep.collector.formats.kernel_log import LEVEL, MARKS, RECORD, parse, spelled_out, unread
 from lockstep.collector.readings.kernel import KernelEvent, KernelEvents
 from lockstep.collector.readings.source import Rejected, SourceError
 
@@ -32,8 +31,6 @@ READ_COST = 100
 """Bytes that a system call is charged as, so that many short records end a turn too."""
 MAX_WAITING = 2048
 """Events that wait to be fetched; with so many, nothing more is read."""
-LEVEL = 7
-"""The bits of a record's priority that are its level; the others are its facility."""
 MAX_REJECTED = 100
 """Malformed records that are told by one reading."""
 NVIDIA = "nvidia"
@@ -41,7 +38,6 @@ NVIDIA = "nvidia"
 UNREAD = (NVIDIA, *kernel_log.DRIVERS)
 """Whose lines are counted when they cannot be read."""
 
-_HEADER = re.compile(rb"([0-9]{1,5}),([0-9]{1,19}),([0-9]{1,16}),[^;\n]{0,128};(.*)", re.DOTALL)
 _ABSENT = {
     errno.ENOENT: "is not here; a container has to be given it",
     errno.ENOTDIR: "is not here",
@@ -224,7 +220,7 @@ class Kmsg:
                 self._record(record, now, ahead)
 
     def _record(self, record: bytes, now: float, ahead: float) -> None:
-        match = _HEADER.fullmatch(record)
+        match = RECORD.fullmatch(record)
         if match is None:
             self._reject("content", f"{self._path}: {record[:80]!r} is not a record")
             return
