@@ -56,7 +56,7 @@ from lockstep.collector.sources.network.netdev.source import Netdev
 from lockstep.collector.sources.network.softnet import SoftnetStat
 from lockstep.collector.sources.network.tcp import TcpCounters
 from lockstep.collector.sources.ranks.owners import Rank
-from lockstep.collector.sources.ranks.scanning import FRESH_SECONDS, LivingRanks, Rings
+from lockstep.collector.sources.ranks.rings import FRESH_SECONDS, LivingRanks, Rings
 from lockstep.collector.sources.ranks.source import RankRings
 
 LOOK_TURNS = 3
@@ -79,9 +79,9 @@ class Thread(Enum):
 
 
 class Node:
-    """The node with what the settings say of it, and what one source needs of another.
+    """The node as the settings describe it, and what one source needs of another.
 
-    What several sources need is made once, when the first of them is.
+    What several sources need is made once, for the first of them.
     """
 
     def __init__(self, config: Config, clock: Clock) -> None:
@@ -105,18 +105,18 @@ class Node:
         return LivingRanks(self.rings)
 
     def living_ranks(self) -> list[RankProcess]:
-        """The ranks that live, each with the pid that it has in its own container."""
+        """Living ranks, each with the pid that it has in its own container."""
         return [RankProcess(*rank.key, rank.header.identity.pid) for rank in self._living()]
 
     def rank_owners(self) -> list[RankProcess]:
-        """The ranks that have a ring, living or gone, and whose it is."""
+        """Ranks that have a ring, living or gone, and whose it is."""
         return [
-            RankProcess(*one.key, one.header.identity.pid, one.user, one.path.parent)
-            for one in self.rings.scan(FRESH_SECONDS).ranks
+            RankProcess(*rank.key, rank.header.identity.pid, rank.user, rank.path.parent)
+            for rank in self.rings.scan(FRESH_SECONDS).ranks
         ]
 
     def rank_processes(self) -> list[RankProcess]:
-        """As our process table has them: a pid of a container's is another process here."""
+        """Living ranks by their pids in our process table, where a container's are others."""
         return [
             RankProcess(*rank.key, rank.pid, rank.user)
             for rank in self._living()
@@ -140,19 +140,19 @@ class Node:
 
     @cached_property
     def gpus(self) -> GpuInventory:
-        """The GPUs as whichever source last told of them."""
+        """The GPUs of the last reading, whichever source gave it."""
         return GpuInventory()
 
     @cached_property
     def driver(self) -> Nvml:
-        """NVML, which tells of GPUs and of their XIDs."""
+        """NVML, which reads GPUs and their XIDs."""
         return Nvml(self.proc, self.sys, self.clock, self.config.slow_period)
 
     @cached_property
     def ranked(self) -> dict[str, Ranked]:
         """The sources of GPUs that are read, the best first: each keeps those after it silent.
 
-        A capture is played in place of this machine's GPUs. Who is not read, never ends.
+        A capture is played in place of this machine's GPUs.
         """
         best_first: tuple[GpuSource, ...] = (
             Replay(self.config.replay, self.clock),
@@ -178,13 +178,13 @@ class Node:
 
     @property
     def gpu_log(self) -> Kmsg | None:
-        """Where the log tells of these GPUs: not of those of a capture, nor one not asked for."""
+        """The kernel's log where it is about these GPUs (not about a capture) and is read."""
         real = self.config.replay is None
         return self.kernel_log if real and self.reads(Kmsg.name) else None
 
     @property
     def inspected(self) -> tuple[Any, ...]:
-        """Where inspector files lie: where their folder says, or beside the rings."""
+        """Folders of Inspector's files: their own, and that of the rings."""
         own = self.config.inspector_dir
         return (self.folder,) if own is None else (own, self.folder)
 
@@ -246,19 +246,19 @@ _EVENT, _SLOW = Pace.EVENT, Pace.SLOW
 
 SOURCES: tuple[SourceSpec, ...] = (
     SourceSpec(
-        RankRings, lambda one: RankRings(one.folder, one.proc, one.clock, one.rings),
+        RankRings, lambda node: RankRings(node.folder, node.proc, node.clock, node.rings),
         ranks.collect_ranks, _SHARED,
     ),
     SourceSpec(
-        Cgroups, lambda one: Cgroups(one.proc, one.sys, one.rank_processes),
+        Cgroups, lambda node: Cgroups(node.proc, node.sys, node.rank_processes),
         ranks.collect_rank_throttling, _SHARED,
     ),
     SourceSpec(
-        Schedstat, lambda one: Schedstat(one.proc, one.rank_processes),
+        Schedstat, lambda node: Schedstat(node.proc, node.rank_processes),
         ranks.collect_run_queue, _SHARED,
     ),
     SourceSpec(
-        SimulatedGpus, lambda one: SimulatedGpus(one.folder, one.proc, one.clock),
+        SimulatedGpus, lambda node: SimulatedGpus(node.folder, node.proc, node.clock),
         simulated_gpu.collect, _SHARED,
     ),
     _gpus(Replay, Falls.TOLD),
@@ -267,85 +267,87 @@ SOURCES: tuple[SourceSpec, ...] = (
     _gpus(DcgmExporter),
     SourceSpec(
         NcclRas,
-        lambda one: NcclRas(
-            one.config.ras, one.config.node, one.proc, one.clock, one.living_ranks,
-            processes=one.rank_processes, stepped=one.stepped_ranks,
-            polling=Polling(one.config.ras_polling),
+        lambda node: NcclRas(
+            node.config.ras, node.config.node, node.proc, node.clock, node.living_ranks,
+            processes=node.rank_processes, stepped=node.stepped_ranks,
+            polling=Polling(node.config.ras_polling),
         ),
         nccl.collect_ras, seldom=True,
     ),
     SourceSpec(
         FlightRecorder,
-        lambda one: FlightRecorder(
-            one.config.flight_recorder, one.folder, one.proc, one.clock, one.living_ranks,
-            one.rank_processes, one.rank_owners,
+        lambda node: FlightRecorder(
+            node.config.flight_recorder, node.folder, node.proc, node.clock, node.living_ranks,
+            node.rank_processes, node.rank_owners,
         ),
         nccl.collect_dumps, seldom=True,
     ),
     SourceSpec(
         Xids,
-        lambda one: Xids(
-            one.clock, one.gpu_log, one.driver.xid_events, one.gpus.gpus, one.gpus.source
+        lambda node: Xids(
+            node.clock, node.gpu_log, node.driver.xid_events, node.gpus.gpus, node.gpus.source
         ),
         xid.collect, pace=_EVENT,
     ),
-    SourceSpec(Kmsg, lambda one: one.kernel_log, xid.collect_log, seldom=True),
-    SourceSpec(PodResources, lambda one: one.kubelet, kubelet.collect_devices),
+    SourceSpec(Kmsg, lambda node: node.kernel_log, xid.collect_log, seldom=True),
+    SourceSpec(PodResources, lambda node: node.kubelet, kubelet.collect_devices),
     SourceSpec(
         Allocation,
-        lambda one: Allocation(one.proc, one.kubelet.held, one.rank_devices, one.gpus.gpus),
+        lambda node: Allocation(node.proc, node.kubelet.held, node.rank_devices, node.gpus.gpus),
         kubelet.collect_allocation, pace=_EVENT,
     ),
     SourceSpec(
         NcclInspector,
-        lambda one: NcclInspector(one.inspected, one.proc, one.clock, one.living_ranks),
+        lambda node: NcclInspector(node.inspected, node.proc, node.clock, node.living_ranks),
         nccl.collect_inspector, seldom=True,
     ),
-    SourceSpec(Procfs, lambda one: Procfs(one.proc), host.collect_host, _SHARED, falls=Falls.HOLD),
-    SourceSpec(Diskstats, lambda one: Diskstats(one.proc), host.collect_disks, _SHARED),
     SourceSpec(
-        Infiniband, lambda one: Infiniband(one.sys, one.clock.monotonic),
+        Procfs, lambda node: Procfs(node.proc), host.collect_host, _SHARED, falls=Falls.HOLD
+    ),
+    SourceSpec(Diskstats, lambda node: Diskstats(node.proc), host.collect_disks, _SHARED),
+    SourceSpec(
+        Infiniband, lambda node: Infiniband(node.sys, node.clock.monotonic),
         network.collect_infiniband, falls=Falls.CARRY, seldom=True,
     ),
     SourceSpec(
-        InfinibandErrors, lambda one: InfinibandErrors(one.sys, one.clock.monotonic),
+        InfinibandErrors, lambda node: InfinibandErrors(node.sys, node.clock.monotonic),
         network.collect_infiniband_errors, _OWN, _SLOW, Falls.CARRY,
     ),
     SourceSpec(
-        Netdev, lambda one: Netdev(one.network_devices(), one.clock, one.config.slow_period),
+        Netdev, lambda node: Netdev(node.network_devices(), node.clock, node.config.slow_period),
         network.collect_devices, _SHARED, falls=Falls.HOLD,
     ),
     SourceSpec(
         Ethtool,
-        lambda one: Ethtool(one.network_devices().names, monotonic=one.clock.monotonic),
+        lambda node: Ethtool(node.network_devices().names, monotonic=node.clock.monotonic),
         network.collect_ethernet,
         _OWN, _SLOW, Falls.CARRY, seldom=True,
     ),
     SourceSpec(
-        SoftnetStat, lambda one: SoftnetStat(one.proc), network.collect_softnet, _SHARED
+        SoftnetStat, lambda node: SoftnetStat(node.proc), network.collect_softnet, _SHARED
     ),
     SourceSpec(
-        TcpCounters, lambda one: TcpCounters(one.proc, one.network_devices().elsewhere),
+        TcpCounters, lambda node: TcpCounters(node.proc, node.network_devices().elsewhere),
         network.collect_tcp, _SHARED,
     ),
-    SourceSpec(Vmstat, lambda one: Vmstat(one.proc), host.collect_memory_trouble, _SHARED, _SLOW),
+    SourceSpec(Vmstat, lambda node: Vmstat(node.proc), host.collect_memory_trouble, _SHARED, _SLOW),
     SourceSpec(
-        CgroupTree, lambda one: CgroupTree(one.sys), ranks.collect_node_throttling, _OWN, _SLOW
+        CgroupTree, lambda node: CgroupTree(node.sys), ranks.collect_node_throttling, _OWN, _SLOW
     ),
     SourceSpec(
-        ThermalZones, lambda one: ThermalZones(one.sys), host.collect_temperatures, _OWN, _SLOW
+        ThermalZones, lambda node: ThermalZones(node.sys), host.collect_temperatures, _OWN, _SLOW
     ),
     SourceSpec(
-        ThermalThrottles, lambda one: ThermalThrottles(one.sys), host.collect_thermal_throttles,
+        ThermalThrottles, lambda node: ThermalThrottles(node.sys), host.collect_thermal_throttles,
         _OWN, _SLOW,
     ),
-    SourceSpec(KernelClock, lambda one: KernelClock(), host.collect_clock, _SHARED, _SLOW),
+    SourceSpec(KernelClock, lambda node: KernelClock(), host.collect_clock, _SHARED, _SLOW),
     SourceSpec(
-        Identity, lambda one: Identity(one.proc, one.config.node, one.config.node_name),
+        Identity, lambda node: Identity(node.proc, node.config.node, node.config.node_name),
         host.collect_identity, _SHARED, _SLOW,
     ),
     SourceSpec(
-        OwnProcessStat, lambda one: OwnProcessStat(one.proc), monitor.collect, _SHARED, _SLOW
+        OwnProcessStat, lambda node: OwnProcessStat(node.proc), monitor.collect, _SHARED, _SLOW
     ),
 )  # fmt: skip
 """Every source, in the order of the page."""

@@ -24,7 +24,7 @@ from lockstep.collector.exporter.ops import QueryError
 from lockstep.collector.on_demand.dumps import Answer, of_newest_attempt, request_dumps
 from lockstep.collector.on_demand.rank_facts import Heard, facts
 from lockstep.collector.sources.ranks.owners import Rank
-from lockstep.collector.sources.ranks.scanning import Rings
+from lockstep.collector.sources.ranks.rings import Rings
 
 MAX_REMEMBERED = 64
 """Runs of which it is known when their ranks were asked; a node has a few."""

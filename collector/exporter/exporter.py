@@ -10,18 +10,18 @@ from lockstep.collector.config import Config
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract import threads
 from lockstep.collector.contract.metrics import Sample
-from lockstep.collector.exporter.cap import Cap
+from lockstep.collector.exporter.dcgm_page import render_legacy
 from lockstep.collector.exporter.dumps import NodeDumps
-from lockstep.collector.exporter.legacy import render_legacy
 from lockstep.collector.exporter.ops import OpsQuery, answer
 from lockstep.collector.exporter.page import Form, PageCache, Renderer
+from lockstep.collector.exporter.series_cap import Cap
 from lockstep.collector.exporter.server import ListenError, Pages, PageServer
 from lockstep.collector.exporter.stacks import NodeStacks
 from lockstep.collector.exporter.web_auth import WebAuth
 from lockstep.collector.on_demand.rank_facts import heard
 from lockstep.collector.readings.source import Rejected
 from lockstep.collector.sampler.sampler import Sampler
-from lockstep.collector.sources.ranks.scanning import Rings
+from lockstep.collector.sources.ranks.rings import Rings
 from lockstep.collector.sources.ranks.source import RankRings
 
 __all__ = ["Exporter", "ListenError"]

@@ -17,7 +17,7 @@ from lockstep.collector.contract.archive import (
 )
 from lockstep.collector.readings.source import Rejected, SourceError
 from lockstep.collector.sources.ranks.records import Records, read_records
-from lockstep.collector.sources.ranks.scanning import Rings
+from lockstep.collector.sources.ranks.rings import Rings
 
 _STEP = re.compile(r"[0-9]{1,18}", re.ASCII)
 

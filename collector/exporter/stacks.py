@@ -25,7 +25,7 @@ from lockstep.collector.contract.stacks import (
 from lockstep.collector.exporter.ops import QueryError
 from lockstep.collector.on_demand.stacks import take_stacks
 from lockstep.collector.sources.ranks.owners import Rank
-from lockstep.collector.sources.ranks.scanning import Rings
+from lockstep.collector.sources.ranks.rings import Rings
 
 MAX_DIGITS = 9
 Take = Callable[[list[Rank], list[int], Depth, Path, Clock, float], list[Stacks]]

@@ -12,16 +12,16 @@ from lockstep.collector.contract.flight_recorder import dump_name, request_name
 from lockstep.collector.files.opening import environment, folder_opened
 from lockstep.collector.formats.flight_recorder.dump import Dump
 from lockstep.collector.readings.source import SourceError
-from lockstep.collector.sources.nccl.flight_recorder.missing import Missing, missing
-from lockstep.collector.sources.nccl.flight_recorder.places import (
+from lockstep.collector.sources.nccl.flight_recorder.dump_files import (
     PIPE_VARIABLE,
+    check_request,
     named_prefix,
     old_prefix,
 )
-from lockstep.collector.sources.nccl.flight_recorder.requests import check_request
+from lockstep.collector.sources.nccl.flight_recorder.missing import Missing, missing
 from lockstep.collector.sources.nccl.flight_recorder.source import dump_and_bytes, request_dump
 from lockstep.collector.sources.ranks.owners import Rank
-from lockstep.collector.sources.ranks.scanning import scan
+from lockstep.collector.sources.ranks.rings import scan
 
 POLL_SECONDS = 0.05
 FROZEN_SECONDS = 3.0

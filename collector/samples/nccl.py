@@ -9,7 +9,7 @@ from lockstep.collector.contract.metrics import Sample
 from lockstep.collector.formats.flight_recorder.dump import Dump, GroupState
 from lockstep.collector.sources.nccl.flight_recorder.source import DumpReading
 from lockstep.collector.sources.nccl.inspector.source import InspectorReading, NcclInspector
-from lockstep.collector.sources.nccl.ras.picture import (
+from lockstep.collector.sources.nccl.ras.communicators import (
     MAX_GROUPS,
     MAX_RANKS,
     Group,

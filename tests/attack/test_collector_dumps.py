@@ -24,7 +24,7 @@ from lockstep.collector.exporter.dumps import DumpsQuery, NodeDumps
 from lockstep.collector.on_demand.rank_facts import Heard
 from lockstep.collector.readings.source import RankProcess
 from lockstep.collector.sources.nccl.flight_recorder.source import FlightRecorder
-from lockstep.collector.sources.ranks.scanning import Rings
+from lockstep.collector.sources.ranks.rings import Rings
 from lockstep.collector.sources.ranks.source import RankRings
 from lockstep.workloads.ring import Identity, RingWriter
 from lockstep.workloads.sdk.start import run_name

@@ -15,7 +15,7 @@ import pytest
 
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract import ring
-from lockstep.collector.sources.ranks.scanning import MAX_RINGS
+from lockstep.collector.sources.ranks.rings import MAX_RINGS
 from lockstep.collector.sources.ranks.source import RankRings
 from lockstep.workloads.ring import Identity, RingWriter
 from tests.attack.collector_program import Collector, running

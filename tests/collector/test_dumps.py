@@ -23,7 +23,7 @@ from lockstep.collector.on_demand.rank_facts import Heard, facts
 from lockstep.collector.readings.kernel import Fall, Trouble, XidEvent
 from lockstep.collector.sampler.sampler import Sampler
 from lockstep.collector.sources.gpu.xid.source import Told
-from lockstep.collector.sources.ranks.scanning import Rings, scan
+from lockstep.collector.sources.ranks.rings import Rings, scan
 
 DUMP = json.dumps({"version": "2.10", "entries": [], "pg_status": {}}).encode()
 

@@ -17,7 +17,7 @@ from lockstep.collector.config import Address
 from lockstep.collector.contract import flight_recorder
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.metrics import METRICS, SAMPLES
-from lockstep.collector.exporter import bounded
+from lockstep.collector.exporter import bounded_server as bounded
 from lockstep.collector.exporter.exporter import Exporter
 from lockstep.collector.exporter.page import Form
 from lockstep.collector.exporter.server import ListenError

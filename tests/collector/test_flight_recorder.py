@@ -712,7 +712,7 @@ def test_a_trap_a_link_a_pipe_and_a_giant_are_counted_and_the_rest_stands(record
 
 
 def test_a_folder_of_a_hundred_thousand_files_is_one_line(recorder, monkeypatch):
-    monkeypatch.setattr("lockstep.collector.sources.nccl.flight_recorder.places.MAX_ENTRIES", 3)
+    monkeypatch.setattr("lockstep.collector.sources.nccl.flight_recorder.dump_files.MAX_ENTRIES", 3)
     for rank in range(9):
         write(f"{recorder.prefix}{rank}", tree([], (6, 6, 6)))
     _, reading = read(recorder)
@@ -774,7 +774,7 @@ def test_a_folder_without_rights_is_one_line(recorder, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(
-        "lockstep.collector.sources.nccl.flight_recorder.places.os.scandir", refused
+        "lockstep.collector.sources.nccl.flight_recorder.dump_files.os.scandir", refused
     )
     _, reading = read(recorder)
 

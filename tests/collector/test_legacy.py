@@ -2,7 +2,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.exporter.legacy import render_legacy
+from lockstep.collector.exporter.dcgm_page import render_legacy
 from lockstep.collector.readings.gpu import Gpu, GpuReading
 from lockstep.collector.samples.gpu import collect
 

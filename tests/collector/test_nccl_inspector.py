@@ -13,10 +13,10 @@ from lockstep.collector.contract import metrics as m
 from lockstep.collector.exporter.page import render
 from lockstep.collector.readings.source import RankProcess
 from lockstep.collector.samples import nccl
-from lockstep.collector.sources.nccl.inspector import tail
-from lockstep.collector.sources.nccl.inspector import tail as folder
+from lockstep.collector.sources.nccl.inspector import files as folder
+from lockstep.collector.sources.nccl.inspector import files as tail
+from lockstep.collector.sources.nccl.inspector.files import Tail
 from lockstep.collector.sources.nccl.inspector.source import LOOK_SECONDS, MAX_FILES, NcclInspector
-from lockstep.collector.sources.nccl.inspector.tail import Tail
 
 PID = 100
 

@@ -15,13 +15,13 @@ from lockstep.collector.formats.nccl_inspector import (
     LineReader,
     batches,
 )
-from lockstep.collector.sources.nccl.inspector.rank_waits import (
+from lockstep.collector.sources.nccl.inspector.source import Sequences
+from lockstep.collector.sources.nccl.inspector.totals import (
     IDLE_SECONDS,
     MAX_OPERATIONS,
     WINDOW_SECONDS,
     Tally,
 )
-from lockstep.collector.sources.nccl.inspector.source import Sequences
 
 HEADER = {"id": "0x7f8c496ae9f661", "comm_name": "dp", "rank": 2, "n_ranks": 8, "nnodes": 1}
 METADATA = {

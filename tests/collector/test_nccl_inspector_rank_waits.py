@@ -5,14 +5,14 @@ import pytest
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.formats.nccl_inspector import UNTOLD, Batch, Operation
 from lockstep.collector.samples.nccl import collect_inspector
-from lockstep.collector.sources.nccl.inspector.rank_waits import (
+from lockstep.collector.sources.nccl.inspector.source import InspectorReading
+from lockstep.collector.sources.nccl.inspector.totals import (
     IDLE_SECONDS,
     MAX_PENDING,
     MAX_RANKS,
     RankTotals,
     RankWaits,
 )
-from lockstep.collector.sources.nccl.inspector.source import InspectorReading
 
 
 def batch(

@@ -12,8 +12,8 @@ from lockstep.collector.contract import metrics as m
 from lockstep.collector.readings.source import RankProcess, SourceError
 from lockstep.collector.samples.nccl import MAX_RAS_SERIES, collect_ras
 from lockstep.collector.sources.nccl.ras import document, text
+from lockstep.collector.sources.nccl.ras.communicators import MAX_RANKS, pictured
 from lockstep.collector.sources.nccl.ras.endpoint import MAX_PENDING, EventStream
-from lockstep.collector.sources.nccl.ras.picture import MAX_RANKS, pictured
 from lockstep.collector.sources.nccl.ras.source import EndpointReading, RasReading
 
 NCCL = Path(__file__).parents[1] / "fixtures" / "nccl"

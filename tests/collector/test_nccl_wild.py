@@ -9,7 +9,7 @@ from lockstep.collector.formats.nccl_inspector import batches
 from lockstep.collector.samples.nccl import collect_ras
 from lockstep.collector.sources.nccl.flight_recorder.source import read_dump
 from lockstep.collector.sources.nccl.ras import document, text
-from lockstep.collector.sources.nccl.ras.picture import pictured
+from lockstep.collector.sources.nccl.ras.communicators import pictured
 from lockstep.collector.sources.nccl.ras.source import EndpointReading, RasReading
 from lockstep.collector.sources.nccl.ras.status import Rank
 from tests.benchmarks.mutated_captures import PARSERS, wrong

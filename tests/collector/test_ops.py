@@ -10,7 +10,7 @@ from lockstep.collector.exporter import exporter
 from lockstep.collector.exporter.ops import OpsQuery, QueryError, UnreadableError, answer, rank_json
 from lockstep.collector.sampler.sampler import Sampler
 from lockstep.collector.sources.ranks.records import read_records
-from lockstep.collector.sources.ranks.scanning import Rings
+from lockstep.collector.sources.ranks.rings import Rings
 
 
 @pytest.fixture

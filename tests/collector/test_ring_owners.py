@@ -10,7 +10,7 @@ from lockstep.collector.contract import ring
 from lockstep.collector.contract.metrics import RANK_GONE_SECONDS
 from lockstep.collector.sampler.state import StateFile
 from lockstep.collector.samples import ranks
-from lockstep.collector.sources.ranks.scanning import MAX_RINGS
+from lockstep.collector.sources.ranks.rings import MAX_RINGS
 from lockstep.collector.sources.ranks.source import RankRings
 
 REAL = 8

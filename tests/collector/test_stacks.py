@@ -20,7 +20,7 @@ from lockstep.collector.contract.stacks import Depth, Frame, Reader, Stacks, Thr
 from lockstep.collector.on_demand import on_signal, process, py_spy
 from lockstep.collector.on_demand.stacks import Asked, read_stacks, take_stacks
 from lockstep.collector.readings.source import SourceError
-from lockstep.collector.sources.ranks.scanning import Rings
+from lockstep.collector.sources.ranks.rings import Rings
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "stacks"
 PROC = Path("/proc")

@@ -18,7 +18,7 @@ from lockstep.collector.exporter import exporter
 from lockstep.collector.exporter.ops import QueryError
 from lockstep.collector.exporter.stacks import ForbiddenError, NodeStacks, StacksQuery
 from lockstep.collector.sampler.sampler import Sampler
-from lockstep.collector.sources.ranks.scanning import Rings
+from lockstep.collector.sources.ranks.rings import Rings
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.exporter.cap import capped
+from lockstep.collector.exporter.series_cap import capped
 from lockstep.collector.readings.source import SourceError
 from lockstep.collector.registry import feeds
 from lockstep.collector.sampler.sampler import Sampler

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.sources.ranks.records import read_records
-from lockstep.collector.sources.ranks.scanning import scan
+from lockstep.collector.sources.ranks.rings import scan
 from lockstep.workloads.exec.choice import Choice
 from lockstep.workloads.exec.follow import MOST_STEPS, Follower
 from lockstep.workloads.exec.patterns import PatternError, compiled, loss_alone

@@ -28,7 +28,7 @@ from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import RankState
 from lockstep.collector.sources.ranks.records import read_records
-from lockstep.collector.sources.ranks.scanning import scan
+from lockstep.collector.sources.ranks.rings import scan
 from lockstep.workloads.heartbeat import Heartbeat
 from lockstep.workloads.joining.reachable import free_port
 from lockstep.workloads.ring import RingWriter

@@ -19,7 +19,7 @@ import lockstep
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract.words import PHASES, Phase
 from lockstep.collector.sources.ranks.records import read_records
-from lockstep.collector.sources.ranks.scanning import scan
+from lockstep.collector.sources.ranks.rings import scan
 from lockstep.workloads.exec.automatic import OptimizerSteps
 from lockstep.workloads.recording import StepRecorder
 from lockstep.workloads.sdk.torch_data import TorchData

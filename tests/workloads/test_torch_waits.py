@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 import lockstep
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.sources.ranks.records import read_records
-from lockstep.collector.sources.ranks.scanning import scan
+from lockstep.collector.sources.ranks.rings import scan
 
 pytestmark = pytest.mark.distributed
 

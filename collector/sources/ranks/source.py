@@ -18,7 +18,7 @@ from lockstep.collector.files.opening import opened
 from lockstep.collector.readings.source import Rejected, SourceError
 from lockstep.collector.sources.ranks.header import Identity, check_size, read_header
 from lockstep.collector.sources.ranks.owners import Rank, RankKey
-from lockstep.collector.sources.ranks.scanning import MAX_RINGS, Rings
+from lockstep.collector.sources.ranks.rings import MAX_RINGS, Rings
 
 # The last state of ranks whose rings were removed, which a run does at once when it ends.
 #

@@ -273,7 +273,7 @@ def _ras(machine: Machine, found: Gathering) -> None:
 
 
 def _inspector(machine: Machine, found: Gathering) -> None:
-    from lockstep.collector.sources.nccl.inspector.tail import logs
+    from lockstep.collector.sources.nccl.inspector.files import logs
 
     folders = [machine.config.inspector_dir, machine.config.lockstep_dir]
     for folder in filter(None, folders):
@@ -284,7 +284,7 @@ def _inspector(machine: Machine, found: Gathering) -> None:
 def _flight_recorder(machine: Machine, found: Gathering) -> None:
     from lockstep.collector.files.opening import read_bytes
     from lockstep.collector.formats.flight_recorder.pickled import as_json
-    from lockstep.collector.sources.nccl.flight_recorder.places import (
+    from lockstep.collector.sources.nccl.flight_recorder.dump_files import (
         beside_rings,
         old_prefix,
         with_prefix,

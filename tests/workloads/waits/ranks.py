@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.sources.ranks.records import read_records
-from lockstep.collector.sources.ranks.scanning import scan
+from lockstep.collector.sources.ranks.rings import scan
 from lockstep.workloads.exec import automatic
 
 WARM = 2

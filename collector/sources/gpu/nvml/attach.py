@@ -5,14 +5,14 @@ from typing import Any
 
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.sources.gpu.nvml import binding, fields
-from lockstep.collector.sources.gpu.nvml.asking import (
+from lockstep.collector.sources.gpu.nvml.binding import FieldBatch, Gpm, Handle, NvmlError
+from lockstep.collector.sources.gpu.nvml.calls import (
     Asker,
     GpuLostError,
     Known,
     LibraryGoneError,
     text,
 )
-from lockstep.collector.sources.gpu.nvml.binding import FieldBatch, Gpm, Handle, NvmlError
 
 ACTIVITY = {
     1: m.GPU_ENGINE_ACTIVE, 2: m.GPU_SM_ACTIVE, 3: m.GPU_SM_OCCUPANCY, 5: m.GPU_TENSOR_ACTIVE,

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
-from lockstep.collector.sources.gpu.nvml.asking import GpuLostError, LibraryGoneError
+from lockstep.collector.sources.gpu.nvml.calls import GpuLostError, LibraryGoneError
 from lockstep.collector.sources.gpu.nvml.device import Device
 from lockstep.collector.sources.gpu.nvml.process import CHANGED, FAILED, NO_BINDING
 from lockstep.collector.sources.gpu.nvml.xid_watch import XidWatch

@@ -16,9 +16,9 @@ from lockstep.collector.readings.gpu import (
     Values,
 )
 from lockstep.collector.sources.gpu.nvml import binding, fields
-from lockstep.collector.sources.gpu.nvml.asking import Asker
 from lockstep.collector.sources.gpu.nvml.attach import ACTIVITY, Attachment, Mig
 from lockstep.collector.sources.gpu.nvml.binding import FieldBatch, Gpm, Handle
+from lockstep.collector.sources.gpu.nvml.calls import Asker
 
 CLOCKS = {"graphics": 0, "sm": 1, "mem": 2, "video": 3}
 """nvmlClockType_t."""

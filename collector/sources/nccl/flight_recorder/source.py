@@ -17,21 +17,21 @@ from lockstep.collector.formats.flight_recorder.dump import (
     trees,
 )
 from lockstep.collector.readings.source import RankProcess, Rejected, SourceError
-from lockstep.collector.sources.nccl.flight_recorder.missing import Missing, missing
-from lockstep.collector.sources.nccl.flight_recorder.places import (
+from lockstep.collector.sources.nccl.flight_recorder.dump_files import (
     PIPE_VARIABLE,
     Named,
     Place,
     RankOwners,
     Teller,
     beside_rings,
+    denied,
     named_prefix,
     old_prefix,
     prefixes_of,
     told_by,
     with_prefix,
 )
-from lockstep.collector.sources.nccl.flight_recorder.requests import denied
+from lockstep.collector.sources.nccl.flight_recorder.missing import Missing, missing
 
 __all__ = [
     "MAX_BYTES", "PIPE_VARIABLE", "Dump", "DumpReading", "FlightRecorder", "GroupState", "Missing",

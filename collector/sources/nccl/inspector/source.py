@@ -18,7 +18,8 @@ from lockstep.collector.clock import Clock
 from lockstep.collector.files.opening import environment
 from lockstep.collector.formats.nccl_inspector import Batch, LineReader
 from lockstep.collector.readings.source import RankProcess, Rejected, SourceError
-from lockstep.collector.sources.nccl.inspector.rank_waits import (
+from lockstep.collector.sources.nccl.inspector.files import CHUNK, Log, Tail, logs
+from lockstep.collector.sources.nccl.inspector.totals import (
     MAX_OPERATIONS,
     MAX_RANKS,
     OperationTotals,
@@ -26,7 +27,6 @@ from lockstep.collector.sources.nccl.inspector.rank_waits import (
     RankWaits,
     Tally,
 )
-from lockstep.collector.sources.nccl.inspector.tail import CHUNK, Log, Tail, logs
 
 MAX_SEQUENCES = 1024
 """Of one file; a process has some communicators with some operations each."""

@@ -22,7 +22,7 @@ from lockstep.collector.sources.nccl.ras.client import (
     ask,
     speaks_json,
 )
-from lockstep.collector.sources.nccl.ras.picture import Picture, pictured
+from lockstep.collector.sources.nccl.ras.communicators import Picture, pictured
 
 MAX_PENDING = 1 << 16
 """Characters of one event that has not ended."""

@@ -16,9 +16,9 @@ from lockstep.collector.config import Address, ConfigError
 from lockstep.collector.config import address as parsed
 from lockstep.collector.files.opening import environment
 from lockstep.collector.readings.source import RankProcess, Rejected, SourceError
+from lockstep.collector.sources.nccl.ras.communicators import Picture
 from lockstep.collector.sources.nccl.ras.endpoint import POLL_SECONDS, VARIABLE, Endpoint
 from lockstep.collector.sources.nccl.ras.guard import Libraries, Polling, why_not
-from lockstep.collector.sources.nccl.ras.picture import Picture
 
 __all__ = ["EndpointReading", "NcclRas", "RasReading"]
 

@@ -11,8 +11,8 @@ from lockstep.collector.contract.words import OTHER, PORT_ERRORS
 from lockstep.collector.files.persistent_fds import PersistentFds
 from lockstep.collector.readings.source import Rejected, SourceError
 from lockstep.collector.sources.network.infiniband import kinds, tree
+from lockstep.collector.sources.network.infiniband.adapter_files import Files, Patience
 from lockstep.collector.sources.network.infiniband.kinds import Saturation, is_saturated
-from lockstep.collector.sources.network.infiniband.patience import Files, Patience
 from lockstep.collector.sources.zero_series_folding import ZeroSeriesFolding
 
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from lockstep.collector.files.persistent_fds import PersistentFds
 from lockstep.collector.readings.source import Rejected, SourceError
 from lockstep.collector.sources.network.infiniband import kinds, tree
+from lockstep.collector.sources.network.infiniband.adapter_files import Files, Patience
 from lockstep.collector.sources.network.infiniband.kinds import Saturation, is_saturated
-from lockstep.collector.sources.network.infiniband.patience import Files, Patience
 
 PLAN_READINGS = 60
 """Readings between two looks at which counters a port has: a driver adds them after the port, and

@@ -10,7 +10,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 
 from lockstep.collector.files.opening import MAX_ENTRIES
 from lockstep.collector.readings.source import Rejected, SourceError
-from lockstep.collector.sources.network.infiniband.patience import Files, PausedError
+from lockstep.collector.sources.network.infiniband.adapter_files import Files, PausedError
 
 MAX_PORTS = 64
 ETHERNET, INFINIBAND = "Ethernet", "InfiniBand"

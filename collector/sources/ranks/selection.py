@@ -18,7 +18,7 @@ from lockstep.collector.contract import ring
 from lockstep.collector.files.opening import opened
 from lockstep.collector.readings.source import SourceError
 from lockstep.collector.sources.ranks.header import AHEAD_NS, check_size
-from lockstep.collector.sources.ranks.writers import FRESH_SECONDS
+from lockstep.collector.sources.ranks.processes import FRESH_SECONDS
 
 LOOKS = 128
 """Rings without a fresh heartbeat that are looked at again in one scan, in turn: a millisecond."""

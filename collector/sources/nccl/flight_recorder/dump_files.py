@@ -2,13 +2,14 @@
 
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from lockstep.collector.contract.flight_recorder import PREFIX, of_dump
+from lockstep.collector.contract.flight_recorder import PREFIX, of_dump, request_name
 from lockstep.collector.files.finder import find
 from lockstep.collector.files.opening import MAX_ENTRIES, environment
 from lockstep.collector.readings.source import RankProcess, Rejected, SourceError
@@ -154,7 +155,7 @@ def with_prefix(prefix: str) -> tuple[list[Place], list[Rejected]]:
     return [Place(folder / name, "", int(rank), prefix) for name, rank in ranks], rejected
 
 
-# Whose dump a file can be: anybody may write one under the name of somebody else's rank.
+# Owners of dumps: anybody may write one under the name of another user's rank.
 
 RankKey = tuple[str, int]
 _Rings = dict[Path | None, tuple[RankProcess, float]]
@@ -243,3 +244,40 @@ def _fits(one: RankProcess, place: Place, user: int) -> bool:
 def _words(one: RankProcess, place: Place) -> str:
     where = f" in {one.folder}" if not place.prefix and one.folder is not None else ""
     return f"of user {one.user}{where}"
+
+
+# Requests for dumps: in a shared folder somebody else may hold the name first.
+
+DENIED = "request_denied"
+"""The reason of what has the name of a request, and lets nobody make one."""
+
+
+def check_request(name: str, status: os.stat_result) -> None:
+    """It is a file of one name, which a link to somebody's file has not.
+
+    Raises:
+        SourceError: It is another thing.
+    """
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        raise SourceError(DENIED, f"{name} is there, and is no request")
+
+
+def denied(rank: RankProcess) -> Rejected | None:
+    """Why the rank cannot be asked for its dump, though somebody may write to its folder.
+
+    Who asks is root, the rank's user or we: what another user made under the name of the request,
+    only root can make anew by its time.
+    """
+    if rank.folder is None:
+        return None
+    path = Path(rank.folder) / request_name(rank.run)
+    try:
+        status = os.lstat(path)
+        check_request(str(path), status)
+    except OSError:  # no request, as nearly always
+        return None
+    except SourceError as error:
+        return Rejected.of(error)
+    if status.st_uid in (0, rank.user, us := os.geteuid()) or us == 0:
+        return None
+    return Rejected(DENIED, f"{path} is of user {status.st_uid}: nobody can ask for dumps")

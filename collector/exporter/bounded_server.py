@@ -24,7 +24,7 @@ from typing import Any
 
 from lockstep.collector.config import Address
 from lockstep.collector.contract import threads
-from lockstep.collector.exporter.places import Connection, Places, Stage, client_of
+from lockstep.collector.exporter.connections import Connection, Places, Stage, client_of
 from lockstep.collector.exporter.web_auth import WebAuth
 from lockstep.collector.files.persistent_fds import share
 

@@ -12,9 +12,9 @@ from lockstep.collector.files.finder import Finder
 from lockstep.collector.files.opening import opened
 from lockstep.collector.readings.source import Rejected, SourceError
 from lockstep.collector.sources.ranks.header import AHEAD_NS, check_size, read_header
-from lockstep.collector.sources.ranks.newest import Newest
 from lockstep.collector.sources.ranks.owners import Claims, Owners, Rank
-from lockstep.collector.sources.ranks.writers import Writers
+from lockstep.collector.sources.ranks.processes import Writers
+from lockstep.collector.sources.ranks.selection import Newest
 
 # One rank of this node, as its ring and the process table tell.
 
