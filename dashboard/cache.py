@@ -73,7 +73,7 @@ class Cache:
             if entry.trouble is not None:
                 old = entry.trouble
                 raise TroubleError(old.kind, old.sentence, old.next_step, old.choices)
-            return cast(T, entry.value)
+            return cast("T", entry.value)
 
     def clear(self) -> None:
         """Forget everything."""

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
-from lockstep.collector.contract.masking import masked_words
+from lockstep.collector.contract.visible import masked_words
 from lockstep.collector.contract.words import EXTERNAL_PROGRAM
 from lockstep.workloads.faults.disturbances import Disturbance
 from lockstep.workloads.faults.plan import Fault

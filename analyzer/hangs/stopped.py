@@ -30,7 +30,7 @@ ALIVE = tuple(
     metric.name
     for metric in (metrics.TRAIN_HEARTBEAT_AGE, metrics.TRAIN_PROGRESS_AGE, metrics.TRAIN_STEPS)
 )
-"""What only a living rank shows (lockstep.collector.collectors.training)."""
+"""What only a living rank shows (lockstep.collector.samples.ranks)."""
 
 
 def dead(grid: Grid) -> NDArray[np.bool_]:

@@ -11,8 +11,8 @@ from lockstep.bench.api.door import MOST_BYTES, Door, too_large
 from lockstep.bench.api.forms import JSON, dumped
 from lockstep.bench.api.refusal import Refusal
 from lockstep.collector.config import Address
-from lockstep.collector.exporter import bounded
-from lockstep.collector.exporter.bounded import BoundedHandler, BoundedServer
+from lockstep.collector.exporter import bounded_server as bounded
+from lockstep.collector.exporter.bounded_server import BoundedHandler, BoundedServer
 from lockstep.collector.exporter.web_auth import WebAuth
 from lockstep.collector.exporter.web_config import TlsConfig
 

@@ -13,11 +13,54 @@ What a reader must do:
 All times are nanoseconds of CLOCK_MONOTONIC unless the name says wall.
 """
 
+import re
 from dataclasses import dataclass
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from lockstep.collector.contract.words import PHASES
+
+# The names in a ring. Anybody who may write to LOCKSTEP_DIR can write a ring, and the collector may
+# be root. A name therefore has to do as a label and as a part of a file's name: ASCII letters,
+# digits, `.`, `_` and `-`, at most 63 characters (the id of a run, and what fits into the header
+# beside a zero byte), and no dot at its beginning, so that it is neither `..` nor a hidden file. A
+# reader refuses any other name; a writer maps its own into the type.
+
+MAX_CHARACTERS = 63
+PATTERN = rf"[A-Za-z0-9_-][A-Za-z0-9._-]{{0,{MAX_CHARACTERS - 1}}}"
+
+_NAME = re.compile(PATTERN, re.ASCII)
+_OTHER = re.compile(r"[^A-Za-z0-9._-]", re.ASCII)
+
+
+class RingName(str):
+    """A name of that form.
+
+    Raises:
+        ValueError: The text is no such name.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> Self:
+        """The text, if it is a name."""
+        if not _NAME.fullmatch(text):
+            raise ValueError(
+                f"{text!r} is no name; names are letters, digits, `.`, `_` and `-`, at most"
+                f" {MAX_CHARACTERS}, and do not begin with a dot"
+            )
+        return super().__new__(cls, text)
+
+    @classmethod
+    def mapped(cls, text: str, empty: str) -> Self:
+        """The name for any text: every other character is a `-`, and what is too long is cut.
+
+        Args:
+            text: As somebody gave it.
+            empty: The name where nothing is left.
+        """
+        return cls(_OTHER.sub("-", text).lstrip(".")[:MAX_CHARACTERS] or empty)
+
 
 MAGIC = b"LKSTRING"
 VERSION = 1

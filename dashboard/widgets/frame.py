@@ -71,7 +71,7 @@ def _opened(open_source: Callable[[], Source], page: Page) -> Source | None:
     try:
         return open_source()
     except TroubleError as without:
-        return cast(Source, _Nothing(without))
+        return cast("Source", _Nothing(without))
     except Exception as error:  # noqa: BLE001 - the edge: a traceback is a bug, so say so
         troubles.bug(error, page.title)
         return None

@@ -12,8 +12,7 @@ from typing import Any
 
 from lockstep.analyzer.read.prometheus import RequestError
 from lockstep.analyzer.read.prometheus.access import access
-from lockstep.collector.config import ConfigError
-from lockstep.collector.config.values import Address, address, is_loopback
+from lockstep.collector.config import Address, ConfigError, address, is_loopback
 from lockstep.collector.contract import archive as contract
 from lockstep.collector.contract.words import ExitCode
 from lockstep.dashboard.context import Settings

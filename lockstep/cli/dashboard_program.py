@@ -18,7 +18,7 @@ from pathlib import Path
 
 from lockstep.cli import dashboard_asked as words
 from lockstep.cli.dashboard_asked import Asked
-from lockstep.collector.config.values import Address, is_loopback
+from lockstep.collector.config import Address, is_loopback
 from lockstep.collector.contract import bounded_http, threads
 from lockstep.collector.contract.visible import visible_line
 from lockstep.collector.contract.words import ExitCode

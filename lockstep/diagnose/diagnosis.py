@@ -85,8 +85,8 @@ def _unpickled(data: bytes) -> bytes:
     Raises:
         ValueError: It is no pickle of plain data.
     """
-    from lockstep.collector.reading import SourceError
-    from lockstep.collector.sources.flight_recorder.pickled import as_json
+    from lockstep.collector.formats.flight_recorder.pickled import as_json
+    from lockstep.collector.readings.source import SourceError
 
     try:
         return as_json(data)

@@ -17,7 +17,7 @@ from typing import Any
 
 from lockstep.collector.contract import archive as contract
 from lockstep.collector.contract import bounded_json
-from lockstep.collector.contract.masking import masked, masked_words
+from lockstep.collector.contract.visible import masked, masked_words
 from lockstep.workloads.clocksync import wall_minus_monotonic_ns
 from lockstep.workloads.faults.added import read_added
 from lockstep.workloads.faults.disturbances import Disturbance

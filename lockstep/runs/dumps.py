@@ -12,10 +12,10 @@ from lockstep.collector.clock import Clock
 from lockstep.collector.config import ConfigError, load
 from lockstep.collector.contract import stacks
 from lockstep.collector.contract.flight_recorder import EVIDENCE_FILE
-from lockstep.collector.rank_dumps import Answers, Heard, facts, heard
-from lockstep.collector.rank_dumps.facts import SOURCES
+from lockstep.collector.on_demand.dumps import Answers
+from lockstep.collector.on_demand.rank_facts import SOURCES, Heard, facts, heard
 from lockstep.collector.registry import feeds
-from lockstep.collector.sampler import Sampler
+from lockstep.collector.sampler.sampler import Sampler
 
 _DUMP = re.compile(r"dump_\d+", re.ASCII)
 

@@ -83,7 +83,7 @@ def missing_ranks(workspace: Path, run: str) -> Callable[[], Missing | None]:
 
     def ask() -> Missing | None:
         from lockstep.collector.clock import SystemClock
-        from lockstep.collector.rank_dumps import ranks_below, request_dumps
+        from lockstep.collector.on_demand.dumps import ranks_below, request_dumps
 
         clock, proc = SystemClock(), Path("/proc")
         ranks = [rank for rank in ranks_below(workspace, proc, clock) if rank.key[0] == run]

@@ -13,9 +13,9 @@ from lockstep.analyzer.hangs.jobs import Named, jobs
 from lockstep.analyzer.hangs.shapes import Dumps, Fact, FactKind
 from lockstep.collector.contract import bounded_json, stacks
 from lockstep.collector.contract.flight_recorder import EVIDENCE_FILE
-from lockstep.collector.files import opened
-from lockstep.collector.reading import SourceError
-from lockstep.collector.sources.flight_recorder import MAX_BYTES, trees
+from lockstep.collector.files.opening import opened
+from lockstep.collector.formats.flight_recorder.dump import MAX_BYTES, trees
+from lockstep.collector.readings.source import SourceError
 
 MAX_FILES = 16_384
 MAX_LEVELS = 3

@@ -25,7 +25,7 @@ def ask(targets: Mapping[str, str], seconds: float = SECONDS) -> dict[str, str]:
     Args:
         targets: Host -> "http://host:port" of its collector.
     """
-    from lockstep.collector.recorder import FetchError, Target
+    from lockstep.collector.recorder.recorder import FetchError, Target
 
     found: dict[str, str] = {}
     end = time.monotonic() + seconds

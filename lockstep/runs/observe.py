@@ -35,7 +35,7 @@ from lockstep.workloads.spec import PROGRAM, RunSpec
 from lockstep.workloads.tasks import find
 
 if TYPE_CHECKING:
-    from lockstep.collector.recorder import Recorder
+    from lockstep.collector.recorder.recorder import Recorder
 
 T = TypeVar("T")
 
@@ -234,7 +234,7 @@ def _told_by(ranks: Handle, recording: Recording) -> Recording:
 
 def _stopped(recorder: "Recorder") -> Recording:
     """Close the archive's tables."""
-    from lockstep.collector.recorder import RecorderError
+    from lockstep.collector.recorder.recorder import RecorderError
 
     incomplete = ""
     try:

@@ -14,8 +14,8 @@ import numpy as np
 from lockstep.analyzer.shapes.known import own_each
 from lockstep.analyzer.shapes.labels import number
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.files import opened
-from lockstep.collector.reading import SourceError
+from lockstep.collector.files.opening import opened
+from lockstep.collector.readings.source import SourceError
 from lockstep.collector.recorder.rows import AnswerError
 from lockstep.top.look import GAUGES, Answered, Labels, Look, LookError, Rates, Who, by_name
 from lockstep.watch.loop.asking import ask

@@ -20,12 +20,12 @@ from lockstep.collector.contract.archive import (
     VERDICT_FILE,
 )
 from lockstep.collector.contract.words import ExitCode
-from lockstep.collector.reading import SourceError
+from lockstep.collector.formats.nccl_inspector import LineError, _understood
+from lockstep.collector.readings.source import SourceError
 from lockstep.collector.recorder.rows import AnswerError as OpsError
 from lockstep.collector.recorder.rows import rank_answers
-from lockstep.collector.sources.nccl_inspector.lines import LineError, _understood
-from lockstep.collector.sources.nccl_ras import document
-from lockstep.collector.sources.simulated import parse as parse_device
+from lockstep.collector.sources.gpu.simulated import parse as parse_device
+from lockstep.collector.sources.nccl.ras import document
 from lockstep.runs import results, truth
 from lockstep.terminal.output import CommandError
 from lockstep.watch.judge.memory import MemoryFileError, from_json

@@ -224,7 +224,7 @@ def _step(rank: RingWriter) -> None:
 def _timed(times: Path, arguments: list[str]) -> int:
     """The collector's program; notes the time from a request's first line to its last byte."""
     from lockstep.collector.__main__ import main
-    from lockstep.collector.exporter.bounded import BoundedHandler
+    from lockstep.collector.exporter.bounded_server import BoundedHandler
 
     found: list[float] = []
     began = threading.local()

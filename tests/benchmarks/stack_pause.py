@@ -16,7 +16,8 @@ from statistics import median
 
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract.stacks import SIGNAL_VARIABLE, Depth, Reader
-from lockstep.collector.stacks import Asked, py_spy, read_stacks
+from lockstep.collector.on_demand import py_spy
+from lockstep.collector.on_demand.stacks import Asked, read_stacks
 
 ROUNDS = 60
 SECONDS = 30.0

@@ -4,12 +4,13 @@ import threading
 
 import pytest
 
-from lockstep.collector import exporter
 from lockstep.collector.config import Address
 from lockstep.collector.contract import archive
+from lockstep.collector.exporter import exporter
 from lockstep.collector.exporter.ops import OpsQuery, QueryError, UnreadableError, answer, rank_json
-from lockstep.collector.sampler import Sampler
-from lockstep.collector.sources.rank_ring import Rings, read_records
+from lockstep.collector.sampler.sampler import Sampler
+from lockstep.collector.sources.ranks.records import read_records
+from lockstep.collector.sources.ranks.rings import Rings
 
 
 @pytest.fixture

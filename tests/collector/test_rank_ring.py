@@ -7,7 +7,8 @@ import pytest
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.metrics import RANK_GONE_SECONDS
 from lockstep.collector.contract.words import OPS, RankState
-from lockstep.collector.sources.rank_ring import MAX_RINGS, RankRings, RingReading
+from lockstep.collector.sources.ranks.rings import MAX_RINGS
+from lockstep.collector.sources.ranks.source import RankRings, RingReading
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from base64 import b85decode
 from pathlib import Path
 
 from lockstep.collector.contract import ring
-from lockstep.collector.contract.ring_name import MAX_CHARACTERS, RingName
+from lockstep.collector.contract.ring import MAX_CHARACTERS, RingName
 from lockstep.collector.contract.words import RankState
-from lockstep.collector.sources.rank_ring import RankRings
+from lockstep.collector.sources.ranks.source import RankRings
 from lockstep.workloads.ring import RingWriter
 from lockstep.workloads.ring_file import Identity
 

@@ -74,7 +74,7 @@ RANK = """
 FETCH = """
     import sys
     from lockstep.collector.clock import SystemClock
-    from lockstep.collector.recorder import Target
+    from lockstep.collector.recorder.recorder import Target
     for url in sys.argv[2:]:
         print(Target(url).get(sys.argv[1], 10).decode())
 """

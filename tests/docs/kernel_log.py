@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from string import ascii_uppercase
 
 from lockstep.collector.contract.kernel_log import FATAL_SECONDS, KINDS, LINES, TOGETHER, TOLD
-from lockstep.collector.contract.xid import BY_LINE, PAGED, REPEATED, XIDS, Severity, Xid, listed
-from lockstep.collector.contract.xid.rows import UNUSED
+from lockstep.collector.contract.xid import BY_LINE, PAGED, REPEATED, XIDS, listed
+from lockstep.collector.contract.xid_catalogue.rows import UNUSED
+from lockstep.collector.contract.xid_catalogue.shape import Severity, Xid
 from tests.docs.tables import code, table
 
 HEAD = ("XID", "what", "severity", "whose fault", "told", "what to do")

@@ -18,8 +18,8 @@ from lockstep.bench.results import COLUMNS, METRIC_PREFIX
 from lockstep.collector.config import SETTINGS, Address, Config
 from lockstep.collector.contract import archive
 from lockstep.collector.contract.archive import Column
+from lockstep.collector.contract.metric_rows.ranges import OF_UNITS, Range, of_unit
 from lockstep.collector.contract.metrics import EVERY, EXPORTERS, Metric
-from lockstep.collector.contract.metrics.ranges import OF_UNITS, Range, of_unit
 from lockstep.collector.flags import FLAGS
 from tests.docs import api, faults, kernel_log, verdict
 from tests.docs.tables import code, table
@@ -52,12 +52,10 @@ SUBJECTS = {
     "host": "Host",
     "network": "Network",
     "gpu": "GPUs",
-    "events": "Events of GPUs, switches and the kernel",
-    "allocation": "Who uses a GPU",
+    "events": "Events of GPUs, switches and the kernel, and who uses a GPU",
     "nccl": "NCCL and PyTorch's flight recorder",
     "training": "Training",
-    "analyzer": "Runs, nodes and findings",
-    "delivery": "Alerts and post-mortems",
+    "analyzer": "Runs, nodes, findings, alerts and post-mortems",
 }
 
 FILES: dict[str, Sequence[Column]] = {
@@ -86,11 +84,10 @@ def metrics() -> str:
     parts = ["# Metrics", MADE]
     for exporter, (title, words) in EXPORTER_WORDS.items():
         parts += [f"## {title}", words]
-        for subject in EXPORTERS[exporter]:
-            name = subject.__name__.rpartition(".")[2]
-            if name in SUBJECTS:
-                parts.append(f"### {SUBJECTS[name]}")
-            parts.append(_metric_list(v for v in vars(subject).values() if isinstance(v, Metric)))
+        for subject, rows in EXPORTERS[exporter].items():
+            if subject in SUBJECTS:
+                parts.append(f"### {SUBJECTS[subject]}")
+            parts.append(_metric_list(rows))
     return _page([*parts, *_ranges()])
 
 

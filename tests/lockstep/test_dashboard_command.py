@@ -15,7 +15,7 @@ import pytest
 
 from lockstep.cli import dashboard_asked, dashboard_program
 from lockstep.cli.dashboard_asked import Asked
-from lockstep.collector.config.values import Address
+from lockstep.collector.config import Address
 from lockstep.terminal.output import CommandError
 
 SECRETS = """

@@ -22,8 +22,8 @@ from lockstep.analyzer.stragglers.detectors.hang import Hang
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.archive import RANKS, SAMPLES
-from lockstep.collector.recorder import Target
 from lockstep.collector.recorder.parts import Row
+from lockstep.collector.recorder.recorder import Target
 from lockstep.collector.recorder.rows import sample_rows
 from tests.machine import slowness
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.collector.clock import SystemClock
-from lockstep.collector.sources.rank_ring import read_records, scan
+from lockstep.collector.sources.ranks.records import read_records
+from lockstep.collector.sources.ranks.rings import scan
 from lockstep.workloads.exec.choice import Choice
 from lockstep.workloads.exec.follow import MOST_STEPS, Follower
 from lockstep.workloads.exec.patterns import PatternError, compiled, loss_alone

@@ -15,7 +15,8 @@ import lockstep
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract.ring import StepRecord
 from lockstep.collector.contract.words import PHASES, STEP_TAGS, RankState
-from lockstep.collector.sources.rank_ring import Records, read_records, scan
+from lockstep.collector.sources.ranks.records import Records, read_records
+from lockstep.collector.sources.ranks.rings import scan
 from lockstep.workloads.sdk import Recorder, warning
 from lockstep.workloads.sdk.holder import Holder, Means, holder, may_take
 from lockstep.workloads.sdk.recording import RingRecorder

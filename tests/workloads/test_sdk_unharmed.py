@@ -27,7 +27,8 @@ import lockstep
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import RankState
-from lockstep.collector.sources.rank_ring import read_records, scan
+from lockstep.collector.sources.ranks.records import read_records
+from lockstep.collector.sources.ranks.rings import scan
 from lockstep.workloads.heartbeat import Heartbeat
 from lockstep.workloads.joining.reachable import free_port
 from lockstep.workloads.ring import RingWriter

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from lockstep.analyzer.findings.finding import Former, Tier, WatchFinding, Who
 from lockstep.analyzer.findings.finding_lifecycle import Course
 from lockstep.collector.contract import bounded_json
-from lockstep.collector.contract.metrics.ranges import COUNT, FLAG, NVLINKS, Range
+from lockstep.collector.contract.metric_rows.ranges import COUNT, FLAG, NVLINKS, Range
 from lockstep.collector.contract.words import Cause
 from lockstep.watch.judge.hardware import Event, Gpu, Target
 from lockstep.watch.judge.inventory import Inventory

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from lockstep.analyzer.read.prometheus.promql import one_of, quoted
 from lockstep.analyzer.shapes.known import own_per_step
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.contract.metrics.ranges import (
+from lockstep.collector.contract.metric_rows.ranges import (
     AGE,
     CLOCK,
     FLAG,

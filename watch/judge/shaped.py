@@ -12,7 +12,7 @@ from functools import lru_cache
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from lockstep.collector.contract.metrics.ranges import CLOCK, RELATION, SECONDS_COUNTED, Range
+from lockstep.collector.contract.metric_rows.ranges import CLOCK, RELATION, SECONDS_COUNTED, Range
 
 T = TypeVar("T")
 

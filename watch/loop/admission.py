@@ -11,8 +11,7 @@ from email.message import Message
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
-from lockstep.collector.config import Address
-from lockstep.collector.config.values import is_loopback
+from lockstep.collector.config import Address, is_loopback
 from lockstep.watch.loop.server import Admission, Reply, text
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")

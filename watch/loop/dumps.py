@@ -23,8 +23,8 @@ from lockstep.collector.contract.flight_recorder import (
     EVIDENCE_FILE,
 )
 from lockstep.collector.contract.words import PHASES
+from lockstep.collector.formats.flight_recorder.dump import MAX_BYTES
 from lockstep.collector.recorder.rows import AnswerError
-from lockstep.collector.sources.flight_recorder import MAX_BYTES
 from lockstep.runs.hang_dumps import MAX_FILES
 from lockstep.watch.loop.asking import ask
 

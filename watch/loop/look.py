@@ -17,7 +17,7 @@ from lockstep.analyzer.read.prometheus.decoding import Series
 from lockstep.analyzer.read.prometheus.node_labels import places
 from lockstep.analyzer.shapes.labels import number
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.contract.metrics.ranges import RELATION, SECONDS, Range
+from lockstep.collector.contract.metric_rows.ranges import RELATION, SECONDS, Range
 from lockstep.watch.judge import questions as ask
 from lockstep.watch.judge.hardware import EVENT_SECONDS
 from lockstep.watch.judge.members import Members, members, namesakes

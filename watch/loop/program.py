@@ -17,8 +17,7 @@ from lockstep.analyzer.read.prometheus import RequestError
 from lockstep.analyzer.read.prometheus.access import access
 from lockstep.analyzer.rules.alert_rules.shape import Addresses
 from lockstep.bench.api import beside
-from lockstep.collector.config import ConfigError
-from lockstep.collector.config.values import address
+from lockstep.collector.config import ConfigError, address
 from lockstep.collector.contract import threads
 from lockstep.collector.contract.words import ExitCode
 from lockstep.collector.exporter.page import Form, render

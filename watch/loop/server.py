@@ -7,7 +7,7 @@ from email.message import Message
 from http import HTTPStatus
 
 from lockstep.collector.config import Address
-from lockstep.collector.exporter.bounded import BoundedHandler, BoundedServer
+from lockstep.collector.exporter.bounded_server import BoundedHandler, BoundedServer
 from lockstep.watch.loop.trouble import bug
 
 TEXT = "text/plain; charset=utf-8"

@@ -23,7 +23,7 @@ from lockstep.analyzer.read.prometheus import SourceError
 from lockstep.analyzer.read.prometheus.connection import SCRAPE_URL, Connection
 from lockstep.collector.contract import threads
 from lockstep.collector.contract.flight_recorder import DUMPS_AGAIN_SECONDS
-from lockstep.collector.contract.metrics.ranges import AGE, THINGS
+from lockstep.collector.contract.metric_rows.ranges import AGE, THINGS
 from lockstep.diagnose.diagnosis import write_whole
 from lockstep.runs.hang_dumps import NoDumpsError, read_folder
 from lockstep.watch.judge import questions

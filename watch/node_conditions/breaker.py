@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from lockstep.collector.contract import bounded_json
-from lockstep.collector.contract.causes import FAMILY
+from lockstep.collector.contract.words import FAMILY
 from lockstep.watch.node_conditions.shapes import Breaker, Node, Settings, State, WatchState
 
 LEAST_NODES = 2

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from lockstep.collector.contract.causes import FAMILY
 from lockstep.collector.contract.kubernetes import HEALTHY, Family
+from lockstep.collector.contract.words import FAMILY
 from lockstep.watch.node_conditions.actions import Write
 from lockstep.watch.node_conditions.memory import OLDER, is_heard
 from lockstep.watch.node_conditions.shapes import (

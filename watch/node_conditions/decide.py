@@ -13,7 +13,7 @@ there is neither yet, so slowness never quarantines.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lockstep.collector.contract.causes import FAMILY
+from lockstep.collector.contract.words import FAMILY
 from lockstep.watch.node_conditions import breaker, conditions, memory
 from lockstep.watch.node_conditions.actions import Action, Decision, Release, Taint
 from lockstep.watch.node_conditions.breaker import trip_on_storm

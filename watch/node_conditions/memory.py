@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lockstep.collector.contract.causes import FAMILY
 from lockstep.collector.contract.kubernetes import Family
+from lockstep.collector.contract.words import FAMILY
 from lockstep.watch.node_conditions.shapes import Fault, Node, Settings, State, WatchState
 
 OLDER = "OlderThanReset"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.contract.causes import FAMILY
+from lockstep.collector.contract.words import FAMILY
 from lockstep.watch.node_conditions.shapes import Fault, WatchState
 
 PAGE_TIER = "page"

@@ -9,7 +9,8 @@ says.
 from dataclasses import dataclass
 
 from lockstep.collector.contract.words import FAULT_CAUSES, FaultKind
-from lockstep.collector.contract.xid import XIDS, Bucket, describe
+from lockstep.collector.contract.xid import XIDS, describe
+from lockstep.collector.contract.xid_catalogue.shape import Bucket
 from lockstep.workloads.faults.kinds import BUILT, STOP_KINDS
 from lockstep.workloads.faults.link import (
     LINK_KINDS,

@@ -4,7 +4,7 @@ import os
 import socket
 from collections.abc import Mapping
 
-from lockstep.collector.contract.ring_name import RingName
+from lockstep.collector.contract.ring import RingName
 
 NODE_VARIABLES = ("LOCKSTEP_NODE", "SLURMD_NODENAME")
 """Who sets one knows better: a pod's template by spec.nodeName, slurmd by its configuration."""

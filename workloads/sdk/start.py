@@ -11,7 +11,7 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING
 
 from lockstep.collector.contract import ring
-from lockstep.collector.contract.ring_name import RingName
+from lockstep.collector.contract.ring import RingName
 from lockstep.collector.contract.words import RankState
 from lockstep.workloads.clocksync import wall_minus_monotonic_ns
 from lockstep.workloads.joining.host_name import host_name

@@ -12,8 +12,9 @@ from lockstep.analyzer.hardware.anomalies.watched import EVENTS, HARD_XIDS, Even
 from lockstep.analyzer.shapes.labels import number, parsed
 from lockstep.analyzer.shapes.run import FloatGrid
 from lockstep.collector.contract import metrics
-from lockstep.collector.contract.metrics.ranges import IB_ACTIVE
-from lockstep.collector.contract.xid import PAGED, Severity, describe
+from lockstep.collector.contract.metric_rows.ranges import IB_ACTIVE
+from lockstep.collector.contract.xid import PAGED, describe
+from lockstep.collector.contract.xid_catalogue.shape import Severity
 
 MILD = (Severity.INFO, Severity.WARNING)
 """The driver's line said that it is not fatal."""

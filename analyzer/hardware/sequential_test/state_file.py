@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from lockstep.analyzer.hardware.sequential_test.state import State
 from lockstep.analyzer.hardware.sequential_test.streams import Streams
-from lockstep.collector.contract.metrics.ranges import CLOCK, COUNT, HERTZ, Range
+from lockstep.collector.contract.metric_rows.ranges import CLOCK, COUNT, HERTZ, Range
 
 FORMAT = "lockstep fleet state 1"
 OF_GPUS = ("node", "uuid", "gpu", "stratum", "seen")

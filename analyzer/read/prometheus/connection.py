@@ -31,8 +31,8 @@ from lockstep.analyzer.read.prometheus.replicas import replica_labels
 from lockstep.analyzer.read.prometheus.servers import FRESH, Server, seconds, server
 from lockstep.collector.contract import bounded_json
 from lockstep.collector.contract.bounded_http import Allowance, TooLargeError, TooLateError, allowed
+from lockstep.collector.contract.metric_rows.ranges import CLOCK, Range
 from lockstep.collector.contract.metrics import BUILD_INFO
-from lockstep.collector.contract.metrics.ranges import CLOCK, Range
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 60.0

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from lockstep.analyzer.read.prometheus.decoding import Series
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.contract.metrics.ranges import ANY, Range
+from lockstep.collector.contract.metric_rows.ranges import ANY, Range
 
 
 def range_of(labels: Mapping[str, str]) -> Range:

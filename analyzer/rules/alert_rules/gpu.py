@@ -1,7 +1,7 @@
 """Alerts about GPUs: whether they answer, and how fast they may be."""
 
 from lockstep.analyzer.rules.alert_rules.shape import GPU, Alert, Severity
-from lockstep.collector.contract.metrics.gpu import RECOVERY_ACTIONS
+from lockstep.collector.contract.metric_rows.gpu import RECOVERY_ACTIONS
 
 _SXID = 'lockstep_nvswitch_sxid_errors_total{severity="fatal"}'
 

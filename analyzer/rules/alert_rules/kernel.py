@@ -2,7 +2,7 @@
 
 from lockstep.analyzer.rules.alert_rules.shape import Alert, Severity
 from lockstep.collector.contract.kernel_log import TOLD
-from lockstep.collector.contract.xid import Severity as Line
+from lockstep.collector.contract.xid_catalogue.shape import Severity as Line
 
 _LAST = 'lockstep_kernel_event_last_timestamp_seconds{severity="fatal"}'
 

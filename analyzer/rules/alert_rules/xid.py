@@ -1,7 +1,8 @@
 """Alerts about what the driver logged of GPUs: XIDs, as the catalogue rates them."""
 
 from lockstep.analyzer.rules.alert_rules.shape import GPU, Alert, Recording, Severity
-from lockstep.collector.contract.xid import PAGED, REPEATED, Repeats, selector
+from lockstep.collector.contract.xid import PAGED, REPEATED, selector
+from lockstep.collector.contract.xid_catalogue.shape import Repeats
 
 
 def _any(numbers: tuple[int, ...]) -> str:

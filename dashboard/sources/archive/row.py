@@ -14,7 +14,7 @@ from lockstep.analyzer.read.archive.files import (
     whole,
 )
 from lockstep.collector.contract import archive
-from lockstep.collector.contract.masking import masked
+from lockstep.collector.contract.visible import masked
 from lockstep.dashboard.shapes import RunRow, Span
 from lockstep.dashboard.sources import notes
 from lockstep.dashboard.trouble import TroubleError

@@ -31,7 +31,7 @@ LINES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ),
         ("a setting that drivers will not have", r"NVRM: Persistence mode is deprecated\b"),
         (
-            "more of an SXid",  # its first line is the event: collector/sources/kmsg/lines.py
+            "more of an SXid",  # its first line is the event: collector/formats/kernel_log.py
             _SWITCH + r"SXid \([^()]{5,32}\): \d{1,6}, (?:Severity \d|Data \{)",
         ),
         (

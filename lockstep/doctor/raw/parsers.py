@@ -10,7 +10,7 @@ from pathlib import Path
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.config import Config
 from lockstep.collector.contract import bounded_json
-from lockstep.collector.reading import SourceError
+from lockstep.collector.readings.source import SourceError
 from lockstep.doctor.raw import known
 from lockstep.doctor.raw.bundle import Bundle, unpack
 
@@ -89,8 +89,7 @@ _ERROR = re.compile(r"NVRM: Xid \(|SXid \(")
 
 
 def _kernel_log(path: str, text: str, found: Understood) -> None:
-    from lockstep.collector.sources.kmsg.lines import WARNING_LEVEL, parse, unread
-    from lockstep.collector.sources.kmsg.text import records
+    from lockstep.collector.formats.kernel_log import WARNING_LEVEL, parse, records, unread
 
     for told, level in records(f"{text}\n"):  # a file may have been pasted, its last line whole
         try:
@@ -110,7 +109,7 @@ def _kernel_log(path: str, text: str, found: Understood) -> None:
 
 
 def _nvml(path: str, text: str, found: Understood) -> None:
-    from lockstep.collector.sources.replay.frames import FILE, load
+    from lockstep.collector.sources.gpu.replay import FILE, load
 
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, FILE).write_text(text)
@@ -119,7 +118,7 @@ def _nvml(path: str, text: str, found: Understood) -> None:
 
 
 def _ethtool(path: str, text: str, found: Understood) -> None:
-    from lockstep.collector.sources.ethtool.names import TROUBLE, meaning
+    from lockstep.collector.sources.network.ethtool.names import TROUBLE, meaning
 
     for line in text.splitlines():
         name, colon, value = line.strip().rpartition(":")
@@ -132,8 +131,8 @@ def _ethtool(path: str, text: str, found: Understood) -> None:
 
 
 def _ras(path: str, text: str, found: Understood) -> None:
-    from lockstep.collector.sources.nccl_ras import document
-    from lockstep.collector.sources.nccl_ras import text as words
+    from lockstep.collector.sources.nccl.ras import document
+    from lockstep.collector.sources.nccl.ras import text as words
 
     try:
         status = (document if text.lstrip().startswith("{") else words).parse(text)
@@ -145,7 +144,7 @@ def _ras(path: str, text: str, found: Understood) -> None:
 
 
 def _inspector(path: str, text: str, found: Understood) -> None:
-    from lockstep.collector.sources.nccl_inspector.lines import batches
+    from lockstep.collector.formats.nccl_inspector import batches
 
     told, bad = batches(text.encode().split(b"\n")[:-1])
     found.values += sum(len(one.seconds) for one in told)
@@ -154,7 +153,7 @@ def _inspector(path: str, text: str, found: Understood) -> None:
 
 
 def _flight_recorder(path: str, text: str, found: Understood) -> None:
-    from lockstep.collector.sources.flight_recorder.dump import parse
+    from lockstep.collector.formats.flight_recorder.dump import parse
 
     try:
         dump = parse(text.encode(), "bundle", 0, 0.0)
@@ -166,7 +165,7 @@ def _flight_recorder(path: str, text: str, found: Understood) -> None:
 
 
 def _dcgm_exporter(path: str, text: str, found: Understood) -> None:
-    from lockstep.collector.sources.dcgm_exporter import parse
+    from lockstep.collector.sources.gpu.dcgm_exporter import parse
 
     try:
         reading = parse(text)

@@ -11,7 +11,7 @@ import pytest
 from lockstep.analyzer.read import collectives
 from lockstep.analyzer.shapes.run import LoadError
 from lockstep.analyzer.verdict.pipeline import diagnose
-from lockstep.collector.sources.flight_recorder.pickled import as_json
+from lockstep.collector.formats.flight_recorder.pickled import as_json
 
 USUAL, LATE, TRANSFER = 0.100, 0.150, 0.0005
 EPOCH_NS = 1_795_472_430_000_000_000

@@ -11,9 +11,9 @@ from time import process_time
 
 import pytest
 
-from lockstep.collector.sources.dcgm_exporter import parse as dcgm_page
-from lockstep.collector.sources.kmsg.lines import parse as kernel_line
-from lockstep.collector.sources.nccl_ras.text import parse as ras_report
+from lockstep.collector.formats.kernel_log import parse as kernel_line
+from lockstep.collector.sources.gpu.dcgm_exporter import parse as dcgm_page
+from lockstep.collector.sources.nccl.ras.text import parse as ras_report
 from lockstep.doctor.raw.pseudonyms import Pseudonyms
 from lockstep.workloads.exec.patterns import known_forms, loss_alone
 
