@@ -365,7 +365,6 @@ class Answer:
         missing: What was looked for and not found, in words.
         left_out: Which runs are not among those that are told, and why, in sentences: for pages
             about all runs.
-        simulated: Whether it is made by a program and nothing of it was measured.
     """
 
     name: str
@@ -375,6 +374,4 @@ class Answer:
     scrape_seconds: float
     nodes: tuple[int, int]
     missing: tuple[str, ...] = ()
-    simulated: bool = False
     left_out: tuple[str, ...] = ()
-    details: Mapping[str, Any] = field(default_factory=dict)

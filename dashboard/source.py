@@ -31,7 +31,7 @@ from lockstep.dashboard.sources.grid import UNKNOWN_SCRAPE, step_of
 from lockstep.dashboard.trouble import Kind, TroubleError
 
 SOURCE = "LOCKSTEP_DASHBOARD_SOURCE"
-"""Environment variable: JSON, `{"kind": "archive|folder|prometheus|simulated", ...}`."""
+"""Environment variable: JSON, `{"kind": "archive|folder|prometheus", ...}`."""
 STILL_SECONDS = 300.0
 """For what does not go on: until something changes in its folder, at most so long."""
 LOOK_SECONDS = 2.0
@@ -237,17 +237,10 @@ def _prometheus(told: Mapping[str, Any], environment: Mapping[str, str]) -> Cach
     return cached(PrometheusSource(str(told["url"]), where, environment))
 
 
-def _simulated(told: Mapping[str, Any], _: Mapping[str, str]) -> Cached:
-    from lockstep.dashboard.sources.simulated import SimulatedSource
-
-    return cached(SimulatedSource(int(told.get("gpus", 10_000)), int(told.get("seed", 0))))
-
-
 _OPENERS: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, str]], Cached]] = {
     "archive": _archive,
     "folder": _folder,
     "prometheus": _prometheus,
-    "simulated": _simulated,
 }
 
 

@@ -23,7 +23,7 @@ def draw(context: Context, run: RunRow | None, page: str) -> None:
         run: That it is about; None = all.
         page: Its key.
     """
-    if run is not None and run.provenance and not context.answer.simulated:
+    if run is not None and run.provenance:
         # Small, for it is no news: the box that is read first is the page's answer.
         st.caption(f":material/science: {plain(capital(', '.join(run.provenance)))}.")
     text = missed(context.span, run) if run is not None and page in RANGED else ""
@@ -59,8 +59,6 @@ def texts(answer: Answer, page: str = "", run: str = "") -> list[tuple[str, Seve
     said = []
     see = "" if page == "health" else " See Data health."
     bad = []
-    if answer.simulated:
-        said.append(("This fleet is simulated: nothing on this page was measured.", Severity.NOTE))
     if is_stale(answer):
         bad.append(
             f"The newest number is {age(answer)} old, and one is expected every"

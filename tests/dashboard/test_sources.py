@@ -11,7 +11,6 @@ from lockstep.dashboard.source import cached
 from lockstep.dashboard.sources.archive import ArchiveSource
 from lockstep.dashboard.sources.folder import FolderSource
 from lockstep.dashboard.sources.prometheus import PrometheusSource
-from lockstep.dashboard.sources.simulated import SimulatedSource
 from lockstep.dashboard.trouble import Kind, TroubleError
 from tests.dashboard.stored import open_metrics, served
 
@@ -28,7 +27,6 @@ CHARTS = ["loss", "throughput", "step", "mfu", "phases", "gpu", "cpu", "memory",
     params=[
         "archive",
         "folder",
-        "simulated",
         pytest.param(
             "prometheus",
             marks=[
@@ -43,8 +41,6 @@ def source(request, straggling, runs, tmp_path_factory):
         yield cached(ArchiveSource(straggling))
     elif request.param == "folder":
         yield cached(FolderSource(runs))
-    elif request.param == "simulated":
-        yield cached(SimulatedSource(64, clock=lambda: 1_795_000_000.0))
     else:
         text = open_metrics([straggling])
         with served(tmp_path_factory.mktemp("prometheus"), text) as url:
