@@ -9,7 +9,7 @@ from lockstep.grafana.settings import PREFIX, Json
 
 PAGES = ("now", "cluster", "run", "straggler", "node", "gpu", "collectives", "runs", "ledger",
          "health")  # fmt: skip
-"""Pages of `lockstep dashboard` that links lead to (dashboard/views)."""
+"""Pages of `lockstep dashboard` that links lead to (dashboard/pages)."""
 TITLES = {
     "home": "Home", "cluster": "Cluster", "run": "Run", "node": "Node", "straggler": "Straggler",
     "nccl": "Collectives", "self": "Lockstep itself",

@@ -44,7 +44,7 @@ class Asked:
 
 
 def source(asked: Asked) -> dict[str, Any]:
-    """What lockstep.dashboard.source reads; empty = none.
+    """What lockstep.dashboard.sources.opened reads; empty = none.
 
     Raises:
         CommandError: 64, two sources, or no address; 65, the folder is none.

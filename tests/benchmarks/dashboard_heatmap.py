@@ -17,9 +17,9 @@ from time import perf_counter, process_time
 import plotly.io
 import plotly.tools
 
-from lockstep.dashboard import source
 from lockstep.dashboard.figures import deviation, heatmap
 from lockstep.dashboard.shapes import FLEET_METRICS
+from lockstep.dashboard.sources import opened
 from lockstep.dashboard.words import places
 from tests.benchmarks.dashboard_browser import CHROMIUM, visitor
 from tests.dashboard.archives import Made, write
@@ -57,7 +57,7 @@ def fleet(gpus: int) -> Iterator[dict[str, str]]:
 
 
 def _server(archive: dict[str, str]) -> dict[str, float]:
-    fleet_source = source.opened({source.SOURCE: json.dumps(archive)})
+    fleet_source = opened.opened({opened.SOURCE: json.dumps(archive)})
     cpu, wall = [], []
     size = 0
     for _ in range(SERVER_TRIES + 1):
@@ -73,7 +73,7 @@ def _server(archive: dict[str, str]) -> dict[str, float]:
     }
 
 
-def _page(fleet_source: source.Cached) -> int:
+def _page(fleet_source: opened.Cached) -> int:
     """What views.cluster does before Streamlit; returns the size of the figure."""
     shown = fleet_source.fleet(FLEET_METRICS[0])
     away = deviation.of_fleet(shown)

@@ -3,7 +3,7 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from lockstep.dashboard.views import PAGES
+from lockstep.dashboard.pages.registry import PAGES
 from tests.dashboard.apps import boxes, look
 from tests.dashboard.fakes import Fake
 

@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 from lockstep.analyzer.report import figures
 from lockstep.app import build
 from lockstep.dashboard.address import Place
+from lockstep.dashboard.pages.registry import PAGES
 from lockstep.dashboard.shapes import FindingRow, Lines, RunRow, Severity, Span
-from lockstep.dashboard.sources.archive import ArchiveSource
+from lockstep.dashboard.sources.archive.source import ArchiveSource
 from lockstep.dashboard.sources.prometheus.findings import lost_gpu_hours
-from lockstep.dashboard.views import PAGES
 from lockstep.dashboard.words import run_page, run_table
-from lockstep.dashboard.words.spent import lost
+from lockstep.dashboard.words.said import lost
 from tests.dashboard.apps import boxes, look
 from tests.dashboard.archives import Made, write
 

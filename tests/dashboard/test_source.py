@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from lockstep.dashboard.shapes import FLEET_METRICS, Span
-from lockstep.dashboard.source import LOOK_SECONDS, SOURCE, cached, newest_change, opened
+from lockstep.dashboard.sources.opened import LOOK_SECONDS, SOURCE, cached, newest_change, opened
 from lockstep.dashboard.trouble import Kind, TroubleError
 from tests.dashboard.fakes import Fake
 

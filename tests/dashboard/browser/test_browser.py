@@ -14,7 +14,7 @@ from lockstep.analyzer.findings.finding import Kind, Tier, WatchFinding, Who
 from lockstep.analyzer.read.archive import load
 from lockstep.analyzer.rules.alert_rules.shape import Addresses
 from lockstep.collector.contract.archive import RUN_FILE
-from lockstep.dashboard.sources.archive import ArchiveSource
+from lockstep.dashboard.sources.archive.source import ArchiveSource
 from tests.dashboard.browser.serving import pictured, running, settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.distributed, pytest.mark.timeout(1200)]

@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from lockstep.collector.contract.archive import RUN_FILE
-from lockstep.dashboard.page import Page as Shown
-from lockstep.dashboard.views import PAGES
+from lockstep.dashboard.context import Page as Shown
+from lockstep.dashboard.pages.registry import PAGES
 from tests.chromium import LOADED_AGAIN, LONG_MS
 from tests.dashboard.browser.serving import pictured, settled
 

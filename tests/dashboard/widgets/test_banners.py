@@ -7,7 +7,7 @@ import pytest
 
 from lockstep.dashboard.shapes import Answer, RunRow, Severity, Span
 from lockstep.dashboard.widgets import banners
-from lockstep.dashboard.words import age
+from lockstep.dashboard.words import said as age
 
 FRESH = Answer("http://prometheus", True, 100.0, 107.0, 15.0, (4, 4))
 
