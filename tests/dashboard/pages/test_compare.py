@@ -16,7 +16,7 @@ def test_a_run_with_a_straggler_is_slower_than_one_without(
     slow, fast = sorted(
         (row for row in source.runs() if row.status), key=lambda row: row.status == "healthy"
     )
-    app = look(monkeypatch, source, "compare", a=fast.run, b=slow.run)
+    app = look(monkeypatch, source, "runs", view="compare", a=fast.run, b=slow.run)
     assert not app.exception
     (said,) = [each for each in boxes(app) if "per step than a" in each]
     assert "slower" in said
@@ -25,7 +25,7 @@ def test_a_run_with_a_straggler_is_slower_than_one_without(
 
 
 def test_two_runs_that_are_alike_are_told_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = look(monkeypatch, Fake(), "compare", a="gpt-1", b="gpt-0")
+    app = look(monkeypatch, Fake(), "runs", view="compare", a="gpt-1", b="gpt-0")
     assert not app.exception
     assert any("within noise" in each for each in boxes(app))
     assert any("None: both runs were told the same" in each.value for each in app.caption)
@@ -57,7 +57,7 @@ def test_one_run_alone_cannot_be_compared(monkeypatch: pytest.MonkeyPatch) -> No
 def test_runs_without_numbers_are_unknown_and_no_exception(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    app = look(monkeypatch, Fake(told=False), "compare", a="gpt-1", b="gpt-0")
+    app = look(monkeypatch, Fake(told=False), "runs", view="compare", a="gpt-1", b="gpt-0")
     assert not app.exception
     assert any("cannot be said" in each for each in boxes(app))
 
@@ -65,7 +65,9 @@ def test_runs_without_numbers_are_unknown_and_no_exception(
 def test_up_to_eight_runs_are_held_against_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     names = tuple(f"gpt-{place}" for place in range(9))
     more = ",".join(names[2:])  # one too many
-    app = look(monkeypatch, Fake(run_names=names), "compare", a="gpt-0", b="gpt-1", more=more)
+    app = look(
+        monkeypatch, Fake(run_names=names), "runs", view="compare", a="gpt-0", b="gpt-1", more=more
+    )
     assert not app.exception
     frame = app.dataframe[0].value
     assert list(names[:8]) == frame["run"].tolist()
@@ -73,6 +75,8 @@ def test_up_to_eight_runs_are_held_against_the_first(monkeypatch: pytest.MonkeyP
 
 
 def test_further_runs_that_are_not_there_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = look(monkeypatch, Fake(), "compare", a="gpt-0", b="gpt-1", more="nobody,<script>")
+    app = look(
+        monkeypatch, Fake(), "runs", view="compare", a="gpt-0", b="gpt-1", more="nobody,<script>"
+    )
     assert not app.exception
     assert "b against a" not in [each.value for each in app.subheader]

@@ -12,7 +12,7 @@ from tests.dashboard.pages.boxes import said, sentences
 
 
 def look(patch: pytest.MonkeyPatch, source: Fake, **words: str):  # type: ignore[no-untyped-def]
-    app = apps.look(patch, source, "gpu", **words)
+    app = apps.look(patch, source, "node", **words)
     assert not app.exception
     return app
 
@@ -46,10 +46,10 @@ def test_each_collective_has_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ["/collectives?run=gpt-1&rank=1&op=dp-all-reduce"] == links
 
 
-def test_who_names_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_names_nobody_is_asked_for_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
     app = look(monkeypatch, Fake())
-    assert "Which GPU or rank? Open one; the slowest come first." in said(app)
-    assert 4 == len(app.dataframe[0].value)
+    assert "Which node? There are 2; open one." in said(app)
+    assert ["/node?node=node-0", "/node?node=node-1"] == list(app.dataframe[0].value["open"])
 
 
 def test_a_rank_that_the_run_does_not_have_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

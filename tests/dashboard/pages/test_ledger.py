@@ -14,14 +14,14 @@ ROW = Fake().ledgers(SPAN, "gpt-1")[0]
 
 
 def test_the_page_says_how_much_was_useful_and_the_largest_loss(monkeypatch: pytest.MonkeyPatch):
-    app = look(monkeypatch, Fake(), "ledger", run="gpt-1")
+    app = look(monkeypatch, Fake(), "runs", view="ledger", run="gpt-1")
 
     assert "71% useful; the largest loss is starting, 15%." in boxes(app)
     assert "a part is not known" in everything(app)
 
 
 def test_of_several_runs_the_sum_is_told(monkeypatch: pytest.MonkeyPatch):
-    app = look(monkeypatch, Fake(), "ledger")
+    app = look(monkeypatch, Fake(), "runs", view="ledger")
 
     assert "71% of the time of 2 runs was useful; the largest loss is starting, 15%." in boxes(app)
 

@@ -61,7 +61,7 @@ def archive(tmp_path: Path) -> Path:
 def test_a_report_is_shown_and_can_be_downloaded(
     archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = look(monkeypatch, _source(archive), "reports", run="gpt-1")
+    app = look(monkeypatch, _source(archive), "run", view="report", run="gpt-1")
 
     assert not app.exception
     assert "The report of gpt-1 was written at" in _texts(app)
@@ -72,7 +72,7 @@ def test_a_report_is_shown_and_can_be_downloaded(
 
 
 def test_without_an_archive_the_page_says_what_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = look(monkeypatch, _source(None), "reports", run="gpt-1")
+    app = look(monkeypatch, _source(None), "run", view="report", run="gpt-1")
 
     assert "There is no archive of gpt-1 here" in _texts(app)
 
@@ -82,7 +82,7 @@ def test_a_dashboard_that_only_reads_gives_the_command(
 ) -> None:
     (archive / "report.html").unlink()
 
-    app = look(monkeypatch, _source(archive), "reports", run="gpt-1")
+    app = look(monkeypatch, _source(archive), "run", view="report", run="gpt-1")
 
     assert "Nobody wrote a report of gpt-1 yet. It was analyzed." in _texts(app)
     assert f"lockstep report {archive}" in [code.value for code in app.code]
@@ -95,7 +95,7 @@ def test_a_report_is_made_at_a_click(
     (archive / "report.html").unlink()
     monkeypatch.setattr(process, "PROGRAM", (sys.executable, "-c", WRITER))
     monkeypatch.setenv("LOCKSTEP_DASHBOARD_SETTINGS", Settings(runs=tmp_path).written())
-    app = look(monkeypatch, _source(archive), "reports", run="gpt-1")
+    app = look(monkeypatch, _source(archive), "run", view="report", run="gpt-1")
 
     app.button("reports-remake").click().run()
 
@@ -110,7 +110,7 @@ def test_a_report_that_fails_says_why_in_one_sentence(
     (archive / "refuse").touch()
     monkeypatch.setattr(process, "PROGRAM", (sys.executable, "-c", WRITER))
     monkeypatch.setenv("LOCKSTEP_DASHBOARD_SETTINGS", Settings(runs=tmp_path).written())
-    app = look(monkeypatch, _source(archive), "reports", run="gpt-1")
+    app = look(monkeypatch, _source(archive), "run", view="report", run="gpt-1")
 
     app.button("reports-remake").click().run()
 
@@ -124,7 +124,7 @@ def test_nothing_is_written_outside_the_folder_of_runs(
     (tmp_path / "runs").mkdir()
     monkeypatch.setenv("LOCKSTEP_DASHBOARD_SETTINGS", Settings(runs=tmp_path / "runs").written())
 
-    app = look(monkeypatch, _source(archive), "reports", run="gpt-1")
+    app = look(monkeypatch, _source(archive), "run", view="report", run="gpt-1")
 
     assert "reports-remake" not in [button.key for button in app.button]
 
@@ -132,7 +132,7 @@ def test_nothing_is_written_outside_the_folder_of_runs(
 def test_a_page_with_a_script_is_not_shown(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (archive / "report.html").write_bytes(PAGE + b"<script>alert(1)</script>")
 
-    app = look(monkeypatch, _source(archive), "reports", run="gpt-1")
+    app = look(monkeypatch, _source(archive), "run", view="report", run="gpt-1")
 
     assert "holds what no report of ours holds" in _texts(app)
     assert 0 == len(app.get("iframe"))
@@ -148,7 +148,9 @@ def test_a_finding_has_its_own_post_mortem(
         folder.mkdir(parents=True)
         (folder / "report.html").write_bytes(PAGE)
 
-    app = look(monkeypatch, _source(newest, finding), "reports", run="gpt-1", finding=finding)
+    app = look(
+        monkeypatch, _source(newest, finding), "run", view="report", run="gpt-1", finding=finding
+    )
 
     assert f"The report of {finding} was written at" in _texts(app)
 
@@ -160,6 +162,8 @@ def test_an_address_cannot_name_a_folder(
     secret.mkdir()
     (secret / "report.html").write_bytes(PAGE)
 
-    app = look(monkeypatch, _source(archive), "reports", run="gpt-1", finding=str(secret))
+    app = look(
+        monkeypatch, _source(archive), "run", view="report", run="gpt-1", finding=str(secret)
+    )
 
     assert "secret" not in _texts(app)

@@ -54,5 +54,5 @@ def test_every_row_leads_to_its_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "later", lambda _label, _key, draw: draw())
     app = look(monkeypatch, Fake(), "run", run="gpt-1")
     links = [link for each in app.dataframe if "open" in each.value for link in each.value["open"]]
-    assert any(link.startswith("/gpu?") and "rank=0" in link for link in links)
-    assert any(link.startswith("/gpu?") and "from=" in link for link in links)
+    assert any(link.startswith("/node?") and "rank=0" in link for link in links)
+    assert any(link.startswith("/node?") and "from=" in link for link in links)
