@@ -19,7 +19,7 @@ import plotly.tools
 
 from lockstep.dashboard.figures import deviation, heatmap
 from lockstep.dashboard.shapes import FLEET_METRICS
-from lockstep.dashboard.sources import opened
+from lockstep.dashboard.sources import cache, opened
 from lockstep.dashboard.words import places
 from tests.benchmarks.dashboard_browser import CHROMIUM, visitor
 from tests.dashboard.archives import Made, write
@@ -73,7 +73,7 @@ def _server(archive: dict[str, str]) -> dict[str, float]:
     }
 
 
-def _page(fleet_source: opened.Cached) -> int:
+def _page(fleet_source: cache.Cached) -> int:
     """What views.cluster does before Streamlit; returns the size of the figure."""
     shown = fleet_source.fleet(FLEET_METRICS[0])
     away = deviation.of_fleet(shown)

@@ -7,7 +7,8 @@ from collections import Counter
 import pytest
 
 from lockstep.dashboard.shapes import FLEET_METRICS, Span
-from lockstep.dashboard.sources.opened import LOOK_SECONDS, SOURCE, cached, newest_change, opened
+from lockstep.dashboard.sources.cache import LOOK_SECONDS, cached, newest_change
+from lockstep.dashboard.sources.opened import SOURCE, opened
 from lockstep.dashboard.trouble import Kind, TroubleError
 from tests.dashboard.fakes import Fake
 

@@ -8,8 +8,8 @@ import pytest
 
 from lockstep.dashboard.shapes import FLEET_METRICS, Severity, Span
 from lockstep.dashboard.sources.archive.source import ArchiveSource
+from lockstep.dashboard.sources.cache import cached
 from lockstep.dashboard.sources.folder import FolderSource
-from lockstep.dashboard.sources.opened import cached
 from lockstep.dashboard.sources.prometheus.source import PrometheusSource
 from lockstep.dashboard.trouble import Kind, TroubleError
 from tests.dashboard.stored import open_metrics, served
