@@ -31,7 +31,7 @@ ENTRY = {
         "lockstep.commands.analyze",
         "lockstep.commands.report",
     ],
-    "dashboard": ["lockstep.cli.dashboard_program", "lockstep.dashboard.app"],
+    "dashboard": ["lockstep.cli.dashboard_program", "lockstep.dashboard.serve.app"],
     "nodes": [
         "lockstep.watch.nodes.program",
         "lockstep.watch.node_conditions.kubernetes",
@@ -48,7 +48,7 @@ ENTRY = {
 """Image -> modules that its commands need, imported with nothing else installed."""
 START = {
     "collector": "lockstep.commands.collect", "watch": "lockstep.watch.loop.program",
-    "dashboard": "lockstep.dashboard.server", "nodes": "lockstep.watch.nodes.program",
+    "dashboard": "lockstep.dashboard.serve.server", "nodes": "lockstep.watch.nodes.program",
     "workloads": "lockstep.workloads.train",
 }  # fmt: skip
 """Image -> module that the command of its pods loads when it starts."""

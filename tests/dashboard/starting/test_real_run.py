@@ -19,7 +19,7 @@ DASHBOARD = """
 import sys, time
 from pathlib import Path
 from lockstep.dashboard.starting import registry
-from lockstep.dashboard.starting.form import Form
+from lockstep.dashboard.starting.plan import Form
 from lockstep.dashboard.starting.plan import planned
 
 folder = Path(sys.argv[1])
