@@ -11,6 +11,15 @@ from lockstep.collector.contract.ring import NO_TAG
 from lockstep.collector.contract.words import PHASES, STEP_TAGS, Phase
 from lockstep.workloads.ring import OP_INDEX, RingWriter
 
+# The steps at the start of a run that say nothing about its speed.
+
+WARMUP_STEPS = 5
+"""Unpaced steps in which this machine's CPU time is measured; tagged `warmup`."""
+BASELINE_STEPS_AT_LEAST = 5
+"""Healthy steps after the warm-up from which a fault is sized."""
+FIRST_FAULTY_STEP = WARMUP_STEPS + BASELINE_STEPS_AT_LEAST
+
+
 PHASE_OPS: dict[Phase, str] = {
     Phase.DATA: "data-load",
     Phase.FORWARD: "forward-compute",

@@ -9,14 +9,12 @@ from pathlib import Path
 
 from lockstep.collector.contract.words import FaultKind
 from lockstep.dashboard.starting.form import MODELS, MOST, SCOPES, WORKLOADS, Form
-from lockstep.workloads.data import DataError
 from lockstep.workloads.faults.kinds import BUILT, STOP_KINDS
 from lockstep.workloads.faults.link import LINK_KINDS, LinkError
-from lockstep.workloads.faults.plan import MOST_FACTOR, Fault, FaultError, parse
+from lockstep.workloads.faults.plan import MOST_FACTOR, Fault, FaultError, check_links, parse
 from lockstep.workloads.models.configs import ConfigError
-from lockstep.workloads.network.conflicts import check_links
-from lockstep.workloads.spec import MAX_LOCAL_RANKS, Layout, RunSpec, SpecError
-from lockstep.workloads.tasks import find
+from lockstep.workloads.spec import MAX_LOCAL_RANKS, DataError, Layout, RunSpec, SpecError
+from lockstep.workloads.tasks.registry import find
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}", re.ASCII)
 _NOT_IN_OPTIONS = {"ranks_per_node": "ranks per node", "from_step": "first step of the fault"}

@@ -7,7 +7,7 @@ import streamlit as st
 from lockstep.dashboard.shapes import Severity
 from lockstep.dashboard.starting import remote
 from lockstep.dashboard.widgets.shown import plain, sentence
-from lockstep.workloads.sdk.client import GOING, ApiError
+from lockstep.workloads.sdk.client.client import GOING, ApiError
 
 PROBLEM = "runs-problem"
 """In the session: why the last click did nothing."""

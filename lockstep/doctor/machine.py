@@ -12,7 +12,8 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lockstep.workloads.faults import capabilities, cgroup
+from lockstep.workloads.faults import capabilities
+from lockstep.workloads.faults import cpu_quota as cgroup
 from lockstep.workloads.faults.kinds import BUILT
 
 if TYPE_CHECKING:

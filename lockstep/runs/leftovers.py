@@ -5,11 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lockstep.workloads.faults import cgroup
+from lockstep.workloads.faults import cpu_quota as cgroup
+from lockstep.workloads.launch.processes import SHARED_MEMORY, is_dead, lives
 from lockstep.workloads.network import namespaces
 from lockstep.workloads.network.names import token
 from lockstep.workloads.network.namespaces import Owner
-from lockstep.workloads.processes.ownership import SHARED_MEMORY, is_dead, lives
 
 
 @dataclass(frozen=True, slots=True)

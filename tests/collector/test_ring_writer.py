@@ -9,7 +9,7 @@ from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import PHASES, RANK_STATES, RankState
 from lockstep.collector.sources.rank_ring import RankRings, read_records
-from lockstep.workloads.processes import stopping
+from lockstep.workloads.launch import ring_state as stopping
 from lockstep.workloads.ring import GROUP_INDEX, OP_INDEX, Identity, RingWriter
 
 

@@ -30,7 +30,7 @@ RANK = """
     import socket, sys, time
     from pathlib import Path
     from lockstep.collector.contract.words import GROUPS, OPS, PHASES
-    from lockstep.workloads.clocksync import wall_minus_monotonic_ns
+    from lockstep.workloads.measure.process import wall_minus_monotonic_ns
     from lockstep.workloads.ring import Identity, RingWriter
 
     folder, (rank, ahead_ns, error_ns, steps) = Path(sys.argv[1]), map(int, sys.argv[2:])

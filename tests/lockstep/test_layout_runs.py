@@ -162,7 +162,7 @@ def test_a_rank_that_dies_at_start_is_the_first_cause_and_ends_every_rank(tmp_pa
     archive = tmp_path / "archive"
     broken = textwrap.dedent("""
         import sys
-        from lockstep.workloads import model_setup
+        from lockstep.workloads.models import gpt_setup as model_setup
         true = model_setup.set_up
         def fail(spec, rank, *more):
             if rank == 2:

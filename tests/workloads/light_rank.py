@@ -13,10 +13,10 @@ import time
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import PHASES, FaultKind
 from lockstep.workloads.__main__ import main
-from lockstep.workloads.heartbeat import Heartbeat
-from lockstep.workloads.joining.job_file import Job
-from lockstep.workloads.joining.meeting import Meeting
-from lockstep.workloads.joining.rendezvous import Member
+from lockstep.workloads.launch.joining.job_file import Job
+from lockstep.workloads.launch.joining.meeting import Meeting
+from lockstep.workloads.launch.joining.rendezvous import Member
+from lockstep.workloads.measure.heartbeat import Heartbeat
 from lockstep.workloads.ring import Identity, RingWriter
 
 STEP_SECONDS = 0.05

@@ -12,8 +12,14 @@ import torch.distributed as dist
 
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import GROUPS, OPS, PHASES, Phase
-from lockstep.workloads.cuda_events import ANCHOR_NS, Anchor, Timeline
-from lockstep.workloads.cuda_recording import StreamComm, StreamRecorder, ToldClock
+from lockstep.workloads.measure.cuda import (
+    ANCHOR_NS,
+    Anchor,
+    StreamComm,
+    StreamRecorder,
+    Timeline,
+    ToldClock,
+)
 from lockstep.workloads.ring import Identity, RingWriter
 
 Forked = Callable[[int, Callable[[int], Any]], list[Any]]
@@ -144,7 +150,7 @@ def test_the_host_is_at_most_one_step_ahead(rank: Rank, monkeypatch: pytest.Monk
         rank.stream.now_ns += MILLISECOND
         rank.timeline.poll()
 
-    monkeypatch.setattr("lockstep.workloads.cuda_recording.sleep", sleep)
+    monkeypatch.setattr("lockstep.workloads.measure.cuda.sleep", sleep)
     one_step(rank)
     one_step(rank)
     none_yet = len(waits)

@@ -13,7 +13,7 @@ import pytest
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract.words import RankState
 from lockstep.collector.sources.rank_ring import Rank, Rings
-from lockstep.workloads.joining.job_file import Job
+from lockstep.workloads.launch.joining.job_file import Job
 from lockstep.workloads.spec import Layout, RunSpec
 
 STANDS = """

@@ -10,9 +10,9 @@ import pytest
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import PHASES, STEP_TAGS, Phase
 from lockstep.workloads.data.prepare import prepared
-from lockstep.workloads.resume import about, latest
+from lockstep.workloads.loop.resume import about, latest
+from lockstep.workloads.loop.train import RankJob, run_rank
 from lockstep.workloads.spec import Layout, RunSpec, Training
-from lockstep.workloads.train import RankJob, run_rank
 
 pytestmark = pytest.mark.distributed
 

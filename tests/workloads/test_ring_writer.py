@@ -9,7 +9,7 @@ import pytest
 
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import PHASES, RANK_STATES, RankState
-from lockstep.workloads.heartbeat import Heartbeat
+from lockstep.workloads.measure.heartbeat import Heartbeat
 from lockstep.workloads.ring import GROUP_INDEX, OP_INDEX, Identity, RingWriter
 
 WHO = Identity(

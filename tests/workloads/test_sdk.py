@@ -16,11 +16,12 @@ from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract.ring import StepRecord
 from lockstep.collector.contract.words import PHASES, STEP_TAGS, RankState
 from lockstep.collector.sources.rank_ring import Records, read_records, scan
-from lockstep.workloads.sdk import Recorder, warning
+from lockstep.workloads.recording import WARMUP_STEPS
+from lockstep.workloads.sdk import guard as warning
 from lockstep.workloads.sdk.holder import Holder, Means, holder, may_take
+from lockstep.workloads.sdk.recorder import Recorder
 from lockstep.workloads.sdk.recording import RingRecorder
 from lockstep.workloads.sdk.start import run_name, who_am_i
-from lockstep.workloads.warmup import WARMUP_STEPS
 
 
 @pytest.fixture

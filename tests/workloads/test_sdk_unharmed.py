@@ -28,11 +28,13 @@ from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import RankState
 from lockstep.collector.sources.rank_ring import read_records, scan
-from lockstep.workloads.heartbeat import Heartbeat
-from lockstep.workloads.joining.reachable import free_port
+from lockstep.workloads.launch.joining.reachable import free_port
+from lockstep.workloads.measure.heartbeat import Heartbeat
 from lockstep.workloads.ring import RingWriter
-from lockstep.workloads.sdk import Recorder, guard, warning
+from lockstep.workloads.sdk import guard
+from lockstep.workloads.sdk import guard as warning
 from lockstep.workloads.sdk.holder import Means, holder, may_take
+from lockstep.workloads.sdk.recorder import Recorder
 from lockstep.workloads.sdk.recording import RingRecorder
 from lockstep.workloads.sdk.start import started, who_am_i
 

@@ -12,10 +12,10 @@ import torch
 
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import OPS
-from lockstep.workloads import train
-from lockstep.workloads.accelerator import Accelerator
-from lockstep.workloads.cuda_events import Anchor, Timeline
 from lockstep.workloads.data.prepare import prepared
+from lockstep.workloads.loop import train
+from lockstep.workloads.loop.rank import Accelerator
+from lockstep.workloads.measure.cuda import Anchor, Timeline
 from lockstep.workloads.spec import Layout, RunSpec, Training
 
 pytestmark = pytest.mark.distributed

@@ -1,7 +1,7 @@
 """Which faults this machine and these settings allow, and why not."""
 
 from lockstep.collector.contract.words import FaultKind
-from lockstep.workloads.faults import cgroup
+from lockstep.workloads.faults import cpu_quota as cgroup
 from lockstep.workloads.faults.kinds import BUILT, GPU_KINDS
 from lockstep.workloads.faults.link import LINK_KINDS
 from lockstep.workloads.network import capabilities as network

@@ -7,7 +7,8 @@ from ipaddress import IPv4Address
 
 from lockstep.collector.contract.words import FaultKind
 from lockstep.workloads.faults.link import LinkSetting
-from lockstep.workloads.network import iproute, netns, shaping
+from lockstep.workloads.network import iproute, netns
+from lockstep.workloads.network import links as shaping
 from lockstep.workloads.network.iproute import NetworkError
 from lockstep.workloads.network.tunnel import TUN, probe_device
 

@@ -149,7 +149,7 @@ def _object(meta: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]
 
 
 def _outcome(meta: Mapping[str, Any], path: Path) -> None:
-    """How the run ended: a word, or an object as of lockstep.workloads.launchers.Outcome."""
+    """How the run ended: a word, or an object as of lockstep.workloads.launch.launcher.Outcome."""
     tree = meta.get("outcome")
     if tree is None or isinstance(tree, str):
         return

@@ -15,7 +15,7 @@ from lockstep.dashboard.sources.archive import hardware, training, training_even
 from lockstep.dashboard.sources.archive.sample_log import SampleLog
 from lockstep.dashboard.sources.archive.step_log import StepLog
 from lockstep.dashboard.sources.archive.summary import Summary
-from lockstep.workloads.outcome.peak import Peak
+from lockstep.workloads.measure.peak import Peak
 
 T = TypeVar("T")
 

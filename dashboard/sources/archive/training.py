@@ -18,7 +18,7 @@ from lockstep.dashboard.sources.chart_table import (
     share_of_peak,
 )
 from lockstep.dashboard.sources.downsample import thin
-from lockstep.workloads.outcome.peak import Peak
+from lockstep.workloads.measure.peak import Peak
 
 GAP_SECONDS = 1.0
 """Shorter pauses are no gap: a run with steps of 20 ms often pauses for some of them."""

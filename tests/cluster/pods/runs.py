@@ -14,9 +14,8 @@ from kubernetes import client
 
 from lockstep.collector.contract.kubernetes import FAULTS, HEALTHY, ROLE_LABEL, RUN_LABEL, Family
 from lockstep.runs.planning import run_id
-from lockstep.workloads.launchers.kubernetes import indexed_job
-from lockstep.workloads.launchers.kubernetes.names import JOB_INDEX
-from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
+from lockstep.workloads.launch.kubernetes import job_manifests as indexed_job
+from lockstep.workloads.launch.kubernetes.settings import JOB_INDEX, Kind, Settings
 from lockstep.workloads.spec import RunSpec
 from tests.cluster.mpijob_crd import CRD
 from tests.cluster.pods.real_nodes import PATIENCE, REGISTRY, RealNodes, until

@@ -11,8 +11,9 @@ from typing import Any
 
 from lockstep.runs import on_cluster
 from lockstep.terminal.output import Progress
-from lockstep.workloads.launchers.kubernetes import cluster_run, measuring
-from lockstep.workloads.launchers.kubernetes.settings import Settings
+from lockstep.workloads.launch.kubernetes import cluster_run
+from lockstep.workloads.launch.kubernetes import workflow as measuring
+from lockstep.workloads.launch.kubernetes.settings import Settings
 from lockstep.workloads.spec import Layout, RunSpec
 from tests.workloads.kubernetes.conftest import NAMESPACE, RUN, FakeCluster, claim, node
 

@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.sources.rank_ring import read_records, scan
-from lockstep.workloads.exec import automatic
+from lockstep.workloads.sdk import automatic
 
 WARM = 2
 """Steps at the beginning that make groups and buckets."""
