@@ -182,7 +182,7 @@ class RunSpec:
         device_noise: Standard deviation of the emulated device's time per step, as a ratio.
         device_seconds: Emulated device time per step at least.
         hang_timeout: Seconds without a completed step on any rank after which the run is ended.
-        record: In which formats of others its collectives are written (workloads/measure/formats.py).
+        record: In which formats of others its collectives are written (measure/formats.py).
         team: Who pays for it; empty = nobody says.
         name: That its user gave it, as it stands in the run id; empty = none.
     """
