@@ -19,10 +19,9 @@ from types import FrameType
 from lockstep.collector.contract.ring import file_name
 from lockstep.collector.contract.visible import visible_line
 from lockstep.collector.contract.words import ExitCode
-from lockstep.workloads.launch.joining import meeting as mpi_meeting
 from lockstep.workloads.launch.joining import run_directory
 from lockstep.workloads.launch.joining.job_file import Job, JobError, read
-from lockstep.workloads.launch.joining.meeting import Meeting, check
+from lockstep.workloads.launch.joining.meeting import Meeting, check, meet_by_mpi, mpi_installed
 from lockstep.workloads.launch.joining.rendezvous import (
     MPI_STARTERS,
     Member,
@@ -99,8 +98,8 @@ def _rank(job: Job, member: Member, train: Train, *, keep: bool, ring_goes: bool
 def _met_without_torch(job: Job, member: Member) -> Meeting | None:
     """How the ranks meet where that can be before a fork; None = they must meet by torch."""
     folder = _directory(job)
-    if member.starter in MPI_STARTERS and mpi_meeting.installed():
-        return _timed(partial(mpi_meeting.meet, member.world, folder, member.master))
+    if member.starter in MPI_STARTERS and mpi_installed():
+        return _timed(partial(meet_by_mpi, member.world, folder, member.master))
     rendezvous = job.rendezvous
     if member.world == 1 and member.master is None:
         rendezvous = f"file://{folder}/rendezvous-{os.getpid()}"

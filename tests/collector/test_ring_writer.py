@@ -9,7 +9,7 @@ from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import PHASES, RANK_STATES, RankState
 from lockstep.collector.sources.rank_ring import RankRings, read_records
-from lockstep.workloads.launch import ring_state as stopping
+from lockstep.workloads.launch import ring_state
 from lockstep.workloads.ring import GROUP_INDEX, OP_INDEX, Identity, RingWriter
 
 
@@ -68,7 +68,7 @@ def test_who_ends_a_pod_says_so_for_the_ranks_that_live_and_for_no_others(tmp_pa
         file.seek(ring.HEARTBEAT_OFFSET)
         file.write(ring.HEARTBEAT.pack(time.monotonic_ns() - 4_000_000_000))
 
-    subprocess.run([sys.executable, "-m", stopping.__name__, tmp_path], check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", ring_state.__name__, tmp_path], check=True, timeout=60)
 
     told = [ring.Header(path.read_bytes()).state for path in sorted(tmp_path.glob("*.ring"))[:4]]
     assert [

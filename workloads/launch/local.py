@@ -13,7 +13,7 @@ from time import monotonic, monotonic_ns, sleep
 from types import ModuleType
 
 from lockstep.collector.contract.archive import RESULTS_FILE
-from lockstep.workloads.faults import cpu_quota as cgroup
+from lockstep.workloads.faults import cpu_quota
 from lockstep.workloads.launch.launcher import Outcome, Progress
 from lockstep.workloads.launch.processes import forked
 from lockstep.workloads.launch.rank_process import RankProcess
@@ -193,7 +193,7 @@ def _cleaned(run: str, workspace: Path) -> bool:
     try:
         # Before the rings: as long as they are there, they say whose namespaces these are.
         namespaces.remove(token(run))
-        cgroup.remove(run)
+        cpu_quota.remove(run)
     except OSError:  # a process of it still ends
         return False
     finally:

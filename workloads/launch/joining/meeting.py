@@ -99,12 +99,12 @@ def _remedy(hosts: int) -> str:
 # inside MPI must not fork: so MPI is used for this alone.
 
 
-def installed() -> bool:
+def mpi_installed() -> bool:
     """Whether there is mpi4py."""
     return find_spec("mpi4py") is not None
 
 
-def meet(world: int | None, directory: Path, master: tuple[str, int] | None) -> Meeting:
+def meet_by_mpi(world: int | None, directory: Path, master: tuple[str, int] | None) -> Meeting:
     """Every rank of the mpirun calls it once; rank 0 says where the process group is made.
 
     Args:

@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lockstep.collector.contract.kubernetes import SUBMISSION_LABEL
-from lockstep.workloads.launch.kubernetes import job_manifests as indexed_job
-from lockstep.workloads.launch.kubernetes import job_manifests as mpijob
-from lockstep.workloads.launch.kubernetes import workflow
+from lockstep.workloads.launch.kubernetes import job_manifests, workflow
 from lockstep.workloads.launch.kubernetes.pod import Manifest
 from lockstep.workloads.launch.kubernetes.settings import (
     CLAIM,
@@ -90,10 +88,10 @@ def submission(spec: RunSpec, settings: Settings, command: Sequence[str]) -> Sub
         return Submission(WORKFLOW, *place, whole, started=kinds(settings)[1:], mark=mark)
     owner = WORKFLOW if settings.step else None
     if settings.kind is Kind.MPIJOB:
-        whole = mpijob.manifest(spec, settings, command)
+        whole = job_manifests.manifest(spec, settings, command)
         return Submission(MPIJOB, *place, whole, workers=nodes, owner=owner, mark=mark)
-    service = (SERVICE, indexed_job.service(spec, settings))
-    whole = indexed_job.job(spec, settings)
+    service = (SERVICE, job_manifests.service(spec, settings))
+    whole = job_manifests.job(spec, settings)
     return Submission(JOB, *place, whole, (service,), nodes, owner=owner, mark=mark)
 
 

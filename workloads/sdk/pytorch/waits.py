@@ -4,7 +4,7 @@ On gloo a collective that returned has completed, so waiting is time inside `Wor
 torch's own blocking calls go through, FSDP2's as well), inside the kernel that functional
 collectives wait in (DTensor), inside what broadcasts in C++, and, for DistributedDataParallel, the
 time from the end of the backward pass to the end of the last bucket's all-reduce. What waits
-elsewhere is found by counting (torch_counts.py), and then the own time of the step is unknown.
+elsewhere is found by counting (counts.py), and then the own time of the step is unknown.
 
 NCCL's `Work.wait` does not wait on the host, so there nothing is timed and nothing is known.
 
@@ -26,15 +26,10 @@ from lockstep.collector.contract.ring import NO_TAG
 from lockstep.workloads import recording, ring
 from lockstep.workloads.recording import StepRecorder
 from lockstep.workloads.ring import GROUP_INDEX, OP_INDEX
-from lockstep.workloads.sdk import guard, items
-from lockstep.workloads.sdk import guard as warning
-from lockstep.workloads.sdk import interface as amounts
+from lockstep.workloads.sdk import guard, interface, items
 from lockstep.workloads.sdk.coverage import Silence
 from lockstep.workloads.sdk.guard import Block, Call, Guard
-from lockstep.workloads.sdk.pytorch import buckets as torch_buckets
-from lockstep.workloads.sdk.pytorch import counts as torch_counts
-from lockstep.workloads.sdk.pytorch import exchanges as torch_exchanges
-from lockstep.workloads.sdk.pytorch import models as torch_models
+from lockstep.workloads.sdk.pytorch import buckets, counts, exchanges, models
 from lockstep.workloads.sdk.pytorch.buckets import Buckets
 from lockstep.workloads.sdk.pytorch.counts import Counts, device_in_use, number, registered
 from lockstep.workloads.sdk.pytorch.exchanges import Exchanges
@@ -126,11 +121,11 @@ class TorchWaits:
         os.register_at_fork(after_in_child=partial(self._guard, self.use, None))
 
     def _keep_out_of_traces(self) -> None:
-        untraced(recording, ring, guard, items, amounts, warning)
-        untraced(torch_buckets, torch_counts, torch_exchanges, torch_models)
+        untraced(recording, ring, guard, items, interface)
+        untraced(buckets, counts, exchanges, models)
         untraced(recording.StepRecorder, ring.RingWriter, Guard, Block, items.Steps)
         untraced(Counts, Buckets, Exchanges, TorchWaits, Models)
-        untraced(torch_models._Hook, torch_buckets.Averaging)
+        untraced(models._Hook, buckets.Averaging)
 
     def use(self, recorder: StepRecorder | None) -> None:
         """Where waiting goes from now on; None = nowhere, and so it is if this fails."""
