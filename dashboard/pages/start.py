@@ -14,7 +14,7 @@ from lockstep.dashboard.starting.remote import RemoteRuns
 from lockstep.dashboard.starting.world import missing, unwritable
 from lockstep.dashboard.widgets import starting
 from lockstep.dashboard.widgets.shown import sentence
-from lockstep.workloads.sdk.client import ApiError
+from lockstep.workloads.sdk.client.client import ApiError
 
 REFRESH_SECONDS = 1.0
 REMOTE_FOLDER = Path("runs")

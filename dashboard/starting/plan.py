@@ -8,14 +8,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lockstep.collector.contract.words import FaultKind
-from lockstep.workloads.data import DataError
 from lockstep.workloads.faults.kinds import BUILT, STOP_KINDS
 from lockstep.workloads.faults.link import LINK_KINDS, LinkError
-from lockstep.workloads.faults.plan import MOST_FACTOR, Fault, FaultError, parse
+from lockstep.workloads.faults.plan import MOST_FACTOR, Fault, FaultError, check_links, parse
 from lockstep.workloads.models.configs import ConfigError
-from lockstep.workloads.network.conflicts import check_links
-from lockstep.workloads.spec import MAX_LOCAL_RANKS, WORKLOADS, Layout, RunSpec, SpecError
-from lockstep.workloads.tasks import find
+from lockstep.workloads.spec import (
+    MAX_LOCAL_RANKS,
+    WORKLOADS,
+    DataError,
+    Layout,
+    RunSpec,
+    SpecError,
+)
+from lockstep.workloads.tasks.registry import find
 
 # What a form can ask for: the fields, the words that are allowed, and ready-made experiments.
 

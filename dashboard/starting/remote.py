@@ -11,7 +11,7 @@ from lockstep.collector.contract.words import ExitCode, FaultKind
 from lockstep.dashboard.starting.plan import Form, Plan, fault_specs
 from lockstep.dashboard.starting.process import Snapshot, Stage
 from lockstep.dashboard.starting.registry import BusyError
-from lockstep.workloads.sdk.client import GOING, ApiError, Client
+from lockstep.workloads.sdk.client.client import GOING, ApiError, Client
 
 SECONDS = 5.0
 """For an answer: a page waits for it."""

@@ -155,7 +155,7 @@ RANK = """
     if not forked():
         os._exit(0)
 
-    from lockstep.workloads.clocksync import wall_minus_monotonic_ns
+    from lockstep.workloads.measure.process import wall_minus_monotonic_ns
     from lockstep.workloads.ring import Identity, RingWriter
 
     wall = wall_minus_monotonic_ns()[0]

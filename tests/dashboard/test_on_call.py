@@ -25,7 +25,7 @@ from lockstep.analyzer.read.prometheus.access import access
 from lockstep.analyzer.rules.alert_rules.shape import Addresses
 from lockstep.dashboard.widgets import finding
 from lockstep.dashboard.words import findings
-from lockstep.workloads.joining.reachable import free_port
+from lockstep.workloads.launch.joining.reachable import free_port
 from tests.dashboard.words.rows import FOUND
 
 CONFIG = "route: {receiver: nobody}\nreceivers: [{name: nobody}]\n"

@@ -37,7 +37,7 @@ ENTRY = {
         "lockstep.watch.node_conditions.kubernetes",
         "lockstep.commands.doctor",
         "lockstep.doctor.installed",
-        "lockstep.workloads.launchers.kubernetes.api",
+        "lockstep.workloads.launch.kubernetes.api",
     ],
     "workloads": [
         "lockstep.workloads.__main__",
@@ -49,7 +49,7 @@ ENTRY = {
 START = {
     "collector": "lockstep.commands.collect", "watch": "lockstep.watch.loop.program",
     "dashboard": "lockstep.dashboard.serve.server", "nodes": "lockstep.watch.nodes.program",
-    "workloads": "lockstep.workloads.train",
+    "workloads": "lockstep.workloads.loop.train",
 }  # fmt: skip
 """Image -> module that the command of its pods loads when it starts."""
 # Refuses what is of another distribution, as if it were not installed.

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
+from lockstep.workloads.outcome.peak import Peak
 from numpy.typing import NDArray
 
 from lockstep.analyzer.read.archive import Archive
@@ -28,7 +29,6 @@ from lockstep.dashboard.sources.chart_table import (
     share_of_peak,
 )
 from lockstep.dashboard.sources.grid import thin
-from lockstep.workloads.outcome.peak import Peak
 
 GAP_SECONDS = 1.0
 """Shorter pauses are no gap: a run with steps of 20 ms often pauses for some of them."""

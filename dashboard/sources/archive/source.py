@@ -41,7 +41,7 @@ from lockstep.dashboard.sources.archive.run_page import Page
 from lockstep.dashboard.sources.archive.step_log import StepLog
 from lockstep.dashboard.sources.ledgers import of_archives
 from lockstep.dashboard.trouble import Kind, TroubleError
-from lockstep.workloads.outcome import peak
+from lockstep.workloads.measure import peak
 
 WALL = SystemClock().wall
 

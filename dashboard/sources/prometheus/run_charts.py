@@ -34,7 +34,7 @@ from lockstep.dashboard.sources.prometheus.directory import (
     sample,
     spread,
 )
-from lockstep.workloads.outcome.peak import Peak, of_gpu
+from lockstep.workloads.measure.peak import Peak, of_gpu
 
 INFO = "15m"
 """Before the end of a run, in which its GPUs say what they are."""

@@ -16,7 +16,7 @@ import pytest
 from lockstep.bench import results
 from lockstep.collector.contract.words import ExitCode
 from lockstep.runs.leftovers import SHARED_MEMORY
-from lockstep.workloads.joining.reachable import free_port
+from lockstep.workloads.launch.joining.reachable import free_port
 from tests.benchmarks.prometheus_server import prometheus
 from tests.cluster.slurm.nodes import NODES, Slurm, ended, missing, slurm, until
 

@@ -12,7 +12,7 @@ import pytest
 
 from lockstep.collector.contract.archive import RUN_FILE
 from lockstep.dashboard.starting.world import environment
-from lockstep.workloads.processes.ownership import SHARED_MEMORY
+from lockstep.workloads.launch.processes import SHARED_MEMORY
 
 pytestmark = [pytest.mark.slow, pytest.mark.distributed]
 DASHBOARD = """

@@ -18,7 +18,7 @@ from lockstep.bench.api.starting import Starting
 from lockstep.collector.config import Address
 from lockstep.dashboard.starting import process
 from lockstep.dashboard.starting import world as kinds
-from lockstep.workloads.sdk import client as client_module
+from lockstep.workloads.sdk.client import client as client_module
 from tests.dashboard.archives import Made, write
 
 FAKE = Path(__file__).with_name("fake_program.py")
