@@ -7,7 +7,7 @@ stands for it.
 import json
 from collections.abc import Iterator
 
-from lockstep.analyzer.read.prometheus.node_labels import LABELS, read_labels, series_label
+from lockstep.analyzer.read.prometheus.kubernetes import LABELS, read_labels, series_label
 from lockstep.collector.reading import SourceError
 from lockstep.collector.sources.flight_recorder.dump import parse as parse_dump
 from lockstep.collector.sources.flight_recorder.pickled import as_json

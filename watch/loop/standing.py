@@ -19,7 +19,7 @@ from time import monotonic
 from lockstep.analyzer.findings.finding_lifecycle import folder_of_run
 from lockstep.analyzer.hangs.document import document
 from lockstep.analyzer.hangs.verdict import HangVerdict, Status, judge
-from lockstep.analyzer.read.prometheus import SourceError
+from lockstep.analyzer.read.prometheus.access import SourceError
 from lockstep.analyzer.read.prometheus.connection import SCRAPE_URL, Connection
 from lockstep.collector.contract import threads
 from lockstep.collector.contract.flight_recorder import DUMPS_AGAIN_SECONDS

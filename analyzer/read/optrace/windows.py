@@ -22,7 +22,7 @@ LOCAL = ("data-load", "forward-compute", "backward-compute", "optimizer", "gc")
 """Own time: what waits for nobody."""
 
 
-def to_run(trace: Trace) -> Run:
+def run_of_trace(trace: Trace) -> Run:
     """The run with a window a worker and step; its operations stay in the Trace.
 
     A trace tells no clock: the first step begins at 0, and each where the one before ended. It

@@ -5,13 +5,13 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from lockstep.analyzer.read.gpu_numbers import UUID
+from lockstep.analyzer.read.prometheus.access import RequestError
 from lockstep.analyzer.read.prometheus.connection import Connection
-from lockstep.analyzer.read.prometheus.errors import RequestError
+from lockstep.analyzer.read.prometheus.discovery import moment
 from lockstep.analyzer.read.prometheus.frames import samples_frame
-from lockstep.analyzer.read.prometheus.moments import moment
 from lockstep.analyzer.read.prometheus.promql import lasting
 from lockstep.analyzer.read.prometheus.ranges import fetch
+from lockstep.analyzer.read.ranks import UUID
 from lockstep.collector.contract.metrics import GPU_UP
 
 Gpu = tuple[str, int]
@@ -55,7 +55,7 @@ def hardware(
     Args:
         connection: To the Prometheus.
         gpus: Which.
-        since: As moments.moment; None = USUAL_SECONDS before the end.
+        since: As discovery.moment; None = USUAL_SECONDS before the end.
         until: None = now.
 
     Raises:

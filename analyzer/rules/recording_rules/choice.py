@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from lockstep.analyzer.read.prometheus.connection import Connection
-from lockstep.analyzer.read.prometheus.discovery import LOOK_BACK
-from lockstep.analyzer.read.prometheus.moments import moment
+from lockstep.analyzer.read.prometheus.discovery import LOOK_BACK, moment
 from lockstep.analyzer.rules.recording_rules import queries
 from lockstep.analyzer.shapes.labels import number
 

@@ -4,12 +4,16 @@ import dataclasses
 from collections.abc import Mapping
 
 from lockstep.analyzer.read.places import META_KEY, Places, merged
-from lockstep.analyzer.read.prometheus import teams
-from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus.access import RequestError, access
 from lockstep.analyzer.read.prometheus.connection import Connection
 from lockstep.analyzer.read.prometheus.discovery import find
-from lockstep.analyzer.read.prometheus.errors import RequestError
-from lockstep.analyzer.read.prometheus.node_labels import LABELS, NodeLabels, places
+from lockstep.analyzer.read.prometheus.kubernetes import (
+    LABELS,
+    NodeLabels,
+    labels_of,
+    places,
+    teams_query,
+)
 from lockstep.analyzer.rules.recording_rules.narrow import narrow
 from lockstep.analyzer.rules.recording_rules.rules import RANKS
 from lockstep.analyzer.rules.recording_rules.survey import require_rules, survey_span
@@ -53,8 +57,8 @@ def diagnose_outliers(
         found = survey_span(connection, run, extent.start, extent.end)
         read = narrow(connection, run, found, extent.start, extent.end)
         where = merged(places(connection, extent.end, node_labels), known or {})
-        whose = connection.instant(teams.query(extent.end - extent.start, run), extent.end)
-    read = dataclasses.replace(read, meta={**read.meta, **teams.labels_of(whose, run)})
+        whose = connection.instant(teams_query(extent.end - extent.start, run), extent.end)
+    read = dataclasses.replace(read, meta={**read.meta, **labels_of(whose, run)})
     if where:
         read = dataclasses.replace(read, meta={**read.meta, META_KEY: where})
     diagnosis = diagnose_run(read, gpu_hour_price=gpu_hour_price)

@@ -2,9 +2,9 @@
 
 import math
 
+from lockstep.analyzer.read.prometheus.access import RequestError
 from lockstep.analyzer.read.prometheus.connection import Connection
 from lockstep.analyzer.read.prometheus.discovery import LOOK_BACK
-from lockstep.analyzer.read.prometheus.errors import RequestError
 from lockstep.analyzer.rules.recording_rules import queries
 from lockstep.analyzer.rules.recording_rules.answers import (
     Found,

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lockstep.analyzer.read.archive.files import number, part, whole
-from lockstep.analyzer.read.archive.judged import ANSWERED_KEY
+from lockstep.analyzer.read.archive.files import ANSWERED_KEY, number, part, whole
 from lockstep.analyzer.rules.recording_rules.signals import OWN, Signal
 from lockstep.collector.contract.robust import MAD_TO_SIGMA
 

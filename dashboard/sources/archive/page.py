@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
-from lockstep.analyzer.read.archive import Archive
+from lockstep.analyzer.read.archive.load import Archive
 from lockstep.analyzer.read.archive.series import Series
 from lockstep.dashboard.shapes import Event, Lines, Span
 from lockstep.dashboard.sources.archive import hardware, training, training_events, trouble_events

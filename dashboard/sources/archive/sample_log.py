@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
-from lockstep.analyzer.read.archive import Archive
 from lockstep.analyzer.read.archive.growing import Growing
+from lockstep.analyzer.read.archive.load import Archive
 from lockstep.analyzer.read.archive.parts import whole
 from lockstep.analyzer.read.archive.series import COLUMNS, Series, grouped
 from lockstep.dashboard.shapes import Span

@@ -8,7 +8,7 @@ import pandas as pd
 from lockstep.analyzer.read.archive.files import part, whole
 from lockstep.analyzer.read.archive.series import ScrapedSeries
 from lockstep.analyzer.read.archive.table import Table
-from lockstep.analyzer.read.topology import rank_infos
+from lockstep.analyzer.read.ranks import rank_infos
 from lockstep.collector.contract import archive, metrics
 
 COLUMNS = ("rank", "node", "gpu", "uuid", "local_rank", "dp", "pp", "tp")
@@ -50,7 +50,7 @@ def nodes(who: pd.DataFrame, samples: ScrapedSeries) -> tuple[str, ...]:
 
 
 def _rank_info(samples: ScrapedSeries) -> pd.DataFrame:
-    """The ranks' info series as lockstep.analyzer.read.topology reads them."""
+    """The ranks' info series as lockstep.analyzer.read.ranks reads them."""
     return pd.DataFrame(
         [(each.metric, each.labels, each.node, None if each.gpu < 0 else each.gpu, each.rank)
          for each in samples.series([metrics.RANK_INFO]) if each.rank >= 0],

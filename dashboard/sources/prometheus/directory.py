@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lockstep.analyzer.read.prometheus.node_labels import places
+from lockstep.analyzer.read.prometheus.kubernetes import places
 from lockstep.analyzer.read.prometheus.promql import lasting, of_targets, one_of, series
-from lockstep.analyzer.read.rank_info import last_attempts
+from lockstep.analyzer.read.ranks import last_attempts
 from lockstep.analyzer.shapes.labels import Target, page_label, target_of
 from lockstep.collector.contract.metrics import BUILD_INFO, RANK_INFO
 from lockstep.dashboard.sources.prometheus.asking import Asking

@@ -9,8 +9,7 @@ from lockstep.analyzer.findings.alertmanager.fan_out import Alertmanagers
 from lockstep.analyzer.findings.alertmanager.outbox import MAX_ALERTS
 from lockstep.analyzer.findings.alertmanager.posting import post
 from lockstep.analyzer.findings.alertmanager.replica import Replica
-from lockstep.analyzer.read.prometheus.access import access
-from lockstep.analyzer.read.prometheus.errors import RequestError
+from lockstep.analyzer.read.prometheus.access import RequestError, access
 from lockstep.collector.contract import threads
 
 

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from lockstep.analyzer.read.prometheus.matchers import ahead, with_matchers
+from lockstep.analyzer.read.prometheus.promql import ahead, with_matchers
 from lockstep.analyzer.rules.recording_rules import queries
 from lockstep.analyzer.rules.recording_rules.signals import SIGNALS
 from lockstep.collector.contract import metrics as m

@@ -25,8 +25,7 @@ import pytest
 from lockstep.analyzer.findings.alertmanager.posting import Answer, Result
 from lockstep.analyzer.findings.alertmanager.replica import Replica
 from lockstep.analyzer.findings.finding import Kind, WatchFinding
-from lockstep.analyzer.read.prometheus import SourceError
-from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus.access import SourceError, access
 from lockstep.analyzer.shapes.run import Culprit, Span, Verdict
 from lockstep.watch import finding_folders
 from lockstep.watch.judge.choice import Pages

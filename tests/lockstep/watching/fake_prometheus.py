@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from lockstep.analyzer.read.prometheus.node_labels import LABELS, METRIC, series_label
+from lockstep.analyzer.read.prometheus.kubernetes import LABELS, METRIC, series_label
 from lockstep.collector.contract import metrics as m
 from lockstep.watch.judge import questions as ask
 

@@ -7,7 +7,7 @@ import pytest
 
 from lockstep.analyzer.findings.closable import TAKEN_AWAY, Closable
 from lockstep.analyzer.findings.finding import Kind, Who
-from lockstep.analyzer.read.prometheus import SourceError
+from lockstep.analyzer.read.prometheus.access import SourceError
 from lockstep.watch.judge import questions as ask
 from lockstep.watch.judge.inventory import Inventory
 from lockstep.watch.judge.memory import Memory
