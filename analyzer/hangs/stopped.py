@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from lockstep.analyzer.read.prometheus.load import VANISHED_SCRAPES
 from lockstep.analyzer.shapes.labels import UP
 from lockstep.analyzer.shapes.run import FloatGrid, Grid
-from lockstep.analyzer.stats.others import others_median
+from lockstep.analyzer.stats.peer_groups import others_median
 from lockstep.collector.contract import metrics
 
 FROZEN_SECONDS = 3.0

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lockstep.analyzer.shapes.known import all_known
+from lockstep.analyzer.shapes.waits import all_known, waited
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.words import PHASES
 
@@ -48,7 +48,7 @@ def from_steps(steps: pd.DataFrame) -> pd.DataFrame:
         to_step=windows["from_step"] + 1,
         end=windows["start"] + windows["wall_seconds"],
         steps=1,
-        collective_seconds=windows["wall_seconds"] - windows["own_seconds"],
+        collective_seconds=waited(windows["wall_seconds"], windows["own_seconds"]),
         tags=windows["tags"].fillna(""),
     )[list(COLUMNS)]
 
@@ -152,7 +152,7 @@ def _interpolate(own: pd.DataFrame, edges: NDArray[np.float64]) -> pd.DataFrame:
             "start": moments[:-1],
             "end": moments[1:],
             "steps": np.diff(edges).astype(np.int64),
-            "collective_seconds": sums["wall_seconds"] - sums["own_seconds"],
+            "collective_seconds": waited(sums["wall_seconds"], sums["own_seconds"]),
             "tags": "",
             "loss": at_edges("loss")[1:],
             **sums,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from lockstep.analyzer.findings.assessment import UNKNOWN, WORDS
 from lockstep.analyzer.read.prometheus.promql import one_of, quoted, window
-from lockstep.analyzer.shapes.known import own_per_step
+from lockstep.analyzer.read.prometheus.questions import own_per_step
 from lockstep.analyzer.shapes.labels import number, page_label
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.words import ExitCode

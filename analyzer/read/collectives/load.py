@@ -13,8 +13,8 @@ from lockstep.analyzer.read.collectives import flight_recorder, inspector
 from lockstep.analyzer.read.collectives.steps import Steps, steps_of
 from lockstep.analyzer.read.collectives.who import Job, job_of
 from lockstep.analyzer.read.collectives.windows import KNOWN_SHARE, Told, frame, told_windows
-from lockstep.analyzer.shapes.collective_waits import Collectives, Waits, matrices, waits
 from lockstep.analyzer.shapes.run import STEPS_CERTAINTY, LoadError, RankInfo, Run
+from lockstep.analyzer.shapes.waits import Collectives, Waits, matrices, waits
 from lockstep.analyzer.shapes.windows import COLUMNS
 from lockstep.collector.contract import archive
 

@@ -5,6 +5,7 @@ import pandas as pd
 
 from lockstep.analyzer.shapes.operations import Floats, Trace
 from lockstep.analyzer.shapes.run import RankInfo, Run
+from lockstep.analyzer.shapes.waits import waited
 from lockstep.analyzer.shapes.windows import COLUMNS, PHASE_COLUMNS
 from lockstep.collector.contract import archive
 
@@ -45,7 +46,7 @@ def run_of_trace(trace: Trace) -> Run:
             "start": begin[step],
             "end": begin[step] + wall[step],
             "steps": 1,
-            "collective_seconds": np.maximum(wall - own, 0.0).reshape(-1),
+            "collective_seconds": np.maximum(waited(wall, own), 0.0).reshape(-1),
             "tags": "",
             "loss": np.nan,
             "wall_seconds": wall[step],

@@ -349,7 +349,7 @@ class SimulatedConnection(Direct):
     def instant(
         self, query: str, time: float, *, every: bool = False, within: object = None
     ) -> list[tuple[Mapping[str, str], float]]:
-        from lockstep.watch.judge import questions as ask
+        from lockstep.analyzer.read.prometheus import questions as ask
 
         if query == ask.PAGES:
             return self._pages(time)

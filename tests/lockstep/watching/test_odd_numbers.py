@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
+from lockstep.analyzer.read.prometheus import questions as ask
 from lockstep.analyzer.read.prometheus.access import SourceError, access
 from lockstep.analyzer.read.prometheus.answers import Series, plausible
 from lockstep.analyzer.read.prometheus.connection import Connection
 from lockstep.collector.contract import metrics as m
-from lockstep.watch.judge import questions as ask
 
 ODD = ("+Inf", "-Inf", "NaN", "1e308", "-1e308")
 QUERIES = (ask.LOST, ask.XIDS, ask.OPEN, ask.TELLING)

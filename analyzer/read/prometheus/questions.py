@@ -1,9 +1,12 @@
-"""What is asked of Prometheus in every cycle: answers of one number a rank, a GPU or a node."""
+"""The questions to Prometheus: each PromQL expression that more than one reader asks, once.
+
+The answers are one number a rank, a GPU, a node, a page or a run.
+"""
 
 from collections.abc import Iterable, Mapping
 
 from lockstep.analyzer.read.prometheus.promql import one_of, quoted
-from lockstep.analyzer.shapes.known import own_per_step
+from lockstep.analyzer.shapes.waits import SLACK
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.metrics.ranges import (
     AGE,
@@ -128,6 +131,31 @@ def longest_silence(run: str) -> str:
 def rate(metric: m.Metric, seconds: float) -> str:
     """Rise per second of a rank's counter."""
     return f"{OF_RANK} (rate({metric.name}{span(seconds)}))"
+
+
+def own_per_step(span: str, selector: str = "") -> str:
+    """PromQL: own seconds per step by (run, rank) over a span; absent where it is not known.
+
+    Absent, too, where the rank did no step, and where it was resumed: it begins at the resumed
+    step, which `rate` would count as that many steps.
+
+    Args:
+        span: A duration of PromQL such as `1m`; it must hold two scrapes.
+        selector: In braces, such as `{run="a"}`; empty = every rank.
+    """
+    steps = _rate(m.TRAIN_STEPS, span, selector)
+    again = f"resets({m.TRAIN_STEPS.name}{selector}[{span}]) > 0"
+    return (
+        f"sum by (run, rank) ({_rate(m.TRAIN_OWN, span, selector)} >= 0)\n"
+        f"/ on (run, rank)\n(sum by (run, rank) ({steps}\n  unless {again}) > 0)\n"
+        f"and on (run, rank)\n"
+        f"sum by (run, rank) ({_rate(m.TRAIN_KNOWN_STEPS, span, selector)})\n"
+        f"  >= on (run, rank) {1.0 - SLACK:.9f} * sum by (run, rank) ({steps})"
+    )
+
+
+def _rate(metric: m.Metric, span: str, selector: str) -> str:
+    return f"rate({metric.name}{selector}[{span}])"
 
 
 def own_seconds_query(seconds: float) -> str:
