@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from lockstep.analyzer.ledger.attempt import attempt_of
+from lockstep.analyzer.ledger.attempt import attempt_of, chains
 from lockstep.analyzer.ledger.buckets import BUCKETS, Bucket
-from lockstep.analyzer.ledger.jobs import chains
 from lockstep.analyzer.ledger.ledger import Ledger, ledger, team_of
 from lockstep.analyzer.ledger.words import sentence, spoken_part
 from lockstep.analyzer.read.archive.load import load_archive

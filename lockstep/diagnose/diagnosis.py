@@ -45,8 +45,8 @@ def diagnose_archive(
         load_collectives,
     )
     from lockstep.analyzer.read.places import META_KEY, read
+    from lockstep.analyzer.rules.recording_rules.diagnosis import of_whole_run
     from lockstep.analyzer.rules.recording_rules.suspects import answered_of
-    from lockstep.analyzer.rules.recording_rules.whole import of_whole_run
     from lockstep.analyzer.shapes.run import LoadError
     from lockstep.analyzer.verdict import pipeline
 

@@ -83,7 +83,7 @@ def _chosen(url: str, run: str, since: str | None, until: str | None) -> bool:
     """
     from lockstep.analyzer.read.prometheus.access import access
     from lockstep.analyzer.read.prometheus.connection import Connection
-    from lockstep.analyzer.rules.recording_rules.choice import choose
+    from lockstep.analyzer.rules.recording_rules.diagnosis import choose
 
     if not run:
         return False  # which is refused with the right words

@@ -5,7 +5,7 @@ from email.message import Message
 from pathlib import Path
 
 from lockstep.analyzer.findings.alertmanager.alert import FIRING_SECONDS
-from lockstep.analyzer.findings.alertmanager.fan_out import Alertmanagers
+from lockstep.analyzer.findings.alertmanager.service import Alertmanagers
 from lockstep.analyzer.findings.alerts import alerts, superseded
 from lockstep.analyzer.findings.finding import WatchFinding
 from lockstep.analyzer.read.prometheus.access import RequestError

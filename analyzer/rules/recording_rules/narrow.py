@@ -9,10 +9,9 @@ from lockstep.analyzer.read.prometheus.frames import UNKNOWN_NODE, gaps, ranks_f
 from lockstep.analyzer.read.prometheus.ranges import fetch
 from lockstep.analyzer.read.ranks import as_ranks_number, rank_infos
 from lockstep.analyzer.rules.recording_rules import queries
-from lockstep.analyzer.rules.recording_rules.answers import suspect
 from lockstep.analyzer.rules.recording_rules.signals import CLOCK, OWN, POWER, TEMPERATURE, WAIT
 from lockstep.analyzer.rules.recording_rules.survey import MOST, STANDSTILL
-from lockstep.analyzer.rules.recording_rules.suspects import Place, Survey, Suspect
+from lockstep.analyzer.rules.recording_rules.suspects import Place, Survey, Suspect, suspect
 from lockstep.analyzer.shapes.run import Run
 from lockstep.analyzer.shapes.windows import from_samples
 

@@ -8,8 +8,7 @@ import pytest
 from lockstep.analyzer.read.prometheus.access import RequestError, access
 from lockstep.analyzer.read.prometheus.connection import Connection
 from lockstep.analyzer.read.prometheus.load import load_prometheus
-from lockstep.analyzer.rules.recording_rules.choice import choose
-from lockstep.analyzer.rules.recording_rules.diagnosis import diagnose_outliers
+from lockstep.analyzer.rules.recording_rules.diagnosis import choose, diagnose_outliers
 from lockstep.analyzer.rules.recording_rules.survey import survey
 from lockstep.analyzer.verdict.pipeline import diagnose as diagnose_run
 from lockstep.app import main
