@@ -25,14 +25,8 @@ from lockstep.analyzer.read.prometheus.answers import (
     without_nan,
 )
 from lockstep.analyzer.read.prometheus.promql import ahead, with_matchers
-from lockstep.analyzer.read.prometheus.replicas import (
-    LOOK_BACK,
-    NEWEST,
-    SCRAPES,
-    Choice,
-    choice,
-    replica_labels,
-)
+from lockstep.analyzer.read.prometheus.questions import LOOK_BACK, NEWEST, SCRAPES
+from lockstep.analyzer.read.prometheus.replicas import Choice, choice, replica_labels
 from lockstep.analyzer.read.prometheus.servers import FRESH, Server, seconds, server
 from lockstep.collector.contract import bounded_json
 from lockstep.collector.contract.bounded_http import Allowance, TooLargeError, TooLateError, allowed

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from lockstep.analyzer.read.prometheus.access import RequestError
-from lockstep.analyzer.read.prometheus.promql import lasting, series
+from lockstep.analyzer.read.prometheus.promql import series
+from lockstep.analyzer.read.prometheus.questions import samples_present, targets_with
 from lockstep.collector.contract.metrics import RANK_UP
 
 if TYPE_CHECKING:
@@ -127,8 +128,7 @@ def find(
 def _targets(
     connection: "Connection", name: str, run: str, start: float, end: float
 ) -> dict[str, tuple[str, ...]]:
-    ranged = f"{series(name, run=run)}[{lasting(end - start)}]"
-    query = f"count by (job, instance) (last_over_time({ranged}))"
+    query = targets_with(series(name, run=run), end - start)
     found: dict[str, list[str]] = {}
     for labels, _ in connection.instant(query, end, every=True):
         found.setdefault(labels.get("job", ""), []).append(labels.get("instance", ""))
@@ -147,7 +147,7 @@ def _parts(
 ) -> tuple[float, float]:
     """From the first part of the time that has samples to the last."""
     part = max(SHORTEST, math.ceil((end - start) / BUCKETS))
-    query = f"count(count_over_time({series(name, run=run)}[{lasting(part)}]))"
+    query = samples_present(series(name, run=run), part)
     # Each point tells of the part before it: the last one has to reach the end.
     times = [
         time / 1000

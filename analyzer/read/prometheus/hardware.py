@@ -9,10 +9,9 @@ from lockstep.analyzer.read.prometheus.access import RequestError
 from lockstep.analyzer.read.prometheus.connection import Connection
 from lockstep.analyzer.read.prometheus.discovery import moment
 from lockstep.analyzer.read.prometheus.frames import samples_frame
-from lockstep.analyzer.read.prometheus.promql import lasting
+from lockstep.analyzer.read.prometheus.questions import gpu_targets
 from lockstep.analyzer.read.prometheus.ranges import fetch
 from lockstep.analyzer.read.ranks import UUID
-from lockstep.collector.contract.metrics import GPU_UP
 
 Gpu = tuple[str, int]
 """(node, index)."""
@@ -68,11 +67,9 @@ def hardware(
     if start >= end:
         raise RequestError("--since is not before --until; nothing lies between")
     wanted = list(dict.fromkeys(node for node, _ in gpus))
-    ranged = f"{GPU_UP.name}[{lasting(end - start)}]"
-    query = f"count by (job, instance, node) (last_over_time({ranged}))"
     targets: dict[str, list[str]] = {}
     others: list[str] = []
-    for labels, _ in connection.instant(query, end):
+    for labels, _ in connection.instant(gpu_targets(end - start), end):
         job, instance = labels.get("job", ""), labels.get("instance", "")
         names = (labels.get("node") or instance, instance)
         if any(_called(name, wanted) for name in names):

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.analyzer.read.prometheus.answers import Series
-from lockstep.analyzer.read.prometheus.promql import lasting, one_of
+from lockstep.analyzer.read.prometheus.promql import one_of
+from lockstep.analyzer.read.prometheus.questions import LOOK_BACK
 from lockstep.analyzer.shapes.labels import Target, target_of
 from lockstep.analyzer.shapes.windows import MAX_GAP
-from lockstep.collector.contract.metrics import BUILD_INFO
 
 _USUAL = re.compile(r"_*(?:[a-z0-9]+_+)*replica_*", re.IGNORECASE)
 """`replica` (Thanos), `prometheus_replica` (Prometheus operator), `__replica__` (Mimir, Cortex)."""
@@ -104,12 +104,6 @@ def _one(
     return Series(labels, times[order], values[order])
 
 
-LOOK_BACK = 300.0
-"""Seconds: so long Prometheus holds on to a series' last sample (`--query.lookback-delta`)."""
-NEWEST = f"timestamp({BUILD_INFO.name})"
-SCRAPES = f"count_over_time({BUILD_INFO.name}[{lasting(LOOK_BACK)}])"
-"""Of each page: unix seconds of the newest scrape, and how many there were."""
-
 Answer = Sequence[tuple[Mapping[str, str], float]]
 
 
@@ -162,7 +156,7 @@ class Choice:
 
 
 def choice(newest: Answer, scrapes: Answer, labels: Identity) -> Choice:
-    """Which replicas are asked, by the answers to NEWEST and SCRAPES.
+    """Which replicas are asked, by the answers to questions.NEWEST and SCRAPES.
 
     Args:
         newest: Labels and unix seconds.

@@ -4,6 +4,11 @@ import numpy as np
 
 from lockstep.analyzer.read.prometheus.discovery import LOOK_BACK
 from lockstep.analyzer.read.prometheus.promql import lasting, series
+from lockstep.analyzer.read.prometheus.questions import (
+    COLLECTORS,
+    NEWEST_SCRAPE,
+    collectors_present,
+)
 from lockstep.analyzer.shapes.labels import Target
 from lockstep.collector.contract.metrics import BUILD_INFO
 from lockstep.dashboard.shapes import Span
@@ -29,14 +34,14 @@ def scrape_seconds(asking: Asking, target: Target, at: float) -> float:
 
 def latest(asking: Asking, now: float) -> float | None:
     """When a collector told last; None = none did in LOOK_BACK."""
-    rows = asking.instant(f"max(timestamp({BUILD_INFO.name}))", now)
+    rows = asking.instant(NEWEST_SCRAPE, now)
     if rows:
         return rows[0][1]
     before = _there(asking, now - LOOK_BACK, now, COARSE)
     if before is None:
         return None
     fine = _there(asking, before.end - COARSE, before.end, 10.0)
-    rows = asking.instant(f"max(timestamp({BUILD_INFO.name}))", fine.end if fine else before.end)
+    rows = asking.instant(NEWEST_SCRAPE, fine.end if fine else before.end)
     return rows[0][1] if rows else before.end
 
 
@@ -54,7 +59,7 @@ def extent(asking: Asking, now: float) -> Span:
         )  # fmt: skip
     # One look an hour reads five minutes of each: cheap. What is in between is looked at once.
     grid = Grid(last - LOOK_BACK, last, COARSE)
-    counts = asking.over(f"count({BUILD_INFO.name})", grid)
+    counts = asking.over(COLLECTORS, grid)
     told = np.flatnonzero(np.isfinite(counts[0].values)) if counts else np.empty(0, dtype=int)
     first = float(grid.times[told[0]]) if told.size else last
     fine = _there(asking, first - COARSE, first, 10.0)
@@ -64,8 +69,7 @@ def extent(asking: Asking, now: float) -> Span:
 def _there(asking: Asking, start: float, end: float, part: float) -> Span | None:
     """The first and the last part of a time in which a collector told anything."""
     grid = Grid(start + part, end + part, part)
-    query = f"count(present_over_time({BUILD_INFO.name}[{lasting(part)}]))"
-    found = asking.over(query, grid)
+    found = asking.over(collectors_present(part), grid)
     told = np.flatnonzero(np.isfinite(found[0].values)) if found else np.empty(0, dtype=int)
     if not told.size:
         return None

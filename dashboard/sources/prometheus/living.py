@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from lockstep.analyzer.read.prometheus.promql import series
+from lockstep.analyzer.read.prometheus.questions import up_by_page
 from lockstep.analyzer.shapes.labels import Target, number, page_label, target_of
-from lockstep.collector.contract import metrics as m
 from lockstep.dashboard.sources.prometheus.asking import Asking, Row
 
 
@@ -19,8 +18,7 @@ def living_last(asking: Asking, rows: Iterable[Row], at: float, pages: str = "")
         at: Unix seconds.
         pages: Matcher of the pages; empty = all.
     """
-    query = f"max by (job, instance, run, rank) ({series(m.RANK_UP.name, pages)})"
-    up = {_who(labels): value for labels, value in asking.instant(query, at)}
+    up = {_who(labels): value for labels, value in asking.instant(up_by_page(pages), at)}
 
     def order(row: Row) -> tuple[float, int, str]:
         who = _who(row[0])

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.analyzer.findings.assessment import DEGRADED, HEALTHY, UNKNOWN, WORDS
-from lockstep.analyzer.read.prometheus.promql import series
-from lockstep.collector.contract.metrics import RUN_COVERAGE
+from lockstep.analyzer.read.prometheus.questions import run_coverage
 from lockstep.dashboard.shapes import FindingRow, Severity
 from lockstep.dashboard.sources.prometheus import folders
 from lockstep.dashboard.sources.prometheus.asking import Asking
@@ -40,8 +39,7 @@ def verdict(
     archived = folders.verdict(where, run)
     if archived is not None:
         return archived
-    query = f"max(last_over_time({series(RUN_COVERAGE.name, run=run)}[15m]))"
-    coverage = asking.instant(query, at)
+    coverage = asking.instant(run_coverage(run), at)
     named = [one for one in found if one.open or (one.until or at) >= at - LAST]
     if not coverage and slowdown is None and not named and told is None:
         return None
