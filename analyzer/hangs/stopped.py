@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.analyzer.read.prometheus import VANISHED_SCRAPES
+from lockstep.analyzer.read.prometheus.load import VANISHED_SCRAPES
 from lockstep.analyzer.shapes.labels import UP
 from lockstep.analyzer.shapes.run import FloatGrid, Grid
-from lockstep.analyzer.stats.others import others_median
+from lockstep.analyzer.stats.peer_groups import others_median
 from lockstep.collector.contract import metrics
 
 FROZEN_SECONDS = 3.0

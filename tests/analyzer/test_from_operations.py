@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from lockstep.analyzer.operations import from_operations
-from lockstep.analyzer.read.optrace import to_run
+from lockstep.analyzer.read.optrace.windows import run_of_trace
 from lockstep.analyzer.shapes.operations import Trace
 from lockstep.analyzer.shapes.run import Run, Verdict
 from lockstep.analyzer.verdict.pipeline import diagnose
@@ -54,7 +54,7 @@ def run(scene: synth.Scene, *, ops: bool = True) -> Run:
     trace = synth.trace(scene)
     layout = {"dp": scene.dp, "pp": scene.pp, "tp": 1}
     return dataclasses.replace(
-        to_run(trace), meta={"layout": layout}, ops=rows(trace) if ops else None
+        run_of_trace(trace), meta={"layout": layout}, ops=rows(trace) if ops else None
     )
 
 

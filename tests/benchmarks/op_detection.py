@@ -17,7 +17,8 @@ from lockstep.analyzer.operations.structure import structures
 from lockstep.analyzer.operations.structure.facts import Facts
 from lockstep.analyzer.operations.trace_outliers import cells, judge
 from lockstep.analyzer.operations.whatif.kinds import COMPUTE
-from lockstep.analyzer.read import optrace
+from lockstep.analyzer.read.optrace.layout import read_meta
+from lockstep.analyzer.read.optrace.load import load_trace
 from lockstep.analyzer.shapes.operations import Trace
 from lockstep.evaluation import synth
 from tests.analyzer.edited import healed, slowed
@@ -146,6 +147,6 @@ def _named(trace: Trace) -> set[tuple[int, int]]:
 def _published() -> Trace | None:
     for above in Path(__file__).resolve().parents:
         if (folder := above / "shared/data/bytedance").is_dir():
-            layout = optrace.read_meta(folder / "meta-AR.yaml")
-            return optrace.load(folder / "trace-AR.parquet", layout)
+            layout = read_meta(folder / "meta-AR.yaml")
+            return load_trace(folder / "trace-AR.parquet", layout)
     return None

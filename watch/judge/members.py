@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.analyzer.read.rank_info import Labels, last_attempts
+from lockstep.analyzer.read.ranks import Labels, last_attempts
 from lockstep.analyzer.shapes.labels import page_label
 from lockstep.analyzer.stats.peer_groups import MAJORITY
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.analyzer.align.on_demand import OnDemand
+from lockstep.analyzer.align.telemetry import OnDemand
 from lockstep.analyzer.hardware.anomalies.peers import LASTS_BINS, PASSING, rolling
 from lockstep.analyzer.shapes.labels import parsed
 from lockstep.analyzer.shapes.run import FloatGrid

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lockstep.analyzer.align.on_demand import OnDemand
 from lockstep.analyzer.align.sample_columns import Integers, SampleColumns, numbered
+from lockstep.analyzer.align.telemetry import OnDemand
 from lockstep.analyzer.causes.symptoms.series import SCRAPE_SECONDS
 from lockstep.analyzer.hardware.anomalies.panel import Panel, Place, Rows
-from lockstep.analyzer.read.archive import LATEST
+from lockstep.analyzer.read.archive.files import LATEST
 from lockstep.analyzer.shapes.run import FloatGrid
 
 LATE_SCRAPES = 0.9

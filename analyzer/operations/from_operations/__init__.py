@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from lockstep.analyzer.operations.from_operations.observed import Observed, from_zero, observe
 from lockstep.analyzer.operations.from_operations.placed import Own, Placed, place_suspects
-from lockstep.analyzer.read import optrace
+from lockstep.analyzer.read.optrace.load import BY_DESIGN, trace_of_run
 from lockstep.analyzer.shapes.operations import Trace
 from lockstep.analyzer.shapes.run import Finding, Grid, LoadError, Run
 from lockstep.analyzer.stats.coverage import unseen_words
@@ -80,7 +80,7 @@ def examine_operations(run: Run, grid: Grid) -> Look:
         return Look()
     latest, missing = _latest(_warm(run, grid))
     try:
-        trace = from_zero(optrace.from_run(latest))
+        trace = from_zero(trace_of_run(latest))
     except LoadError as error:
         return Look(missing=(f"the operations are not used: {error}",))
     told = observe(trace)
@@ -89,9 +89,7 @@ def examine_operations(run: Run, grid: Grid) -> Look:
         # Operations hold the waits that nobody timed: they make no structure and clear nobody.
         why = {"method": "none", "why": dark}
         told = replace(told, structures=(), rejected=(), what_if=why)
-    words = tuple(
-        f"operations: {words}" for words in trace.missing if optrace.BY_DESIGN not in words
-    )
+    words = tuple(f"operations: {words}" for words in trace.missing if BY_DESIGN not in words)
     return Look(told, suspects, not missing and not words, (*missing, *words))
 
 

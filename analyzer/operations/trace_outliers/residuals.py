@@ -4,7 +4,7 @@ import numpy as np
 
 from lockstep.analyzer.operations.trace_outliers.cells import Cells
 from lockstep.analyzer.shapes.operations import Flags, Floats
-from lockstep.analyzer.stats.others import others_median
+from lockstep.analyzer.stats.peer_groups import others_median
 from lockstep.analyzer.stats.robust_stats import mean, median
 from lockstep.collector.contract.robust import MAD_TO_SIGMA
 

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from lockstep.analyzer.causes.symptoms.nvlink import nvlink
 from lockstep.analyzer.causes.symptoms.xid import xid_of
 from lockstep.analyzer.shapes.run import Finding, Grid
+from lockstep.analyzer.shapes.waits import least
 from lockstep.analyzer.shapes.wording import milliseconds
 from lockstep.analyzer.stats.changepoint import column_medians
-from lockstep.analyzer.stats.group_transfers import grown
 from lockstep.analyzer.stats.peer_groups import columns_by, peer_groups
 from lockstep.analyzer.stats.robust_stats import median_of, shows
-from lockstep.analyzer.stats.transfers import TENSOR_SECONDS, USUAL_STEP, exchanges, least
+from lockstep.analyzer.stats.transfers import TENSOR_SECONDS, USUAL_STEP, exchanges, grown
 from lockstep.analyzer.stragglers.model.accepted import HEAVY
 from lockstep.analyzer.stragglers.model.effects import effects
 from lockstep.analyzer.stragglers.model.precision import EXCHANGES

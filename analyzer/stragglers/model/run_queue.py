@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.analyzer.align.garbage import GARBAGE
+from lockstep.analyzer.align.grid import GARBAGE
 from lockstep.analyzer.shapes.run import FloatGrid, Grid
 from lockstep.analyzer.stats.changepoint import block_means, blocks, column_medians
 from lockstep.analyzer.stats.peer_groups import peer_groups

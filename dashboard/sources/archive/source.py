@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analyzer.read import places
-from lockstep.analyzer.read.archive import Archive
 from lockstep.analyzer.read.archive.files import ArchiveError, moment, number, part
+from lockstep.analyzer.read.archive.load import Archive
 from lockstep.analyzer.shapes.run import LoadError
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract import metrics

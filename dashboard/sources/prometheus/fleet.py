@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.analyzer.read.prometheus.promql import series, window
-from lockstep.analyzer.shapes.known import own_per_step
+from lockstep.analyzer.read.prometheus.questions import own_per_step, waiting_per_second
 from lockstep.analyzer.shapes.labels import number, page_label, target_of
 from lockstep.collector.contract import metrics as m
 from lockstep.dashboard.shapes import FleetMetric, FleetSnapshot
@@ -137,6 +137,6 @@ def _slowdown(asking: Asking, at: float, scrape: float, where: Places) -> list[R
 
 def _wait(asking: Asking, at: float, scrape: float) -> list[Row]:
     rate = window(4 * scrape, scrape)
-    waits = f"sum by (run, rank) (rate({m.TRAIN_COLLECTIVE.name}[{rate}]))"
+    waits = waiting_per_second(rate)
     # Where not every collective was timed, their time is not known, either.
     return asking.instant(f"{waits} and on (run, rank) ({own_per_step(rate)})", at)

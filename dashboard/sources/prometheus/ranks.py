@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 
 from lockstep.analyzer.read.prometheus.promql import lasting, one_of, series, window
-from lockstep.analyzer.shapes.known import all_known, own_per_step
+from lockstep.analyzer.read.prometheus.questions import own_per_step
 from lockstep.analyzer.shapes.labels import number
+from lockstep.analyzer.shapes.waits import all_known
 from lockstep.analyzer.shapes.windows import PHASE_COLUMNS
 from lockstep.collector.contract import metrics as m
 from lockstep.dashboard.shapes import Floats, Matrix, Span

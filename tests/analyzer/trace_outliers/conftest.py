@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.analyzer.read import optrace
+from lockstep.analyzer.read.optrace.layout import read_meta
+from lockstep.analyzer.read.optrace.load import load_trace
 from tests.analyzer.edited import healed
 
 PUBLISHED = "shared/data/bytedance"
@@ -15,8 +16,8 @@ def published():
     """Trace AR: 16 workers, dp 0 stage 0 slow in every step."""
     for above in Path(__file__).resolve().parents:
         if (folder := above / PUBLISHED).is_dir():
-            layout = optrace.read_meta(folder / "meta-AR.yaml")
-            return optrace.load(folder / "trace-AR.parquet", layout)
+            layout = read_meta(folder / "meta-AR.yaml")
+            return load_trace(folder / "trace-AR.parquet", layout)
     pytest.skip(f"no {PUBLISHED} beside the repository")
 
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.analyzer.read import optrace
+from lockstep.analyzer.read.optrace.layout import read_meta
+from lockstep.analyzer.read.optrace.load import load_trace
 
 PUBLISHED = "shared/data/bytedance"
 
@@ -20,5 +21,5 @@ def published_folder() -> Path:
 
 @pytest.fixture(scope="session")
 def published_trace(published_folder):
-    layout = optrace.read_meta(published_folder / "meta-AR.yaml")
-    return optrace.load(published_folder / "trace-AR.parquet", layout)
+    layout = read_meta(published_folder / "meta-AR.yaml")
+    return load_trace(published_folder / "trace-AR.parquet", layout)

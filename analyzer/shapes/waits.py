@@ -1,21 +1,80 @@
-"""How long each rank waited in each collective, from durations alone; no clock is compared.
+"""Own time and waiting: when a step's own time is known, and the two formulas of a wait.
 
-All ranks leave a collective together, so `wait(rank) = duration(rank) - min over the ranks of
-duration` and the late rank shows the shortest duration (docs/method/durations.md).
+Of a step: the wait in blocking collectives is the wall time less the own time (`waited`; contract
+TRAIN_OWN). Of one collective, from durations alone, with no clock compared: all ranks leave it
+together, so `wait(rank) = duration(rank) - min over the ranks of duration` and the late rank has
+the shortest duration (`waits`, `least`; docs/method/durations.md).
+
+The own time of a step of a rank is known if and only if every collective that this rank was in
+during the step was timed; else it includes the wait for others, and says nothing of who is slow. A
+page counts those steps (contract TRAIN_KNOWN_STEPS) and sums own time over them only. So the own
+time of a span is known where the known steps rose by as much as the steps, and nowhere without that
+counter. `read.prometheus.questions.own_per_step` is the same rule in PromQL.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
+Cells = TypeVar("Cells", Floats, "pd.Series[float]")
+SLACK = 1e-9
+"""Relative: what the arithmetic of rates loses. One step of a billion may be missing."""
 SEND, RECEIVE = "send", "recv"
 ALONE = -1
 """`Collectives.peer` of what is no transfer from rank to rank."""
+
+
+def waited(wall: Cells, own: Cells) -> Cells:
+    """Seconds that a rank waited in blocking collectives; NaN where own time is not known.
+
+    Args:
+        wall: Seconds of a step or window, any shape.
+        own: Seconds of it outside blocking collectives.
+    """
+    return wall - own
+
+
+def least(cells: Floats) -> Floats:
+    """(W,) the least of (W, R) seconds in a collective; NaN where a rank is missing.
+
+    It is the transfer itself: the last rank to arrive waits for nobody.
+    """
+    lowest: Floats = np.min(cells, axis=1, initial=np.inf)
+    return np.where(np.isfinite(lowest), lowest, np.nan)
+
+
+def all_known(known_steps: Floats, steps: Floats) -> NDArray[np.bool_]:
+    """Whether own time is known of all steps of each span.
+
+    Args:
+        known_steps: Known steps of each span, any shape; NaN = nobody counts them.
+        steps: All steps of it.
+    """
+    return np.asarray(known_steps >= (1.0 - SLACK) * steps)
+
+
+def own_each(own: Floats, steps: Floats, known_steps: Floats) -> Floats:
+    """(T - 1, R) own seconds a step between two looks at counters; NaN where it is not known.
+
+    Args:
+        own: (T, R) own seconds so far; NaN = nothing was told.
+        steps: (T, R) steps so far.
+        known_steps: (T, R) steps so far of which own time is known.
+    """
+    rise, per, known = (np.diff(cells, axis=0) for cells in (own, steps, known_steps))
+    # A counter that fell began anew: its rise is not known.
+    there = (rise >= 0) & (per > 0) & all_known(known, per)
+    found: Floats = np.divide(rise, per, out=np.full(rise.shape, np.nan), where=there)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +94,7 @@ class Communicator:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process that told of its collectives."""
+    """A process that recorded its collectives."""
 
     host: str
     pid: int

@@ -1,6 +1,7 @@
-"""Leaf and rack of nodes, from the Kubernetes node labels that kube-state-metrics tells of.
+"""Leaf and rack of nodes, and teams of runs, from labels that kube-state-metrics exports.
 
-`kube_node_labels` has them only where it was started with `--metric-labels-allowlist=nodes=[...]`.
+It exports them only where it was started with `--metric-labels-allowlist=nodes=[...]` and
+`--metric-labels-allowlist=pods=[lockstep.example/run,lockstep.example/team]`.
 """
 
 import logging
@@ -10,11 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lockstep.analyzer.read.places import KINDS, Places
-from lockstep.analyzer.read.prometheus.errors import RequestError
-from lockstep.analyzer.read.prometheus.promql import lasting
+from lockstep.analyzer.read.prometheus.access import RequestError
+from lockstep.analyzer.read.prometheus.promql import lasting, series
+from lockstep.collector.contract.kubernetes import RUN_LABEL, TEAM_LABEL
 
 if TYPE_CHECKING:
     from lockstep.analyzer.read.prometheus.connection import Connection
+
 
 LOG = logging.getLogger(__name__)
 
@@ -135,3 +138,36 @@ def series_label(label: str) -> str:
     """
     allowed = re.sub(r"[^a-zA-Z0-9_]", "_", label)
     return "label_" + re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", allowed).lower()
+
+
+POD_METRIC = "kube_pod_labels"
+RUN, TEAM = series_label(RUN_LABEL), series_label(TEAM_LABEL)
+LABELS_KEY = "labels"
+"""In `Run.meta`, as in run.json of an archive: whose the run is, under `team`."""
+
+
+def teams_query(seconds: float, run: str = "") -> str:
+    """Which runs had pods of which teams.
+
+    Args:
+        seconds: Before the moment that is asked for, LOOK_BACK at least: pods may go before their
+            run's last sample.
+        run: Empty = all.
+    """
+    told = series(POD_METRIC, f'{TEAM}!=""', **({RUN: run} if run else {}))
+    return f"count by ({RUN}, {TEAM}) (last_over_time({told}[{lasting(max(seconds, LOOK_BACK))}]))"
+
+
+def read_teams(told: Iterable[tuple[Mapping[str, str], float]]) -> Mapping[str, str]:
+    """Run -> team, of the answer to `teams_query`; a run whose pods name two teams has none."""
+    found: dict[str, set[str]] = {}
+    for labels, _ in told:
+        if labels.get(RUN) and labels.get(TEAM):
+            found.setdefault(labels[RUN], set()).add(labels[TEAM])
+    return {run: next(iter(teams)) for run, teams in found.items() if len(teams) == 1}
+
+
+def labels_of(told: Iterable[tuple[Mapping[str, str], float]], run: str) -> Mapping[str, object]:
+    """What `Run.meta` gains by the answer to `teams_query`; nothing where nobody names one team."""
+    team = read_teams(told).get(run)
+    return {} if team is None else {LABELS_KEY: {"team": team}}
