@@ -1,16 +1,15 @@
 """The windows of a run (docs/method/case.md): of its steps, or of the counters of scrapes."""
 
-import numpy as np
-import pandas as pd
 import re
 from collections.abc import Mapping
-from lockstep.analyzer.shapes.waits import all_known
-from lockstep.analyzer.shapes.waits import waited
-from lockstep.collector.contract import metrics
-from lockstep.collector.contract.words import PHASES
+
+import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-
+from lockstep.analyzer.shapes.waits import all_known, waited
+from lockstep.collector.contract import metrics
+from lockstep.collector.contract.words import PHASES
 
 PHASE_COLUMNS: tuple[str, ...] = tuple(f"{phase}_seconds" for phase in PHASES)
 SUMS: tuple[str, ...] = (

@@ -5,11 +5,10 @@ import zlib
 from base64 import b85decode
 from pathlib import Path
 
-from lockstep.collector.sources.rank_ring import read_records
-
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.ring import MAX_CHARACTERS, RingName
 from lockstep.collector.contract.words import RankState
+from lockstep.collector.sources.ranks.records import read_records
 from lockstep.collector.sources.ranks.source import RankRings
 from lockstep.workloads.ring import RingWriter
 from lockstep.workloads.ring_file import Identity

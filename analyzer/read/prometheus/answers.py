@@ -24,7 +24,7 @@ from lockstep.analyzer.read.prometheus.access import (
 from lockstep.analyzer.read.prometheus.servers import partial
 from lockstep.collector.contract import bounded_json
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.contract.metrics.ranges import ANY, Range
+from lockstep.collector.contract.metric_rows.ranges import ANY, Range
 
 VALUES = re.compile(rb'"values"\s*:\s*\[([^{}]*)\](?=\s*[,}])')
 """The samples of a series. Quotes in a JSON string have a backslash before them, so these, and the

@@ -13,7 +13,7 @@ from lockstep.analyzer.read.archive.files import part, whole
 from lockstep.analyzer.read.archive.series import ScrapedSeries
 from lockstep.analyzer.read.archive.steps import Steps, middle, quantiles
 from lockstep.analyzer.read.archive.table import Table
-from lockstep.analyzer.read.topology import rank_infos
+from lockstep.analyzer.read.ranks import rank_infos
 from lockstep.analyzer.stats.coverage import KNOWN_AT_LEAST
 from lockstep.collector.contract import archive, metrics
 from lockstep.collector.contract.words import PHASES

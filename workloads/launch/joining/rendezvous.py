@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lockstep.collector.contract.ring_name import RingName
+from lockstep.collector.contract.ring import RingName
 
 MAX_PORT = 65535
 
