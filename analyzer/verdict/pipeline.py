@@ -14,12 +14,9 @@ from lockstep.analyzer.causes.posterior import posterior
 from lockstep.analyzer.causes.telemetry_quality import drop_stuck_sensors
 from lockstep.analyzer.hangs.ended import unexplained
 from lockstep.analyzer.hardware.anomalies.add import with_hardware
-from lockstep.analyzer.operations.from_operations import (
-    examine_operations,
-    examine_trace,
-    trace_evidence,
-)
-from lockstep.analyzer.operations.structure.models import slower_models
+from lockstep.analyzer.operations import trace_evidence
+from lockstep.analyzer.operations.examine import examine_operations, examine_trace
+from lockstep.analyzer.operations.structure import slower_models
 from lockstep.analyzer.shapes.operations import Trace
 from lockstep.analyzer.shapes.run import (
     NO_NODES_FAULT,

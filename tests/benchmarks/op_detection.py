@@ -13,10 +13,9 @@ from time import process_time
 
 import numpy as np
 
-from lockstep.analyzer.operations.structure import structures
-from lockstep.analyzer.operations.structure.facts import Facts
-from lockstep.analyzer.operations.trace_outliers import cells, judge
-from lockstep.analyzer.operations.whatif.kinds import COMPUTE
+from lockstep.analyzer.operations.outliers import cells, judge
+from lockstep.analyzer.operations.structure import Facts, structures
+from lockstep.analyzer.operations.whatif.graph import COMPUTE
 from lockstep.analyzer.read import optrace
 from lockstep.analyzer.shapes.operations import Trace
 from lockstep.evaluation import synth

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lockstep.analyzer.operations.trace_outliers import Suspect, cells, judge
+from lockstep.analyzer.operations.outliers import Suspect, cells, judge
 from lockstep.analyzer.shapes.operations import Floats, Trace
 from lockstep.analyzer.stats.temporal_shape import Shape
 from lockstep.evaluation import synth

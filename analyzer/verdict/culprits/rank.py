@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from lockstep.analyzer.causes.posterior import Posterior
-from lockstep.analyzer.operations.from_operations import Look
-from lockstep.analyzer.operations.from_operations.placed import DETECTOR, Placed
+from lockstep.analyzer.operations.examine import DETECTOR, Look, Placed
 from lockstep.analyzer.shapes.run import Culprit, Fact, Finding, Grid
 from lockstep.analyzer.shapes.wording import utc
 from lockstep.analyzer.stats.before_after import column_of

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lockstep.analyzer.operations.from_operations.words import LATE_QUERY
+from lockstep.analyzer.operations.evidence import LATE_QUERY
 from lockstep.analyzer.shapes.run import Culprit, Fact, Finding, Grid
 from lockstep.analyzer.shapes.wording import NAMED
 from lockstep.analyzer.stats.shared_part import Part

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.analyzer.operations.whatif.kinds import CLIP, OVERLAPPED, SCATTER
+from lockstep.analyzer.operations.whatif.graph import CLIP, OVERLAPPED, SCATTER
 from lockstep.analyzer.shapes.operations import Flags, Floats, Trace
 from lockstep.analyzer.stats.others import others_median
 from lockstep.analyzer.stats.robust_stats import MOSTLY, mean

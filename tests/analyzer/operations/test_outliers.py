@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from lockstep.analyzer.operations.trace_outliers import cells, judge
+from lockstep.analyzer.operations.outliers import cells, judge
 from lockstep.analyzer.operations.whatif.dependencies import build
-from lockstep.analyzer.operations.whatif.kinds import COMPUTE
+from lockstep.analyzer.operations.whatif.graph import COMPUTE
 from lockstep.analyzer.operations.whatif.simulate import retimed
 from lockstep.analyzer.operations.whatif.work import split_durations
 from lockstep.analyzer.stats.temporal_shape import Shape

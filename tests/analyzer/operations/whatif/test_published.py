@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from lockstep.analyzer.operations.whatif import analyze
+from lockstep.analyzer.operations.whatif.analysis import analyze
 from lockstep.analyzer.operations.whatif.dependencies import build
 from lockstep.analyzer.operations.whatif.simulate import simulate
 from lockstep.analyzer.operations.whatif.work import split_durations

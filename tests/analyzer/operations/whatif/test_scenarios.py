@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from lockstep.analyzer.operations.whatif import scenarios
+from lockstep.analyzer.operations.whatif import simulate as simulation
 from lockstep.analyzer.operations.whatif.dependencies import build
-from lockstep.analyzer.operations.whatif.ideals import (
+from lockstep.analyzer.operations.whatif.simulate import retimed, simulate
+from lockstep.analyzer.operations.whatif.work import (
     published_ideals,
+    split_durations,
     stratum_ideals,
     work_factors,
 )
-from lockstep.analyzer.operations.whatif.simulate import retimed, simulate
-from lockstep.analyzer.operations.whatif.work import split_durations
 from lockstep.evaluation import synth
 from tests.analyzer.edited import healed, slowed
 
@@ -35,14 +35,14 @@ def own(trace, graph):
 
 @pytest.mark.parametrize("room", [1, 2**40])
 def test_one_ideal_replica_stands_for_all(trace, graph, own, room, monkeypatch):
-    monkeypatch.setattr(scenarios, "MOST_BYTES", room)
+    monkeypatch.setattr(simulation, "MOST_BYTES", room)
     ideal = published_ideals(trace, own)
     replicas = np.array([0, 1, 2, 1])
     keep = np.stack([np.ones(len(own), bool)] * 3 + [trace.stage == 1])
     long = keep[:, :, None] & (np.arange(3) == replicas[:, None, None])
 
-    expected = scenarios.step_seconds_with(graph, own, ideal, long)
-    assert pytest.approx(expected, rel=1e-12) == scenarios.of_replica(
+    expected = simulation.step_seconds_with(graph, own, ideal, long)
+    assert pytest.approx(expected, rel=1e-12) == simulation.of_replica(
         graph, own, ideal, keep, replicas
     )
 
@@ -51,7 +51,7 @@ def test_keeping_all_or_nothing_is_the_trace_or_the_ideal(trace, graph, own):
     ideal = published_ideals(trace, own)
     keep = np.zeros((2, len(own), 3), bool)
     keep[0] = True
-    all_kept, none_kept = scenarios.step_seconds_with(graph, own, ideal, keep)
+    all_kept, none_kept = simulation.step_seconds_with(graph, own, ideal, keep)
 
     assert pytest.approx(simulate(graph, own)) == all_kept
     assert pytest.approx(np.full(4, simulate(graph, ideal)[0])) == none_kept

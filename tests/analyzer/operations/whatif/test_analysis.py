@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.analyzer.operations.whatif import Unexplained, WhatIf, analyze, document
-from lockstep.analyzer.operations.whatif.intervals import of_ratio, weights
+from lockstep.analyzer.operations.whatif.analysis import Unexplained, WhatIf, analyze, document
 from lockstep.analyzer.operations.whatif.slowdown import worst_workers
+from lockstep.analyzer.operations.whatif.trust import of_ratio, weights
 from lockstep.evaluation import synth
 
 FEW = settings(max_examples=8, deadline=None)

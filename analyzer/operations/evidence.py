@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from lockstep.analyzer.operations.structure.facts import LONGER, Structure
-from lockstep.analyzer.operations.trace_outliers import Cells, Judgement, Lateness, Suspect
+from lockstep.analyzer.operations.lateness import Lateness
+from lockstep.analyzer.operations.outliers import Cells, Judgement, Suspect
+from lockstep.analyzer.operations.structure import LONGER, Structure
 from lockstep.analyzer.shapes.operations import Trace
 from lockstep.analyzer.shapes.run import Fact, Rejected
 from lockstep.analyzer.shapes.wording import milliseconds

@@ -4,34 +4,99 @@ An observation and no verdict: who is named, and how the run is, the stages conc
 (lockstep.analyzer.verdict.pipeline).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from lockstep.analyzer.operations.from_operations.words import evidence, given_back, let_go
-from lockstep.analyzer.operations.structure import structures
-from lockstep.analyzer.operations.structure.facts import Facts, Structure
-from lockstep.analyzer.operations.trace_outliers import (
-    Cells,
-    Charge,
-    Lateness,
-    Suspect,
-    cells,
-    cost_of_suspects,
-    judge,
-    lateness,
-    mended_own_times,
-)
-from lockstep.analyzer.operations.whatif import Unexplained, analyze, document
+from lockstep.analyzer.operations.evidence import evidence, given_back, let_go
+from lockstep.analyzer.operations.lateness import Lateness, lateness
+from lockstep.analyzer.operations.outliers import Cells, Suspect, cells, judge
+from lockstep.analyzer.operations.structure import Facts, Structure, structures
+from lockstep.analyzer.operations.whatif.analysis import Unexplained, analyze, document
 from lockstep.analyzer.operations.whatif.dependencies import build
-from lockstep.analyzer.operations.whatif.intervals import FEWEST_STEPS
-from lockstep.analyzer.shapes.operations import Trace
+from lockstep.analyzer.operations.whatif.graph import COMPUTE
+from lockstep.analyzer.operations.whatif.simulate import simulate
+from lockstep.analyzer.operations.whatif.trust import FEWEST_STEPS, of_ratio, weights
+from lockstep.analyzer.shapes.operations import Floats, Trace
 from lockstep.analyzer.shapes.run import Fact, Rejected
 from lockstep.analyzer.stats.coverage import COVERAGE_AT_LEAST
 from lockstep.analyzer.stats.significance import PARTS_ON_AVERAGE, WAKES
 from lockstep.analyzer.stragglers.model.candidate import CERTAIN
+
+# What each slow worker costs the run: the same steps with it at the pace of its peers.
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """The cost of suspects, in shares of the step.
+
+    Attributes:
+        gains: What the run gains if one suspect alone is mended.
+        intervals: Of each gain, 95 %; None with too few steps.
+        effects: In its own steps, the larger of a suspect's gain and of what it costs if all the
+            others are mended: of two, the slower hides the other.
+        slowdown: Step time over that with all mended.
+        interval: Of `slowdown`.
+        lost_seconds: Seconds that all suspects cost, over all steps seen.
+    """
+
+    gains: tuple[float, ...]
+    intervals: tuple[Interval | None, ...]
+    effects: tuple[float, ...]
+    slowdown: float
+    interval: Interval | None
+    lost_seconds: float
+
+
+def cost_of_suspects(
+    trace: Trace, own: Floats, simulated: Floats, suspects: Sequence[Suspect]
+) -> Charge:
+    """Simulates the run with each suspect mended, and with all.
+
+    Args:
+        trace: The operations.
+        own: (K, D, S) seconds, of whatif.work.split.
+        simulated: (S,) seconds a step as it was.
+        suspects: Whom to mend; their computations are divided by what they took too long.
+    """
+    graph = build(trace)
+    drawn = weights(len(trace.steps))
+
+    def times(some: Sequence[Suspect]) -> Floats:
+        return simulate(graph, mended_own_times(trace, own, some))
+
+    everyone = times(suspects)
+    alone = [times([one]) for one in suspects]
+    others = [times([two for two in suspects if two is not one]) for one in suspects]
+    whole = float(simulated.mean())
+    return Charge(
+        gains=tuple(1 - float(steps.mean()) / whole for steps in alone),
+        intervals=tuple(of_ratio(simulated - steps, simulated, drawn) for steps in alone),
+        effects=tuple(
+            float(max((simulated - mine)[during].mean(), (hidden - everyone)[during].mean()))
+            / float(simulated[during].mean())
+            for one, mine, hidden in zip(suspects, alone, others, strict=True)
+            for during in [slice(one.first, one.last)]
+        ),
+        slowdown=whole / float(everyone.mean()),
+        interval=of_ratio(simulated, everyone, drawn),
+        lost_seconds=float((simulated - everyone).sum()),
+    )
+
+
+def mended_own_times(trace: Trace, own: Floats, suspects: Sequence[Suspect]) -> Floats:
+    """Own times, (K, D, S) seconds, with the suspects at the pace of their peers."""
+    changed = own.copy()
+    compute = trace.of(*COMPUTE)
+    for one in suspects:
+        rows = np.flatnonzero(compute & (trace.stage == one.stage))
+        changed[rows, one.dp] /= np.exp(one.by_step)
+    return changed
+
 
 UNCONFIRMED = 0.88
 """The most where the other replicas do not wait for the suspect's, chosen: its excess hides in

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lockstep.analyzer.operations import from_operations
+from lockstep.analyzer.operations import examine
 from lockstep.analyzer.read.optrace import to_run
 from lockstep.analyzer.shapes.operations import Trace
 from lockstep.analyzer.shapes.run import Run, Verdict
@@ -167,7 +167,7 @@ def test_two_culprits_are_both_named(ops: bool) -> None:
 def test_of_a_long_run_the_last_operations_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = run(SCENE)
     assert whole.ops is not None
-    monkeypatch.setattr(from_operations, "MOST_OPERATIONS", len(whole.ops) // 2)
+    monkeypatch.setattr(examine, "MOST_OPERATIONS", len(whole.ops) // 2)
     told = diagnose(whole).verdict
 
     assert [(1, 1)] == named(told)

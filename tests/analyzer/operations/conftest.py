@@ -11,16 +11,22 @@ PUBLISHED = "shared/data/bytedance"
 
 
 @pytest.fixture(scope="session")
-def published():
-    """Trace AR: 16 workers, dp 0 stage 0 slow in every step."""
+def published_folder() -> Path:
+    """The folder of trace AR and its published results."""
     for above in Path(__file__).resolve().parents:
         if (folder := above / PUBLISHED).is_dir():
-            layout = optrace.read_meta(folder / "meta-AR.yaml")
-            return optrace.load(folder / "trace-AR.parquet", layout)
+            return folder
     pytest.skip(f"no {PUBLISHED} beside the repository")
 
 
 @pytest.fixture(scope="session")
-def healthy_published(published):
+def published_trace(published_folder):
+    """Trace AR: 16 workers, dp 0 stage 0 slow in every step."""
+    layout = optrace.read_meta(published_folder / "meta-AR.yaml")
+    return optrace.load(published_folder / "trace-AR.parquet", layout)
+
+
+@pytest.fixture(scope="session")
+def healthy_published(published_trace):
     """The same with its slow worker as fast as a peer."""
-    return healed(published)
+    return healed(published_trace)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lockstep.analyzer.operations.trace_outliers import cells, judge
-from lockstep.analyzer.operations.whatif.kinds import COMPUTE
+from lockstep.analyzer.operations.outliers import cells, judge
+from lockstep.analyzer.operations.whatif.graph import COMPUTE
 from tests.analyzer.edited import healed, slowed
 from tests.analyzer.stages import verdict_of_trace
 
@@ -17,8 +17,8 @@ def named(trace):
     return [(one.dp, one.stage) for one in judge(cells(trace)).suspects]
 
 
-def test_the_slowed_worker_is_named_and_nobody_else(published):
-    verdict = verdict_of_trace(published)
+def test_the_slowed_worker_is_named_and_nobody_else(published_trace):
+    verdict = verdict_of_trace(published_trace)
     one = verdict.culprits[0]
 
     assert [(0, 0, 0, "page")] == [(c.rank, c.dp, c.pp, c.tier) for c in verdict.culprits]
@@ -26,8 +26,8 @@ def test_the_slowed_worker_is_named_and_nobody_else(published):
     assert 0.9 <= one.confidence
 
 
-def test_what_it_costs_is_simulated(published):
-    verdict = verdict_of_trace(published)
+def test_what_it_costs_is_simulated(published_trace):
+    verdict = verdict_of_trace(published_trace)
 
     assert "simulation" == verdict.what_if["method"]
     assert 1.9730451 == pytest.approx(verdict.what_if["S"], rel=1e-6)
@@ -35,8 +35,8 @@ def test_what_it_costs_is_simulated(published):
     assert 0.505 == pytest.approx(verdict.what_if["fixes"][0]["gain"], abs=0.01)
 
 
-def test_victims_and_the_heavy_stage_are_let_go_with_the_reason(published):
-    why = {one.rank: one.why for one in verdict_of_trace(published).rejected}
+def test_victims_and_the_heavy_stage_are_let_go_with_the_reason(published_trace):
+    why = {one.rank: one.why for one in verdict_of_trace(published_trace).rejected}
 
     assert all("a victim" in why[rank] for rank in (16, 32, 48))
     assert "stage 3 is heavier in every replica" in why[52]
@@ -50,8 +50,8 @@ def test_its_heavier_last_stage_is_structure_and_no_fault(healthy_published):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_healthy_variants_name_nobody(published, seed):
-    trace = healed(published, seed=seed, donor=1 + seed % 3)
+def test_healthy_variants_name_nobody(published_trace, seed):
+    trace = healed(published_trace, seed=seed, donor=1 + seed % 3)
     rows = np.flatnonzero(trace.of(*COMPUTE))
     duration = trace.duration.copy()
     dice = np.random.default_rng(seed)

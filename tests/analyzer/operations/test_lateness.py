@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lockstep.analyzer.operations.trace_outliers import Lateness
+from lockstep.analyzer.operations.lateness import Lateness
 from lockstep.analyzer.shapes.run import Verdict
 from lockstep.evaluation import synth
 from tests.analyzer.stages import verdict_of_trace

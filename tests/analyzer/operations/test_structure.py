@@ -5,11 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lockstep.analyzer.operations.structure import lengths
-from lockstep.analyzer.operations.structure.facts import Facts
-from lockstep.analyzer.operations.trace_outliers import cells
+from lockstep.analyzer.operations.outliers import cells
+from lockstep.analyzer.operations.structure import Facts, length_imbalance
 from lockstep.analyzer.operations.whatif.dependencies import build
-from lockstep.analyzer.operations.whatif.kinds import COMPUTE
+from lockstep.analyzer.operations.whatif.graph import COMPUTE
 from lockstep.analyzer.operations.whatif.simulate import retimed
 from lockstep.analyzer.operations.whatif.work import split_durations
 from lockstep.evaluation import synth
@@ -164,7 +163,7 @@ def test_where_every_worker_is_slow_nothing_is_told_of_lengths():
     found = cells(trace)
     facts = Facts(trace, None, trace.duration, found, np.ones((4, 1), dtype=bool))
 
-    assert () == lengths.find(facts)
+    assert () == length_imbalance(facts)
 
 
 def test_an_even_run_has_no_structure():

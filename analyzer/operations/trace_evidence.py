@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.analyzer.operations.from_operations import Look, confirmed_suspects
-from lockstep.analyzer.operations.from_operations.placed import Own
+from lockstep.analyzer.operations.examine import Look, Own, confirmed_suspects
 from lockstep.analyzer.shapes.run import Finding, Grid, Rejected
 from lockstep.analyzer.shapes.wording import HOUR
 from lockstep.analyzer.stragglers.step_time import Cost, spans

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lockstep.analyzer.operations.whatif.dependencies import build
-from lockstep.analyzer.operations.whatif.kinds import COMPUTE, SCATTER
+from lockstep.analyzer.operations.whatif.graph import COMPUTE, SCATTER
 from lockstep.analyzer.operations.whatif.simulate import retimed
 from lockstep.analyzer.operations.whatif.work import split_durations
 from lockstep.analyzer.shapes.verdict_json import WHAT_IF, verdict_json
