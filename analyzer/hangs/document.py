@@ -4,8 +4,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lockstep.analyzer.hangs import standing
-from lockstep.analyzer.hangs.calls import Why
+from lockstep.analyzer.hangs import stacks as stack_words
+from lockstep.analyzer.hangs.dumps import Fact, Operation
 from lockstep.analyzer.hangs.evidence import (
     Kind,
     has_rule,
@@ -15,9 +15,9 @@ from lockstep.analyzer.hangs.evidence import (
     unknown_kinds,
 )
 from lockstep.analyzer.hangs.origins import Origin
-from lockstep.analyzer.hangs.shapes import Fact, Operation
+from lockstep.analyzer.hangs.stacks import ranks_in_words, stretches
 from lockstep.analyzer.hangs.verdict import HangVerdict, Status
-from lockstep.analyzer.hangs.words import ranks_told, stretches
+from lockstep.analyzer.hangs.waits import Why
 from lockstep.analyzer.shapes.wording import certainty
 
 SCHEMA_VERSION = 1
@@ -109,7 +109,7 @@ def document(verdict: HangVerdict, job: str = "") -> dict[str, Any]:
             for fact, why in _unused(verdict)[:MOST_UNUSED]
         ],
         "rejected": list(dumps.rejected),
-        "stacks": standing.document(verdict),
+        "stacks": stack_words.document(verdict),
     }
 
 
@@ -121,12 +121,12 @@ def table(verdict: HangVerdict, job: str = "") -> str:
         sure = certainty(one.confidence)
         lines.append(f"  rank {one.rank}: {one.kind.value}, confidence in the place {sure}")
         lines += [f"    {'+' if fact.kind is not None else '-'} {fact.text}" for fact in one.facts]
-    if stacks := standing.table(verdict):
+    if stacks := stack_words.table(verdict):
         lines.append(textwrap.indent(stacks, "  "))
     gone = merged.world - merged.traces.keys()
     told = f"dumps of {len(merged.traces)} of {len(merged.world)} ranks"
     if gone:
-        told += f" (none of {ranks_told(gone)})"
+        told += f" (none of {ranks_in_words(gone)})"
     unmapped = sum(len(one.unmapped) for one in merged.traces.values())
     if unmapped:
         told += f"; {unmapped} counters of groups that nobody names"
@@ -162,7 +162,7 @@ def _unused(verdict: HangVerdict) -> list[tuple[Fact, str]]:
 def _hang(verdict: HangVerdict) -> str:
     if not verdict.origins:
         assert verdict.operation is not None
-        of = f"among {ranks_told(verdict.suspects)}" if verdict.suspects else "unknown"
+        of = f"among {ranks_in_words(verdict.suspects)}" if verdict.suspects else "unknown"
         return (
             f"The run hangs in {_place(verdict, verdict.operation)}, and nobody can be named"
             f" ({of}): {verdict.reason}."
@@ -187,7 +187,7 @@ def _hang(verdict: HangVerdict) -> str:
 def _clause(verdict: HangVerdict, place: str, some: Sequence[Origin]) -> str:
     first, several = some[0], len(some) > 1
     what = WORDS[first.kind][several]
-    who = ranks_told(one.rank for one in some)
+    who = ranks_in_words(one.rank for one in some)
     if not first.told:
         return f"it cannot be told which of {who} began it, in {place}: {_doubt(first)}"
     wait = _waiting_there(verdict, some)
@@ -231,7 +231,7 @@ def _waiting_there(verdict: HangVerdict, some: Sequence[Origin]) -> str:
     }
     if not ranks:
         return ""
-    return f", in which {ranks_told(ranks)} wait{'' if len(ranks) > 1 else 's'}"
+    return f", in which {ranks_in_words(ranks)} wait{'' if len(ranks) > 1 else 's'}"
 
 
 def _culprit(verdict: HangVerdict, one: Origin) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 
-from lockstep.analyzer.hangs.shapes import Fact, FactKind
+from lockstep.analyzer.hangs.dumps import Fact, FactKind
 from lockstep.collector.contract.xid import Fault, Severity, judged
 
 OF_WAIT = 0.5

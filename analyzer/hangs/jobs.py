@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from lockstep.analyzer.hangs.handles import WORLD
-from lockstep.analyzer.hangs.shapes import Dumps, Fact, RankTrace
+from lockstep.analyzer.hangs.dumps import WORLD, Dumps, Fact, RankTrace
 from lockstep.collector.contract.stacks import Stacks
 
 APART_SECONDS = 3600.0

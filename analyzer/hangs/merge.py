@@ -7,8 +7,7 @@ from enum import Enum, auto
 from functools import cached_property
 from statistics import median
 
-from lockstep.analyzer.hangs.handles import WORLD
-from lockstep.analyzer.hangs.shapes import Dumps, GroupTrace, Operation, RankTrace
+from lockstep.analyzer.hangs.dumps import WORLD, Dumps, GroupTrace, Operation, RankTrace
 
 SAME_COUNT = 16
 """Counters of one group differ by what ranks enqueue ahead, those of two groups by far more."""

@@ -4,11 +4,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from lockstep.analyzer.hangs.calls import Why
+from lockstep.analyzer.hangs.dumps import Operation, State
 from lockstep.analyzer.hangs.evidence import Kind, Says
 from lockstep.analyzer.hangs.merge import Merged
-from lockstep.analyzer.hangs.shapes import Operation, State
-from lockstep.analyzer.hangs.waits import Graph, Wait
+from lockstep.analyzer.hangs.waits import Graph, Wait, Why
 
 KIND_OF: Mapping[Why, Kind] = {
     Why.ABSENT: Kind.HOST_STOPPED,

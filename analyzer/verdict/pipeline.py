@@ -12,7 +12,7 @@ from lockstep.analyzer.align.common_writes import without_common_writes
 from lockstep.analyzer.align.same_work import for_same_work
 from lockstep.analyzer.causes.posterior import posterior
 from lockstep.analyzer.causes.telemetry_quality import drop_stuck_sensors
-from lockstep.analyzer.hangs.ended import unexplained
+from lockstep.analyzer.hangs.run_end import unexplained
 from lockstep.analyzer.hardware.anomalies.add import with_hardware
 from lockstep.analyzer.operations import trace_evidence
 from lockstep.analyzer.operations.examine import examine_operations, examine_trace
@@ -28,7 +28,6 @@ from lockstep.analyzer.shapes.run import (
     Verdict,
 )
 from lockstep.analyzer.stats.processor import cpu_time_evidence
-from lockstep.analyzer.stragglers.detectors import DETECTORS
 from lockstep.analyzer.stragglers.detectors.change import change
 from lockstep.analyzer.stragglers.detectors.links import FULL, links
 from lockstep.analyzer.stragglers.model import shared_cooling, shared_loading
@@ -36,6 +35,7 @@ from lockstep.analyzer.stragglers.model.accepted import UNPLACED, accepted, sure
 from lockstep.analyzer.stragglers.model.precision import STEP_TIMES
 from lockstep.analyzer.stragglers.model.roles import with_roles
 from lockstep.analyzer.stragglers.model.without_slow import without_slow
+from lockstep.analyzer.stragglers.registry import DETECTORS
 from lockstep.analyzer.stragglers.step_time import bill
 from lockstep.analyzer.stragglers.where import (
     heavier_or_slow,

@@ -10,8 +10,8 @@ import lockstep.analyzer.stragglers.detectors
 import lockstep.analyzer.stragglers.model
 from lockstep.analyzer.causes.cause_weights import fitted
 from lockstep.analyzer.hardware.anomalies.watched import Subject
-from lockstep.analyzer.stragglers.detectors import DETECTORS
 from lockstep.analyzer.stragglers.model.effects import SHAPES
+from lockstep.analyzer.stragglers.registry import DETECTORS
 from lockstep.collector.contract.words import Cause
 
 
@@ -28,7 +28,8 @@ def test_every_detector_is_a_row_of_its_own_name_and_every_file_has_one():
     names = [spec.name for spec in DETECTORS]
 
     assert len(set(names)) == len(names)
-    assert {"effects"} | _files(lockstep.analyzer.stragglers.detectors) == {
+    elsewhere = {"effects", "detector"}
+    assert elsewhere | _files(lockstep.analyzer.stragglers.detectors) == {
         spec.detect.__module__.rpartition(".")[2] for spec in DETECTORS
     }
 

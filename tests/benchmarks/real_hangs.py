@@ -170,7 +170,7 @@ def judged(folder: Path, *, stacks: bool = True) -> dict[str, Any]:
     """The verdict on the dumps of a case."""
     from dataclasses import replace
 
-    from lockstep.analyzer.hangs.shapes import FactKind
+    from lockstep.analyzer.hangs.dumps import FactKind
     from lockstep.analyzer.hangs.verdict import judge
     from lockstep.runs.hang_dumps import NoDumpsError, read_folder
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri, pdtrc, stdtrit
 
 from lockstep.analyzer.align.common_writes import BY_DESIGN
-from lockstep.analyzer.hangs.stopped import FROZEN_SECONDS, heartbeat_stopped
+from lockstep.analyzer.hangs.last_seen import FROZEN_SECONDS, heartbeat_stopped
 from lockstep.analyzer.shapes.run import FloatGrid
 from lockstep.analyzer.stats.changepoint import FALSE_ALARM, Shift, column_medians
 from lockstep.analyzer.stats.on_and_off import (

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lockstep.analyzer.hardware.anomalies import judge
 from lockstep.analyzer.shapes.run import RankInfo
-from tests.analyzer.anomalies.conftest import (
+from tests.analyzer.hardware.anomalies.conftest import (
     CLOCK,
     GENERATION,
     HEAT,

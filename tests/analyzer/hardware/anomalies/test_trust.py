@@ -6,7 +6,7 @@ import pytest
 
 from lockstep.analyzer.hardware.anomalies import judge, trust
 from lockstep.analyzer.shapes.run import RankInfo
-from tests.analyzer.anomalies.conftest import HEAT, MODEL, POWER, UTIL
+from tests.analyzer.hardware.anomalies.conftest import HEAT, MODEL, POWER, UTIL
 
 
 def test_full_utilisation_at_idle_power_contradicts_itself(hardware):

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from lockstep.analyzer.hardware.anomalies import judge
-from tests.analyzer.anomalies.conftest import (
+from tests.analyzer.hardware.anomalies.conftest import (
     CAPPED,
     CLOCK,
     CORRECTED,

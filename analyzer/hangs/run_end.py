@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.analyzer.hangs.stopped import (
+from lockstep.analyzer.hangs.last_seen import (
     STUCK_SECONDS,
     dead,
     died_first,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lockstep.analyzer.hardware.anomalies import judge
-from tests.analyzer.anomalies.conftest import EPOCH, MODEL, SECONDS
+from tests.analyzer.hardware.anomalies.conftest import EPOCH, MODEL, SECONDS
 
 
 def silent(fleet, columns, since, until=None):

@@ -5,14 +5,16 @@ getPgConfig). Whatever a field holds, it is looked at before it is used: dumps c
 """
 
 import re
+from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
-from lockstep.analyzer.hangs.handles import named
-from lockstep.analyzer.hangs.shapes import (
+from lockstep.analyzer.hangs.dumps import (
+    WORLD,
     GroupTrace,
     Operation,
     RankTrace,
@@ -20,6 +22,48 @@ from lockstep.analyzer.hangs.shapes import (
     Transfer,
     Unmapped,
 )
+
+
+def names_by_handle(
+    handles: Collection[int], names: Iterable[str], known: Mapping[int, str]
+) -> dict[int, str]:  # fmt: skip
+    """Names of groups by a rank's own number for each, as far as they are certain.
+
+    torch keeps counters by a number (handle) that each process gives its groups as it makes them,
+    and names and members by the group's name, which new_group counts up on all ranks alike
+    (torch/distributed/distributed_c10d.py, _process_group_name). Operations in the ring have both.
+    The ring of a rank that waits for nothing is empty: its order alone says which is which, as both
+    count up when groups are made. Between two that are known, as many handles as names are the same
+    ones in the same order. Where the counts differ only one of each is certain.
+
+    Args:
+        handles: Of all groups with counters.
+        names: Of all groups that the rank is in.
+        known: Names by handle in the ring.
+    """
+    found = dict(known)
+    names = set(names)
+    if not names and 0 in handles and WORLD not in known.values():
+        found.setdefault(0, WORLD)  # the first that a process makes
+    rest = sorted(set(handles) - found.keys())
+    free = names - set(known.values())
+    ordered = sorted((name for name in free if name.isdecimal()), key=int)
+    anchors = sorted((handle, int(name)) for handle, name in known.items() if name.isdecimal())
+    if any(a[1] >= b[1] for a, b in pairwise(anchors)):
+        return found  # they were not made in the order of their names
+    if len(ordered) != len(free):
+        if len(free) == len(rest) == 1:
+            found[rest[0]] = free.pop()
+        return found
+    numbers = [int(name) for name in ordered]
+    low_handle, low_name = 0, 0
+    for handle, number in [*anchors, (1 << 63, 1 << 63)]:
+        to_handle, to_name = bisect_left(rest, handle), bisect_left(numbers, number)
+        if to_handle - low_handle == to_name - low_name:
+            found.update(zip(rest[low_handle:to_handle], ordered[low_name:to_name], strict=True))
+        low_handle, low_name = to_handle, to_name
+    return found
+
 
 MAX_ENTRIES = 100_000
 MAX_GROUPS = 4096
@@ -243,7 +287,7 @@ def _groups(
     }
     if len(status) > MAX_GROUPS or len(configured) > MAX_GROUPS:
         raise ValueError(f"over {MAX_GROUPS} groups")
-    named_handles = named(status.keys() | handles.keys(), configured.keys(), handles)
+    named_handles = names_by_handle(status.keys() | handles.keys(), configured.keys(), handles)
     by_name = {name: handle for handle, name in named_handles.items()}
     found = {}
     for name in dict.fromkeys((*configured, *by_name, *described)):

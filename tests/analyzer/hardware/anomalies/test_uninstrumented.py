@@ -8,7 +8,7 @@ import pytest
 from lockstep.analyzer.hardware.anomalies.uninstrumented import NO_SERIES, uninstrumented
 from lockstep.analyzer.stragglers.model.candidate import CERTAIN
 from lockstep.analyzer.verdict.pipeline import diagnose
-from tests.analyzer.anomalies.conftest import POWER, THROTTLED, UTIL
+from tests.analyzer.hardware.anomalies.conftest import POWER, THROTTLED, UTIL
 
 JOB = [(f"node-{column // 4}", column % 4) for column in range(8)]
 

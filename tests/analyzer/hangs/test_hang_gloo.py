@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from lockstep.analyzer.hangs.dump_tree import parse
+from lockstep.analyzer.hangs.dumps import Fact, FactKind
+from lockstep.analyzer.hangs.flight_recorder import parse
 from lockstep.analyzer.hangs.jobs import Named, jobs
-from lockstep.analyzer.hangs.shapes import Fact, FactKind
 from lockstep.analyzer.hangs.verdict import HangVerdict, Status, judge
 
 BEGIN = 1_758_000_000

@@ -1,15 +1,175 @@
-"""Whose stacks are asked for, and where they stand in a sentence and a tree."""
+"""Python stacks of ranks that stand still: who stands where, in a sentence, a tree and JSON.
 
-from collections.abc import Collection, Mapping, Sequence
+Whose code a call is, ranks with the same calls, and whose stacks are asked for at all.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
+from itertools import takewhile
 from typing import Any
 
-from lockstep.analyzer.hangs.frames import blamed, busy_child, lines, own_calls, shown
-from lockstep.analyzer.hangs.shapes import Fact, FactKind
-from lockstep.analyzer.hangs.stack_tree import MOST_SHOWN, Node, as_tree, merged
+from lockstep.analyzer.hangs.dumps import Fact, FactKind
 from lockstep.analyzer.hangs.verdict import HangVerdict
-from lockstep.analyzer.hangs.words import ranks_told
-from lockstep.collector.contract.stacks import Frame, Stacks
+from lockstep.collector.contract.stacks import Frame, Stacks, Thread
+
+MOST_NAMED = 12
+"""Stretches of ranks in a sentence; the JSON has them all."""
+
+
+def ranks_in_words(ranks: Iterable[int]) -> str:
+    """`rank 3`, `ranks 0-7, 9`."""
+    every = sorted(set(ranks))
+    return f"rank{'' if len(every) == 1 else 's'} {stretches(every)}"
+
+
+def stretches(ranks: Iterable[int]) -> str:
+    """`0-7, 9`."""
+    every = sorted(set(ranks))
+    found: list[list[int]] = []
+    for rank in every:
+        if found and rank == found[-1][1] + 1:
+            found[-1][1] = rank
+        else:
+            found.append([rank, rank])
+    told = [f"{a}" if a == b else f"{a}-{b}" for a, b in found[:MOST_NAMED]]
+    return ", ".join(told) + (f" and more ({len(every)})" if len(found) > MOST_NAMED else "")
+
+
+class Owner(IntEnum):
+    """Whose code a frame is; of a stack the smallest of these names the line to look at."""
+
+    PROGRAM = 0
+    INSTALLED = 1
+    STANDARD = 2
+    NATIVE = 3
+
+
+_INSTALLED = re.compile(r"(?:.*/)?(?:site|dist)-packages/(?P<rest>.+)", re.DOTALL)
+_AROUND = re.compile(r"(?:.*/)?(?P<rest>(?:torch|workloads/sdk)/.+)", re.DOTALL)
+"""torch and our recorder, which stands around calls, also from folders of their own: NVIDIA's
+containers build torch in one, and who develops has the recorder in one."""
+_STANDARD = re.compile(r"(?:.*/)?lib(?:64)?/python\d(?:\.\d+)?(?:t)?/(?P<rest>.+)", re.DOTALL)
+_MULTIPROCESSING = "multiprocessing/process.py"
+
+
+def owner(one: Frame) -> Owner:
+    """By where its file lies."""
+    if one.native:
+        return Owner.NATIVE
+    if _INSTALLED.fullmatch(one.file) or _AROUND.fullmatch(one.file):
+        return Owner.INSTALLED
+    if one.file.startswith("<frozen ") or _STANDARD.fullmatch(one.file):
+        return Owner.STANDARD
+    return Owner.PROGRAM
+
+
+def shown_file(one: Frame) -> str:
+    """As the package has it; of the program's own files the name and its folder."""
+    for pattern in (_INSTALLED, _AROUND, _STANDARD):
+        if not one.native and (match := pattern.fullmatch(one.file)) is not None:
+            return match["rest"]
+    return "/".join(one.file.split("/")[-1 if one.native else -2 :])
+
+
+def shown(one: Frame) -> str:
+    """`load_sample (project/data.py:41)`."""
+    return f"{one.function} ({shown_file(one)}{f':{one.line}' if one.line else ''})"
+
+
+def key(one: Frame) -> tuple[str, str, int]:
+    """Calls of the same line are one, whether the class is told (py-spy) or not (faulthandler)."""
+    return one.function.rpartition(".")[2], shown_file(one), one.line
+
+
+def lines(thread: Thread) -> str:
+    """The stack as a fact of kind `stack`: a call a line, the innermost first."""
+    return "\n".join(shown(one) for one in reversed(thread.frames))
+
+
+def blamed(thread: Thread) -> Frame | None:
+    """The deepest call of the program's own; where there is none, of what is installed, and so on.
+
+    What it calls there waits, computes or sleeps for it, and is in the tree.
+    """
+    frames = own_calls(thread)
+    return min(reversed(frames), key=owner, default=None)
+
+
+def own_calls(thread: Thread) -> Sequence[Frame]:
+    """Without those of the process that it was forked from: they stand above multiprocessing's."""
+    starts = [
+        index
+        for index, one in enumerate(thread.frames)
+        if owner(one) is Owner.STANDARD and shown_file(one) == _MULTIPROCESSING
+    ]
+    return thread.frames[starts[-1] + 1 :] if starts else thread.frames
+
+
+def busy_child(stacks: Stacks) -> tuple[Thread, Frame] | None:
+    """A process that the rank started and that stands in the program's own code."""
+    for thread in stacks.threads:
+        if thread.main and thread.pid != stacks.pid and own_calls(thread) is not thread.frames:
+            line = blamed(thread)
+            if line is not None and owner(line) is Owner.PROGRAM:
+                return thread, line
+    return None
+
+
+MOST_SHOWN = 16
+"""Calls that ranks share, in the table; the JSON has them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Ranks that stand in the same calls, and where they part.
+
+    Attributes:
+        ranks: Ascending.
+        frames: The calls that all of them are in below the parent's, the outermost first.
+        children: By first rank; ranks of none of them stand in the last of the frames.
+    """
+
+    ranks: tuple[int, ...]
+    frames: tuple[Frame, ...]
+    children: tuple["Node", ...] = ()
+
+
+def prefix_tree(stacks: Mapping[int, Sequence[Frame]]) -> Node:
+    """The prefix tree of all stacks, by rank, the outermost call first.
+
+    As STAT merges the stacks of parallel programs (Arnold et al., "Stack Trace Analysis for Large
+    Scale Debugging", IPDPS 2007): ranks share a node as long as all their calls from the outermost
+    on are the same, and part where one differs.
+
+    Every rank's calls are those along its way, and of two siblings the first calls differ.
+    """
+    ranks = tuple(sorted(stacks))
+    if not ranks:
+        return Node((), ())
+    keys = {rank: [key(one) for one in stacks[rank]] for rank in ranks}
+    levels = zip(*keys.values(), strict=False)
+    common = sum(1 for _ in takewhile(lambda calls: len(set(calls)) == 1, levels))
+    by_next: dict[Any, dict[int, Sequence[Frame]]] = {}
+    for rank in ranks:
+        if len(keys[rank]) > common:
+            by_next.setdefault(keys[rank][common], {})[rank] = stacks[rank][common:]
+    return Node(
+        ranks,
+        tuple(stacks[ranks[0]][:common]),
+        tuple(prefix_tree(some) for some in by_next.values()),
+    )
+
+
+def as_tree(node: Node) -> dict[str, Any]:
+    """As JSON."""
+    return {
+        "ranks": list(node.ranks),
+        "calls": [shown(one) for one in node.frames],
+        "children": [as_tree(each) for each in node.children],
+    }
+
 
 MOST_BLAMED = 8
 """Ranks that are blamed at once, and asked for; each with a peer."""
@@ -93,11 +253,11 @@ def sentence(verdict: HangVerdict) -> str:
     for rank in chosen.blamed:
         groups.setdefault(_where(verdict, stacks[rank], culprit=True), []).append(rank)
     for where, ranks in list(groups.items())[:MOST_CLAUSES]:
-        told.append(f"{ranks_told(ranks)} {_of_many(where, ranks)}")
+        told.append(f"{ranks_in_words(ranks)} {_of_many(where, ranks)}")
     words = "; ".join(told)
     if chosen.peers:
         peer = stacks[chosen.peers[0]]
-        words += f", while {ranks_told([peer.rank])} {_where(verdict, peer)}"
+        words += f", while {ranks_in_words([peer.rank])} {_where(verdict, peer)}"
     return f"{words[:1].upper()}{words[1:]}."
 
 
@@ -106,7 +266,7 @@ def _together(verdict: HangVerdict, stacks: Sequence[Stacks]) -> str:
     for one in stacks:
         groups.setdefault(_where(verdict, one), []).append(one.rank)
     told = [
-        f"{ranks_told(ranks)} {_of_many(where, ranks)}"
+        f"{ranks_in_words(ranks)} {_of_many(where, ranks)}"
         for where, ranks in list(groups.items())[:MOST_CLAUSES]
     ]
     more = len(groups) - len(told)
@@ -179,22 +339,22 @@ def table(verdict: HangVerdict) -> str:
     if not stacks:
         return ""
     told = [sentence(verdict), *_drawn(_tree(stacks), "  ")]
-    told += [f"  {ranks_told([one.rank])}: {one.why}" for one in stacks if one.why]
+    told += [f"  {ranks_in_words([one.rank])}: {one.why}" for one in stacks if one.why]
     for one in stacks:
         if (child := busy_child(one)) is not None:
-            told.append(f"  process {child[0].pid} of {ranks_told([one.rank])}:")
+            told.append(f"  process {child[0].pid} of {ranks_in_words([one.rank])}:")
             told += [f"    {line}" for line in _calls(own_calls(child[0]))]
     return "\n".join(told)
 
 
 def _tree(stacks: Sequence[Stacks]) -> Node:
-    return merged({one.rank: one.main.frames for one in stacks if one.main is not None})
+    return prefix_tree({one.rank: one.main.frames for one in stacks if one.main is not None})
 
 
 def _drawn(node: Node, indent: str) -> list[str]:
     if not node.ranks:
         return []
-    told = [f"{indent}{ranks_told(node.ranks)}"]
+    told = [f"{indent}{ranks_in_words(node.ranks)}"]
     told += [f"{indent}  {line}" for line in _calls(node.frames)]
     for each in node.children:
         told += _drawn(each, f"{indent}  ")

@@ -8,12 +8,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.analyzer.hangs.document import document, table
+from lockstep.analyzer.hangs.dumps import Dumps, Fact, FactKind
 from lockstep.analyzer.hangs.evidence import Kind
-from lockstep.analyzer.hangs.frames import Owner, blamed, busy_child, key, owner, shown
 from lockstep.analyzer.hangs.jobs import Named, jobs
-from lockstep.analyzer.hangs.shapes import Dumps, Fact, FactKind
-from lockstep.analyzer.hangs.stack_tree import Node, as_tree, merged
-from lockstep.analyzer.hangs.standing import MOST_BLAMED, MOST_RANKS, choice, facts, sentence
+from lockstep.analyzer.hangs.stacks import (
+    MOST_BLAMED,
+    MOST_RANKS,
+    Node,
+    Owner,
+    as_tree,
+    blamed,
+    busy_child,
+    choice,
+    facts,
+    key,
+    owner,
+    prefix_tree,
+    sentence,
+    shown,
+)
 from lockstep.analyzer.hangs.verdict import HangVerdict, judge
 from lockstep.collector.contract.stacks import Frame, Reader, Stacks, Thread
 from tests.hang_programs import Layout, hang, judged
@@ -116,7 +129,7 @@ def test_a_fact_has_the_innermost_call_first_and_no_helper_thread():
 
 
 def test_ranks_part_where_their_calls_differ():
-    tree = merged(
+    tree = prefix_tree(
         {0: [START, STEP, REDUCE], 1: [START, STEP, LOAD, READ], 2: [START, STEP, REDUCE]}
     )
 
@@ -126,10 +139,10 @@ def test_ranks_part_where_their_calls_differ():
 
 
 def test_a_rank_that_stands_above_the_others_is_in_no_child():
-    tree = merged({0: [START], 1: [START, STEP]})
+    tree = prefix_tree({0: [START], 1: [START, STEP]})
 
     assert Node((0, 1), (START,), (Node((1,), (STEP,)),)) == tree
-    assert Node((), ()) == merged({})
+    assert Node((), ()) == prefix_tree({})
 
 
 CALLS = st.builds(
@@ -149,7 +162,7 @@ def ways(node: Node, above=()):
 
 @given(TREES)
 def test_every_rank_is_found_again_with_its_calls(stacks):
-    found = list(ways(merged(stacks)))
+    found = list(ways(prefix_tree(stacks)))
 
     assert {rank: [key(one) for one in some] for rank, some in stacks.items()} == {
         rank: [key(one) for one in some] for rank, some in found
@@ -159,7 +172,7 @@ def test_every_rank_is_found_again_with_its_calls(stacks):
 
 @given(TREES)
 def test_siblings_begin_differently_and_share_no_rank(stacks):
-    waiting = [merged(stacks)]
+    waiting = [prefix_tree(stacks)]
     while waiting:
         node = waiting.pop()
         firsts = [key(each.frames[0]) for each in node.children]
@@ -176,12 +189,14 @@ def test_the_order_of_ranks_changes_nothing(stacks, dice):
     order = list(stacks)
     dice.shuffle(order)
 
-    assert as_tree(merged(stacks)) == as_tree(merged({rank: stacks[rank] for rank in order}))
+    assert as_tree(prefix_tree(stacks)) == as_tree(
+        prefix_tree({rank: stacks[rank] for rank in order})
+    )
 
 
 def test_the_deepest_stack_that_is_read_is_drawn():
     deep = [Frame("f", "a.py", line) for line in range(1, 201)]
-    tree = as_tree(merged({rank: deep[: 200 - rank] for rank in range(200)}))
+    tree = as_tree(prefix_tree({rank: deep[: 200 - rank] for rank in range(200)}))
 
     assert tree["ranks"] == list(range(200))
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.analyzer.hangs.document import document, sentence, table
-from lockstep.analyzer.hangs.dump_tree import TreeError, parse
+from lockstep.analyzer.hangs.dumps import Dumps, Fact, FactKind
 from lockstep.analyzer.hangs.evidence import Kind
+from lockstep.analyzer.hangs.flight_recorder import TreeError, parse
 from lockstep.analyzer.hangs.jobs import Named, jobs
-from lockstep.analyzer.hangs.shapes import Dumps, Fact, FactKind
 from lockstep.analyzer.hangs.verdict import Status, judge
 from lockstep.runs.hang_dumps import read_folder
 from tests.hang_programs import (

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from lockstep.analyzer.align.grid import align
-from lockstep.analyzer.hangs.ended import unexplained
-from lockstep.analyzer.hangs.stopped import stood_still
+from lockstep.analyzer.hangs.last_seen import stood_still
+from lockstep.analyzer.hangs.run_end import unexplained
 from lockstep.analyzer.read.archive import load
 from lockstep.analyzer.report.advice import actions_of
 from lockstep.analyzer.shapes.run import LoadError

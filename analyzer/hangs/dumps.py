@@ -6,6 +6,9 @@ from enum import StrEnum
 
 from lockstep.collector.contract.stacks import Stacks
 
+WORLD = "0"
+"""torch's name of the group of all ranks."""
+
 
 class State(StrEnum):
     """Of an operation; gloo and NCCL without timing never say that one started."""

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from lockstep.analyzer.align.grid import align
-from lockstep.analyzer.hangs.began import since
-from lockstep.analyzer.hangs.ended import ended
-from lockstep.analyzer.hangs.stalls import standings
-from lockstep.analyzer.hangs.stopped import died_first, out_of_sight
-from lockstep.analyzer.stragglers.detectors.hang import Hang
+from lockstep.analyzer.hangs.detector import hang
+from lockstep.analyzer.hangs.last_seen import died_first, out_of_sight
+from lockstep.analyzer.hangs.onset import since, standings
+from lockstep.analyzer.hangs.run_end import ended
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract.words import Cause
 from lockstep.evaluation.synth.draw import drawn
@@ -139,11 +138,11 @@ def pipeline(synthetic):
 
 
 def _verdict(grid):
-    return verdict_of(grid, Hang().detect(grid))
+    return verdict_of(grid, hang(grid))
 
 
 def _told(grid):
-    return [(one.rank, one.details["state"]) for one in Hang().detect(grid)]
+    return [(one.rank, one.details["state"]) for one in hang(grid)]
 
 
 def _down(rank, seconds=1.2, others=4.0):
@@ -151,7 +150,7 @@ def _down(rank, seconds=1.2, others=4.0):
 
 
 def test_in_a_pipeline_the_rank_that_everybody_waits_for_in_the_end_is_named(pipeline):
-    found = Hang().detect(pipeline(_down(6)))
+    found = hang(pipeline(_down(6)))
 
     assert [6] == [finding.rank for finding in found]
     assert "rank 4 waits for rank 6, and for that in turn rank 5 waits" in found[0].text
@@ -232,7 +231,7 @@ def test_the_operation_is_told_where_the_frozen_rank_was_the_first_in_it(pipelin
         age: [0, 3.57, 0, 3.63, 3.2, 3.85, 0, 3.69],
         "lockstep_train_heartbeat_age_seconds": [0, 0, 0, 0, 0, 4.0, 0, 0],
     }
-    (found,) = Hang().detect(pipeline(ALIVE, SENT_AHEAD | also))
+    (found,) = hang(pipeline(ALIVE, SENT_AHEAD | also))
 
     assert (5, "frozen") == (found.rank, found.details["state"])
     assert ([5], [4]) == (found.details["missing_ranks"], found.details["waiting_ranks"])
@@ -253,7 +252,7 @@ def test_if_everybody_waits_it_cannot_be_told_for_whom(pipeline):
             NAN, NAN, NAN, NAN, 3.9, NAN, 3.8, NAN,
         ]
     }  # fmt: skip
-    found = Hang().detect(pipeline(ALIVE, SENT_AHEAD | ages))
+    found = hang(pipeline(ALIVE, SENT_AHEAD | ages))
 
     # Of each of these, its replica's other rank waits in the exchange of gradients.
     assert [0, 2, 4, 6] == [one.rank for one in found]
@@ -291,7 +290,7 @@ def test_who_stands_still_is_named_once_a_watchdog_has_ended_all_others(pipeline
         grid, last=grid.last | still, last_time=grid.last_time | at,
         scraped_until=grid.scraped_until + 100.0,
     )  # fmt: skip
-    (found,) = Hang().detect(grid)
+    (found,) = hang(grid)
 
     assert (6, "stuck") == (found.rank, found.details["state"])
     assert found.details["certainty"] > 0.9
@@ -303,7 +302,7 @@ def test_who_works_to_the_end_of_its_step_did_not_go_on_without_the_rank_that_di
     grid = pipeline(_down(6, others=NAN), age)
     slow = {"wall": np.full_like(grid.time["wall"], 5.0)}
     long = dataclasses.replace(grid, time=grid.time | slow)
-    (found,) = Hang().detect(long)
+    (found,) = hang(long)
 
     assert (6, "dead") == (found.rank, found.details["state"])
     assert found.details["certainty"] > 0.6
@@ -444,6 +443,6 @@ def test_who_was_gone_alone_was_first_unless_others_went_as_well(pipeline):
     both = dataclasses.replace(told, down_since=np.where(ranks == 5, end + 3.9, grid.down_since))
 
     assert [3] == np.flatnonzero(out_of_sight(told)).tolist()
-    (alone,), (first,) = Hang().detect(told), Hang().detect(both)
+    (alone,), (first,) = hang(told), hang(both)
     assert [(6, "dead"), (6, "dead")] == _told(told) + _told(both)
     assert 3 * (1.0 - alone.details["certainty"]) < 1.0 - first.details["certainty"]
