@@ -13,7 +13,7 @@ from lockstep.analyzer.align.same_work import for_same_work
 from lockstep.analyzer.causes.posterior import posterior
 from lockstep.analyzer.causes.telemetry_quality import drop_stuck_sensors
 from lockstep.analyzer.hangs.run_end import unexplained
-from lockstep.analyzer.hardware.anomalies.add import with_hardware
+from lockstep.analyzer.hardware.anomalies.uninstrumented import with_hardware
 from lockstep.analyzer.operations import trace_evidence
 from lockstep.analyzer.operations.examine import examine_operations, examine_trace
 from lockstep.analyzer.operations.structure import slower_models

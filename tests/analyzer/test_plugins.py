@@ -9,7 +9,7 @@ import lockstep.analyzer.causes.symptoms
 import lockstep.analyzer.stragglers.detectors
 import lockstep.analyzer.stragglers.model
 from lockstep.analyzer.causes.cause_weights import fitted
-from lockstep.analyzer.hardware.anomalies.watched import Subject
+from lockstep.analyzer.hardware.anomalies.watched_metrics import Subject
 from lockstep.analyzer.stragglers.model.effects import SHAPES
 from lockstep.analyzer.stragglers.registry import DETECTORS
 from lockstep.collector.contract.words import Cause

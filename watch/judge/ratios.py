@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.analyzer.hardware.sequential_test.peers import middle, same_size
+from lockstep.analyzer.hardware.sequential_test.residuals import middle, same_size
 from lockstep.analyzer.stats.peer_groups import MAJORITY
 from lockstep.watch.judge.members import Members
 

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.analyzer.causes.symptoms.series import MILD
-from lockstep.analyzer.hardware.anomalies.panel import Integers, Panel
-from lockstep.analyzer.hardware.anomalies.peers import (
+from lockstep.analyzer.hardware.anomalies.deviation import Deviation, deviation
+from lockstep.analyzer.hardware.anomalies.distances import (
     LASTS_BINS,
     PASSING,
     Span,
@@ -15,8 +15,8 @@ from lockstep.analyzer.hardware.anomalies.peers import (
     smooth,
     spans,
 )
-from lockstep.analyzer.hardware.anomalies.shape import Deviation, deviation
-from lockstep.analyzer.hardware.anomalies.watched import (
+from lockstep.analyzer.hardware.anomalies.panel import Integers, Panel
+from lockstep.analyzer.hardware.anomalies.watched_metrics import (
     CLOCK_SPREAD,
     POWER_SPREAD,
     SM_CLOCK,

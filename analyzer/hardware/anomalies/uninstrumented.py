@@ -19,13 +19,13 @@ from lockstep.analyzer.causes.posterior import Posterior, posterior
 from lockstep.analyzer.causes.specs import CAUSE_WORDS
 from lockstep.analyzer.causes.symptoms.phases import SHARES
 from lockstep.analyzer.causes.telemetry_quality import drop_stuck_sensors
-from lockstep.analyzer.hardware.anomalies import JudgedHardware, judge
 from lockstep.analyzer.hardware.anomalies.activity import Activity, activity, as_windows
+from lockstep.analyzer.hardware.anomalies.deviation import anomalies_json, who
+from lockstep.analyzer.hardware.anomalies.distances import LASTS_BINS
+from lockstep.analyzer.hardware.anomalies.judge import JudgedHardware, judge
 from lockstep.analyzer.hardware.anomalies.panel import Place
-from lockstep.analyzer.hardware.anomalies.peers import LASTS_BINS
-from lockstep.analyzer.hardware.anomalies.shape import who
-from lockstep.analyzer.hardware.anomalies.to_verdict import anomalies_json
-from lockstep.analyzer.shapes.run import Culprit, Fact, Finding, Grid, RankInfo, Verdict
+from lockstep.analyzer.read.jobs import jobs
+from lockstep.analyzer.shapes.run import Culprit, Fact, Finding, Grid, RankInfo, Run, Verdict
 from lockstep.analyzer.shapes.wording import utc
 from lockstep.analyzer.stats.coverage import COVERAGE_AT_LEAST
 from lockstep.analyzer.stats.robust_stats import NOTHING, median_of
@@ -91,7 +91,7 @@ def uninstrumented(
         coverage=coverage,
         culprits=culprits,
         alternatives=named[0][1].alternatives if named else (),
-        anomalies=anomalies_json(judged.found, ranks, culprits),
+        anomalies=anomalies_json(judged.deviations, ranks, culprits),
         missing=(NO_SERIES, *judged.missing),
         provenance=("simulated GPU telemetry",) * bool(judged.panel.simulated.any()),
     )
@@ -184,7 +184,7 @@ def _deviates(
 
     As is that it is none of them: jobs wait for their data and their hosts as well.
     """
-    deviate = {(each.node, each.gpu) for each in judged.found}
+    deviate = {(each.node, each.gpu) for each in judged.deviations}
     for one in less:
         text = f"the job's GPUs fell to {1.0 / one.slowdown:.2f}x of their {seen.name} since"
         for info in grid.ranks:
@@ -298,3 +298,29 @@ def _clock(since: str | None) -> str:
     return "an unknown time" if since is None else (
         datetime.fromisoformat(since).strftime("%Y-%m-%d %H:%M:%S")
     )  # fmt: skip
+
+
+def with_hardware(verdict: Verdict, run: Run) -> Verdict:
+    """The verdict with the hardware that deviates.
+
+    Of a run that told no step times the hardware alone may say who holds it back; who it does not
+    name stays unnamed, in the words of the verdict given.
+    """
+    if run.windows.empty:
+        job = [(info.node, info.gpu) for info in run.ranks if info.gpu is not None]
+        every = list(jobs(run.samples).values()) if not run.ranks else []
+        job = list(every[0]) if len(every) == 1 else job
+        alone = uninstrumented(run.name, run.samples, job, run.ranks) if job else None
+        if alone is not None and alone.culprits:
+            missing = dict.fromkeys((*verdict.missing, *alone.missing))
+            provenance = tuple(dict.fromkeys((*verdict.provenance, *alone.provenance)))
+            words = f"{alone.sentence.removesuffix('.')} ({', '.join(provenance)})."
+            return replace(
+                alone,
+                sentence=words if provenance else alone.sentence,
+                missing=tuple(missing),
+                provenance=provenance,
+            )
+    judged = judge(run.samples, run.ranks)
+    told = anomalies_json(judged.deviations, run.ranks, verdict.culprits)
+    return replace(verdict, anomalies=told, missing=(*verdict.missing, *judged.missing))

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lockstep.analyzer.hardware.anomalies import judge
+from lockstep.analyzer.hardware.anomalies.judge import judge
 from tests.analyzer.hardware.anomalies.conftest import (
     CAPPED,
     CLOCK,
@@ -18,7 +18,7 @@ from tests.analyzer.hardware.anomalies.conftest import (
 
 
 def told(fleet):
-    return [(each.subject, each.node, each.gpu) for each in judge(fleet.samples()).found]
+    return [(each.subject, each.node, each.gpu) for each in judge(fleet.samples()).deviations]
 
 
 def rising(fleet, rate, since=30):
@@ -76,7 +76,7 @@ def test_a_contradiction_about_one_reason_hides_no_other(hardware):
 
     judged = judge(fleet.samples())
 
-    assert ["clock", "power"] == [each.subject for each in judged.found]
+    assert ["clock", "power"] == [each.subject for each in judged.deviations]
     words = "of being in the driver's thermal slowdown, and its clock is its peers'"
     assert (f"GPU 2 of node-1 tells {words}",) == judged.missing
 
@@ -87,7 +87,7 @@ def test_throttling_without_a_lower_clock_contradicts_itself(hardware):
 
     judged = judge(fleet.samples())
 
-    assert () == judged.found
+    assert () == judged.deviations
     assert judged.missing == (
         "GPU 2 of node-1 tells of being in thermal slowdown, and its clock is its peers'",
     )
@@ -110,7 +110,7 @@ def test_a_brake_in_bursts_needs_its_lower_clock_in_some_scrapes_only(hardware, 
 
     assert () == judged.missing
     words = "braked by the power supply"
-    assert len(node) == len([each for each in judged.found if words in each.text])
+    assert len(node) == len([each for each in judged.deviations if words in each.text])
 
 
 def test_a_brake_at_the_peers_clock_is_doubted_though_one_scrape_strayed(hardware):
@@ -121,7 +121,7 @@ def test_a_brake_at_the_peers_clock_is_doubted_though_one_scrape_strayed(hardwar
 
     judged = judge(fleet.samples())
 
-    assert () == judged.found
+    assert () == judged.deviations
     assert judged.missing == (
         "GPU 2 of node-1 tells of being braked by the power supply, and its clock is its peers'",
     )
@@ -137,7 +137,7 @@ def test_one_uncorrectable_memory_error_is_told(hardware):
     fleet = hardware()
     fleet.gpus[UNCORRECTED][40:, 0] = 1.0
 
-    found = judge(fleet.samples()).found
+    found = judge(fleet.samples()).deviations
 
     assert ["GPU 0 of node-0: 1 uncorrectable memory error"] == [each.text for each in found]
     assert [EPOCH + 40 * SECONDS] == pytest.approx([each.since for each in found], abs=1.0)
@@ -177,7 +177,7 @@ def test_a_fatal_line_of_the_kernel_log_is_told_of_its_node_and_others_are_not(h
         labels = f'kind="nic_health",severity="{severity}"'
         fleet.of_nodes["lockstep_kernel_events_total", labels] = lines
 
-    found = judge(fleet.samples()).found
+    found = judge(fleet.samples()).deviations
 
     assert ["node-1: 2 times: the firmware of a NIC has failed"] == [one.text for one in found]
 
@@ -229,7 +229,7 @@ def test_a_sample_from_a_time_that_no_clock_has_is_not_told(hardware, time):
     samples = fleet.samples()
     odd = samples.iloc[:1].assign(time=time)
 
-    found = judge(pd.concat([samples, odd])).found
+    found = judge(pd.concat([samples, odd])).deviations
 
     assert [EPOCH + 40 * SECONDS] == pytest.approx([each.since for each in found], abs=1.0)
 
@@ -240,7 +240,7 @@ def test_a_link_that_flapped_is_told_of_its_node(hardware):
     changes[30:, 1] = 2.0
     fleet.of_nodes["lockstep_net_carrier_changes_total", 'device="eth0"'] = changes
 
-    found = judge(fleet.samples()).found
+    found = judge(fleet.samples()).deviations
 
     assert ["node-1: 2 times a link came or went"] == [each.text for each in found]
 
@@ -280,7 +280,7 @@ def test_an_infiniband_link_that_went_down_once_is_told_of_its_node(hardware):
     labels = 'device="mlx5_0",kind="link_downed",port="1"'
     fleet.of_nodes["lockstep_ib_port_errors_total", labels] = downs
 
-    found = judge(fleet.samples()).found
+    found = judge(fleet.samples()).deviations
 
     assert ["node-1: 1 time the link of an RDMA port went down"] == [each.text for each in found]
 
@@ -293,7 +293,7 @@ def test_a_port_that_fell_to_half_its_rate_is_told_beside_the_peers(hardware):
         labels = f'device="{device}",port="1"'
         fleet.of_nodes["lockstep_ib_port_rate_bytes_per_second", labels] = rates
 
-    found = judge(fleet.samples()).found
+    found = judge(fleet.samples()).deviations
 
     assert ["node-2: rate of all RDMA ports 600 Gbit/s where its peers have 800 Gbit/s"] == [
         each.text for each in found
@@ -308,7 +308,7 @@ def test_what_one_part_of_a_gpu_shows_in_many_series_is_told_once(hardware):
         np.arange(8) == 6
     ).astype(float)
 
-    found = judge(fleet.samples()).found
+    found = judge(fleet.samples()).deviations
 
     assert 1 == len(found)
     for words in ("2 uncorrectable memory errors", "rows wait for a reset", "corrected memory"):
@@ -320,7 +320,7 @@ def test_a_lower_clock_alone_is_told_with_both_clocks(hardware):
     fleet.gpus[CLOCK][30:, 6] = 1.2e9
 
     assert ["GPU 2 of node-1: SM clock 1200 MHz where its peers have 1800 MHz"] == [
-        each.text for each in judge(fleet.samples()).found
+        each.text for each in judge(fleet.samples()).deviations
     ]
 
 
@@ -333,7 +333,7 @@ def test_a_port_that_is_paused_for_a_share_of_the_time_deviates(hardware, share,
         paused[:, 1] = (share if port == 3 else min(share, 0.03)) * fleet.seconds[:, 0]
         labels = f'device="eth{port}",direction="receive",priority="3"'
         fleet.of_nodes["lockstep_net_pfc_pause_seconds_total", labels] = paused
-    found = judge(fleet.samples()).found
+    found = judge(fleet.samples()).deviations
 
     assert [("network", "node-1")] * told == [(each.subject, each.node) for each in found]
     assert all("network port told to pause 40% of the time" in each.text for each in found)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lockstep.analyzer.hardware.anomalies import judge
+from lockstep.analyzer.hardware.anomalies.judge import judge
 from lockstep.analyzer.shapes.run import RankInfo
 from tests.analyzer.hardware.anomalies.conftest import (
     CLOCK,
@@ -22,7 +22,9 @@ FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(Health
 
 
 def told(fleet, ranks=()):
-    return [(each.subject, each.node, each.gpu) for each in judge(fleet.samples(), ranks).found]
+    return [
+        (each.subject, each.node, each.gpu) for each in judge(fleet.samples(), ranks).deviations
+    ]
 
 
 @pytest.mark.sweep
@@ -30,7 +32,7 @@ def told(fleet, ranks=()):
 def test_a_healthy_fleet_is_silent(hardware, seed):
     judged = judge(hardware(seed=seed, nodes=1 + seed % 3).samples())
 
-    assert ((), ()) == (judged.found, judged.missing)
+    assert ((), ()) == (judged.deviations, judged.missing)
 
 
 @FEW
@@ -49,7 +51,7 @@ def test_a_hot_gpu_at_no_more_power_deviates(hardware):
     fleet = hardware()
     fleet.gpus[HEAT][20:, 5] += 20.0
 
-    found = judge(fleet.samples()).found
+    found = judge(fleet.samples()).deviations
 
     assert [("heat", "node-1", 1)] == [(each.subject, each.node, each.gpu) for each in found]
     assert found[0].text.startswith("GPU 1 of node-1: temperature 8")
@@ -90,7 +92,7 @@ def test_a_pcie_link_is_told_with_its_lanes_and_its_generation(hardware):
 
     link, generation = "PCIe link x8 where its peers have x16", "PCIe generation 4 where its peers"
     assert [f"GPU 2 of node-0: {link}; {generation} have 5"] == [
-        each.text for each in judge(fleet.samples()).found
+        each.text for each in judge(fleet.samples()).deviations
     ]
 
 

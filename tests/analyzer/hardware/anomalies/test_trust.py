@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lockstep.analyzer.hardware.anomalies import judge, trust
+from lockstep.analyzer.hardware.anomalies import trust
+from lockstep.analyzer.hardware.anomalies.judge import judge
 from lockstep.analyzer.shapes.run import RankInfo
 from tests.analyzer.hardware.anomalies.conftest import HEAT, MODEL, POWER, UTIL
 
@@ -16,7 +17,7 @@ def test_full_utilisation_at_idle_power_contradicts_itself(hardware):
 
     judged = judge(fleet.samples())
 
-    assert () == judged.found
+    assert () == judged.deviations
     words = (
         "GPU 3 of node-0 tells 100% utilisation and 90 W, the power of an idle GPU: one of the two"
         " is wrong, and neither counts"
@@ -35,7 +36,7 @@ def test_a_source_that_always_tells_the_same_is_not_believed(hardware, key, valu
 
     judged = judge(fleet.samples())
 
-    assert () == judged.found
+    assert () == judged.deviations
     words = (
         f"the {name} of GPU 2 of node-0 stands at exactly {value:g} while that of its peers moves:"
         " it does not count"
@@ -67,7 +68,7 @@ def test_steady_temperatures_in_whole_degrees_are_believed(hardware):
     fleet.gpus[HEAT][:] = 60.0
     fleet.gpus[HEAT][30:, :4] = 61.0
 
-    assert ((), ()) == (judge(fleet.samples()).found, judge(fleet.samples()).missing)
+    assert ((), ()) == (judge(fleet.samples()).deviations, judge(fleet.samples()).missing)
 
 
 def test_another_part_in_the_same_place_is_not_held_to_the_past_of_the_first(hardware):
@@ -77,7 +78,7 @@ def test_another_part_in_the_same_place_is_not_held_to_the_past_of_the_first(har
 
     judged = judge(fleet.samples())
 
-    assert () == judged.found
+    assert () == judged.deviations
     assert judged.missing == (
         "GPU 2 of node-0 is another part than at first: only what it told since then counts",
     )
@@ -95,7 +96,7 @@ def test_labels_that_change_mid_run_are_no_deviation(hardware):
     late = samples["time"] > samples["time"].median()
     labels = samples["labels"].where(~late, samples["labels"] + ',zone="b"')
 
-    assert () == judge(samples.assign(labels=labels.str.removeprefix(","))).found
+    assert () == judge(samples.assign(labels=labels.str.removeprefix(","))).deviations
 
 
 def renamed(samples: pd.DataFrame, at: float, boots: dict[str, str]) -> pd.DataFrame:
@@ -113,7 +114,7 @@ def test_a_node_that_changes_its_name_stays_one_node(hardware):
 
     judged = judge(renamed(samples, samples["time"].quantile(0.7), boots))
 
-    assert {("node-9", 1)} == {(each.node, each.gpu) for each in judged.found}
+    assert {("node-9", 1)} == {(each.node, each.gpu) for each in judged.deviations}
     assert ("node-1 is called node-9 since a restart",) == judged.missing
 
 
@@ -132,7 +133,7 @@ def test_names_that_answer_side_by_side_are_emulated_nodes_of_one_machine(hardwa
 
     judged = judge(renamed(samples, float("inf"), boots))
 
-    assert ((), ()) == (judged.found, judged.missing)
+    assert ((), ()) == (judged.deviations, judged.missing)
 
 
 def test_half_of_a_fleet_that_is_missing_is_said_and_accuses_nobody(hardware):
@@ -141,7 +142,7 @@ def test_half_of_a_fleet_that_is_missing_is_said_and_accuses_nobody(hardware):
 
     judged = judge(samples, ranks)
 
-    assert () == judged.found
+    assert () == judged.deviations
     words = (
         "only 8 of 16 GPUs told of themselves, not node-2:0, node-2:1, node-2:2, node-2:3,"
         " node-3:0, node-3:1, node-3:2, node-3:3"
@@ -158,5 +159,5 @@ def test_a_single_gpu_that_is_missing_is_said(hardware):
 
 
 def test_no_samples_at_all_are_no_deviation(hardware):
-    assert ((), ()) == (judge(hardware().samples().iloc[:0]).found, ())
-    assert () == judge(hardware(bins=1).samples()).found
+    assert ((), ()) == (judge(hardware().samples().iloc[:0]).deviations, ())
+    assert () == judge(hardware(bins=1).samples()).deviations

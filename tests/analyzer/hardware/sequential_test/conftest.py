@@ -5,8 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from lockstep.analyzer.hardware.sequential_test.arrays import TelemetryArrays
-from lockstep.analyzer.hardware.sequential_test.metrics import MonitoredMetric
+from lockstep.analyzer.hardware.sequential_test.telemetry import MonitoredMetric, TelemetryArrays
 
 PERIOD = 15.0
 METRICS = (

@@ -6,8 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from lockstep.analyzer.hardware.sequential_test.budget import Budget, BudgetError
-from lockstep.analyzer.hardware.sequential_test.discovery import e_bh, recency
+from lockstep.analyzer.hardware.sequential_test.cusum import mixture
+from lockstep.analyzer.hardware.sequential_test.false_alarms import (
+    Budget,
+    BudgetError,
+    e_bh,
+    recency,
+)
 from lockstep.analyzer.hardware.sequential_test.likelihood import (
     CELLS,
     FREEDOM,
@@ -18,7 +23,6 @@ from lockstep.analyzer.hardware.sequential_test.likelihood import (
     cells,
     scores,
 )
-from lockstep.analyzer.hardware.sequential_test.sequential import mixture
 
 
 @pytest.mark.parametrize(("seconds", "nats"), [(60.0, 20.4), (15.0, 21.7)])

@@ -6,11 +6,10 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from lockstep.analyzer.hardware.sequential_test.budget import Budget
-from lockstep.analyzer.hardware.sequential_test.state import KEEP, State, aligned
-from lockstep.analyzer.hardware.sequential_test.state_file import restore, save
+from lockstep.analyzer.hardware.sequential_test.false_alarms import Budget
+from lockstep.analyzer.hardware.sequential_test.monitor import watch
+from lockstep.analyzer.hardware.sequential_test.state import KEEP, State, aligned, restore, save
 from lockstep.analyzer.hardware.sequential_test.streams import Streams
-from lockstep.analyzer.hardware.sequential_test.watching import watch
 
 BUDGET = Budget(0.01, 15.0, 16)
 

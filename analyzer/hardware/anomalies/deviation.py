@@ -1,18 +1,54 @@
-"""Deviations -> the anomalies of a verdict: sparse, with whom they cost time, the gravest first.
-
-Keys: docs/reference/verdict.md.
-"""
+"""One deviation of one part, and the deviations as the anomalies of a verdict."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lockstep.analyzer.causes.specs import CAUSES
 from lockstep.analyzer.causes.symptoms.series import STRONG
-from lockstep.analyzer.hardware.anomalies.shape import Deviation, who
-from lockstep.analyzer.hardware.anomalies.watched import Subject
+from lockstep.analyzer.hardware.anomalies.panel import Panel
+from lockstep.analyzer.hardware.anomalies.watched_metrics import Subject
 from lockstep.analyzer.shapes.run import Culprit, RankInfo
 from lockstep.analyzer.shapes.wording import utc
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """Hardware that is not as its peers are.
+
+    Attributes:
+        subject: The part it is about.
+        metric: The contract's metric that tells of it.
+        node: Where.
+        gpu: Index of the GPU on it; None = the node's own.
+        size: Distance from the peers in spreads (symptoms.series.MILD is the least); None = an
+            event, which deviates by being there.
+        since: Unix seconds of its begin.
+        text: The facts in one sentence.
+    """
+
+    subject: Subject
+    metric: str
+    node: str
+    gpu: int | None
+    size: float | None
+    since: float
+    text: str
+
+
+def who(node: str, gpu: int | None) -> str:
+    """A part, at the start of a sentence or in it."""
+    return node if gpu is None else f"GPU {gpu} of {node}"
+
+
+def deviation(
+    panel: Panel, subject: Subject, metric: str, column: int, since: float, words: str,
+    *, of_node: bool = False, size: float | None = None,
+) -> Deviation:  # fmt: skip
+    """The deviation of a column; its text begins with the part's name."""
+    node, gpu = (panel.nodes[column], None) if of_node else panel.places[column]
+    return Deviation(subject, metric, node, gpu, size, float(since), f"{who(node, gpu)}{words}")
+
 
 OF_NODE: Mapping[Subject, frozenset[str]] = {
     subject: frozenset(spec.cause for spec in CAUSES if subject in spec.explains)
@@ -27,14 +63,17 @@ def merge_deviations(found: Iterable[Deviation]) -> tuple[Deviation, ...]:
     parts: dict[tuple[str, int | None, Subject], list[Deviation]] = {}
     for each in found:
         parts.setdefault((each.node, each.gpu, each.subject), []).append(each)
-    one = [_one(sorted(together, key=_order)) for together in parts.values()]
+    one = [_merged(sorted(together, key=_order)) for together in parts.values()]
     return tuple(sorted(one, key=_order))
 
 
 def anomalies_json(
     found: Iterable[Deviation], ranks: Sequence[RankInfo], culprits: Sequence[Culprit]
 ) -> tuple[Mapping[str, Any], ...]:
-    """The anomalies as JSON types: those that cost time first, else in their order."""
+    """The anomalies as JSON types: those that cost time first, else in their order.
+
+    Keys: docs/reference/verdict.md.
+    """
     uuids = {(info.node, info.gpu): info.uuid for info in ranks if info.gpu is not None}
     told = [(each, any(_explains(each, culprit) for culprit in culprits)) for each in found]
     return tuple(
@@ -63,7 +102,7 @@ def _order(each: Deviation) -> tuple[bool, bool, int, float, str, int, str]:
             -1 if each.gpu is None else each.gpu, each.text)  # fmt: skip
 
 
-def _one(together: Sequence[Deviation]) -> Deviation:
+def _merged(together: Sequence[Deviation]) -> Deviation:
     first = together[0]
     part = who(first.node, first.gpu)
     more = (each.text.removeprefix(part).removeprefix(":").strip() for each in together[1:])

@@ -1,14 +1,9 @@
 """One pass over a fleet: arrays and what is remembered -> alarms and what is to be remembered.
 
 `lockstep watch` calls `watch` once a cycle with the scrapes since the last one (one is enough),
-after `state_file.restore` at its start, and `state_file.save` after each pass. Overlapping scrapes
+after `state.restore` at its start, and `state.save` after each pass. Overlapping scrapes
 do no harm: what was judged is not judged again. An alarm that is on stands in every pass with the
 same `at`. A run's verdict does not come from here.
-
-Some metrics of a fleet, prepared, judged and learned together.
-
-Metrics do not know each other until it is decided what is reported, so that blocks of them fit a
-processor's cache and may be worked on by several threads.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,28 +13,32 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.analyzer.hardware.sequential_test import peers
-from lockstep.analyzer.hardware.sequential_test.alarms import Alarm, alarm
-from lockstep.analyzer.hardware.sequential_test.arrays import TelemetryArrays
-from lockstep.analyzer.hardware.sequential_test.baseline import Noise, learn, noise
-from lockstep.analyzer.hardware.sequential_test.budget import Budget
-from lockstep.analyzer.hardware.sequential_test.decisions import (
+from lockstep.analyzer.hardware.sequential_test.alarms import (
+    Alarm,
     Decisions,
+    alarm,
     has_recovered,
     may_be_reported,
 )
-from lockstep.analyzer.hardware.sequential_test.discovery import ALPHA
-from lockstep.analyzer.hardware.sequential_test.metrics import MonitoredMetric
-from lockstep.analyzer.hardware.sequential_test.presence import Presence
-from lockstep.analyzer.hardware.sequential_test.sequential import (
+from lockstep.analyzer.hardware.sequential_test.baseline import Noise, learn, noise
+from lockstep.analyzer.hardware.sequential_test.cusum import (
     SUSPICION,
     Limits,
     Samples,
     advance,
     samples,
 )
+from lockstep.analyzer.hardware.sequential_test.false_alarms import ALPHA, Budget
+from lockstep.analyzer.hardware.sequential_test.presence import Presence
+from lockstep.analyzer.hardware.sequential_test.residuals import (
+    residuals,
+    same_size,
+    spread,
+    to_scale,
+)
 from lockstep.analyzer.hardware.sequential_test.state import State, aligned
 from lockstep.analyzer.hardware.sequential_test.streams import Streams, Test, before
+from lockstep.analyzer.hardware.sequential_test.telemetry import MonitoredMetric, TelemetryArrays
 
 FloatArray = NDArray[np.float32]
 
@@ -48,7 +47,10 @@ SPREADS = 3.0
 
 
 class Block:
-    """A view of some rows of a pass's arrays.
+    """A view of some rows of a pass's arrays: metrics prepared, judged and learned together.
+
+    Metrics do not know each other until it is decided what is reported, so that blocks of them fit
+    a processor's cache and may be worked on by several threads.
 
     Args:
         rows: Which metrics of the fleet.
@@ -56,7 +58,7 @@ class Block:
         streams: Of the fleet; changed in place.
         presence: Of the fleet; counted in place.
         common: Noise of the fleet; kept up to date in place.
-        groups: From `peers.same_size`.
+        groups: From `same_size`.
         nats: Evidence for an alarm.
     """
 
@@ -89,11 +91,11 @@ class Block:
 
         GPUs that are remembered and not told of are silent.
         """
-        values = peers.to_scale(told, self._worse, self._ratio)
+        values = to_scale(told, self._worse, self._ratio)
         gone = self._streams.centre.shape[1] - values.shape[2]
         if gone:
             values = np.pad(values, ((0, 0), (0, 0), (0, gone)), constant_values=np.nan)
-        self._residuals = peers.residuals(values, self._streams.centre, self._groups)
+        self._residuals = residuals(values, self._streams.centre, self._groups)
         self._noise.take(noise(self._streams, self._floor))
         self._earlier = before(self._residuals, self._streams.last)
         self._samples = samples(
@@ -153,7 +155,7 @@ class Block:
     def _no_change(self, metrics: Sequence[MonitoredMetric], nats: float) -> Limits:
         tolerance = np.array([[metric.tolerance] for metric in metrics], dtype=np.float32)
         natural = np.array([[metric.natural] for metric in metrics], dtype=np.float32)
-        usual = peers.spread(self._streams.centre, self._groups)
+        usual = spread(self._streams.centre, self._groups)
         return Limits(tolerance, np.maximum(natural, np.float32(SPREADS) * usual), nats)
 
 
@@ -191,7 +193,7 @@ def watch(fleet: TelemetryArrays, state: State, budget: Budget, alpha: float = A
 
     Args:
         fleet: The GPUs that should answer; what they did not tell is NaN.
-        state: From the last pass, `State.new()` or `state_file.restore`; it is not changed.
+        state: From the last pass, `State.new()` or `state.restore`; it is not changed.
     """
     after, words = aligned(state, fleet)
     words += _behind(fleet, state)
@@ -276,7 +278,7 @@ def _behind(fleet: TelemetryArrays, state: State) -> tuple[str, ...]:
 
 def _groups(stratum: NDArray[np.str_]) -> list[NDArray[np.intp]]:
     _, code = np.unique(stratum, return_inverse=True)
-    return peers.same_size(np.where(stratum == "", -1, code))
+    return same_size(np.where(stratum == "", -1, code))
 
 
 def _slices(shape: tuple[int, ...]) -> Iterator[slice]:

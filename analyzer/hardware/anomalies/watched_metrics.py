@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lockstep.analyzer.causes.symptoms.series import MILD
-from lockstep.analyzer.hardware.anomalies.peers import SHORTEST
+from lockstep.analyzer.hardware.anomalies.distances import SHORTEST
 from lockstep.analyzer.shapes.wording import megahertz
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.kernel_log import KINDS, TOLD

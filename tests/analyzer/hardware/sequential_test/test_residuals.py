@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from lockstep.analyzer.hardware.sequential_test.peers import (
+from lockstep.analyzer.hardware.sequential_test.residuals import (
     MANY,
     residuals,
     same_size,

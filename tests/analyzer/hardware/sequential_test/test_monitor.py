@@ -5,11 +5,10 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from lockstep.analyzer.hardware.sequential_test.arrays import FleetError
-from lockstep.analyzer.hardware.sequential_test.budget import Budget
-from lockstep.analyzer.hardware.sequential_test.state import State
-from lockstep.analyzer.hardware.sequential_test.state_file import restore, save
-from lockstep.analyzer.hardware.sequential_test.watching import Block, watch
+from lockstep.analyzer.hardware.sequential_test.false_alarms import Budget
+from lockstep.analyzer.hardware.sequential_test.monitor import Block, watch
+from lockstep.analyzer.hardware.sequential_test.state import State, restore, save
+from lockstep.analyzer.hardware.sequential_test.telemetry import FleetError
 
 BUDGET = Budget(0.01, 15.0, 16)
 ONSET = 250

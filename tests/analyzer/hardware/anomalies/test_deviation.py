@@ -4,9 +4,12 @@ import json
 
 import pytest
 
-from lockstep.analyzer.hardware.anomalies.shape import Deviation
-from lockstep.analyzer.hardware.anomalies.to_verdict import anomalies_json, merge_deviations
-from lockstep.analyzer.hardware.anomalies.watched import Subject
+from lockstep.analyzer.hardware.anomalies.deviation import (
+    Deviation,
+    anomalies_json,
+    merge_deviations,
+)
+from lockstep.analyzer.hardware.anomalies.watched_metrics import Subject
 from lockstep.analyzer.report import render
 from lockstep.analyzer.report.document import document
 from lockstep.analyzer.shapes.verdict_json import verdict_json
