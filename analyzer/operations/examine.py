@@ -28,8 +28,8 @@ from lockstep.analyzer.stats.robust_stats import (
     shows,
 )
 from lockstep.analyzer.stats.significance import STEPS_AT_LEAST, phase_shares
+from lockstep.analyzer.stragglers.model.adjusted_time import plainly_longer
 from lockstep.analyzer.stragglers.model.precision import WINDOWS
-from lockstep.analyzer.stragglers.model.quick_steps import plainly_longer
 
 DETECTOR = "operations"
 Indices = NDArray[np.int64]

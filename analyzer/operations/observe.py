@@ -23,7 +23,7 @@ from lockstep.analyzer.shapes.operations import Floats, Trace
 from lockstep.analyzer.shapes.run import Fact, Rejected
 from lockstep.analyzer.stats.coverage import COVERAGE_AT_LEAST
 from lockstep.analyzer.stats.significance import PARTS_ON_AVERAGE, WAKES
-from lockstep.analyzer.stragglers.model.candidate import CERTAIN
+from lockstep.analyzer.stragglers.confidence import CERTAIN
 
 # What each slow worker costs the run: the same steps with it at the pace of its peers.
 

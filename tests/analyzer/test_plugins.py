@@ -36,10 +36,9 @@ def test_every_detector_is_a_row_of_its_own_name_and_every_file_has_one():
 
 def test_every_shape_is_a_row_and_every_row_a_generator_of_candidates():
     files = _files(
-        lockstep.analyzer.stragglers.model, "accepted", "candidate", "effects",
-        "minimum_detectable_effect", "precision", "quick_steps", "reference", "roles",
-        "run_queue", "scopes",
-        "shared_cooling", "shared_loading", "whole_or_parts", "equal_work", "without_slow",
+        lockstep.analyzer.stragglers.model, "adjusted_time", "candidate", "effects",
+        "minimum_detectable_effect", "precision", "reference", "roles", "scopes",
+        "whole_or_parts",
     )  # fmt: skip
 
     assert files == {shape.__module__.rpartition(".")[2] for shape in SHAPES}

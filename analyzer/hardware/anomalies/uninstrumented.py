@@ -30,13 +30,11 @@ from lockstep.analyzer.shapes.wording import utc
 from lockstep.analyzer.stats.coverage import COVERAGE_AT_LEAST
 from lockstep.analyzer.stats.robust_stats import NOTHING, median_of
 from lockstep.analyzer.stats.significance import FLOOR
+from lockstep.analyzer.stragglers.confidence import CERTAIN, HEAVY, accepted, place_confidence
 from lockstep.analyzer.stragglers.detectors.change import change
-from lockstep.analyzer.stragglers.model.accepted import HEAVY, accepted
-from lockstep.analyzer.stragglers.model.candidate import CERTAIN
+from lockstep.analyzer.stragglers.imbalance import node_of, placed
 from lockstep.analyzer.stragglers.model.effects import effects
 from lockstep.analyzer.stragglers.model.precision import WINDOWS
-from lockstep.analyzer.stragglers.place import place_confidence
-from lockstep.analyzer.stragglers.where import node_of, placed
 
 SCRAPES = replace(WINDOWS, block_steps=1, steps=LASTS_BINS, transient_steps=LASTS_BINS)
 """A scrape is the mean of many steps; it lasts as any deviation of hardware must."""

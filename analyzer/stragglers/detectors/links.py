@@ -47,7 +47,7 @@ from lockstep.analyzer.stats.shared_part import DRAINED, NODE, Part, parts_of_no
 from lockstep.analyzer.stats.significance import WAKES_BY_BOUND, span_edges
 from lockstep.analyzer.stats.temporal_shape import LEAST_TURNS
 from lockstep.analyzer.stats.transfers import by_block, in_most, of_those_who_told, transfers
-from lockstep.analyzer.stragglers.model.accepted import log_chance
+from lockstep.analyzer.stragglers.confidence import log_chance
 from lockstep.analyzer.stragglers.model.precision import WINDOWS
 from lockstep.analyzer.stragglers.model.ramps import LEVEL_SHARE, fitted
 from lockstep.analyzer.stragglers.model.spans import last_blocks, newest_spans

@@ -1,7 +1,7 @@
 """Ranks that differ from the others since the start: more work, or slow; most of foreign programs.
 
 Times alone cannot tell (analyzer.stragglers.model.roles), so such a finding accuses nobody by
-itself: the hardware decides (analyzer.stragglers.where), and whether its work is proven to be the
+itself: the hardware decides (analyzer.stragglers.imbalance), and whether its work is proven to be the
 others'.
 """
 
@@ -18,7 +18,7 @@ from lockstep.analyzer.stats.changepoint import MEDIAN_EFFICIENCY, NOISE_FLOOR, 
 from lockstep.analyzer.stats.peer_groups import MAJORITY, columns_by, model_name, peer_groups
 from lockstep.analyzer.stats.robust_stats import interval_95, median_of
 from lockstep.analyzer.stats.significance import FLOOR, PARTS_ON_AVERAGE, phase_shares
-from lockstep.analyzer.stragglers.model.accepted import HEAVY
+from lockstep.analyzer.stragglers.confidence import HEAVY
 from lockstep.analyzer.stragglers.model.roles import (
     BEGINNING,
     BY_CLOCK,

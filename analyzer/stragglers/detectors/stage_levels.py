@@ -1,7 +1,7 @@
 """Nodes that hold whole pipeline stages for themselves and always were slower than the others.
 
 Nobody else does the same work, so times alone cannot tell a heavier stage from a slow node. Such a
-finding accuses nobody by itself: what the hardware says decides (analyzer.stragglers.where), and
+finding accuses nobody by itself: what the hardware says decides (analyzer.stragglers.imbalance), and
 where that is silent the run is not called healthy.
 """
 
@@ -15,7 +15,7 @@ from lockstep.analyzer.stats.changepoint import MEDIAN_EFFICIENCY, column_median
 from lockstep.analyzer.stats.peer_groups import columns_by, peer_groups
 from lockstep.analyzer.stats.robust_stats import interval_95, median_of
 from lockstep.analyzer.stats.significance import PARTS_AT_MOST, STEPS_AT_LEAST, phase_shares
-from lockstep.analyzer.stragglers.model.accepted import HEAVY
+from lockstep.analyzer.stragglers.confidence import HEAVY
 from lockstep.collector.contract.robust import MAD_TO_SIGMA
 
 BY_TIMES = 0.21

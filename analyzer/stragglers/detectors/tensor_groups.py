@@ -15,7 +15,7 @@ from lockstep.analyzer.stats.group_transfers import grown
 from lockstep.analyzer.stats.peer_groups import columns_by, peer_groups
 from lockstep.analyzer.stats.robust_stats import median_of, shows
 from lockstep.analyzer.stats.transfers import TENSOR_SECONDS, USUAL_STEP, exchanges, least
-from lockstep.analyzer.stragglers.model.accepted import HEAVY
+from lockstep.analyzer.stragglers.confidence import HEAVY
 from lockstep.analyzer.stragglers.model.effects import effects
 from lockstep.analyzer.stragglers.model.precision import EXCHANGES
 from lockstep.collector.contract.words import Cause, Phase

@@ -23,8 +23,6 @@ OWN_SHARE = MOSTLY
 """Of a difference between two at least this share must be in the suspect's own past."""
 CAP = float(np.log(2.5))
 """A window counts for at most so much: one pause of a minute is no row of bursts."""
-CERTAIN = 1.0 - FALSE_ALARM
-"""Nothing is known better than this."""
 Edges = tuple[int, int | None]
 """First window, and the one after the last; None = to the end."""
 

@@ -20,12 +20,18 @@ from lockstep.analyzer.stats.changepoint import Blocks, autocorrelation_factor
 from lockstep.analyzer.stats.peer_groups import MAJORITY, peer_groups
 from lockstep.analyzer.stats.robust_stats import WITHIN, interval_95, mean_of, median_of
 from lockstep.analyzer.stats.significance import STEPS_AT_LEAST, slow_finding, span_edges
-from lockstep.analyzer.stragglers.model.accepted import HEAVY, UNPLACED
-from lockstep.analyzer.stragglers.model.again import again_and_again, stand_stills
+from lockstep.analyzer.stragglers.confidence import HEAVY, LIKELIER, UNPLACED
+from lockstep.analyzer.stragglers.model.adjusted_time import (
+    is_run_queue,
+    plainly_longer,
+    with_quick_steps,
+    with_steady_computing,
+    without_run_queue,
+)
 from lockstep.analyzer.stragglers.model.candidate import OWN_SHARE, Candidate, Edges, candidate
 from lockstep.analyzer.stragglers.model.precision import WINDOWS, Precision
-from lockstep.analyzer.stragglers.model.quick_steps import plainly_longer, with_quick_steps
 from lockstep.analyzer.stragglers.model.ramps import ramps
+from lockstep.analyzer.stragglers.model.recurring import again_and_again, stand_stills
 from lockstep.analyzer.stragglers.model.roles import (
     AGAIN,
     ROLE,
@@ -34,11 +40,6 @@ from lockstep.analyzer.stragglers.model.roles import (
     for_roles,
     of_standing,
     roles_differ,
-)
-from lockstep.analyzer.stragglers.model.run_queue import (
-    is_run_queue,
-    with_steady_computing,
-    without_run_queue,
 )
 from lockstep.analyzer.stragglers.model.scopes import Table, tables
 from lockstep.analyzer.stragglers.model.spans import always, short_spans, spans, spans_to_the_end
@@ -51,8 +52,6 @@ from lockstep.analyzer.stragglers.model.whole_or_parts import (
 
 SHAPES = (ramps, spans, short_spans, always, spans_to_the_end, again_and_again, stand_stills)
 """Of two shapes of one scope the earlier explains more of its windows."""
-LIKELIER = 0.5
-"""Confidence in a place from which it is likelier than all others, and nobody, together."""
 ALL_AT_ONCE = 16
 """Ranks of a peer group for each slow one, from which it does not move the middle of the others."""
 

@@ -11,8 +11,7 @@ from lockstep.analyzer.shapes.wording import utc
 from lockstep.analyzer.stats.before_after import column_of
 from lockstep.analyzer.stats.significance import TRANSIENT_SHARE, WAKES, WAKES_BY_BOUND
 from lockstep.analyzer.stats.waited_for import waited_for
-from lockstep.analyzer.stragglers.model.candidate import CERTAIN
-from lockstep.analyzer.stragglers.place import PAGE_SLOWDOWN, place_confidence
+from lockstep.analyzer.stragglers.confidence import CERTAIN, PAGE_SLOWDOWN, place_confidence
 from lockstep.analyzer.stragglers.step_time import cost
 
 

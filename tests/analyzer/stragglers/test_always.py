@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from lockstep.analyzer.align.grid import align
-from lockstep.analyzer.stragglers.model.accepted import accepted
+from lockstep.analyzer.stragglers.confidence import accepted
 from lockstep.analyzer.stragglers.model.effects import effects
 
 PARTS = (1.0, 1.13, 1.04, 1.17, 1.06, 1.0, 1.15, 1.09)

@@ -7,8 +7,7 @@ import pytest
 
 from lockstep.analyzer.align.grid import align
 from lockstep.analyzer.shapes.run import Exchange, Run
-from lockstep.analyzer.stragglers.model.equal_work import equal_work
-from lockstep.analyzer.stragglers.model.roles import with_roles
+from lockstep.analyzer.stragglers.model.roles import equal_work, with_roles
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract.words import EXTERNAL_PROGRAM
 

@@ -10,8 +10,8 @@ import pytest
 from lockstep.analyzer.align.grid import align
 from lockstep.analyzer.causes.symptoms.network import QUOTA, always_worse, counted, movements
 from lockstep.analyzer.stragglers.detectors.links import FULL, links
+from lockstep.analyzer.stragglers.model.adjusted_time import without_slow
 from lockstep.analyzer.stragglers.model.effects import effects
-from lockstep.analyzer.stragglers.model.without_slow import without_slow
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract.metrics import (
     IB_ERRORS,

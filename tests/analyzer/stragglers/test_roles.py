@@ -7,7 +7,7 @@ import pytest
 
 from lockstep.analyzer.align.grid import align
 from lockstep.analyzer.shapes.run import Run
-from lockstep.analyzer.stragglers.model.accepted import surely_slower
+from lockstep.analyzer.stragglers.confidence import surely_slower
 from lockstep.analyzer.stragglers.model.roles import with_roles
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract.words import EXTERNAL_PROGRAM

@@ -8,8 +8,8 @@ import pytest
 from lockstep.analyzer.align.grid import align
 from lockstep.analyzer.causes.symptoms.host import processor
 from lockstep.analyzer.stats.processor import QUEUE as QUEUED
+from lockstep.analyzer.stragglers.model.adjusted_time import QUOTA, without_run_queue
 from lockstep.analyzer.stragglers.model.effects import effects
-from lockstep.analyzer.stragglers.model.run_queue import QUOTA, without_run_queue
 from lockstep.collector.contract.words import Phase
 
 

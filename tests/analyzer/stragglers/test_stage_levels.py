@@ -7,7 +7,7 @@ import pytest
 
 from lockstep.analyzer.align.grid import align
 from lockstep.analyzer.stragglers.detectors.stage_levels import stage_levels
-from lockstep.analyzer.stragglers.where import heavier_or_slow, heavier_stages
+from lockstep.analyzer.stragglers.imbalance import heavier_or_slow, heavier_stages
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.evaluation.scoring.examples import background
 from lockstep.evaluation.synth.hard_draw import hard

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from lockstep.analyzer.stragglers.where import placed
+from lockstep.analyzer.stragglers.imbalance import placed
 from lockstep.analyzer.verdict.pipeline import diagnose
 
 

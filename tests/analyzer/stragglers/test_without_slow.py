@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.stragglers.model.adjusted_time import without_slow
 from lockstep.analyzer.stragglers.model.effects import effects
-from lockstep.analyzer.stragglers.model.without_slow import without_slow
 
 FIRST = 150
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lockstep.analyzer.hardware.anomalies.uninstrumented import NO_SERIES, uninstrumented
-from lockstep.analyzer.stragglers.model.candidate import CERTAIN
+from lockstep.analyzer.stragglers.confidence import CERTAIN
 from lockstep.analyzer.verdict.pipeline import diagnose
 from tests.analyzer.hardware.anomalies.conftest import POWER, THROTTLED, UTIL
 

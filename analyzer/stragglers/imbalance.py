@@ -26,8 +26,7 @@ from lockstep.analyzer.shapes.run import Evidence, Finding, Grid
 from lockstep.analyzer.shapes.wording import NAMED
 from lockstep.analyzer.stats.robust_stats import MOSTLY
 from lockstep.analyzer.stats.significance import STEPS_AT_LEAST
-from lockstep.analyzer.stragglers.model.accepted import HEAVY
-from lockstep.analyzer.stragglers.model.effects import LIKELIER
+from lockstep.analyzer.stragglers.confidence import HEAVY, LIKELIER
 from lockstep.analyzer.stragglers.model.roles import AGAIN, BY_CLOCK, OF_ROLES, ROLE, SAME_WORK
 
 MOST = 2.0

@@ -1,4 +1,4 @@
-"""Of effects that explain the same slow time of the same rank, the likeliest.
+"""How certain the place of a finding is, and of findings that explain the same time the likeliest.
 
 Windows, operations, checkpoint writes and exchanges inside a tensor-parallel group are observations
 of one state: who is slow in one of them is accused once, by the one that is furthest beyond chance.
@@ -6,16 +6,22 @@ A node that may only hold a heavier stage explains nothing that another one does
 """
 
 import math
+import sys
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 import numpy as np
 from scipy.special import log_ndtr
 
-from lockstep.analyzer.shapes.run import Finding, Grid
+from lockstep.analyzer.shapes.run import STEPS_CERTAINTY, Finding, Grid
 from lockstep.analyzer.stats.changepoint import FALSE_ALARM
 from lockstep.analyzer.stats.robust_stats import median_of
+from lockstep.analyzer.stats.significance import TENTH_MORE
 
+CERTAIN = 1.0 - FALSE_ALARM
+"""Nothing is known better than this."""
+LIKELIER = 0.5
+"""Confidence in a place from which it is likelier than all others, and nobody, together."""
 HEAVY = "heavy"
 """Kind of findings whose place times leave open, as `details["place_confidence"]` says: a node is
 slow, or the stage heavy that it alone holds."""
@@ -97,3 +103,40 @@ def _at_once(grid: Grid, one: Finding, other: Finding) -> bool:
 
 def _stop(grid: Grid, finding: Finding) -> int:
     return len(grid.start) if finding.last is None else finding.last
+
+
+PAGE_SLOWDOWN = 1.0 + TENTH_MORE
+"""Of the place, from which somebody is woken."""
+LEAST_LOG = math.log(sys.float_info.min)
+"""e to a smaller power is 0 to a computer."""
+
+
+def place_confidence(finding: Finding, grid: Grid) -> float:
+    """Probability of the place, 0 to CERTAIN.
+
+    As whoever found it tells it: `details["place_confidence"]`, its posterior among the places that
+    explain the same windows, or a hang's `certainty`. Else by how far it is beyond chance. No place
+    is surer than the steps that nobody told of (docs/method/durations.md#steps).
+
+    Args:
+        finding: That accuses.
+        grid: The run's windows.
+    """
+    told = finding.details.get("place_confidence", finding.details.get("certainty"))
+    known = _beyond_chance(finding, len(grid.ranks)) if told is None else float(told)
+    sure = grid.meta.get(STEPS_CERTAINTY)
+    most = min(CERTAIN, sure) if isinstance(sure, float) else CERTAIN
+    return min(max(known, 0.0), most)
+
+
+def _beyond_chance(finding: Finding, ranks: int) -> float:
+    """1 / (1 - e p ln p): what a p-value leaves at most for "it was not chance", at even odds.
+
+    (Sellke, Bayarri, Berger, "Calibration of p values for testing precise null hypotheses", The
+    American Statistician 2001.)
+    """
+    log_p = max(log_chance(finding, ranks), LEAST_LOG)
+    if not log_p < -1.0:
+        # From p = 1 / e on the bound says nothing but the odds before.
+        return LIKELIER
+    return 1.0 / (1.0 - math.e * math.exp(log_p) * log_p)
