@@ -18,7 +18,7 @@ from lockstep.analyzer.read import optrace
 from lockstep.analyzer.shapes.operations import Trace
 from lockstep.analyzer.shapes.run import EXPECTED_STEPS, Finding, FloatGrid, Grid, LoadError, Run
 from lockstep.analyzer.stats.coverage import unseen_words
-from lockstep.analyzer.stats.peer_groups import MAJORITY
+from lockstep.analyzer.stats.peer_groups import MAJORITY, peer_groups
 from lockstep.analyzer.stats.robust_stats import (
     NOTHING,
     interval_95,
@@ -154,12 +154,15 @@ def _finding(
 
 
 def _peers(grid: Grid, column: int, mine: Indices) -> tuple[Indices, bool]:
-    """The ranks to compare a rank with, and whether they must behave alike."""
-    info = grid.ranks[column]
-    others = [c for c in range(len(grid.ranks)) if c not in mine]
-    stage = [c for c in others if grid.ranks[c].pp == info.pp]
-    same = [c for c in stage if grid.ranks[c].tp == info.tp]
-    return np.array(same or stage or others, dtype=np.int64), bool(stage)
+    """The ranks to compare a rank with, and whether they do the same work.
+
+    Its peers outside the worker; without any all other ranks.
+    """
+    group = next((each for each in peer_groups(grid).values() if column in each), mine)
+    peers = np.setdiff1d(group, mine)
+    if len(peers):
+        return peers, True
+    return np.setdiff1d(np.arange(len(grid.ranks)), mine), False
 
 
 def _excess(

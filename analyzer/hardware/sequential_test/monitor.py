@@ -32,13 +32,13 @@ from lockstep.analyzer.hardware.sequential_test.false_alarms import ALPHA, Budge
 from lockstep.analyzer.hardware.sequential_test.presence import Presence
 from lockstep.analyzer.hardware.sequential_test.residuals import (
     residuals,
-    same_size,
     spread,
     to_scale,
 )
 from lockstep.analyzer.hardware.sequential_test.state import State, aligned
 from lockstep.analyzer.hardware.sequential_test.streams import Streams, Test, before
 from lockstep.analyzer.hardware.sequential_test.telemetry import MonitoredMetric, TelemetryArrays
+from lockstep.analyzer.stragglers.peers import same_size
 
 FloatArray = NDArray[np.float32]
 

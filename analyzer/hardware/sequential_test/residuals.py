@@ -41,20 +41,6 @@ def to_scale(
     return found
 
 
-def same_size(strata: NDArray[np.int64]) -> list[NDArray[np.intp]]:
-    """The columns of all strata, as one (strata, size) array for each size of stratum.
-
-    Args:
-        strata: (G,) stratum of each GPU; below 0 = compared with nobody.
-    """
-    order = np.argsort(strata, kind="stable")
-    order = order[strata[order] >= 0]
-    _, first, size = np.unique(strata[order], return_index=True, return_counts=True)
-    return [
-        order[first[size == each][:, None] + np.arange(each)] for each in np.unique(size).tolist()
-    ]
-
-
 def residuals(
     values: FloatArray,
     offset: FloatArray,
@@ -69,7 +55,7 @@ def residuals(
         values: (T, M, G) on the compared scale.
         offset: (M, G) what the GPU always was above its peers; subtracted before the comparison,
             and part of the result again.
-        groups: From `same_size`; all that should answer, those that never do included.
+        groups: From `peers.same_size`; all that should answer, those that never do included.
     """
     found = np.full_like(values, np.nan)
     for columns in groups:

@@ -1,8 +1,8 @@
 """Ranks that differ from the others since the start: more work, or slow; most of foreign programs.
 
 Times alone cannot tell (analyzer.stragglers.model.roles), so such a finding accuses nobody by
-itself: the hardware decides (analyzer.stragglers.imbalance), and whether its work is proven to be the
-others'.
+itself: the hardware decides (analyzer.stragglers.imbalance), and whether its work is proven to be
+the others'.
 """
 
 from collections.abc import Iterator, Sequence

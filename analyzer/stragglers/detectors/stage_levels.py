@@ -1,8 +1,8 @@
 """Nodes that hold whole pipeline stages for themselves and always were slower than the others.
 
 Nobody else does the same work, so times alone cannot tell a heavier stage from a slow node. Such a
-finding accuses nobody by itself: what the hardware says decides (analyzer.stragglers.imbalance), and
-where that is silent the run is not called healthy.
+finding accuses nobody by itself: what the hardware says decides (analyzer.stragglers.imbalance).
+Where that is silent, the run is not called healthy.
 """
 
 from collections.abc import Sequence

@@ -8,10 +8,10 @@ from hypothesis.extra.numpy import arrays
 from lockstep.analyzer.hardware.sequential_test.residuals import (
     MANY,
     residuals,
-    same_size,
     spread,
     to_scale,
 )
+from lockstep.analyzer.stragglers.peers import same_size
 
 VALUES = st.one_of(st.floats(-5, 5, width=32), st.just(float("nan")))
 
@@ -52,12 +52,6 @@ def test_peers_that_vanish_do_not_move_those_who_stay():
     gone = offset.copy()
     gone[5:] = np.nan
     np.testing.assert_allclose(_residuals(gone, offset[None])[:5], offset[:5], atol=1e-6)
-
-
-def test_strata_are_compared_apart_whatever_their_sizes():
-    strata = np.array([0, 1, 0, 1, 0, 1, 1, -1])
-    groups = same_size(strata)
-    assert [[[0, 2, 4]], [[1, 3, 5, 6]]] == [group.tolist() for group in groups]
 
 
 def test_ratios_are_logs_turned_so_that_more_is_worse():
