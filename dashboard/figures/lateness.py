@@ -11,7 +11,7 @@ from lockstep.dashboard.figures.picture import Picture
 from lockstep.dashboard.palette import SILENT
 from lockstep.dashboard.shapes import Matrix
 
-TITLE = "Own time over the median of its stage, windows of the range, by rank (×)"
+TITLE = "Own time over peers, windows of the range, by rank (×)"
 HELP = (
     "A box spans the middle half of a rank's windows, its whiskers 5 % to 95 %. Peers lie around 1;"
     " a rank whose whole box lies to the right was late all the time, a long whisker to the right"
@@ -59,7 +59,7 @@ def lateness(matrix: Matrix, named: Sequence[int] = ()) -> Picture:
     layout = {
         "height": REST_PIXELS + BOX_PIXELS * len(shown),
         "margin": {"l": 8, "r": 8, "t": 32, "b": 72},
-        "xaxis": {"title": {"text": "× the median of the stage"}},
+        "xaxis": {"title": {"text": "× the own time of its peers"}},
         "yaxis": {"automargin": True, "type": "category", "autorange": "reversed",
                   "categoryorder": "array",
                   "categoryarray": [escape.text(names[row]) for row in range(len(shown))]},
