@@ -1,4 +1,4 @@
-"""A node that alone holds a stage and always was slower: heavier by design, or slow?"""
+"""A node that alone holds a stage is slow or has a heavier one; each place is weighed once."""
 
 import dataclasses
 
@@ -7,11 +7,27 @@ import pytest
 
 from lockstep.analyzer.align.grid import align
 from lockstep.analyzer.stragglers.detectors.stage_levels import stage_levels
-from lockstep.analyzer.stragglers.imbalance import heavier_or_slow, heavier_stages
+from lockstep.analyzer.stragglers.imbalance import heavier_or_slow, heavier_stages, placed
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.evaluation.scoring.examples import background
 from lockstep.evaluation.synth.hard_draw import hard
 from lockstep.evaluation.synth.whole import labelled
+
+
+def test_a_node_is_weighed_by_the_share_of_its_ranks_that_show_it(synthetic, fault):
+    run = synthetic(seed=5, world=8, steps=300, faults=[fault("thermal", 3)]).run()
+    hot = diagnose(run)
+    slow = next(one for one in hot.findings if one.kind == "slow")
+    details = {**slow.details, "node": hot.grid.ranks[3].node}
+    node = [dataclasses.replace(slow, rank=rank, details=details) for rank in (2, 3)]
+    told, evidences = placed(hot.grid, [*node, slow])
+    mate, mine, alone = (
+        next(each.log_odds for each in one if each.cause == "thermal") for one in evidences
+    )
+
+    assert [*node, slow] == list(told)
+    assert mate == pytest.approx(mine)
+    assert mine < alone
 
 
 @pytest.fixture(scope="module")

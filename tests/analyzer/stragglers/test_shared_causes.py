@@ -1,11 +1,11 @@
-"""Input data that ranks of most nodes wait for at a time is what they share, and no node's."""
+"""What ranks of several nodes share is slow, input data or cooling, and no node is blamed."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 
-from lockstep.analyzer.shapes.run import SHARED_LOADING, Run
+from lockstep.analyzer.shapes.run import SHARED_COOLING, SHARED_LOADING, Run
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract.words import Phase
 
@@ -123,3 +123,49 @@ def test_more_work_is_no_lack_of_data(healthy):
     verdict = diagnose(dataclasses.replace(run, windows=windows)).verdict
 
     assert [1] == [one.rank for one in verdict.culprits]
+
+
+HOT, HOT_SINCE = 92.0, 120
+FACTORS = {1: 1.12, 4: 1.15, 6: 1.13}
+
+
+@pytest.fixture
+def heated(synthetic, fault):
+    """Eight GPUs on as many nodes, of which some are held back by heat from one step on."""
+
+    def made(factors, *, room):
+        faults = [fault("thermal", rank, factor, HOT_SINCE) for rank, factor in factors.items()]
+        run = synthetic(world=8, steps=300, faults=faults).run()
+        if not room:
+            return run
+        samples, windows = run.samples.copy(), run.windows
+        since = windows.loc[windows["from_step"] == HOT_SINCE, "start"].min()
+        hot = (samples["metric"] == "lockstep_gpu_temperature_celsius") & (samples["time"] > since)
+        samples.loc[hot, "value"] = HOT
+        return dataclasses.replace(run, samples=samples)
+
+    return made
+
+
+def test_gpus_that_a_hot_room_holds_back_are_nobodys_fault(heated):
+    verdict = diagnose(heated(FACTORS, room=True)).verdict
+    (structure,) = verdict.structure
+
+    assert () == verdict.culprits
+    assert SHARED_COOLING == structure["kind"]
+    assert "degraded" == verdict.status
+    assert "the GPUs of all nodes became hotter by 28 °C" in verdict.sentence
+    assert set(FACTORS) == {one.rank for one in verdict.rejected}
+
+
+def test_gpus_that_are_hot_alone_are_named(heated):
+    verdict = diagnose(heated(FACTORS, room=False)).verdict
+
+    assert set(FACTORS) == {one.rank for one in verdict.culprits}
+    assert {"thermal"} == {one.cause for one in verdict.culprits}
+
+
+def test_who_is_far_slower_than_a_hot_room_makes_the_others_is_named(heated):
+    verdict = diagnose(heated({**FACTORS, 4: 2.6}, room=True)).verdict
+
+    assert [4] == [one.rank for one in verdict.culprits]
