@@ -61,7 +61,7 @@ def _finding(
     nobody = np.zeros(len(grid.ranks), dtype=bool)
     behind, inside_it = (nobody, nobody) if stall is None else (stall.missing, stall.waiting)
     missing, waiting, began = (
-        [grid.ranks[place].rank for place in np.flatnonzero(mask)]
+        [grid.ranks[positions].rank for positions in np.flatnonzero(mask)]
         for mask in (behind, inside_it & ~who.ranks, who.ranks)
     )
     words = {

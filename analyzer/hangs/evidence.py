@@ -248,7 +248,7 @@ def said(facts: Sequence[Fact], rank: int, waited: float | None = None) -> list[
         if row is not None:
             text = row.says.format(value=shown(_frame(fact, row)))
             found.append(Says(rank, row.kind, text, row.strength, row.waits))
-    return sorted(found, key=lambda one: -one.strength)
+    return sorted(found, key=lambda statement: -statement.strength)
 
 
 def shown(value: str) -> str:
@@ -282,10 +282,10 @@ def _counts(
 
 def refined(kind: Kind, told: Sequence[Says]) -> Kind:
     """The kind that the strongest fact gives, where it may."""
-    for one in told:
-        if one.kind is not None and one.kind in REFINES.get(kind, frozenset()):
-            return one.kind
-        if one.kind is kind:
+    for statement in told:
+        if statement.kind is not None and statement.kind in REFINES.get(kind, frozenset()):
+            return statement.kind
+        if statement.kind is kind:
             return kind
     return kind
 

@@ -126,22 +126,28 @@ def _parsed(tree: Mapping[str, Any], rank: int, written: float | None) -> RankTr
     told = tree.get("longest_quiet_ns")  # by who dropped what is over, which makes gaps
     quiet = quiet if told is None else _whole(told) / 1e9
     for number, entry in _that_matter(entries):
-        one, handle, description, spoke = _operation(entry, number)
-        if one is None:
+        operation, handle, description, spoke = _operation(entry, number)
+        if operation is None:
             continue
         backend = spoke or backend
-        handles[handle] = one.group
-        described.setdefault(one.group, description)
-        (waiting.append if not one.done else recent[one.group, one.transfer is None].append)(one)
-        if one.transfer is None:
-            collectives[one.group] = max(collectives.get(one.group, 0), one.sequence)
+        handles[handle] = operation.group
+        described.setdefault(operation.group, description)
+        (
+            waiting.append
+            if not operation.done
+            else recent[operation.group, operation.transfer is None].append
+        )(operation)
+        if operation.transfer is None:
+            collectives[operation.group] = max(
+                collectives.get(operation.group, 0), operation.sequence
+            )
         else:
-            transfers.add(one.group)
+            transfers.add(operation.group)
             # The collectives before it, which torch tells with each transfer.
             count = _count(entry.get("collective_seq_id"))
             if count is not None:
-                collectives[one.group] = max(collectives.get(one.group, 0), count)
-        timeout = max(timeout, one.timeout or 0.0)
+                collectives[operation.group] = max(collectives.get(operation.group, 0), count)
+        timeout = max(timeout, operation.timeout or 0.0)
     groups, unmapped = _groups(tree, handles, described, collectives, transfers, backend)
     waiting = [_with_start(one, groups.get(one.group)) for one in waiting]
     waiting.sort(key=lambda one: one.order)

@@ -35,8 +35,8 @@ def jobs(
     as of one node each, are one job too.
     """
     by_name: dict[str, list[RankTrace]] = defaultdict(list)
-    for one in dumps:
-        by_name[one.name].append(one.trace)
+    for dump in dumps:
+        by_name[dump.name].append(dump.trace)
     found = [
         (name, cluster)
         for name in sorted(by_name)

@@ -100,7 +100,7 @@ def longest_stall(
 
     Not those of whom only old sequences are known, unless they began it.
     """
-    found: Stall | None = None
+    stall: Stall | None = None
     for one in standing:
         missing = one.missing & (began | ~hidden)
         missing |= one.waiting & began & ~(of_group(one.group, missing) > 0)
@@ -110,15 +110,15 @@ def longest_stall(
         longest = max(np.flatnonzero(waiting), key=lambda at: (one.seconds[at], one.sequence[at]))
         here = one.group == one.group[longest]
         seconds = float(one.seconds[longest])
-        if found is None or seconds > found.seconds:
+        if stall is None or seconds > stall.seconds:
             ops = {float(np.nanmax(age[one.waiting & here], initial=0.0)): _label(OPERATION, it)
                    for it, age in inside_operations(grid)
                    if (_label(GROUP, it) or "world") == one.kind}  # fmt: skip
-            found = Stall(
+            stall = Stall(
                 one.kind, int(one.sequence[longest]), ops.get(seconds), waiting & here,
                 missing & here, seconds,
             )  # fmt: skip
-    return found
+    return stall
 
 
 def groups(ranks: Sequence[RankInfo], kind: str) -> NDArray[np.int64]:
@@ -232,12 +232,12 @@ def began(grid: Grid, how: Ended, standing: Sequence[Standing]) -> Began:
     seen = np.concatenate([~hidden, np.bincount(node_of, hidden) == 0, [False]])
     ranks, nodes = np.split(np.where(seen, chance, 0.0)[:-1], [len(node_of)])
     best = max(ranks.max(), nodes.max())
-    place = int(np.argmax(nodes) if nodes.max() == best else node_of[np.argmax(ranks)])
-    here, alike = node_of == place, ranks * TOLD_APART >= best
+    index = int(np.argmax(nodes) if nodes.max() == best else node_of[np.argmax(ranks)])
+    here, alike = node_of == index, ranks * TOLD_APART >= best
     named = chance[~seen].sum() * TOLD_APART < best
-    if named and whole[place] and (nodes[place] == best or (alike == here).all()):
-        sure = np.full(len(ranks), nodes[place] + ranks[here].sum())
-        return Began(here, sure, str(names[place]), states)
+    if named and whole[index] and (nodes[index] == best or (alike == here).all()):
+        sure = np.full(len(ranks), nodes[index] + ranks[here].sum())
+        return Began(here, sure, str(names[index]), states)
     if alike.sum() * 2 > len(ranks):
         alike = np.isclose(ranks, best)
     named &= alike.sum() * 2 <= len(ranks)

@@ -54,38 +54,38 @@ _STANDARD = re.compile(r"(?:.*/)?lib(?:64)?/python\d(?:\.\d+)?(?:t)?/(?P<rest>.+
 _MULTIPROCESSING = "multiprocessing/process.py"
 
 
-def owner(one: Frame) -> Owner:
+def owner(frame: Frame) -> Owner:
     """By where its file lies."""
-    if one.native:
+    if frame.native:
         return Owner.NATIVE
-    if _INSTALLED.fullmatch(one.file) or _AROUND.fullmatch(one.file):
+    if _INSTALLED.fullmatch(frame.file) or _AROUND.fullmatch(frame.file):
         return Owner.INSTALLED
-    if one.file.startswith("<frozen ") or _STANDARD.fullmatch(one.file):
+    if frame.file.startswith("<frozen ") or _STANDARD.fullmatch(frame.file):
         return Owner.STANDARD
     return Owner.PROGRAM
 
 
-def shown_file(one: Frame) -> str:
+def shown_file(frame: Frame) -> str:
     """As the package has it; of the program's own files the name and its folder."""
     for pattern in (_INSTALLED, _AROUND, _STANDARD):
-        if not one.native and (match := pattern.fullmatch(one.file)) is not None:
+        if not frame.native and (match := pattern.fullmatch(frame.file)) is not None:
             return match["rest"]
-    return "/".join(one.file.split("/")[-1 if one.native else -2 :])
+    return "/".join(frame.file.split("/")[-1 if frame.native else -2 :])
 
 
-def shown(one: Frame) -> str:
+def shown(frame: Frame) -> str:
     """`load_sample (project/data.py:41)`."""
-    return f"{one.function} ({shown_file(one)}{f':{one.line}' if one.line else ''})"
+    return f"{frame.function} ({shown_file(frame)}{f':{frame.line}' if frame.line else ''})"
 
 
-def key(one: Frame) -> tuple[str, str, int]:
+def key(frame: Frame) -> tuple[str, str, int]:
     """Calls of the same line are one, whether the class is told (py-spy) or not (faulthandler)."""
-    return one.function.rpartition(".")[2], shown_file(one), one.line
+    return frame.function.rpartition(".")[2], shown_file(frame), frame.line
 
 
 def lines(thread: Thread) -> str:
     """The stack as a fact of kind `stack`: a call a line, the innermost first."""
-    return "\n".join(shown(one) for one in reversed(thread.frames))
+    return "\n".join(shown(frame) for frame in reversed(thread.frames))
 
 
 def blamed(thread: Thread) -> Frame | None:
@@ -101,8 +101,8 @@ def own_calls(thread: Thread) -> Sequence[Frame]:
     """Without those of the process that it was forked from: they stand above multiprocessing's."""
     starts = [
         index
-        for index, one in enumerate(thread.frames)
-        if owner(one) is Owner.STANDARD and shown_file(one) == _MULTIPROCESSING
+        for index, frame in enumerate(thread.frames)
+        if owner(frame) is Owner.STANDARD and shown_file(frame) == _MULTIPROCESSING
     ]
     return thread.frames[starts[-1] + 1 :] if starts else thread.frames
 
@@ -148,7 +148,7 @@ def prefix_tree(stacks: Mapping[int, Sequence[Frame]]) -> Node:
     ranks = tuple(sorted(stacks))
     if not ranks:
         return Node((), ())
-    keys = {rank: [key(one) for one in stacks[rank]] for rank in ranks}
+    keys = {rank: [key(frame) for frame in stacks[rank]] for rank in ranks}
     levels = zip(*keys.values(), strict=False)
     common = sum(1 for _ in takewhile(lambda calls: len(set(calls)) == 1, levels))
     by_next: dict[Any, dict[int, Sequence[Frame]]] = {}
@@ -166,7 +166,7 @@ def as_tree(node: Node) -> dict[str, Any]:
     """As JSON."""
     return {
         "ranks": list(node.ranks),
-        "calls": [shown(one) for one in node.frames],
+        "calls": [shown(frame) for frame in node.frames],
         "children": [as_tree(each) for each in node.children],
     }
 
@@ -223,9 +223,9 @@ def choice(verdict: HangVerdict | None, there: Collection[int]) -> Choice:
     assert verdict is not None
     guilty = {one.rank for one in origins}
     peers = []
-    for one in named[:MOST_BLAMED]:
-        members = verdict.merged.members.get(one.operation.group, ())
-        fit = [rank for rank in (*sorted(one.waiting), *members) if rank in there]
+    for origin in named[:MOST_BLAMED]:
+        members = verdict.merged.members.get(origin.operation.group, ())
+        fit = [rank for rank in (*sorted(origin.waiting), *members) if rank in there]
         peers += [rank for rank in fit if rank not in guilty][:1]
     ranks = tuple(one.rank for one in named[:MOST_BLAMED])
     return Choice(ranks, tuple(dict.fromkeys(peers)), (), max(0, len(named) - MOST_BLAMED))
@@ -281,27 +281,27 @@ def _of_many(where: str, ranks: Sequence[int]) -> str:
     return f"{several.get(verb, verb)} {rest}" if len(ranks) > 1 else where
 
 
-def _where(verdict: HangVerdict, one: Stacks, *, culprit: bool = False) -> str:
+def _where(verdict: HangVerdict, stacks: Stacks, *, culprit: bool = False) -> str:
     """`stands in load_sample (data.py:41)`."""
-    main = one.main
+    main = stacks.main
     line = None if main is None else blamed(main)
     if main is None or line is None:
-        return f"gave no stack: {one.why or 'it has no thread that runs Python'}"
+        return f"gave no stack: {stacks.why or 'it has no thread that runs Python'}"
     place = f"`{line.function}` ({_file(line)})"
-    waits = verdict.graph.waits.get(one.rank, ())
-    if waits and not culprit and one.state not in _STANDS:
+    waits = verdict.graph.waits.get(stacks.rank, ())
+    if waits and not culprit and stacks.state not in _STANDS:
         return f"waits in {waits[0].operation.op} ({_file(line)})"
-    words = f"{_STANDS.get(one.state, 'stands in')} {place}"
+    words = f"{_STANDS.get(stacks.state, 'stands in')} {place}"
     if culprit and main.holds_gil:
         words += ", holding the GIL"
-    if (child := busy_child(one)) is not None:
+    if (child := busy_child(stacks)) is not None:
         words += f", and process {child[0].pid} of it in `{child[1].function}` ({_file(child[1])})"
     return words
 
 
-def _file(one: Frame) -> str:
-    name = one.file.rpartition("/")[2]
-    return f"{name}:{one.line}" if one.line else name
+def _file(frame: Frame) -> str:
+    name = frame.file.rpartition("/")[2]
+    return f"{name}:{frame.line}" if frame.line else name
 
 
 def document(verdict: HangVerdict) -> dict[str, Any] | None:
@@ -326,8 +326,8 @@ def document(verdict: HangVerdict) -> dict[str, Any] | None:
     }
 
 
-def _line(one: Stacks) -> dict[str, Any] | None:
-    line = None if one.main is None else blamed(one.main)
+def _line(stacks: Stacks) -> dict[str, Any] | None:
+    line = None if stacks.main is None else blamed(stacks.main)
     if line is None:
         return None
     return {"function": line.function, "file": line.file, "line": line.line or None}
@@ -363,6 +363,6 @@ def _drawn(node: Node, indent: str) -> list[str]:
 
 def _calls(frames: Sequence[Frame]) -> list[str]:
     """The innermost of them; who calls those is told in the JSON."""
-    told = [shown(one) for one in frames[-MOST_SHOWN:]]
+    told = [shown(frame) for frame in frames[-MOST_SHOWN:]]
     left = len(frames) - len(told)
     return [f"… {left} calls above", *told] if left > 0 else told

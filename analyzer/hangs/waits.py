@@ -42,26 +42,26 @@ def deviants_of(merged: Merged, key: Key, held: Mapping[int, Operation]) -> dict
     nothing, all of them.
     """
     for why in (Why.OPERATION, Why.DTYPE, Why.SHAPE):
-        calls = {rank: _call(one, why) for rank, one in held.items()}
+        calls = {rank: _call(operation, why) for rank, operation in held.items()}
         counts = Counter(calls.values())
         if len(counts) > 1 and (why is Why.OPERATION or () not in counts):
             (usual, most), (_, second) = counts.most_common(2)
             if most > second:
                 return {rank: why for rank, call in calls.items() if call != usual}
-            elsewhere = Counter(_call(one, why) for one in _alike(merged, key))
+            elsewhere = Counter(_call(operation, why) for operation in _alike(merged, key))
             if elsewhere and (expected := elsewhere.most_common(1)[0][0]) in counts:
                 return {rank: why for rank, call in calls.items() if call != expected}
             return dict.fromkeys(calls, why)
     return {}
 
 
-def _call(one: Operation, why: Why) -> object:
+def _call(operation: Operation, why: Why) -> object:
     """What of a call all ranks must agree on."""
     if why is Why.OPERATION:
-        return RELATED.get(one.op, one.op)
+        return RELATED.get(operation.op, operation.op)
     if why is Why.DTYPE:
-        return one.dtypes
-    return () if one.op in UNSIZED else one.inputs
+        return operation.dtypes
+    return () if operation.op in UNSIZED else operation.inputs
 
 
 def _alike(merged: Merged, key: Key) -> Iterator[Operation]:
@@ -130,15 +130,15 @@ def graph(merged: Merged) -> Graph:
     _ended_elsewhere(merged, found)
     collectives: dict[Key, list[int]] = defaultdict(list)
     for rank, head in merged.heads.items():
-        for one in head:
-            if one.transfer is None:
-                collectives[one.group, one.sequence].append(rank)
+        for operation in head:
+            if operation.transfer is None:
+                collectives[operation.group, operation.sequence].append(rank)
             else:
-                _transfer(merged, found, rank, one, one.transfer)
+                _transfer(merged, found, rank, operation, operation.transfer)
     if merged.retiring:
         _failed(merged, found)
-    for rank, one in merged.aborted.items():
-        found.origins.setdefault(rank, (Why.ABORTED, one))
+    for rank, operation in merged.aborted.items():
+        found.origins.setdefault(rank, (Why.ABORTED, operation))
     for (group, sequence), ranks in collectives.items():
         _collective(merged, found, group, sequence, ranks)
     for rank in found.origins:
@@ -152,15 +152,21 @@ def _ended_elsewhere(merged: Merged, found: Graph) -> None:
     It need not be what they wait in first: what a device had to do before that is over, too.
     """
     for rank, trace in merged.traces.items():
-        for one in trace.open:
-            if one.transfer is not None or one.op in ROOTED or one is merged.aborted.get(rank):
+        for operation in trace.open:
+            if (
+                operation.transfer is not None
+                or operation.op in ROOTED
+                or operation is merged.aborted.get(rank)
+            ):
                 continue
-            key = (one.group, one.sequence)
-            if merged.ended.get(one.group, 0) >= one.sequence and not _may_have_failed(merged, key):
+            key = (operation.group, operation.sequence)
+            if merged.ended.get(operation.group, 0) >= operation.sequence and not _may_have_failed(
+                merged, key
+            ):
                 deviants = deviants_of(merged, key, merged.collectives[key])
                 if deviants and rank not in deviants:
                     continue  # they ended another operation
-                found.origins[rank] = (deviants.get(rank, Why.UNFINISHED), one)
+                found.origins[rank] = (deviants.get(rank, Why.UNFINISHED), operation)
                 break
 
 
@@ -187,14 +193,14 @@ def _explain_silent(
     merged: Merged, found: Graph, held: Mapping[int, Operation], deviants: Mapping[int, Why]
 ) -> None:
     """Members without a dump wait for those that differ, or died of it, as gloo ends a process."""
-    one = held[next(iter(deviants))]
+    operation = held[next(iter(deviants))]
     targets = tuple(sorted(deviants.items()))
-    for member in merged.members.get(one.group, ()):
-        if member in merged.world and merged.standing(member, one.group, one.sequence) is (
-            Standing.SILENT
-        ):
-            proven = _proven(merged, one, min(deviants), _oldest(merged, deviants))
-            found.waits[member].append(Wait(member, one, targets, proven))
+    for member in merged.members.get(operation.group, ()):
+        if member in merged.world and merged.standing(
+            member, operation.group, operation.sequence
+        ) is (Standing.SILENT):
+            proven = _proven(merged, operation, min(deviants), _oldest(merged, deviants))
+            found.waits[member].append(Wait(member, operation, targets, proven))
 
 
 def _collective(
@@ -206,7 +212,7 @@ def _collective(
     for member in members:
         by[merged.standing(member, group, sequence)].append(member)
     held = merged.collectives[group, sequence]
-    here = {rank: one for rank, one in held.items() if rank in members}
+    here = {rank: operation for rank, operation in held.items() if rank in members}
     deviants = deviants_of(merged, (group, sequence), here)
     if deviants:
         for rank, why in deviants.items():
@@ -262,40 +268,40 @@ def _all_inside(merged: Merged, found: Graph, key: Key, ranks: Sequence[int]) ->
 
 
 def _transfer(
-    merged: Merged, found: Graph, rank: int, one: Operation, transfer: Transfer
+    merged: Merged, found: Graph, rank: int, operation: Operation, transfer: Transfer
 ) -> None:  # fmt: skip
     """What a rank waits for that exchanges with another."""
-    peer = _peer(merged, rank, one.group, transfer)
+    peer = _peer(merged, rank, operation.group, transfer)
     if peer is None:
         return
     trace = merged.traces.get(peer)
     if trace is None:
         target = ((peer, Why.SILENT),)
     else:
-        other = _counterpart(merged, trace, rank, one)
+        other = _counterpart(merged, trace, rank, operation)
         if other is not None and other in merged.heads.get(peer, ()):
-            if other.dtypes != one.dtypes or other.inputs != one.inputs:
-                why = Why.DTYPE if other.dtypes != one.dtypes else Why.SHAPE
-                found.origins.setdefault(rank, (why, one))
+            if other.dtypes != operation.dtypes or other.inputs != operation.inputs:
+                why = Why.DTYPE if other.dtypes != operation.dtypes else Why.SHAPE
+                found.origins.setdefault(rank, (why, operation))
                 return
-            if {one.state, other.state} == {State.STARTED, State.SCHEDULED}:
-                if one.state is State.SCHEDULED:
-                    found.origins.setdefault(rank, (Why.UNSTARTED, one))
+            if {operation.state, other.state} == {State.STARTED, State.SCHEDULED}:
+                if operation.state is State.SCHEDULED:
+                    found.origins.setdefault(rank, (Why.UNSTARTED, operation))
                 else:
-                    _wait(merged, found, {rank: one}, [rank], [(peer, Why.UNSTARTED)])
+                    _wait(merged, found, {rank: operation}, [rank], [(peer, Why.UNSTARTED)])
                 return
-            if _ended_fewer(merged, rank, peer, one.group):
-                found.origins.setdefault(rank, (Why.UNFINISHED, one))
+            if _ended_fewer(merged, rank, peer, operation.group):
+                found.origins.setdefault(rank, (Why.UNFINISHED, operation))
                 return
-            if _ended_fewer(merged, peer, rank, one.group):
-                _wait(merged, found, {rank: one}, [rank], [(peer, Why.UNFINISHED)])
+            if _ended_fewer(merged, peer, rank, operation.group):
+                _wait(merged, found, {rank: operation}, [rank], [(peer, Why.UNFINISHED)])
                 return
             pair = (min(rank, peer), max(rank, peer))
-            found.stuck[one.group, *pair] = Stuck(one, pair)
+            found.stuck[operation.group, *pair] = Stuck(operation, pair)
             return
         target = ((peer, Why.ABSENT if other is None else Why.BEHIND),)
-    proven = _proven(merged, one, rank, _oldest(merged, [peer]))
-    found.waits[rank].append(Wait(rank, one, target, proven))
+    proven = _proven(merged, operation, rank, _oldest(merged, [peer]))
+    found.waits[rank].append(Wait(rank, operation, target, proven))
 
 
 def _ended_fewer(merged: Merged, rank: int, peer: int, group: str) -> bool:
@@ -309,7 +315,7 @@ def _ended_fewer(merged: Merged, rank: int, peer: int, group: str) -> bool:
         return False
     if any(trace.groups[group].collectives for trace in (mine, theirs)):
         return False
-    left = [sum(one.group == group for one in trace.open) for trace in (mine, theirs)]
+    left = [sum(operation.group == group for operation in trace.open) for trace in (mine, theirs)]
     return left[0] > left[1]
 
 
@@ -322,17 +328,17 @@ def _peer(merged: Merged, rank: int, group: str, transfer: Transfer) -> int | No
 
 
 def _counterpart(
-    merged: Merged, trace: RankTrace, rank: int, one: Operation
+    merged: Merged, trace: RankTrace, rank: int, operation: Operation
 ) -> Operation | None:  # fmt: skip
     """The oldest open half of the peer that this one may belong to."""
-    assert one.transfer is not None
+    assert operation.transfer is not None
     return next(
         (
             each
             for each in trace.open
             if each.transfer is not None
-            and each.group == one.group
-            and each.transfer.sends != one.transfer.sends
+            and each.group == operation.group
+            and each.transfer.sends != operation.transfer.sends
             and _peer(merged, trace.rank, each.group, each.transfer) == rank
         ),
         None,
@@ -361,7 +367,7 @@ def _oldest(merged: Merged, ranks: Iterable[int]) -> float | None:
     return None if len(known) < len(written) else min(known, default=float("inf"))
 
 
-def _proven(merged: Merged, one: Operation, rank: int, oldest: float | None) -> float | None:
+def _proven(merged: Merged, operation: Operation, rank: int, oldest: float | None) -> float | None:
     """Seconds for which a wait is certain: the rank was inside, and no target was.
 
     So much lies between the begin of the operation and the oldest of the dumps.
@@ -369,7 +375,7 @@ def _proven(merged: Merged, one: Operation, rank: int, oldest: float | None) -> 
     written = merged.traces[rank].written
     if written is None or oldest is None:
         return None
-    return max(0.0, min(written, oldest) - one.created)
+    return max(0.0, min(written, oldest) - operation.created)
 
 
 def roots(found: Graph, merged: Merged) -> list[frozenset[int]]:

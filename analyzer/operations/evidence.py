@@ -22,14 +22,14 @@ STAGE = "stage-imbalance"
 
 
 def evidence(
-    trace: Trace, one: Suspect, late: Lateness | None, *, cancelled: bool
+    trace: Trace, suspect: Suspect, late: Lateness | None, *, cancelled: bool
 ) -> tuple[Fact, ...]:
     """What speaks for a suspect, and against it."""
-    low, ratio, high = interval_95(one.excess, one.error)
+    low, ratio, high = interval_95(suspect.excess, suspect.error)
     told, least, most = _times(ratio, low, high)
     compared = (
         "the same stage of the other replicas"
-        if one.by_peers
+        if suspect.by_peers
         else "its own past, because it has too few peers"
     )
     same = ", the length of micro-batches taken out by the other stages" if cancelled else ""
@@ -37,12 +37,12 @@ def evidence(
         Fact(
             True,
             f"it computes {told}x as long ({least} to {most})"
-            f" as {compared}{same}, {_when(trace, one)}",
+            f" as {compared}{same}, {_when(trace, suspect)}",
             OWN_QUERY,
         )
     ]
     if late is not None:
-        facts.append(_waiting(one, late))
+        facts.append(_waiting(suspect, late))
     return tuple(facts)
 
 
@@ -53,24 +53,24 @@ def given_back(gain: float, interval: tuple[float, float] | None) -> Fact:
     return Fact(True, words, FIX_QUERY)
 
 
-def _when(trace: Trace, one: Suspect) -> str:
-    if one.first == 0 and one.last is None:
+def _when(trace: Trace, suspect: Suspect) -> str:
+    if suspect.first == 0 and suspect.last is None:
         span = f"in all {len(trace.steps)} steps seen"
     else:
-        end = "" if one.last is None else f" to {trace.steps[one.last]}"
-        span = f"from step {trace.steps[one.first]}{end}"
-    often = float((one.by_step[one.first : one.last] > 0).mean())
-    return span + temporal_shape.words(one.shape, often)
+        end = "" if suspect.last is None else f" to {trace.steps[suspect.last]}"
+        span = f"from step {trace.steps[suspect.first]}{end}"
+    often = float((suspect.by_step[suspect.first : suspect.last] > 0).mean())
+    return span + temporal_shape.words(suspect.shape, often)
 
 
-def _waiting(one: Suspect, late: Lateness) -> Fact:
-    slow = one.by_step > 0
+def _waiting(suspect: Suspect, late: Lateness) -> Fact:
+    slow = suspect.by_step > 0
     last = late.last(during=slow)
     if last is None:
         return Fact(False, "no replica keeps the others waiting: its excess hides in slack",
                     LATE_QUERY)  # fmt: skip
     seconds = float(np.median(late.late[last, slow]))
-    if last == one.dp:
+    if last == suspect.dp:
         text = f"the other replicas wait for replica {last}, {milliseconds(seconds)} a step"
         return Fact(True, text, LATE_QUERY)
     text = f"the replica that the others wait for is {last}, {milliseconds(seconds)} a step"
@@ -84,36 +84,36 @@ def _times(*ratios: float) -> tuple[str, ...]:
 
 
 def let_go(
-    trace: Trace, found: Cells, judgement: Judgement, late: Lateness | None,
+    trace: Trace, cells: Cells, judgement: Judgement, late: Lateness | None,
     structures: tuple[Structure, ...],
 ) -> tuple[Rejected, ...]:  # fmt: skip
     """A rank once, EACH of a reason."""
-    named = {trace.worker(one.dp, one.stage) for one in judgement.suspects}
+    named = {trace.worker(suspect.dp, suspect.stage) for suspect in judgement.suspects}
     result: dict[int, Rejected] = {}
     reasons = (
         _victims(trace, judgement, late),
-        _heavy(trace, found, structures),
+        _heavy(trace, cells, structures),
         _long(trace, judgement),
     )
     for reason in reasons:
         fresh = (one for one in reason if one.rank not in named and one.rank not in result)
-        for _, one in zip(range(EACH), fresh, strict=False):
-            result[one.rank] = one
+        for _, rejection in zip(range(EACH), fresh, strict=False):
+            result[rejection.rank] = rejection
     return tuple(result.values())
 
 
 def _victims(trace: Trace, judgement: Judgement, late: Lateness | None) -> Iterator[Rejected]:
     """The other stages of a late replica come late because they wait for the slow one."""
-    for one in judgement.suspects:
-        if late is None or late.last(during=one.by_step > 0) != one.dp:
+    for suspect in judgement.suspects:
+        if late is None or late.last(during=suspect.by_step > 0) != suspect.dp:
             continue
         for stage in range(trace.layout.pp):
-            if stage != one.stage:
-                level = float(np.exp(judgement.level[stage, one.dp]))
+            if stage != suspect.stage:
+                level = float(np.exp(judgement.level[stage, suspect.dp]))
                 yield Rejected(
-                    trace.worker(one.dp, stage),
+                    trace.worker(suspect.dp, stage),
                     f"comes late with its replica because it waits for rank"
-                    f" {trace.worker(one.dp, one.stage)}: a victim{_beside(level)}",
+                    f" {trace.worker(suspect.dp, suspect.stage)}: a victim{_beside(level)}",
                 )
 
 
@@ -121,15 +121,15 @@ def _beside(level: float) -> str:
     return f"; its own time is {level:.2f}x its peers'" if np.isfinite(level) else ""
 
 
-def _heavy(trace: Trace, found: Cells, structures: tuple[Structure, ...]) -> Iterator[Rejected]:
+def _heavy(trace: Trace, cells: Cells, structures: tuple[Structure, ...]) -> Iterator[Rejected]:
     """The workers of the heaviest stage, the longest first."""
-    if not any(one.kind == STAGE for one in structures):
+    if not any(structure.kind == STAGE for structure in structures):
         return
-    usual = np.median(found.usual, axis=1)
+    usual = np.median(cells.usual, axis=1)
     stage = int(np.argmax(usual))
     others = np.median(np.delete(usual, stage))
-    for dp in np.argsort(-found.usual[stage]):
-        more = found.usual[stage, dp] / others - 1
+    for dp in np.argsort(-cells.usual[stage]):
+        more = cells.usual[stage, dp] / others - 1
         yield Rejected(
             trace.worker(int(dp), stage),
             f"computes {more:.0%} longer than other stages, but stage {stage} is heavier in every"

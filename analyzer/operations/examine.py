@@ -83,28 +83,28 @@ def place_suspects(grid: Grid, seen: Observed, *, alone: bool = False) -> Iterat
     """
     usable = ~grid.masked & _last_attempt(grid)
     steps = grid.to_step - grid.from_step
-    for one in seen.slow:
-        place = one.suspect.dp, one.suspect.stage
+    for worker in seen.slow:
+        place = worker.suspect.dp, worker.suspect.stage
         columns = np.array(
             [c for c, i in enumerate(grid.ranks) if (i.dp, i.pp) == place], dtype=np.int64
         )
-        span, ended = grid.to_step > one.from_step, one.to_step is not None
-        if one.to_step is not None:
-            span &= grid.from_step < one.to_step
+        span, ended = grid.to_step > worker.from_step, worker.to_step is not None
+        if worker.to_step is not None:
+            span &= grid.from_step < worker.to_step
         inside, outside = np.flatnonzero(usable & span), np.flatnonzero(usable & ~span)
-        always = not ended and one.from_step <= seen.trace.steps[0]
+        always = not ended and worker.from_step <= seen.trace.steps[0]
         if always or steps[outside].sum() < STEPS_AT_LEAST:
             outside = outside[:0]
         long = alone or WINDOWS.long_enough(
             float(steps[inside].sum()), float(steps[~grid.masked].sum()), ended=ended
         )
         if len(columns) and len(inside) and long:
-            placed = _compared(grid, one, columns, inside, outside)
+            placed = _compared(grid, worker, columns, inside, outside)
             yield replace(placed, own=Own.AGREES) if alone else placed
 
 
 def _compared(
-    grid: Grid, one: SlowWorker, columns: Indices, inside: Indices, outside: Indices
+    grid: Grid, worker: SlowWorker, columns: Indices, inside: Indices, outside: Indices
 ) -> Placed:
     own = np.log(grid.time["own"])
     chosen = [(column, *_peers(grid, column, columns)) for column in columns.tolist()]
@@ -117,38 +117,38 @@ def _compared(
     told = Own.UNKNOWN
     if np.isfinite(excess[best]):
         many = len({info.dp for info in grid.ranks}) >= MAJORITY
-        grew = shows(excess[best], one.suspect.excess)
+        grew = shows(excess[best], worker.suspect.excess)
         told = (Own.AGREES if many else Own.ALONE) if grew else Own.DIFFERS
-        if told is Own.AGREES and one.fix is None:
+        if told is Own.AGREES and worker.fix is None:
             span = np.isin(np.arange(len(own)), inside)
             plain = plainly_longer(grid, np.array([column]), peers, span)
             told = Own.AGREES if plain else Own.NOISY
-    finding = _finding(grid, one, column, peers, inside, outside)
-    return Placed(one, grid.ranks[column].rank, columns, finding, told)
+    finding = _finding(grid, worker, column, peers, inside, outside)
+    return Placed(worker, grid.ranks[column].rank, columns, finding, told)
 
 
 def _finding(
-    grid: Grid, one: SlowWorker, column: int, peers: Indices, inside: Indices, outside: Indices
+    grid: Grid, worker: SlowWorker, column: int, peers: Indices, inside: Indices, outside: Indices
 ) -> Finding:
-    rank, first, throughout = grid.ranks[column].rank, one.facts[0], not len(outside)
-    low, slowdown, high = interval_95(one.suspect.excess, one.suspect.error)
+    rank, first, throughout = grid.ranks[column].rank, worker.facts[0], not len(outside)
+    low, slowdown, high = interval_95(worker.suspect.excess, worker.suspect.error)
     before = inside if throughout else outside
     return Finding(
         detector=DETECTOR,
         kind="slow",
         rank=rank,
         first=int(inside[0]),
-        last=None if one.to_step is None else int(inside[-1]) + 1,
+        last=None if worker.to_step is None else int(inside[-1]) + 1,
         slowdown=slowdown,
         interval=(low, high),
-        score=one.suspect.excess / max(one.suspect.error, NOTHING),
+        score=worker.suspect.excess / max(worker.suspect.error, NOTHING),
         share=phase_shares(grid, column, peers, inside, before, throughout),
         text=f"rank {rank}: {first.text}",
         details={
             "peers": [grid.ranks[c].rank for c in peers],
             "from_start": throughout,
             "query": first.query,
-            "place_confidence": one.place_confidence,
+            "place_confidence": worker.place_confidence,
         },
     )
 
@@ -280,10 +280,10 @@ class Look:
         if finding.kind != "slow":
             return None
         inside = finding.inside(grid)
-        for one in self.suspects:
-            ranks = {grid.ranks[column].rank for column in one.columns}
-            if finding.rank in ranks and (inside & one.finding.inside(grid)).any():
-                return one
+        for suspect in self.suspects:
+            ranks = {grid.ranks[column].rank for column in suspect.columns}
+            if finding.rank in ranks and (inside & suspect.finding.inside(grid)).any():
+                return suspect
         return None
 
 
@@ -296,30 +296,30 @@ def examine_operations(run: Run, grid: Grid) -> Look:
         trace = from_zero(optrace.from_run(latest))
     except LoadError as error:
         return Look(missing=(f"the operations are not used: {error}",))
-    told = observe(trace)
-    suspects = tuple(place_suspects(grid, told))
+    observed = observe(trace)
+    suspects = tuple(place_suspects(grid, observed))
     if (dark := unseen_words(grid)) is not None:
         # Operations hold the waits that nobody timed: they make no structure and clear nobody.
         why = {"method": "none", "why": dark}
-        told = replace(told, structures=(), rejected=(), what_if=why)
+        observed = replace(observed, structures=(), rejected=(), what_if=why)
     words = tuple(
         f"operations: {words}" for words in trace.missing if optrace.BY_DESIGN not in words
     )
-    return Look(told, suspects, not missing and not words, (*missing, *words))
+    return Look(observed, suspects, not missing and not words, (*missing, *words))
 
 
 def examine_trace(trace: Trace, grid: Grid) -> Look:
     """Examines the operations that are all there is, of which the windows were made."""
-    told = observe(trace)
-    suspects = tuple(place_suspects(grid, told, alone=True))
+    observed = observe(trace)
+    suspects = tuple(place_suspects(grid, observed, alone=True))
     if not suspects and unseen_words(grid) is not None:
-        told = replace(told, structures=(), rejected=())
-    return Look(told, suspects, missing=told.missing, alone=True)
+        observed = replace(observed, structures=(), rejected=())
+    return Look(observed, suspects, missing=observed.missing, alone=True)
 
 
 def confirmed_suspects(seen: Look) -> tuple[Placed, ...]:
     """The suspects whose own time grew as well."""
-    return tuple(one for one in seen.suspects if one.own is Own.AGREES)
+    return tuple(suspect for suspect in seen.suspects if suspect.own is Own.AGREES)
 
 
 def _warm(run: Run, grid: Grid) -> Run:

@@ -70,8 +70,8 @@ def cost_of_suspects(
         return simulate(graph, mended_own_times(trace, own, some))
 
     everyone = times(suspects)
-    alone = [times([one]) for one in suspects]
-    others = [times([two for two in suspects if two is not one]) for one in suspects]
+    alone = [times([suspect]) for suspect in suspects]
+    others = [times([two for two in suspects if two is not suspect]) for suspect in suspects]
     whole = float(simulated.mean())
     return Charge(
         gains=tuple(1 - float(steps.mean()) / whole for steps in alone),
@@ -79,8 +79,8 @@ def cost_of_suspects(
         effects=tuple(
             float(max((simulated - mine)[during].mean(), (hidden - everyone)[during].mean()))
             / float(simulated[during].mean())
-            for one, mine, hidden in zip(suspects, alone, others, strict=True)
-            for during in [slice(one.first, one.last)]
+            for suspect, mine, hidden in zip(suspects, alone, others, strict=True)
+            for during in [slice(suspect.first, suspect.last)]
         ),
         slowdown=whole / float(everyone.mean()),
         interval=of_ratio(simulated, everyone, drawn),
@@ -92,9 +92,9 @@ def mended_own_times(trace: Trace, own: Floats, suspects: Sequence[Suspect]) -> 
     """Own times, (K, D, S) seconds, with the suspects at the pace of their peers."""
     changed = own.copy()
     compute = trace.of(*COMPUTE)
-    for one in suspects:
-        rows = np.flatnonzero(compute & (trace.stage == one.stage))
-        changed[rows, one.dp] /= np.exp(one.by_step)
+    for suspect in suspects:
+        rows = np.flatnonzero(compute & (trace.stage == suspect.stage))
+        changed[rows, suspect.dp] /= np.exp(suspect.by_step)
     return changed
 
 
@@ -170,7 +170,9 @@ def observe(trace: Trace) -> Observed:
     missing = () if late is None else late.missing
     missing += tuple(words for dp, words in REPLICAS.items() if dp == trace.layout.dp)
     suspects, flags = judgement.suspects, judgement.flags()
-    slow = tuple(_slow_worker(trace, one, late, cancelled=judgement.cancelled) for one in suspects)
+    slow = tuple(
+        _slow_worker(trace, suspect, late, cancelled=judgement.cancelled) for suspect in suspects
+    )
     if isinstance(whatif, Unexplained):
         charge = None
         told = structures(Facts(trace, None, trace.duration, found, flags))
@@ -178,7 +180,7 @@ def observe(trace: Trace) -> Observed:
         charge = cost_of_suspects(trace, whatif.work.own, whatif.trust.simulated, suspects)
         mended = mended_own_times(trace, whatif.work.own, suspects)
         told = structures(Facts(trace, build(trace), mended, found, flags))
-        slow = tuple(_charged(one, charge, number) for number, one in enumerate(slow))
+        slow = tuple(_charged(worker, charge, number) for number, worker in enumerate(slow))
     others = let_go(trace, found, judgement, late, told)
     return Observed(trace, document(whatif), slow, charge, told, others, missing)
 
@@ -205,23 +207,23 @@ def _too_little(trace: Trace, found: Cells | None) -> str | None:
 
 
 def _slow_worker(
-    trace: Trace, one: Suspect, late: Lateness | None, *, cancelled: bool
+    trace: Trace, suspect: Suspect, late: Lateness | None, *, cancelled: bool
 ) -> SlowWorker:
-    agrees = late is not None and late.last(during=one.by_step > 0) == one.dp
+    agrees = late is not None and late.last(during=suspect.by_step > 0) == suspect.dp
     return SlowWorker(
-        suspect=one,
-        from_step=int(trace.steps[one.first]),
-        to_step=None if one.last is None else int(trace.steps[one.last]),
-        place_confidence=min(one.place_confidence, CERTAIN if agrees else UNCONFIRMED),
-        facts=evidence(trace, one, late, cancelled=cancelled),
+        suspect=suspect,
+        from_step=int(trace.steps[suspect.first]),
+        to_step=None if suspect.last is None else int(trace.steps[suspect.last]),
+        place_confidence=min(suspect.place_confidence, CERTAIN if agrees else UNCONFIRMED),
+        facts=evidence(trace, suspect, late, cancelled=cancelled),
     )
 
 
 def _charged(worker: SlowWorker, charge: Charge, number: int) -> SlowWorker:
     """A slow worker with what the simulation says that it costs."""
-    one, gain, interval = worker.suspect, charge.gains[number], charge.intervals[number]
+    suspect, gain, interval = worker.suspect, charge.gains[number], charge.intervals[number]
     # Healthy parts differ as much, and nobody knows that this one ever was faster.
-    natural = one.first == 0 and one.last is None and one.excess < PARTS_ON_AVERAGE
+    natural = suspect.first == 0 and suspect.last is None and suspect.excess < PARTS_ON_AVERAGE
     return replace(
         worker,
         facts=(*worker.facts, given_back(gain, interval)),

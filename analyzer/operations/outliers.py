@@ -187,8 +187,8 @@ class Judgement:
     def flags(self) -> Flags:
         """(P, D) whether a worker is a suspect."""
         found = np.zeros(self.level.shape, dtype=bool)
-        for one in self.suspects:
-            found[one.stage, one.dp] = True
+        for suspect in self.suspects:
+            found[suspect.stage, suspect.dp] = True
         return found
 
 
@@ -198,10 +198,10 @@ def judge(found: Cells) -> Judgement:
     replicas = found.usual.shape[1]
     slow: list[Finding] = []
     for own in (own_times(found, flags)[0], *fastest_passes(found, flags)):
-        for one in effects(as_windows(own), OPERATIONS):
-            if one.kind == "slow" and not flags[_place(one, replicas)]:
-                flags[_place(one, replicas)] = True
-                slow.append(one)
+        for finding in effects(as_windows(own), OPERATIONS):
+            if finding.kind == "slow" and not flags[_place(finding, replicas)]:
+                flags[_place(finding, replicas)] = True
+                slow.append(finding)
     # Measured by all that they compute, against references without the slow ones.
     own, cancelled = own_times(found, flags)
     rest = own - _reference(own, flags)
@@ -216,47 +216,47 @@ def judge(found: Cells) -> Judgement:
     return Judgement(suspects, cancelled, level, replica_levels(found, flags))
 
 
-def _place(one: Finding, replicas: int) -> tuple[int, int]:
+def _place(finding: Finding, replicas: int) -> tuple[int, int]:
     """(stage, replica) of a rank of `as_windows`."""
-    assert one.rank is not None
-    stage, replica = divmod(one.rank, replicas)
+    assert finding.rank is not None
+    stage, replica = divmod(finding.rank, replicas)
     return stage, replica
 
 
-def _rise(one: Finding, mine: Floats) -> float:
+def _rise(finding: Finding, mine: Floats) -> float:
     """Log own time in its span over the rest of the steps, or over the others in all steps."""
     inside = np.zeros(len(mine), dtype=bool)
-    inside[one.first : one.last] = True
+    inside[finding.first : finding.last] = True
     return mean_of(mine[inside]) - (0.0 if inside.all() else median_of(mine[~inside]))
 
 
-def _suspect(one: Finding, rest: Floats) -> Suspect:
-    stage, dp = _place(one, rest.shape[1])
+def _suspect(finding: Finding, rest: Floats) -> Suspect:
+    stage, dp = _place(finding, rest.shape[1])
     steps = rest.shape[2]
-    stop = steps if one.last is None else one.last
+    stop = steps if finding.last is None else finding.last
     inside = np.zeros(steps, dtype=bool)
-    inside[one.first : stop] = True
-    shape, excess = Shape(one.details["shape"]), float(np.log(one.slowdown))
+    inside[finding.first : stop] = True
+    shape, excess = Shape(finding.details["shape"]), float(np.log(finding.slowdown))
     mine = rest[stage, dp]
     if shape is Shape.PERIODIC:
         on = mine > mean_of(mine[inside])
         excess = median_of(mine[inside & on]) - median_of(mine[inside & ~on])
         by_step = np.where(inside & on, excess, 0.0)
     elif shape is Shape.RAMP:
-        level = float(np.nan_to_num(median_of(mine[: one.first])))
+        level = float(np.nan_to_num(median_of(mine[: finding.first])))
         by_step = np.where(inside, np.maximum(smooth(np.nan_to_num(mine - level)), 0.0), 0.0)
     else:
         by_step = np.where(inside, excess, 0.0)
-    low, high = one.interval
+    low, high = finding.interval
     return Suspect(
         dp=dp,
         stage=stage,
-        first=one.first,
-        last=one.last,
+        first=finding.first,
+        last=finding.last,
         excess=excess,
         error=float(np.log(high / low)) / (2 * WITHIN),
         by_peers=rest.shape[1] > 2,
-        place_confidence=float(one.details["place_confidence"]),
+        place_confidence=float(finding.details["place_confidence"]),
         shape=shape,
         by_step=by_step,
     )
@@ -269,8 +269,8 @@ def as_windows(own: Floats) -> Grid:
     """
     stages, replicas, steps = own.shape
     ranks = tuple(
-        RankInfo(place, f"worker {place}", None, None, 0, place % replicas, place // replicas, 0)
-        for place in range(stages * replicas)
+        RankInfo(index, f"worker {index}", None, None, 0, index % replicas, index // replicas, 0)
+        for index in range(stages * replicas)
     )
     seconds = np.exp(own.reshape(stages * replicas, steps).T)
     nothing = np.zeros_like(seconds)

@@ -22,7 +22,9 @@ REFUTED = {
 def findings(seen: Look, grid: Grid, known: Sequence[Finding]) -> tuple[Finding, ...]:
     """The suspects of the operations whom the windows do not show, as findings about windows."""
     shown = {id(seen.of(grid, finding)) for finding in known}
-    return tuple(one.finding for one in confirmed_suspects(seen) if id(one) not in shown)
+    return tuple(
+        suspect.finding for suspect in confirmed_suspects(seen) if id(suspect) not in shown
+    )
 
 
 def cost(seen: Look, grid: Grid, slow: Sequence[Finding]) -> Cost | None:
@@ -31,17 +33,17 @@ def cost(seen: Look, grid: Grid, slow: Sequence[Finding]) -> Cost | None:
     The simulation tells lost seconds. Beside windows they are spread over those in which ranks were
     slow, as bounds are.
     """
-    told, theirs = seen.observed, [seen.of(grid, finding) for finding in slow]
-    if told is None or told.charge is None or not seen.simulated or not seen.whole:
+    observed, theirs = seen.observed, [seen.of(grid, finding) for finding in slow]
+    if observed is None or observed.charge is None or not seen.simulated or not seen.whole:
         return None
-    if {id(one) for one in theirs} != {id(one) for one in seen.suspects}:
+    if {id(suspect) for suspect in theirs} != {id(suspect) for suspect in seen.suspects}:
         return None
-    charge, slowdown = told.charge, told.charge.slowdown
-    lost = charge.lost_seconds * told.trace.layout.world / HOUR
+    charge, slowdown = observed.charge, observed.charge.slowdown
+    lost = charge.lost_seconds * observed.trace.layout.world / HOUR
     low, high = charge.interval or (slowdown, slowdown)
     if seen.alone:
         return Cost(slowdown, (low, high), lost)
-    if slowdown <= 1.0 or len(theirs) != len(told.slow):
+    if slowdown <= 1.0 or len(theirs) != len(observed.slow):
         return None
     during = spans(grid, slow)
     seconds = np.nan_to_num(np.nanmedian(grid.time["wall"][during], axis=1))
@@ -56,10 +58,10 @@ def cost(seen: Look, grid: Grid, slow: Sequence[Finding]) -> Cost | None:
 
 def of_all_ranks(seen: Look, bounds: Cost | None, grid: Grid) -> Cost | None:
     """A cost by windows of all ranks of the layout: a trace has a window a worker, not a rank."""
-    told = seen.observed
-    if bounds is None or told is None or not seen.alone:
+    observed = seen.observed
+    if bounds is None or observed is None or not seen.alone:
         return bounds
-    ranks = told.trace.layout.world / len(grid.ranks)
+    ranks = observed.trace.layout.world / len(grid.ranks)
     return replace(bounds, lost_gpu_hours=bounds.lost_gpu_hours * ranks)
 
 
@@ -79,12 +81,12 @@ def what_if(
     if seen.observed is None:
         return bounds
     told, fixes = seen.observed.what_if, list(bounds.get("fixes", ()))
-    for place, fix in enumerate(fixes):
-        here = [one for one in slow if _node(grid, one) == fix["remove"]]
+    for index, fix in enumerate(fixes):
+        here = [finding for finding in slow if _node(grid, finding) == fix["remove"]]
         alone = seen.of(grid, here[0]) if len(here) == 1 else None
         if alone is not None:
             who = f"rank {alone.rank}" if seen.alone else fix["remove"]
-            fixes[place] = {**fix, **(alone.worker.fix or {}), "remove": who}
+            fixes[index] = {**fix, **(alone.worker.fix or {}), "remove": who}
     if not seen.simulated:
         told = {**bounds, "why": told["why"]}
     return {**told, "fixes": fixes} if fixes or seen.simulated else told
@@ -106,16 +108,17 @@ def rejected(seen: Look, grid: Grid, named: Sequence[int | None]) -> tuple[Rejec
     here = {i.rank for i in grid.ranks if (i.dp, i.pp) in workers}
     others = tuple(
         Rejected(
-            one.rank,
-            f"its operations take {one.worker.slowdown:.2f}x what they should, {REFUTED[one.own]}",
+            suspect.rank,
+            f"its operations take {suspect.worker.slowdown:.2f}x what they should,"
+            f" {REFUTED[suspect.own]}",
         )
-        for one in seen.suspects
-        if one.own is not Own.AGREES
+        for suspect in seen.suspects
+        if suspect.own is not Own.AGREES
     )
     let_go = (
         () if len(confirmed_suspects(seen)) < len(seen.observed.slow) else seen.observed.rejected
     )
-    return tuple(one for one in (*others, *let_go) if one.rank not in here)
+    return tuple(rejection for rejection in (*others, *let_go) if rejection.rank not in here)
 
 
 def _node(grid: Grid, finding: Finding) -> str | None:

@@ -44,12 +44,12 @@ def accepted(grid: Grid, findings: Sequence[Finding]) -> tuple[Finding, ...]:
     )
     kept: list[Finding] = []
     explained: set[int] = set()
-    for place in order:
-        one = findings[place]
-        if any(one.rank == other.rank and _at_once(grid, one, other) for other in kept):
-            explained.add(place)
+    for index in order:
+        finding = findings[index]
+        if any(finding.rank == other.rank and _at_once(grid, finding, other) for other in kept):
+            explained.add(index)
         else:
-            kept.append(one)
+            kept.append(finding)
     return tuple(one for place, one in enumerate(findings) if place not in explained)
 
 
@@ -59,9 +59,9 @@ def surely_slower(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     Of a node, leaf or rack the interval is the middle of its ranks', as it is of a culprit.
     """
     lows: dict[Hashable, list[float]] = {}
-    for one in findings:
-        if one.kind == "slow":
-            lows.setdefault(_place(one), []).append(one.interval[0])
+    for finding in findings:
+        if finding.kind == "slow":
+            lows.setdefault(_place(finding), []).append(finding.interval[0])
     none = {place for place, low in lows.items() if round(median_of(np.array(low)), 2) <= 1.0}
     why = "but that interval holds 1.00: it may be as fast as ever"
     return tuple(
@@ -72,9 +72,9 @@ def surely_slower(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     )
 
 
-def _place(one: Finding) -> Hashable:
-    where = one.details.get("part") or one.details.get("node")
-    return (one.rank, one.first) if where is None else where
+def _place(finding: Finding) -> Hashable:
+    where = finding.details.get("part") or finding.details.get("node")
+    return (finding.rank, finding.first) if where is None else where
 
 
 def log_chance(finding: Finding, ranks: int) -> float:
@@ -94,9 +94,9 @@ def log_chance(finding: Finding, ranks: int) -> float:
     return tries + float(log_ndtr(-finding.score))
 
 
-def _at_once(grid: Grid, one: Finding, other: Finding) -> bool:
+def _at_once(grid: Grid, finding: Finding, other: Finding) -> bool:
     """Whether they share half of the shorter one's windows, and so explain the same time."""
-    (first, last), (begin, end) = ((each.first, _stop(grid, each)) for each in (one, other))
+    (first, last), (begin, end) = ((each.first, _stop(grid, each)) for each in (finding, other))
     common = min(last, end) - max(first, begin)
     return common > 0 and 2 * common >= min(last - first, end - begin)
 

@@ -61,10 +61,10 @@ def placed(
     told = list(findings)
     evidences: list[tuple[Evidence, ...]] = [()] * len(findings)
     groups: dict[Hashable, list[int]] = {}
-    for place, finding in enumerate(findings):
+    for index, finding in enumerate(findings):
         if finding.kind in (*KINDS, HEAVY):
-            where = finding.details.get("part") or node_of(finding) or place
-            groups.setdefault((where, finding.kind), []).append(place)
+            where = finding.details.get("part") or node_of(finding) or index
+            groups.setdefault((where, finding.kind), []).append(index)
     for places in groups.values():
         mine = [findings[place] for place in places]
         heavy = mine[0].kind == HEAVY
@@ -78,8 +78,8 @@ def placed(
             if _of_role(mine[0]):
                 ratio = _of_standing(grid, mine, ratio)
             mine = [_decided(one, ratio) for one in mine]
-        for place, one, evidence in zip(places, mine, weighed, strict=True):
-            told[place], evidences[place] = one, evidence
+        for index, one, evidence in zip(places, mine, weighed, strict=True):
+            told[index], evidences[index] = one, evidence
     return tuple(told), tuple(evidences)
 
 
@@ -94,8 +94,8 @@ def _whole_or_nodes(
     """
     node_of = {info.rank: info.node for info in grid.ranks}
     nodes: dict[str, list[int]] = {}
-    for place, one in enumerate(part):
-        nodes.setdefault(node_of[one.rank or 0], []).append(place)
+    for index, finding in enumerate(part):
+        nodes.setdefault(node_of[finding.rank or 0], []).append(index)
     told = {node: weigh_causes(grid, [part[i] for i in mine]) for node, mine in nodes.items()}
     own = sum(_best(each[0]) for each in told.values())
     choice = float(np.log(len(weighed[0]) + 1))
@@ -113,9 +113,9 @@ def _best(evidence: Sequence[Evidence]) -> float:
     return max((0.0, *(one.log_odds for one in evidence)))
 
 
-def _of_role(one: Finding) -> bool:
+def _of_role(finding: Finding) -> bool:
     """Whether it is about who differs since the start in a foreign program."""
-    return ROLE in one.details
+    return ROLE in finding.details
 
 
 def _of_standing(grid: Grid, mine: Sequence[Finding], ratio: float) -> float:
@@ -125,78 +125,86 @@ def _of_standing(grid: Grid, mine: Sequence[Finding], ratio: float) -> float:
     well, nor where its work is proven to be the same, and a busy GPU with a lower clock is slow. Of
     a run that was not seen from its first steps nobody knows that it is by design.
     """
-    told = [measured(grid, one) for one in mine]
+    told = [measured(grid, finding) for finding in mine]
     pairs = list(zip(mine, told, strict=True))
     if not any(_faulty(grid, *pair) for pair in pairs):
         ratio = min(ratio, 0.0)
     if any(_slow_clock(*pair) for pair in pairs):
         ratio = max(ratio, SLOW_CLOCK)
-    if all(one.details.get(SAME_WORK) for one in mine):
+    if all(finding.details.get(SAME_WORK) for finding in mine):
         ratio = max(ratio, 0.0)
     late = len(grid.from_step) > 0 and int(grid.from_step.min()) >= STEPS_AT_LEAST
     doubtful = late or any(_doubtful(grid, *pair) for pair in pairs)
     return max(ratio, float(np.log(LIKELIER))) if doubtful else ratio
 
 
-def _faulty(grid: Grid, one: Finding, told: Mapping[str, Symptom]) -> bool:
+def _faulty(grid: Grid, finding: Finding, told: Mapping[str, Symptom]) -> bool:
     """Whether hardware deviates beyond any doubt; of a GPU with less to do a clock says nothing."""
-    held = quota(grid, one)
+    held = quota(grid, finding)
     shown = [told[name] for name in FAULTY if name in told] + ([held] if held else [])
     if _seen(told, "idle GPU"):
         shown = [symptom for symptom in shown if symptom is not told.get("lower clock")]
     return any(symptom.explains and symptom.grave for symptom in shown)
 
 
-def _slow_clock(one: Finding, told: Mapping[str, Symptom]) -> bool:
+def _slow_clock(finding: Finding, told: Mapping[str, Symptom]) -> bool:
     """Whether its GPU is known to be as busy as its peers, and to have a lower clock than parts do.
 
     Nobody can say so where its utilisation is not told.
     """
     clock = told.get("lower clock")
-    if not one.details.get(BY_CLOCK) or clock is None or "idle GPU" not in told:
+    if not finding.details.get(BY_CLOCK) or clock is None or "idle GPU" not in told:
         return False
     return clock.explains and clock.grave and not any(_seen(told, name) for name in NOT_BY_CLOCK)
 
 
-def _doubtful(grid: Grid, one: Finding, told: Mapping[str, Symptom]) -> bool:
+def _doubtful(grid: Grid, finding: Finding, told: Mapping[str, Symptom]) -> bool:
     """Whether something says that hardware is slow, whatever else says that it is well."""
-    lower = bool(one.details.get(BY_CLOCK)) and not _seen(told, "idle GPU")
-    return lower or _faulty(grid, one, told)
+    lower = bool(finding.details.get(BY_CLOCK)) and not _seen(told, "idle GPU")
+    return lower or _faulty(grid, finding, told)
 
 
 def _seen(told: Mapping[str, Symptom], name: str) -> bool:
     return name in told and told[name].seen
 
 
-def _decided(one: Finding, ratio: float) -> Finding:
-    place = float(expit(logit(float(one.details["place_confidence"])) + ratio))
+def _decided(finding: Finding, ratio: float) -> Finding:
+    place = float(expit(logit(float(finding.details["place_confidence"])) + ratio))
     return replace(
-        one,
+        finding,
         kind="slow" if place > LIKELIER else HEAVY,
-        details={**one.details, "log_ratio": ratio, "place_confidence": place},
+        details={**finding.details, "log_ratio": ratio, "place_confidence": place},
     )
 
 
 def heavier_stages(findings: Sequence[Finding]) -> tuple[Mapping[str, object], ...]:
     """Structures of docs/reference/verdict.md: a heavier stage of a node that surely is well."""
     firsts = {
-        one.details["node"]: one for one in findings if one.kind == HEAVY and not _of_role(one)
+        finding.details["node"]: finding
+        for finding in findings
+        if finding.kind == HEAVY and not _of_role(finding)
     }
     return tuple(
-        {"kind": DESIGN, "share": None, "text": f"{one.text}; nothing says that the node is slow"}
-        for one in firsts.values()
-        if _by_design(one)
+        {
+            "kind": DESIGN,
+            "share": None,
+            "text": f"{finding.text}; nothing says that the node is slow",
+        }
+        for finding in firsts.values()
+        if _by_design(finding)
     )
 
 
 def standing_roles(findings: Sequence[Finding]) -> tuple[Mapping[str, object], ...]:
     """One structure of all ranks that differ since the start and of whom nobody is accused."""
-    mine = {one.rank: one for one in findings if one.kind == HEAVY and _of_role(one)}
+    mine = {
+        finding.rank: finding for finding in findings if finding.kind == HEAVY and _of_role(finding)
+    }
     if not mine:
         return ()
-    ordered = sorted(mine.values(), key=lambda one: -one.slowdown)
-    longer = [one for one in ordered if not one.details.get(BY_CLOCK)]
-    lower = [one for one in ordered if one.details.get(BY_CLOCK)]
+    ordered = sorted(mine.values(), key=lambda finding: -finding.slowdown)
+    longer = [finding for finding in ordered if not finding.details.get(BY_CLOCK)]
+    lower = [finding for finding in ordered if finding.details.get(BY_CLOCK)]
     parts = []
     if longer:
         parts.append(f"{_listed(longer, '')} took longer than other ranks")
@@ -210,23 +218,31 @@ def standing_roles(findings: Sequence[Finding]) -> tuple[Mapping[str, object], .
 
 def _listed(ordered: Sequence[Finding], over: str) -> str:
     """The first of the ranks, each with its ratio, and how many more there are."""
-    names = [f"rank {one.rank} ({over}{one.slowdown:.2f}{'' if over else 'x'})" for one in ordered]
+    names = [
+        f"rank {finding.rank} ({over}{finding.slowdown:.2f}{'' if over else 'x'})"
+        for finding in ordered
+    ]
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more
 
 
 def heavier_or_slow(findings: Sequence[Finding]) -> Finding | None:
     """Of a node that nobody can say is well; None without."""
-    return next((one for one in findings if one.kind == HEAVY and not _by_design(one)), None)
+    return next(
+        (finding for finding in findings if finding.kind == HEAVY and not _by_design(finding)), None
+    )
 
 
-def _by_design(one: Finding) -> bool:
+def _by_design(finding: Finding) -> bool:
     """Whether a slow node would likelier than not have shown it, so that its stage is heavier.
 
     Parts and roles differ all the time. Of what comes again and again that is known where it is
     evaluation or checkpoints.
     """
-    usual = _of_role(one) or one.slowdown <= MOST
-    if one.details.get(AGAIN) and sum(one.share.get(each, 0.0) for each in BY_DESIGN) < MOSTLY:
+    usual = _of_role(finding) or finding.slowdown <= MOST
+    if (
+        finding.details.get(AGAIN)
+        and sum(finding.share.get(each, 0.0) for each in BY_DESIGN) < MOSTLY
+    ):
         return False
-    return bool(one.details["log_ratio"] < np.log(LIKELIER) and usual)
+    return bool(finding.details["log_ratio"] < np.log(LIKELIER) and usual)

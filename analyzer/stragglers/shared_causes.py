@@ -80,19 +80,19 @@ def without_shared_loading(grid: Grid, findings: Sequence[Finding]) -> tuple[Fin
     for some in _at_once(grid, slow):
         shared = _lacking(grid, some, slow)
         if shared:
-            told = _slow_loading(grid, shared, slow)
+            finding = _slow_loading(grid, shared, slow)
             whole = [
                 one for one in left
                 if one.kind in ("change", "structure") and "stage" not in one.details
-                and _same_time(grid, one, told)
+                and _same_time(grid, one, finding)
             ]  # fmt: skip
             if whole:
-                told = replace(
-                    told, slowdown=whole[0].slowdown, interval=whole[0].interval,
+                finding = replace(
+                    finding, slowdown=whole[0].slowdown, interval=whole[0].interval,
                     score=whole[0].score,
                 )  # fmt: skip
             gone = {id(one) for one in (*shared, *whole)}
-            left = [*(one for one in left if id(one) not in gone), told]
+            left = [*(one for one in left if id(one) not in gone), finding]
         of_node = _of_node(grid, [one for one in some if one not in shared])
         left = [of_node.get(id(one), one) for one in left]
     return tuple(left)
@@ -101,10 +101,10 @@ def without_shared_loading(grid: Grid, findings: Sequence[Finding]) -> tuple[Fin
 def _by_data(findings: Sequence[Finding]) -> Iterator[Finding]:
     """Those of ranks, nodes and racks that are slow by data, most of their ranks at least."""
     scopes: dict[object, list[Finding]] = {}
-    for one in findings:
-        if one.kind == "slow":
-            whole = one.details.get("part") or one.details.get("node")
-            scopes.setdefault(one.rank if whole is None else whole, []).append(one)
+    for finding in findings:
+        if finding.kind == "slow":
+            whole = finding.details.get("part") or finding.details.get("node")
+            scopes.setdefault(finding.rank if whole is None else whole, []).append(finding)
     for some in scopes.values():
         if 2 * sum(one.share.get(Phase.DATA, 0.0) >= MOSTLY for one in some) >= len(some):
             yield from some
@@ -114,9 +114,9 @@ def _of_node(grid: Grid, some: Sequence[Finding]) -> dict[int, Finding]:
     """By identity, those of ranks that are most of their node's, about the node then."""
     nodes: dict[str, list[Finding]] = {}
     node_of = {info.rank: info.node for info in grid.ranks}
-    for one in some:
-        if one.rank is not None and "node" not in one.details:
-            nodes.setdefault(node_of[one.rank], []).append(one)
+    for finding in some:
+        if finding.rank is not None and "node" not in finding.details:
+            nodes.setdefault(node_of[finding.rank], []).append(finding)
     ranks = Counter(node_of.values())
     return {
         id(one): replace(one, details={**one.details, "node": node})
@@ -129,14 +129,14 @@ def _of_node(grid: Grid, some: Sequence[Finding]) -> dict[int, Finding]:
 def _at_once(grid: Grid, slow: Sequence[Finding]) -> Iterator[list[Finding]]:
     """The findings that overlap or take turns: no further apart than the longer one lasts."""
     some: list[Finding] = []
-    for one in sorted(slow, key=lambda each: each.first):
+    for finding in sorted(slow, key=lambda each: each.first):
         if some:
             stop = max(_stop(grid, each) for each in some)
-            longest = max(_stop(grid, each) - each.first for each in (*some, one))
-            if one.first - stop > longest:
+            longest = max(_stop(grid, each) - each.first for each in (*some, finding))
+            if finding.first - stop > longest:
                 yield some
                 some = []
-        some.append(one)
+        some.append(finding)
     if some:
         yield some
 
@@ -145,9 +145,9 @@ def _stop(grid: Grid, finding: Finding) -> int:
     return len(grid.start) if finding.last is None else finding.last
 
 
-def _same_time(grid: Grid, one: Finding, other: Finding) -> bool:
+def _same_time(grid: Grid, finding: Finding, other: Finding) -> bool:
     """Whether they share half of all windows that either has."""
-    both = [each.inside(grid) for each in (one, other)]
+    both = [each.inside(grid) for each in (finding, other)]
     return bool(2 * (both[0] & both[1]).sum() >= (both[0] | both[1]).sum())
 
 
@@ -159,24 +159,29 @@ def _lacking(grid: Grid, some: Sequence[Finding], slow: Sequence[Finding]) -> li
     for info in grid.ranks:
         of_node[info.node] += of_rank.get(info.rank, 0.0)
     node_of = {info.rank: info.node for info in grid.ranks}
-    found = []
-    for one in some:
-        rank = -1 if one.rank is None else one.rank
+    findings = []
+    for finding in some:
+        rank = -1 if finding.rank is None else finding.rank
         others = [seconds for node, seconds in of_node.items() if node != node_of.get(rank)]
         most = 2 * sum(seconds > 0 for seconds in others) > len(others)
         if most and shows(sum(others), of_rank.get(rank, 0.0)):
-            found.append(one)
-    return found
+            findings.append(finding)
+    return findings
 
 
 def _during_and_outside(
     grid: Grid, some: Sequence[Finding], slow: Sequence[Finding]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """(W,) windows from the first of some findings to the last, and those outside all."""
-    first, stop = min(one.first for one in some), max(_stop(grid, one) for one in some)
-    place = np.arange(len(grid.start))
-    during = ~grid.masked & (place >= first) & (place < stop)
-    return during, ~grid.masked & ~during & ~np.any([one.inside(grid) for one in slow], axis=0)
+    first, stop = (
+        min(finding.first for finding in some),
+        max(_stop(grid, finding) for finding in some),
+    )
+    positions = np.arange(len(grid.start))
+    during = ~grid.masked & (positions >= first) & (positions < stop)
+    return during, ~grid.masked & ~during & ~np.any(
+        [finding.inside(grid) for finding in slow], axis=0
+    )
 
 
 def _slow_loading(grid: Grid, shared: Sequence[Finding], slow: Sequence[Finding]) -> Finding:
@@ -185,15 +190,20 @@ def _slow_loading(grid: Grid, shared: Sequence[Finding], slow: Sequence[Finding]
     longer = _longer_waits(grid, during, outside)
     node_of = {info.rank: info.node for info in grid.ranks}
     ranks = [grid.ranks[column].rank for column in longer]
-    ranks += [one.rank for one in shared if one.rank is not None and one.rank not in ranks]
+    ranks += [
+        finding.rank for finding in shared if finding.rank is not None and finding.rank not in ranks
+    ]
     nodes, every = {node_of[rank] for rank in ranks}, set(node_of.values())
     wall = column_medians(grid.time["wall"].T)
     now, usual = (wall[side & np.isfinite(wall)] for side in (during, outside))
     effect = max(float(np.log(now.mean() / usual.mean())), 0.0)
     error = float(np.hypot(*(_error_of_mean(side) / side.mean() for side in (now, usual))))
     low, ratio, high = interval_95(effect, error)
-    first, stop = min(one.first for one in shared), max(_stop(grid, one) for one in shared)
-    last = None if any(one.last is None for one in shared) else stop
+    first, stop = (
+        min(finding.first for finding in shared),
+        max(_stop(grid, finding) for finding in shared),
+    )
+    last = None if any(finding.last is None for finding in shared) else stop
     until = "" if last is None else f" to step {grid.to_step[last - 1]}"
     text = (
         f"ranks of {len(nodes)} of {len(every)} nodes wait for their input data from step"
@@ -247,10 +257,12 @@ def without_shared_cooling(grid: Grid, findings: Sequence[Finding]) -> tuple[Fin
     if any(key not in grid.signals for key in (TEMPERATURE, SM_CLOCK)):
         return tuple(findings)
     places: dict[Hashable, list[Finding]] = {}
-    for one in findings:
-        if one.kind == "slow":
-            whole = one.details.get("part") or one.details.get("node")
-            places.setdefault((one.rank, one.first) if whole is None else whole, []).append(one)
+    for finding in findings:
+        if finding.kind == "slow":
+            whole = finding.details.get("part") or finding.details.get("node")
+            places.setdefault((finding.rank, finding.first) if whole is None else whole, []).append(
+                finding
+            )
     shared = [one for some in places.values() if _by_room(grid, some) for one in some]
     if not shared:
         return tuple(findings)
@@ -261,20 +273,20 @@ def without_shared_cooling(grid: Grid, findings: Sequence[Finding]) -> tuple[Fin
 
 
 def _by_room(grid: Grid, some: Sequence[Finding]) -> bool:
-    most = max(np.log(one.slowdown) for one in some)
-    plain = [one for one in some if shows(float(np.log(one.slowdown)), float(most))]
-    return all(_held_by_room(grid, one) for one in plain)
+    most = max(np.log(finding.slowdown) for finding in some)
+    plain = [finding for finding in some if shows(float(np.log(finding.slowdown)), float(most))]
+    return all(_held_by_room(grid, finding) for finding in plain)
 
 
-def _held_by_room(grid: Grid, one: Finding) -> bool:
+def _held_by_room(grid: Grid, finding: Finding) -> bool:
     """Whether a GPU computes slower at a lower clock, is hot, and no more than all others became.
 
     A GPU that its own cooling fails is hotter than the others by more than it was, or before them;
     one that is held back by power is cooler than they are. How much slower the middle rank became
     is no excess.
     """
-    column = column_of(grid, one.rank)
-    during, before = _during_and_before(grid, one)
+    column = column_of(grid, finding.rank)
+    during, before = _during_and_before(grid, finding)
     if column is None or not during.any() or not before.any():
         return False
     steps = np.where(during, grid.to_step - grid.from_step, 0)
@@ -300,21 +312,21 @@ def _held_by_room(grid: Grid, one: Finding) -> bool:
     )
 
 
-def _during_and_before(grid: Grid, one: Finding) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _during_and_before(grid: Grid, finding: Finding) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """(W,) windows of a finding, and those before it."""
     usable = ~grid.masked
-    return usable & one.inside(grid), usable & (np.arange(len(grid.start)) < one.first)
+    return usable & finding.inside(grid), usable & (np.arange(len(grid.start)) < finding.first)
 
 
-def _overlaps(grid: Grid, one: Finding, shared: Sequence[Finding]) -> bool:
-    return any((one.inside(grid) & each.inside(grid)).any() for each in shared)
+def _overlaps(grid: Grid, finding: Finding, shared: Sequence[Finding]) -> bool:
+    return any((finding.inside(grid) & each.inside(grid)).any() for each in shared)
 
 
 def _hot_room(grid: Grid, shared: Sequence[Finding], whole: Sequence[Finding]) -> Finding:
     """What GPUs share, as one finding; how much longer steps are as the whole run's tells."""
-    first = min(one.first for one in shared)
-    slowest = sorted(shared, key=lambda one: -one.slowdown)
-    ranks = list(dict.fromkeys(one.rank for one in slowest if one.rank is not None))
+    first = min(finding.first for finding in shared)
+    slowest = sorted(shared, key=lambda finding: -finding.slowdown)
+    ranks = list(dict.fromkeys(finding.rank for finding in slowest if finding.rank is not None))
     during, before = _during_and_before(grid, replace(shared[0], first=first, last=None))
     heat: FloatGrid = grid.signals[TEMPERATURE]
     rise = median_of(column_medians(heat[during]) - column_medians(heat[before]))

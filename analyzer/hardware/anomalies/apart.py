@@ -184,12 +184,12 @@ def best_split(series: NDArray[np.float64]) -> int | None:
     count = len(series)
     if count < 2 * LASTS_BINS:
         return None
-    place = np.arange(LASTS_BINS, count - LASTS_BINS + 1)
+    positions = np.arange(LASTS_BINS, count - LASTS_BINS + 1)
     total = np.cumsum(series)
-    left = total[place - 1] / place
-    right = (total[-1] - total[place - 1]) / (count - place)
-    gain = (left - right) ** 2 * place * (count - place)
-    return int(place[np.argmax(gain)])
+    left = total[positions - 1] / positions
+    right = (total[-1] - total[positions - 1]) / (count - positions)
+    gain = (left - right) ** 2 * positions * (count - positions)
+    return int(positions[np.argmax(gain)])
 
 
 def _told(panel: Panel, watched: Watched, cells: FloatGrid, span: Span) -> Deviation | None:

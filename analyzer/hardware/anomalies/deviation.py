@@ -58,24 +58,24 @@ OF_NODE: Mapping[Subject, frozenset[str]] = {
 PARTS = tuple(Subject)
 
 
-def merge_deviations(found: Iterable[Deviation]) -> tuple[Deviation, ...]:
+def merge_deviations(deviations: Iterable[Deviation]) -> tuple[Deviation, ...]:
     """One deviation for each part of each GPU or node: the gravest, with what the others add."""
     parts: dict[tuple[str, int | None, Subject], list[Deviation]] = {}
-    for each in found:
+    for each in deviations:
         parts.setdefault((each.node, each.gpu, each.subject), []).append(each)
     one = [_merged(sorted(together, key=_order)) for together in parts.values()]
     return tuple(sorted(one, key=_order))
 
 
 def anomalies_json(
-    found: Iterable[Deviation], ranks: Sequence[RankInfo], culprits: Sequence[Culprit]
+    deviations: Iterable[Deviation], ranks: Sequence[RankInfo], culprits: Sequence[Culprit]
 ) -> tuple[Mapping[str, Any], ...]:
     """The anomalies as JSON types: those that cost time first, else in their order.
 
     Keys: docs/reference/verdict.md.
     """
     uuids = {(info.node, info.gpu): info.uuid for info in ranks if info.gpu is not None}
-    told = [(each, any(_explains(each, culprit) for culprit in culprits)) for each in found]
+    told = [(each, any(_explains(each, culprit) for culprit in culprits)) for each in deviations]
     return tuple(
         {
             "node": each.node,

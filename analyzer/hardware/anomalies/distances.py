@@ -74,7 +74,7 @@ def spans(distance: FloatGrid, sign: int) -> list[Span]:
         distance: (T, D) in spreads.
         sign: 1 = above, -1 = below, 0 = either side.
     """
-    found = []
+    span = []
     for side in (1, -1) if sign == 0 else (sign,):
         # Only the columns in which it can be are smoothed: of a fleet, few.
         columns = np.flatnonzero((side * distance >= MILD).sum(axis=0) > PASSING)
@@ -83,8 +83,8 @@ def spans(distance: FloatGrid, sign: int) -> list[Span]:
             first, stop = longest_stretch(_bridged(cells >= MILD, np.isfinite(cells)))
             if stop - first >= LASTS_BINS:
                 size = side * float(np.nanmedian(cells[first:stop]))
-                found.append(Span(column, first, stop, size))
-    return found
+                span.append(Span(column, first, stop, size))
+    return span
 
 
 def lower_median(cells: FloatGrid, axis: int) -> FloatGrid:

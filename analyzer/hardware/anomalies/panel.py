@@ -318,11 +318,11 @@ def as_panel(samples: pd.DataFrame, stages: Mapping[Place, int]) -> Panel:
     node_of = np.repeat(np.arange(len(nodes)), [len(each.gpus) for each in nodes])
     answered = np.zeros((count, len(nodes)), dtype=bool)
     series_of_gpus = np.zeros((count, len(places)), dtype=np.int64)
-    for number, each in enumerate(nodes):
+    for number, scrapes in enumerate(nodes):
         mine = of_node == number
-        answered[bins[mine][each.answered], number] = True
+        answered[bins[mine][scrapes.answered], number] = True
         kept = last[mine]
-        series_of_gpus[np.ix_(bins[mine][kept], node_of == number)] = each.told[kept]
+        series_of_gpus[np.ix_(bins[mine][kept], node_of == number)] = scrapes.told[kept]
     index = np.array([gpu for _, gpu in places], dtype=np.int64)
     stride = int(index.max(initial=0)) + 1
 
@@ -361,17 +361,17 @@ def _nodes(table: SampleColumns, scrape: NDArray[np.int32]) -> Iterator[NodeScra
         rows = rows[right]
         if not len(rows):
             continue
-        place, times = numbered(time[right])
+        positions, times = numbered(time[right])
         value = table.value[rows]
         failed = table.is_up(rows) & (value == 0)
         fine = ~failed & (np.abs(value) <= LARGEST)
-        scrape[rows] = np.where(fine, first + place, -1)
+        scrape[rows] = np.where(fine, first + positions, -1)
         answered = np.zeros(len(times), dtype=bool)
-        answered[place[~failed]] = True
+        answered[positions[~failed]] = True
         gpu = table.numbers("gpu", rows)
         known = np.isfinite(gpu) & (gpu >= 0)
         number, gpus = numbered(gpu[known])
-        flat = (place[known] * len(gpus) + number)[fine[known]]
+        flat = (positions[known] * len(gpus) + number)[fine[known]]
         told = np.bincount(flat, minlength=len(times) * len(gpus))
         told = told.reshape(len(times), len(gpus))
         yield NodeScrapes(name, times, answered, gpus.astype(np.int64), told)

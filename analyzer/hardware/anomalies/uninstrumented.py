@@ -70,7 +70,7 @@ def uninstrumented(
         believed = max(1.0 - len(judged.missing) / len(members), 0.0)
         most = CERTAIN * coverage * believed
         culprits = tuple(_culprit(grid, *one, most, seen, ranks) for one in named)
-        first = next(iter((*(one for one, _ in named), *less)), None)
+        first = next(iter((*(finding for finding, _ in named), *less)), None)
         if first is not None:
             slower, since = _steps_longer(grid, first), utc(float(grid.start[first.first]))
     ratio = None if slower is None else 1.0 / slower
@@ -120,14 +120,16 @@ def _accused(
     """Who is slow and why, the surest first; a node once."""
     works_on = tuple(_works_on(grid, seen))
     unexplained = [
-        one for one in less if all(abs(one.first - each.first) >= LASTS_BINS for each in works_on)
+        finding
+        for finding in less
+        if all(abs(finding.first - each.first) >= LASTS_BINS for each in works_on)
     ]
-    found = accepted(grid, (*works_on, *_deviates(grid, unexplained, judged, seen)))
-    told, evidences = placed(grid, found)
+    findings = accepted(grid, (*works_on, *_deviates(grid, unexplained, judged, seen)))
+    told, evidences = placed(grid, findings)
     slow = [
-        (one, posterior(evidence))
-        for one, evidence in zip(_shared(told), evidences, strict=True)
-        if one.kind == "slow"
+        (finding, posterior(evidence))
+        for finding, evidence in zip(_shared(told), evidences, strict=True)
+        if finding.kind == "slow"
     ]
     places: dict[str | int | None, tuple[Finding, Posterior]] = {}
     for one in sorted(slow, key=lambda each: (-place_confidence(each[0], grid), each[0].first)):
@@ -141,22 +143,25 @@ def _shared(findings: Sequence[Finding]) -> list[Finding]:
     Symptoms say of each GPU whether it is in trouble, and not for which of those that are the
     others wait: that one is at all, in parts as likely as each is.
     """
-    alone = [one.details["place_confidence"] for one in findings if _may_be_why(one)]
+    alone = [finding.details["place_confidence"] for finding in findings if _may_be_why(finding)]
     share = (1.0 - float(np.prod(1.0 - np.array(alone)))) / max(sum(alone), NOTHING)
     return [
         replace(
-            one,
-            details={**one.details, "place_confidence": share * one.details["place_confidence"]},
+            finding,
+            details={
+                **finding.details,
+                "place_confidence": share * finding.details["place_confidence"],
+            },
         )
-        if _may_be_why(one)
-        else one
-        for one in findings
+        if _may_be_why(finding)
+        else finding
+        for finding in findings
     ]
 
 
-def _may_be_why(one: Finding) -> bool:
+def _may_be_why(finding: Finding) -> bool:
     """Whether symptoms alone say so: nothing in times told it from the others."""
-    return "log_ratio" in one.details
+    return "log_ratio" in finding.details
 
 
 def _works_on(grid: Grid, seen: Activity) -> Iterator[Finding]:
@@ -165,14 +170,14 @@ def _works_on(grid: Grid, seen: Activity) -> Iterator[Finding]:
     What one always does more may be its part of the work; and by what nobody waits for, no step
     becomes longer.
     """
-    for one in effects(grid, SCRAPES):
-        longer = _steps_longer(grid, one)
-        if one.kind == "slow" and not one.details["from_start"] and longer >= np.exp(FLOOR):
+    for finding in effects(grid, SCRAPES):
+        longer = _steps_longer(grid, finding)
+        if finding.kind == "slow" and not finding.details["from_start"] and longer >= np.exp(FLOOR):
             text = (
-                f"{_where(grid, one)} has {one.slowdown:.2f}x the {seen.name} of the other"
+                f"{_where(grid, finding)} has {finding.slowdown:.2f}x the {seen.name} of the other"
                 " GPUs since, compared with before: it works while they wait"
             )
-            yield replace(one, text=text)
+            yield replace(finding, text=text)
 
 
 def _deviates(
@@ -182,29 +187,29 @@ def _deviates(
 
     As is that it is none of them: jobs wait for their data and their hosts as well.
     """
-    deviate = {(each.node, each.gpu) for each in judged.deviations}
-    for one in less:
-        text = f"the job's GPUs fell to {1.0 / one.slowdown:.2f}x of their {seen.name} since"
+    deviate = {(deviation.node, deviation.gpu) for deviation in judged.deviations}
+    for finding in less:
+        text = f"the job's GPUs fell to {1.0 / finding.slowdown:.2f}x of their {seen.name} since"
         for info in grid.ranks:
             if (info.node, info.gpu) in deviate:
                 details = {"place_confidence": 1.0 / (len(grid.ranks) + 1), "log_chance": 0.0}
-                yield replace(one, kind=HEAVY, rank=info.rank, text=text, details=details)
+                yield replace(finding, kind=HEAVY, rank=info.rank, text=text, details=details)
 
 
-def _info(grid: Grid, one: Finding) -> RankInfo:
-    return next(info for info in grid.ranks if info.rank == one.rank)
+def _info(grid: Grid, finding: Finding) -> RankInfo:
+    return next(info for info in grid.ranks if info.rank == finding.rank)
 
 
-def _where(grid: Grid, one: Finding) -> str:
+def _where(grid: Grid, finding: Finding) -> str:
     """A GPU, or a node all of whose GPUs are slow."""
-    info, node = _info(grid, one), node_of(one)
+    info, node = _info(grid, finding), node_of(finding)
     return who(info.node, info.gpu if node is None else None)
 
 
-def _steps_longer(grid: Grid, one: Finding) -> float:
+def _steps_longer(grid: Grid, finding: Finding) -> float:
     """Seconds of a step while it was slow over those of the other steps; 1 where there are none."""
     wall = grid.time["wall"][:, 0]
-    inside = one.inside(grid)
+    inside = finding.inside(grid)
     return 1.0 if inside.all() else median_of(wall[inside]) / median_of(wall[~inside])
 
 

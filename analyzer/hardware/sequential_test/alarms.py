@@ -67,14 +67,14 @@ class Reading:
 
 def read(streams: Streams, places: Iterable[tuple[int, int]], noise: Noise) -> list[Reading]:
     """The readings of some streams with evidence, (metric, GPU) each."""
-    found = []
+    readings = []
     for place in places:
         length = max(float(streams.length[place]), 1.0)
         effect = float(streams.excess[place]) / length
         known = float(known_from(streams.count[place]))
         level = float(noise.scale[place] / (1 - noise.rho[place]))  # of the mean of AR(1) samples
         nats = mixture(streams.evidence[:, place[0], place[1], None])
-        found.append(
+        readings.append(
             Reading(
                 metric=place[0],
                 gpu=place[1],
@@ -86,7 +86,7 @@ def read(streams: Streams, places: Iterable[tuple[int, int]], noise: Noise) -> l
                 level=float(streams.centre[place]) + effect,
             )
         )
-    return found
+    return readings
 
 
 def alarm(
@@ -156,17 +156,17 @@ class Decisions:
         """Every alarm of the pass, and when it ended; None = it is on."""
         on = read(self.streams, _places(np.isfinite(self.streams.alarmed)), self.noise)
         found: list[tuple[Reading, float | None]] = [(one, until) for one, until in self._ended]
-        for one in on:
-            first = self._begun.get((one.metric, one.gpu))
-            found.append((replace(one, e_value=first.e_value) if first else one, None))
+        for reading in on:
+            first = self._begun.get((reading.metric, reading.gpu))
+            found.append((replace(reading, e_value=first.e_value) if first else reading, None))
         return found
 
     def _recover(self, chosen: NDArray[np.bool_], when: float) -> None:
         if not chosen.any():
             return
-        for one in read(self.streams, _places(chosen), self.noise):
+        for reading in read(self.streams, _places(chosen), self.noise):
             # What was read at the report is not yet diluted by the time after the change.
-            self._ended.append((self._begun.pop((one.metric, one.gpu), one), when))
+            self._ended.append((self._begun.pop((reading.metric, reading.gpu), reading), when))
         self.streams.clear(chosen)
 
     def _report(
@@ -192,8 +192,8 @@ class Decisions:
         chosen = [(row, column) for row, column in places[reported].tolist()]
         for place in chosen:
             self.streams.alarmed[place] = when
-        for one in read(self.streams, chosen, self.noise):
-            self._begun[one.metric, one.gpu] = one
+        for reading in read(self.streams, chosen, self.noise):
+            self._begun[reading.metric, reading.gpu] = reading
 
 
 def has_recovered(on: NDArray[np.bool_], leading: FloatArray, nats: float) -> NDArray[np.bool_]:

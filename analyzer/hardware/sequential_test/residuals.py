@@ -88,8 +88,8 @@ def _others_median(own: FloatArray) -> tuple[FloatArray, NDArray[np.int64]]:
     few = last < MANY or len(needed) > MANY
     ordered = np.sort(own, axis=-1) if few else np.partition(own, needed, axis=-1)
 
-    def at(place: NDArray[np.int64]) -> FloatArray:
-        chosen = np.clip(place, 0, last)[..., None]
+    def at(positions: NDArray[np.int64]) -> FloatArray:
+        chosen = np.clip(positions, 0, last)[..., None]
         return np.asarray(np.take_along_axis(ordered, chosen, axis=-1)[..., 0])
 
     below, middle, above = at(half - 1), at(half), at(half + 1)

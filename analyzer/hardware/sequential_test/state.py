@@ -69,22 +69,22 @@ def aligned(state: State, fleet: TelemetryArrays) -> tuple[State, tuple[str, ...
     Returns:
         The state, and what is new or gone in words.
     """
-    known = {key: place for place, key in enumerate(keys(state.node, state.uuid).tolist())}
+    known = {key: index for index, key in enumerate(keys(state.node, state.uuid).tolist())}
     told = keys(fleet.node, fleet.uuid).tolist()
-    place = np.array([known.get(key, -1) for key in told], dtype=np.intp)
+    positions = np.array([known.get(key, -1) for key in told], dtype=np.intp)
     now = float(fleet.times[-1]) if len(fleet.times) else state.until
-    gone = np.setdiff1d(np.flatnonzero(now - state.seen <= KEEP), place)
+    gone = np.setdiff1d(np.flatnonzero(now - state.seen <= KEEP), positions)
     rows = {name: row for row, name in enumerate(state.metrics.tolist())}
     names = [metric.name for metric in fleet.metrics]
     streams = state.streams.taken(
         np.array([rows.get(name, -1) for name in names], dtype=np.intp),
-        np.concatenate([place, gone]),
+        np.concatenate([positions, gone]),
     )
-    here = np.flatnonzero(place >= 0)
-    moved = here[state.stratum[place[here]] != fleet.stratum[here]]
+    here = np.flatnonzero(positions >= 0)
+    moved = here[state.stratum[positions[here]] != fleet.stratum[here]]
     streams.forget(moved)
-    seen = np.full(len(place), now)
-    seen[here] = state.seen[place[here]]
+    seen = np.full(len(positions), now)
+    seen[here] = state.seen[positions[here]]
     found = State(
         node=np.concatenate([fleet.node, state.node[gone]]),
         uuid=np.concatenate([fleet.uuid, state.uuid[gone]]),
@@ -95,7 +95,7 @@ def aligned(state: State, fleet: TelemetryArrays) -> tuple[State, tuple[str, ...
         until=state.until,
         streams=streams,
     )
-    new = len(place) - len(here) if len(state.node) else 0
+    new = len(positions) - len(here) if len(state.node) else 0
     counts = {
         "are new and learn what is normal": new,
         "have other peers than before and learn what is normal": len(moved),

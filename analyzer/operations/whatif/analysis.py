@@ -103,7 +103,9 @@ def candidates(
         )
         for number in range(len(chosen))
     ]
-    return tuple(sorted(result, key=lambda one: (-one.share, one.dp, one.stage)))
+    return tuple(
+        sorted(result, key=lambda candidate: (-candidate.share, candidate.dp, candidate.stage))
+    )
 
 
 def excess_seconds(trace: Trace, own: Floats, strata: Floats) -> Floats:
@@ -255,9 +257,13 @@ def document(
         "M_W": slow.worst.rem,
         "M_S": slow.last_stage.rem,
         "fixes": [
-            {"remove": name(one.dp, one.stage), "gain": one.gain, "interval": _pair(one.interval)}
-            for one in found.candidates
-            if one.gain > 0
+            {
+                "remove": name(candidate.dp, candidate.stage),
+                "gain": candidate.gain,
+                "interval": _pair(candidate.interval),
+            }
+            for candidate in found.candidates
+            if candidate.gain > 0
         ],
         "S_interval": _pair(found.s_interval),
         "S_strata": found.s_strata,

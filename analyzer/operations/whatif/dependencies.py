@@ -261,10 +261,10 @@ class _Stage:
     def _first_backward(self) -> None:
         """Rule 4."""
         backward = self._of(BACKWARD)
-        if backward and (place := self._compute.index(backward[0])) >= 2:
+        if backward and (index := self._compute.index(backward[0])) >= 2:
             for optype in ("backward-recv", "backward-send"):
                 for op in self._of(optype)[:1]:
-                    self.before[op].add(self._compute[place - 2])
+                    self.before[op].add(self._compute[index - 2])
 
     def _data_parallel(self) -> None:
         """Rules 5 to 7; gathers after the last computation are a part of the tail."""
@@ -292,7 +292,7 @@ class _Stage:
         names = [name for name in TAIL if not (overlapped and name == SCATTER)]
         late = [op for op in self._of(GATHER) if op not in self._early]
         tail = [op for op in (*self._of(*names), *late) if op > self._compute[0]]
-        rank = {name: place for place, name in enumerate(names)}
+        rank = {name: index for index, name in enumerate(names)}
         if overlapped:
             tail.sort(key=lambda op: (rank.get(str(self._trace.optype[op]), len(rank)), op))
         else:

@@ -85,10 +85,10 @@ def _narrow_links(grid: Grid) -> Iterator[tuple[int, Finding]]:
             level = median_of(over)
             if not (level >= FLOOR and min(parts) >= level / 2):
                 continue
-            one = _finding(grid, column, peers, level, _error(over, level), clock=False)
-            link = pcie(grid, one)
+            finding = _finding(grid, column, peers, level, _error(over, level), clock=False)
+            link = pcie(grid, finding)
             if link is not None and link.explains and link.grave:
-                yield column, one
+                yield column, finding
 
 
 def _error(over: FloatGrid, level: float) -> float:

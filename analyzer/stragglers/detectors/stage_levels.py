@@ -41,7 +41,7 @@ def stage_levels(grid: Grid) -> Sequence[Finding]:
         return ()  # then nobody knows of any rank (lockstep.analyzer.verdict.status)
     own = np.log(grid.time["own"][usable])
     middle = {node: column_medians(own[:, columns].T) for node, columns in nodes.items()}
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for node, columns in nodes.items():
         others = [other for other in nodes if other != node]
         over = middle[node] - column_medians(np.array([middle[other] for other in others]))
@@ -51,10 +51,10 @@ def stage_levels(grid: Grid) -> Sequence[Finding]:
             peers = np.concatenate([nodes[other] for other in others])
             error = MEDIAN_EFFICIENCY * MAD_TO_SIGMA * median_of(np.abs(over - level))
             error /= float(np.sqrt(len(over)))
-            found += (
+            findings += (
                 as_heavier(grid, node, column, peers, level, error) for column in columns.tolist()
             )
-    return found
+    return findings
 
 
 def as_heavier(

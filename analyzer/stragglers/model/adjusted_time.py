@@ -210,9 +210,9 @@ def without_slow(grid: Grid, findings: Sequence[Finding]) -> Grid | None:
     own, some = grid.time["own"], np.zeros(len(told), dtype=bool)
     others = np.setdiff1d(np.arange(len(grid.ranks)), [column for column, _ in slow])
     longer: FloatGrid = np.zeros_like(own)
-    for column, one in slow:
+    for column, finding in slow:
         stage = [c for c in others if grid.ranks[c].pp == grid.ranks[column].pp]
-        inside = one.inside(grid) & told
+        inside = finding.inside(grid) & told
         ratio = own[:, column] / median(own[:, stage or others], 1)
         usual = median_of(ratio[told & ~inside]) if (told & ~inside).any() else np.nan
         excess = np.where(inside, own[:, column] * (1.0 - usual / ratio), 0.0)

@@ -62,8 +62,8 @@ class Candidate:
     @property
     def blocks(self) -> NDArray[np.bool_]:
         """(B,) whether a block is in its span."""
-        place = np.arange(len(self.groups))
-        return np.asarray((place >= self.shift.first) & (place < self.shift.last))
+        positions = np.arange(len(self.groups))
+        return np.asarray((positions >= self.shift.first) & (positions < self.shift.last))
 
     @property
     def blocks_high(self) -> NDArray[np.bool_]:
@@ -144,7 +144,7 @@ class Candidate:
         return _student(np.square(score), self.freedom)
 
 
-def candidate(
+def as_candidate(
     table: Table,
     view: View,
     shift: Shift,

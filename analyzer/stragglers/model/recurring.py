@@ -57,18 +57,18 @@ def again_and_again(table: Table) -> Iterator[Candidate]:
     own, ranks, rest = table.without_writes
     rest = _without_common(own, rest, table.scopes)
     told = {
-        place: seen
-        for place in range(rest.shape[1])
-        if (seen := on_and_off(rest[:, place], least=PARTS_ON_AVERAGE, most=CAP)) is not None
+        index: seen
+        for index in range(rest.shape[1])
+        if (seen := on_and_off(rest[:, index], least=PARTS_ON_AVERAGE, most=CAP)) is not None
     }
     if len(told) < 2:
         return
     places = np.array(list(told))
-    means = np.array([told[place].mean for place in told])
+    means = np.array([told[index].mean for index in told])
     # Its own turns make neighbours alike; what noise does, everybody shows.
     usual_widening = median_of(np.array([seen.widening for seen in told.values()]))
-    counts = np.array([float(told[place].on.sum()) for place in told])
-    starts = [np.diff(told[place].on.astype(int), prepend=0) == 1 for place in told]
+    counts = np.array([float(told[index].on.sum()) for index in told])
+    starts = [np.diff(told[index].on.astype(int), prepend=0) == 1 for index in told]
     lasting = counts / np.maximum([float(one.sum()) for one in starts], 1.0)
     groups = table.whole.groups
     shows = np.ones(len(places), dtype=bool)
@@ -138,21 +138,21 @@ def stand_stills(table: Table) -> Iterator[Candidate]:
     chance = len(looks) * float(np.exp(one.log_chance))
     if chance > FALSE_ALARM:
         return
-    place, scope = one.place, table.scopes[one.place]
+    index, scope = one.place, table.scopes[one.place]
     moments, mine = np.flatnonzero(one.still), np.flatnonzero(one.longest)
     begin, stop = int(moments[0]), int(moments[-1]) + 1
-    apart, seen = int(np.diff(mine).max(initial=1)), stood[mine, place]
+    apart, seen = int(np.diff(mine).max(initial=1)), stood[mine, index]
     early = mine[0] <= apart if apart > 1 else int(scope.columns.min()) == 0
-    less = float(lost[one.still, place].sum())
+    less = float(lost[one.still, index].sum())
     wall = column_medians(table.grid.time["wall"][table.usable].T)
     run = float(np.nansum(wall * steps[:, 0]))
     if (
         less < RECORDED * run
         or (early and 2 * seen.sum() < len(mine))
-        or not (stood[moments, place].all() or _is_its_own(table, levelled, place, one.still))
+        or not (stood[moments, index].all() or _is_its_own(table, levelled, index, one.still))
     ):
         return
-    seconds = float(np.nansum((own * steps)[begin:stop, place]))
+    seconds = float(np.nansum((own * steps)[begin:stop, index]))
     effect = -float(np.log1p(-less / seconds))
     # As far beyond chance in deviations of a Gaussian.
     score, asked = float(-ndtri(max(chance, NO_LESS))), float(-ndtri(FALSE_ALARM))
@@ -160,16 +160,16 @@ def stand_stills(table: Table) -> Iterator[Candidate]:
     goes_on = apart > 1 and len(one.still) - stop <= 2 * apart
     last = None if goes_on else int(table.usable[stop - 1]) + 1
     groups = table.whole.groups
-    shift = Shift(place, *blocks_of(groups, first, last), effect, effect / score, score, asked,
+    shift = Shift(index, *blocks_of(groups, first, last), effect, effect / score, score, asked,
                   effect)  # fmt: skip
     # How much of what the scope lost is each rank's own.
     of_each, by_design = (cells[:, scope.columns] for cells in _own_and_design(table, each=True))
-    gone = _lost(of_each, ranks[:, scope.columns], by_design, stood[:, [place]])
+    gone = _lost(of_each, ranks[:, scope.columns], by_design, stood[:, [index]])
     share = (gone * steps)[one.still].sum(axis=0)
     all_of_it = np.nansum((of_each * steps)[begin:stop], axis=0)
     share = np.divide(share, all_of_it, out=np.zeros_like(share), where=all_of_it > 0)
     rises = -np.log1p(-np.clip(share, -1.0, 0.99))
-    yield Candidate(table, place, groups, shift, rises, rises, np.inf, NOBODY, (first, last),
+    yield Candidate(table, index, groups, shift, rises, rises, np.inf, NOBODY, (first, last),
                     by_mean=True)  # fmt: skip
 
 
@@ -237,23 +237,23 @@ def _longest(lost: FloatGrid, stood: NDArray[np.bool_], least: float = NOTHING) 
         stood: Where the process was seen to stand still.
         least: Seconds that the longest of the others is taken to last at least.
     """
-    place = int(lost.max(axis=0).argmax())
-    mine, others = lost[:, place], float(np.delete(lost, place, axis=1).max(initial=least))
+    index = int(lost.max(axis=0).argmax())
+    mine, others = lost[:, index], float(np.delete(lost, index, axis=1).max(initial=least))
     longest = mine > others
     windows = np.flatnonzero(longest)
     if not len(windows):
-        return _Pauses(place, longest, longest, 0.0)
+        return _Pauses(index, longest, longest, 0.0)
     meets = float(np.log(min(1 / lost.shape[1], stood.mean() or 1.0)))
     pauses = np.split(windows, np.flatnonzero(np.diff(windows) > 1) + 1)
     pauses.sort(key=lambda each: -mine[each].max())
     lengths = np.array([*(mine[each].max() for each in pauses), others])
     number = np.arange(1, len(pauses) + 1)
-    seen = np.cumsum([stood[each, place].any() for each in pauses])
+    seen = np.cumsum([stood[each, index].any() for each in pauses])
     chances = (1 - number) * np.log(lost.shape[1]) + seen * meets
     chances -= number * np.log(np.maximum(lengths[:-1] / np.maximum(lengths[1:], USUAL_PAUSE), 1.0))
     best = int(chances.argmin())
     still = np.isin(np.arange(len(mine)), np.concatenate(pauses[: best + 1]))
-    return _Pauses(place, longest, still, float(chances[best]) + float(np.log(len(pauses))))
+    return _Pauses(index, longest, still, float(chances[best]) + float(np.log(len(pauses))))
 
 
 def _stood(table: Table) -> NDArray[np.bool_]:
@@ -262,7 +262,7 @@ def _stood(table: Table) -> NDArray[np.bool_]:
     if older is None:
         return np.zeros(table.rest.shape, dtype=bool)
     still = older[table.usable] >= FROZEN_SECONDS
-    return np.column_stack([still[:, each.columns].all(axis=1) for each in table.scopes])
+    return np.column_stack([still[:, scope.columns].all(axis=1) for scope in table.scopes])
 
 
 def _without_common(own: FloatGrid, rest: FloatGrid, some: Sequence[Scope]) -> FloatGrid:
@@ -293,12 +293,12 @@ def _no_stalls(table: Table, seen: OnAndOff) -> bool:
     return len(long) > 1 and precision.long_enough(float(sum(long)), total, ended=True)
 
 
-def _is_its_own(table: Table, own: FloatGrid, place: int, on: NDArray[np.bool_]) -> bool:
+def _is_its_own(table: Table, own: FloatGrid, index: int, on: NDArray[np.bool_]) -> bool:
     """Whether it is above its peers when it is high, and by a change of its own.
 
     Who only loses an advantage then is not slow, nor whose peers become faster.
     """
-    scope, rest = table.scopes[place], table.rest[:, place]
+    scope, rest = table.scopes[index], table.rest[:, index]
     rise = _rise(rest, on)
     if scope.alike and not median_of(rest[on]) >= rise / 2:
         return False
