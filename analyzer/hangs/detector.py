@@ -76,7 +76,7 @@ def _finding(
     }[state]
     sure = certainty >= TOLD and (len(began) == 1 or (who.node is not None and not unseen))
     if stall is None or (not (stall.missing & who.ranks).any() and how.word == "crash"):
-        text = _first(rank, began, told=sure)
+        text = _first(rank, began, certain=sure)
     elif sure:
         text = _missing(rank, missing, waiting, stall)
     else:
@@ -107,8 +107,8 @@ def _finding(
     )
 
 
-def _first(rank: int, began: list[int], *, told: bool) -> str:
-    if told:
+def _first(rank: int, began: list[int], *, certain: bool) -> str:
+    if certain:
         return f"of all ranks, rank {rank} was the first to go"
     if len(began) == 1:
         return f"rank {rank} holds the others up, as far as can be told"

@@ -172,8 +172,8 @@ def _hang(verdict: HangVerdict) -> str:
     clauses: dict[tuple[object, ...], list[Origin]] = {}
     for origin in verdict.origins:
         # Who cannot be told from others is told with them, whatever each of them calls.
-        where = _place(verdict, origin.operation) if origin.told else origin.operation.group
-        clauses.setdefault((origin.kind, where, origin.told), []).append(origin)
+        where = _place(verdict, origin.operation) if origin.certain else origin.operation.group
+        clauses.setdefault((origin.kind, where, origin.certain), []).append(origin)
     parts = [
         _clause(verdict, _place(verdict, some[0].operation), some) for some in clauses.values()
     ]
@@ -190,7 +190,7 @@ def _clause(verdict: HangVerdict, place: str, some: Sequence[Origin]) -> str:
     first, several = some[0], len(some) > 1
     what = WORDS[first.kind][several]
     who = ranks_in_words(origin.rank for origin in some)
-    if not first.told:
+    if not first.certain:
         return f"it cannot be told which of {who} began it, in {place}: {_doubt(first)}"
     wait = _waiting_there(verdict, some)
     match first.why:
@@ -245,7 +245,7 @@ def _culprit(verdict: HangVerdict, origin: Origin) -> dict[str, Any]:
         "waiting_ranks": list(origin.waiting),
         "waited_seconds": origin.seconds,
         "confidence": round(origin.confidence, 3),
-        "certain_which": origin.told,
+        "certain_which": origin.certain,
         "evidence": [{"for": fact.kind is not None, "text": fact.text} for fact in origin.facts],
     }
 

@@ -280,9 +280,9 @@ def _counts(
     return True
 
 
-def refined(kind: Kind, told: Sequence[Says]) -> Kind:
+def refined(kind: Kind, statements: Sequence[Says]) -> Kind:
     """The kind that the strongest fact gives, where it may."""
-    for statement in told:
+    for statement in statements:
         if statement.kind is not None and statement.kind in REFINES.get(kind, frozenset()):
             return statement.kind
         if statement.kind is kind:

@@ -329,10 +329,10 @@ def _described(name: str, description: str) -> str:
     return text[:64] if text.isprintable() else name[:64]
 
 
-def _configured(told: Any) -> dict[str, tuple[str, tuple[int, ...]]]:
+def _configured(configuration: Any) -> dict[str, tuple[str, tuple[int, ...]]]:
     found: dict[str, tuple[str, tuple[int, ...]]] = {}
     members = 0
-    for key, one in told.items():
+    for key, one in configuration.items():
         if not isinstance(one, dict):
             continue
         name = str(one.get("name") or key)

@@ -45,7 +45,7 @@ class Origin:
         operation: In which others wait for it, or which does not end on it.
         waiting: Who waits for it directly.
         seconds: For how long that is certain; None = the files do not tell.
-        told: False = it cannot be told which of several it is.
+        certain: False = it may be another of several.
     """
 
     rank: int
@@ -55,7 +55,7 @@ class Origin:
     waiting: tuple[int, ...]
     seconds: float | None
     confidence: float
-    told: bool = True
+    certain: bool = True
     facts: tuple[Says, ...] = ()
 
 
@@ -118,7 +118,7 @@ def _single(merged: Merged, graph: Graph, rank: int) -> Origin | None:
         seconds = (_in_call if why is Why.CALLING else _behind)(merged, operation, rank)
         return Origin(
             rank, kind, why, operation, _waiting(waits), seconds,
-            min(UNSURE, 1 / tied) if tied else CERTAINTY[kind], told=not tied,
+            min(UNSURE, 1 / tied) if tied else CERTAINTY[kind], certain=not tied,
         )  # fmt: skip
     if rank in merged.heads:  # what it waits in leads to nobody that is known
         return None
@@ -210,12 +210,12 @@ def _circle(merged: Merged, graph: Graph, component: frozenset[int]) -> list[Ori
     ):
         if some and some != missed.keys():
             return [
-                _of_circle(merged, rank, kind, missed[rank], CIRCLE * CERTAINTY[kind], told=True)
+                _of_circle(merged, rank, kind, missed[rank], CIRCLE * CERTAINTY[kind], certain=True)
                 for rank in sorted(some)
             ]
     kind = Kind.MISMATCHED_ORDER
     return [
-        _of_circle(merged, rank, kind, waits, min(UNSURE, 1 / len(missed)), told=False)
+        _of_circle(merged, rank, kind, waits, min(UNSURE, 1 / len(missed)), certain=False)
         for rank, waits in sorted(missed.items())
     ]
 
@@ -230,7 +230,7 @@ def of_hidden_circle(graph: Graph, merged: Merged, hidden: Set[int]) -> list[Ori
         return []
     kind = Kind.MISMATCHED_ORDER
     sure = CIRCLE * CERTAINTY[kind]
-    return [_of_circle(merged, rank, kind, missed[rank], sure, told=True) for rank in first]
+    return [_of_circle(merged, rank, kind, missed[rank], sure, certain=True) for rank in first]
 
 
 def _most_missed(merged: Merged, missed: Mapping[int, Sequence[Wait]]) -> set[int]:
@@ -258,11 +258,11 @@ def _company(merged: Merged, rank: int) -> float:
 
 
 def _of_circle(
-    merged: Merged, rank: int, kind: Kind, waits: Sequence[Wait], sure: float, *, told: bool
+    merged: Merged, rank: int, kind: Kind, waits: Sequence[Wait], sure: float, *, certain: bool
 ) -> Origin:
     seconds = _standing_still(merged, rank, _longest(waits))
     return Origin(
-        rank, kind, Why.ABSENT, _most_waited(waits), _waiting(waits), seconds, sure, told=told
+        rank, kind, Why.ABSENT, _most_waited(waits), _waiting(waits), seconds, sure, certain=certain
     )
 
 

@@ -8,7 +8,7 @@ from lockstep.analyzer.hangs.dumps import Dumps, GroupTrace, Operation, RankTrac
 from lockstep.analyzer.hangs.evidence import Kind, Says, refined, said
 from lockstep.analyzer.hangs.merge import Merged
 from lockstep.analyzer.hangs.origins import Origin, age_of, of_hidden_circle, origins
-from lockstep.analyzer.hangs.waits import Graph, Stuck, Why, graph, roots
+from lockstep.analyzer.hangs.waits import Graph, Stuck, Why, roots, wait_graph
 
 MOST_NAMED = 12
 """Ranks in a sentence."""
@@ -180,22 +180,22 @@ def judge(dumps: Dumps, limit: float | None = None) -> HangVerdict:
         limit: Seconds from which on a wait is a hang; None = by what this run was seen to wait.
     """
     merged = Merged(dumps)
-    found = graph(merged)
+    graph = wait_graph(merged)
     most = _limit(merged) if limit is None else limit
-    verdict = HangVerdict(Status.UNKNOWN, merged, found, limit=most)
-    if not merged.heads and not found.origins:
+    verdict = HangVerdict(Status.UNKNOWN, merged, graph, limit=most)
+    if not merged.heads and not graph.origins:
         return _nothing_open(verdict)
     candidates = [
-        origin for some in roots(found, merged) for origin in origins(merged, found, some)
+        origin for some in roots(graph, merged) for origin in origins(merged, graph, some)
     ]
     old = [origin for origin in candidates if origin.seconds is None or origin.seconds >= most]
     stuck = [
         one
-        for one in found.stuck.values()
+        for one in graph.stuck.values()
         if (age := age_of(merged, one.operation, one.ranks)) is None or age >= most
     ]
     certain = [
-        origin for origin in old if origin.seconds is not None or not _is_doubtful(found, origin)
+        origin for origin in old if origin.seconds is not None or not _is_doubtful(graph, origin)
     ]
     if certain:
         return _named(verdict, certain)
@@ -203,16 +203,16 @@ def judge(dumps: Dumps, limit: float | None = None) -> HangVerdict:
         return replace(verdict, reason=f"the dumps are of different moments: {WENT_ON}")
     if stuck:
         return _inside(verdict, stuck)
-    if candidates or found.stuck:
+    if candidates or graph.stuck:
         return replace(verdict, status=Status.WAITING)
-    return replace(verdict, suspects=tuple(sorted(found.unknown)), reason=LOST)
+    return replace(verdict, suspects=tuple(sorted(graph.unknown)), reason=LOST)
 
 
-def _is_doubtful(found: Graph, origin: Origin) -> bool:
+def _is_doubtful(graph: Graph, origin: Origin) -> bool:
     """Whether dumps of different moments, of which none tells when it was, would look the same."""
     if origin.why is Why.UNFINISHED:
-        return any(origin.operation.group in groups for groups in found.outdated.values())
-    return origin.rank in found.outdated
+        return any(origin.operation.group in groups for groups in graph.outdated.values())
+    return origin.rank in graph.outdated
 
 
 def _limit(merged: Merged) -> float:
@@ -296,7 +296,7 @@ def _named(verdict: HangVerdict, old: Sequence[Origin]) -> HangVerdict:
 
 
 def _explained(
-    merged: Merged, found: Graph, told: list[Origin]
+    merged: Merged, graph: Graph, told: list[Origin]
 ) -> tuple[list[Origin], list[Origin]]:
     """(those who may be named, else those among whom it is): away may be a wait that gloo hides.
 
@@ -322,7 +322,7 @@ def _explained(
         return away, []
     hidden = merged.world - merged.heads.keys()
     if not away and all(any(fact.waits for fact in said(facts, rank)) for rank in hidden):
-        return of_hidden_circle(found, merged, hidden), idle
+        return of_hidden_circle(graph, merged, hidden), idle
     return [], idle
 
 

@@ -124,29 +124,29 @@ class Graph:
         return found
 
 
-def graph(merged: Merged) -> Graph:
+def wait_graph(merged: Merged) -> Graph:
     """The waits of all ranks."""
-    found = Graph()
-    _ended_elsewhere(merged, found)
+    graph = Graph()
+    _ended_elsewhere(merged, graph)
     collectives: dict[Key, list[int]] = defaultdict(list)
     for rank, head in merged.heads.items():
         for operation in head:
             if operation.transfer is None:
                 collectives[operation.group, operation.sequence].append(rank)
             else:
-                _transfer(merged, found, rank, operation, operation.transfer)
+                _transfer(merged, graph, rank, operation, operation.transfer)
     if merged.retiring:
-        _failed(merged, found)
+        _failed(merged, graph)
     for rank, operation in merged.aborted.items():
-        found.origins.setdefault(rank, (Why.ABORTED, operation))
+        graph.origins.setdefault(rank, (Why.ABORTED, operation))
     for (group, sequence), ranks in collectives.items():
-        _collective(merged, found, group, sequence, ranks)
-    for rank in found.origins:
-        found.waits.pop(rank, None)
-    return found
+        _collective(merged, graph, group, sequence, ranks)
+    for rank in graph.origins:
+        graph.waits.pop(rank, None)
+    return graph
 
 
-def _ended_elsewhere(merged: Merged, found: Graph) -> None:
+def _ended_elsewhere(merged: Merged, graph: Graph) -> None:
     """Ranks on which something is open that others have ended: all have been there, so have they.
 
     It need not be what they wait in first: what a device had to do before that is over, too.
@@ -166,7 +166,7 @@ def _ended_elsewhere(merged: Merged, found: Graph) -> None:
                 deviants = deviants_of(merged, key, merged.collectives[key])
                 if deviants and rank not in deviants:
                     continue  # they ended another operation
-                found.origins[rank] = (deviants.get(rank, Why.UNFINISHED), operation)
+                graph.origins[rank] = (deviants.get(rank, Why.UNFINISHED), operation)
                 break
 
 
@@ -178,19 +178,19 @@ def _may_have_failed(merged: Merged, key: Key) -> bool:
     )
 
 
-def _failed(merged: Merged, found: Graph) -> None:
+def _failed(merged: Merged, graph: Graph) -> None:
     """Calls that differed, in operations that nobody is inside any more: all may have failed."""
     for key, held in merged.collectives.items():
         if _may_have_failed(merged, key):
             deviants = deviants_of(merged, key, held)
             if 0 < len(deviants) < len(held):
                 for rank, why in deviants.items():
-                    found.origins.setdefault(rank, (why, held[rank]))
-                _explain_silent(merged, found, held, deviants)
+                    graph.origins.setdefault(rank, (why, held[rank]))
+                _explain_silent(merged, graph, held, deviants)
 
 
 def _explain_silent(
-    merged: Merged, found: Graph, held: Mapping[int, Operation], deviants: Mapping[int, Why]
+    merged: Merged, graph: Graph, held: Mapping[int, Operation], deviants: Mapping[int, Why]
 ) -> None:
     """Members without a dump wait for those that differ, or died of it, as gloo ends a process."""
     operation = held[next(iter(deviants))]
@@ -200,11 +200,11 @@ def _explain_silent(
             member, operation.group, operation.sequence
         ) is (Standing.SILENT):
             proven = _proven(merged, operation, min(deviants), _oldest(merged, deviants))
-            found.waits[member].append(Wait(member, operation, targets, proven))
+            graph.waits[member].append(Wait(member, operation, targets, proven))
 
 
 def _collective(
-    merged: Merged, found: Graph, group: str, sequence: int, ranks: Sequence[int]
+    merged: Merged, graph: Graph, group: str, sequence: int, ranks: Sequence[int]
 ) -> None:
     """What those wait for whose head is this collective."""
     members = [rank for rank in merged.members.get(group, ()) if rank in merged.world]
@@ -216,59 +216,59 @@ def _collective(
     deviants = deviants_of(merged, (group, sequence), here)
     if deviants:
         for rank, why in deviants.items():
-            found.origins.setdefault(rank, (why, held[rank]))
-        _wait(merged, found, held, set(ranks) - deviants.keys(), sorted(deviants.items()))
-        _explain_silent(merged, found, held, deviants)
+            graph.origins.setdefault(rank, (why, held[rank]))
+        _wait(merged, graph, held, set(ranks) - deviants.keys(), sorted(deviants.items()))
+        _explain_silent(merged, graph, held, deviants)
         return
     done, absent = by[Standing.DONE], [*by[Standing.ABSENT], *by[Standing.SILENT]]
     if done and by[Standing.ABSENT]:
         # Nobody finishes what not all have begun: these dumps are older than the others.
         for rank in by[Standing.ABSENT]:
-            found.outdated[rank].add(group)
+            graph.outdated[rank].add(group)
     late = [
         rank
         for rank in by[Standing.INSIDE]
         if rank not in ranks or merged.heads[rank][0] is not held[rank]
     ]
-    found.unknown.update(by[Standing.UNKNOWN])
+    graph.unknown.update(by[Standing.UNKNOWN])
     calling = [rank for rank in by[Standing.INSIDE] if merged.is_calling(rank, held[rank])]
     if done:
         for rank in calling:
-            found.outdated[rank].add(group)
+            graph.outdated[rank].add(group)
     if absent or late:
         groups = (
             (by[Standing.ABSENT], Why.ABSENT), (by[Standing.SILENT], Why.SILENT), (late, Why.BEHIND)
         )  # fmt: skip
-        _wait(merged, found, held, ranks, [(each, why) for some, why in groups for each in some])
+        _wait(merged, graph, held, ranks, [(each, why) for some, why in groups for each in some])
     elif 0 < 2 * len(calling) <= len(by[Standing.INSIDE]):
         # The others' calls have returned, so their devices wait. Where most are inside the call,
         # they may be connecting with each other.
         for rank in calling:
-            found.origins.setdefault(rank, (Why.CALLING, held[rank]))
+            graph.origins.setdefault(rank, (Why.CALLING, held[rank]))
         waiting = [rank for rank in ranks if rank not in calling]
-        _wait(merged, found, held, waiting, [(rank, Why.CALLING) for rank in calling])
+        _wait(merged, graph, held, waiting, [(rank, Why.CALLING) for rank in calling])
     elif done and len(by[Standing.INSIDE]) == 1:
         # Of an operation with a root others may end first; not all but one, one after another.
-        found.origins.setdefault(ranks[0], (Why.UNFINISHED, held[ranks[0]]))
+        graph.origins.setdefault(ranks[0], (Why.UNFINISHED, held[ranks[0]]))
     elif not by[Standing.UNKNOWN]:
-        _all_inside(merged, found, (group, sequence), ranks)
+        _all_inside(merged, graph, (group, sequence), ranks)
 
 
-def _all_inside(merged: Merged, found: Graph, key: Key, ranks: Sequence[int]) -> None:
+def _all_inside(merged: Merged, graph: Graph, key: Key, ranks: Sequence[int]) -> None:
     """Everybody is in it: who has not started, if others have; else nobody can be told."""
     held = merged.collectives[key]
     started = [rank for rank in ranks if held[rank].state is State.STARTED]
     waiting = [rank for rank in ranks if held[rank].state is State.SCHEDULED]
     if started and waiting:
         for rank in waiting:
-            found.origins.setdefault(rank, (Why.UNSTARTED, held[rank]))
-        _wait(merged, found, held, started, [(rank, Why.UNSTARTED) for rank in waiting])
+            graph.origins.setdefault(rank, (Why.UNSTARTED, held[rank]))
+        _wait(merged, graph, held, started, [(rank, Why.UNSTARTED) for rank in waiting])
     else:
-        found.stuck[key[0], key[1], 0] = Stuck(held[ranks[0]], tuple(sorted(ranks)))
+        graph.stuck[key[0], key[1], 0] = Stuck(held[ranks[0]], tuple(sorted(ranks)))
 
 
 def _transfer(
-    merged: Merged, found: Graph, rank: int, operation: Operation, transfer: Transfer
+    merged: Merged, graph: Graph, rank: int, operation: Operation, transfer: Transfer
 ) -> None:  # fmt: skip
     """What a rank waits for that exchanges with another."""
     peer = _peer(merged, rank, operation.group, transfer)
@@ -282,26 +282,26 @@ def _transfer(
         if other is not None and other in merged.heads.get(peer, ()):
             if other.dtypes != operation.dtypes or other.inputs != operation.inputs:
                 why = Why.DTYPE if other.dtypes != operation.dtypes else Why.SHAPE
-                found.origins.setdefault(rank, (why, operation))
+                graph.origins.setdefault(rank, (why, operation))
                 return
             if {operation.state, other.state} == {State.STARTED, State.SCHEDULED}:
                 if operation.state is State.SCHEDULED:
-                    found.origins.setdefault(rank, (Why.UNSTARTED, operation))
+                    graph.origins.setdefault(rank, (Why.UNSTARTED, operation))
                 else:
-                    _wait(merged, found, {rank: operation}, [rank], [(peer, Why.UNSTARTED)])
+                    _wait(merged, graph, {rank: operation}, [rank], [(peer, Why.UNSTARTED)])
                 return
             if _ended_fewer(merged, rank, peer, operation.group):
-                found.origins.setdefault(rank, (Why.UNFINISHED, operation))
+                graph.origins.setdefault(rank, (Why.UNFINISHED, operation))
                 return
             if _ended_fewer(merged, peer, rank, operation.group):
-                _wait(merged, found, {rank: operation}, [rank], [(peer, Why.UNFINISHED)])
+                _wait(merged, graph, {rank: operation}, [rank], [(peer, Why.UNFINISHED)])
                 return
             pair = (min(rank, peer), max(rank, peer))
-            found.stuck[operation.group, *pair] = Stuck(operation, pair)
+            graph.stuck[operation.group, *pair] = Stuck(operation, pair)
             return
         target = ((peer, Why.ABSENT if other is None else Why.BEHIND),)
     proven = _proven(merged, operation, rank, _oldest(merged, [peer]))
-    found.waits[rank].append(Wait(rank, operation, target, proven))
+    graph.waits[rank].append(Wait(rank, operation, target, proven))
 
 
 def _ended_fewer(merged: Merged, rank: int, peer: int, group: str) -> bool:
@@ -347,7 +347,7 @@ def _counterpart(
 
 def _wait(
     merged: Merged,
-    found: Graph,
+    graph: Graph,
     held: Mapping[int, Operation],
     ranks: Iterable[int],
     targets: Sequence[tuple[int, Why]],
@@ -357,7 +357,7 @@ def _wait(
     oldest = _oldest(merged, [rank for rank, _ in shared])
     for rank in ranks:
         proven = _proven(merged, held[rank], rank, oldest)
-        found.waits[rank].append(Wait(rank, held[rank], shared, proven))
+        graph.waits[rank].append(Wait(rank, held[rank], shared, proven))
 
 
 def _oldest(merged: Merged, ranks: Iterable[int]) -> float | None:
@@ -378,22 +378,22 @@ def _proven(merged: Merged, operation: Operation, rank: int, oldest: float | Non
     return max(0.0, min(written, oldest) - operation.created)
 
 
-def roots(found: Graph, merged: Merged) -> list[frozenset[int]]:
+def roots(graph: Graph, merged: Merged) -> list[frozenset[int]]:
     """Sets of ranks that are waited for and wait for nobody else; of several, they form a circle.
 
     Tarjan's strongly connected components (SIAM Journal on Computing 1, 1972), without recursion.
     """
     targets = {
         rank: [target for wait in waits for target, _ in wait.targets]
-        for rank, waits in found.waits.items()
+        for rank, waits in graph.waits.items()
     }
     waited = {target for each in targets.values() for target in each}
     result = []
     for component in _components(targets, waited | targets.keys()):
         leaves = any(not component.issuperset(targets.get(rank, ())) for rank in component)
-        if not leaves and (component & waited or component & found.origins.keys()):
+        if not leaves and (component & waited or component & graph.origins.keys()):
             result.append(frozenset(component))
-    result += [frozenset((rank,)) for rank in found.origins if rank not in waited]
+    result += [frozenset((rank,)) for rank in graph.origins if rank not in waited]
     return result
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lockstep.analyzer.align.grid import align
 from lockstep.analyzer.operations.observe import Observed, SlowWorker, from_zero, observe
-from lockstep.analyzer.operations.outliers import cells, own_times
+from lockstep.analyzer.operations.outliers import own_times, trace_cells
 from lockstep.analyzer.read import optrace
 from lockstep.analyzer.shapes.operations import Trace
 from lockstep.analyzer.shapes.run import EXPECTED_STEPS, Finding, FloatGrid, Grid, LoadError, Run
@@ -198,15 +198,15 @@ def trace_grid(trace: Trace, run: Run) -> Grid:
         trace: The operations.
         run: The same as windows (`to_run`).
     """
-    grid, found = align(run), cells(trace)
+    grid, cells = align(run), trace_cells(trace)
     unknown = np.full_like(grid.time["wall"], np.nan)
     own = unknown
-    if found is not None:
-        same, cancelled = own_times(found, np.zeros(found.usual.shape, dtype=bool))
+    if cells is not None:
+        same, cancelled = own_times(cells, np.zeros(cells.usual.shape, dtype=bool))
         if cancelled:
             # A step may be longer for all.
-            same = same + median(mean(found.ratio, (0, 1)), (0, 1))
-        level = np.median(found.usual, axis=1)[:, None, None]
+            same = same + median(mean(cells.ratio, (0, 1)), (0, 1))
+        level = np.median(cells.usual, axis=1)[:, None, None]
         seconds = np.exp(same) * np.where(level > 0, level, np.nan)
         own = np.column_stack([seconds[info.pp, info.dp] for info in grid.ranks])
     return replace(

@@ -12,7 +12,7 @@ import numpy as np
 
 from lockstep.analyzer.operations.evidence import evidence, given_back, let_go
 from lockstep.analyzer.operations.lateness import Lateness, lateness
-from lockstep.analyzer.operations.outliers import Cells, Suspect, cells, judge
+from lockstep.analyzer.operations.outliers import Cells, Suspect, judge, trace_cells
 from lockstep.analyzer.operations.structure import Facts, Structure, structures
 from lockstep.analyzer.operations.whatif.analysis import Unexplained, analyze, document
 from lockstep.analyzer.operations.whatif.dependencies import build
@@ -162,11 +162,11 @@ class Observed:
 
 def observe(trace: Trace) -> Observed:
     """What the operations of a trace show; its steps begin at 0 (`from_zero`)."""
-    found = cells(trace)
-    why = _too_little(trace, found)
-    if found is None or why is not None:
+    cells = trace_cells(trace)
+    why = _too_little(trace, cells)
+    if cells is None or why is not None:
         return Observed(trace, {"method": "none", "why": why})
-    judgement, whatif, late = judge(found), analyze(trace), lateness(trace)
+    judgement, whatif, late = judge(cells), analyze(trace), lateness(trace)
     missing = () if late is None else late.missing
     missing += tuple(words for dp, words in REPLICAS.items() if dp == trace.layout.dp)
     suspects, flags = judgement.suspects, judgement.flags()
@@ -175,13 +175,13 @@ def observe(trace: Trace) -> Observed:
     )
     if isinstance(whatif, Unexplained):
         charge = None
-        told = structures(Facts(trace, None, trace.duration, found, flags))
+        told = structures(Facts(trace, None, trace.duration, cells, flags))
     else:
         charge = cost_of_suspects(trace, whatif.work.own, whatif.trust.simulated, suspects)
         mended = mended_own_times(trace, whatif.work.own, suspects)
-        told = structures(Facts(trace, build(trace), mended, found, flags))
+        told = structures(Facts(trace, build(trace), mended, cells, flags))
         slow = tuple(_charged(worker, charge, number) for number, worker in enumerate(slow))
-    others = let_go(trace, found, judgement, late, told)
+    others = let_go(trace, cells, judgement, late, told)
     return Observed(trace, document(whatif), slow, charge, told, others, missing)
 
 
@@ -193,9 +193,9 @@ def from_zero(trace: Trace) -> Trace:
     return replace(trace, start=trace.start - begin)
 
 
-def _too_little(trace: Trace, found: Cells | None) -> str | None:
+def _too_little(trace: Trace, cells: Cells | None) -> str | None:
     """Why nothing can be said by the operations; None = it can."""
-    timed = 0.0 if found is None else float(np.isfinite(found.ratio).mean())
+    timed = 0.0 if cells is None else float(np.isfinite(cells.ratio).mean())
     if timed < COVERAGE_AT_LEAST:
         return f"only {timed:.0%} of the computations have a duration"
     if trace.layout.workers < 2:

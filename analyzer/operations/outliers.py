@@ -40,7 +40,7 @@ class Cells:
         return self.known and self.ratio.shape[2] > 1
 
 
-def cells(trace: Trace) -> Cells | None:
+def trace_cells(trace: Trace) -> Cells | None:
     """The computations of a trace; None where it has none that take time."""
     rows = np.flatnonzero(trace.of(*COMPUTE))
     if not len(rows) or not (trace.duration[rows] > 0).any():
@@ -80,7 +80,7 @@ LENGTHS = 0.04
 on all stages may then just have more to do. Trace AR's healthy workers show 1.5 to 2.5 %."""
 
 
-def own_times(found: Cells, slow: Flags) -> tuple[Floats, bool]:
+def own_times(cells: Cells, slow: Flags) -> tuple[Floats, bool]:
     """(P, D, S) log own time of each worker at the same work, and whether that is by other stages.
 
     Where sequences are uneven, long ones are long on all stages of a replica: the same
@@ -88,44 +88,44 @@ def own_times(found: Cells, slow: Flags) -> tuple[Floats, bool]:
     rest with, so that steps stay as they are.
 
     Args:
-        found: The computations.
+        cells: The computations.
         slow: (P, D) workers known to be slow; they are nobody's reference.
     """
-    cancelled = found.cancels and slow.shape[1] > 1 and uneven(found, slow) >= LENGTHS
-    ratio = found.ratio
+    cancelled = cells.cancels and slow.shape[1] > 1 and uneven(cells, slow) >= LENGTHS
+    ratio = cells.ratio
     if cancelled:
         ratio = ratio - others_median(ratio, 2, ~slow[:, :, None])
     return mean(ratio, (0, 1)), cancelled
 
 
-def fastest_passes(found: Cells, slow: Flags) -> list[Floats]:
+def fastest_passes(cells: Cells, slow: Flags) -> list[Floats]:
     """The same of the fastest forward and of the fastest backward pass of a step; [] if uneven.
 
     A fault slows these too and background traffic does not reach them: healthy workers of a public
     trace differ by 0.5 % in their means and by 0.2 % in their fastest forward passes (measured).
     """
-    if uneven(found, slow) >= LENGTHS:
+    if uneven(cells, slow) >= LENGTHS:
         return []
-    fastest = np.where(np.isnan(found.ratio), np.inf, found.ratio).min(axis=1)
+    fastest = np.where(np.isnan(cells.ratio), np.inf, cells.ratio).min(axis=1)
     return [np.where(np.isfinite(each), each, np.nan) for each in fastest]
 
 
-def replica_levels(found: Cells, slow: Flags) -> Floats:
+def replica_levels(cells: Cells, slow: Flags) -> Floats:
     """(D,) log of how much longer a replica takes on all stages alike; 0 with one stage."""
-    if not found.cancels or slow.shape[1] < 2:
+    if not cells.cancels or slow.shape[1] < 2:
         return np.zeros(slow.shape[1])
-    long = median(work(found, slow), (0, 1))
+    long = median(work(cells, slow), (0, 1))
     return median(long - median(long, 0, keepdims=True), 1)
 
 
-def work(found: Cells, slow: Flags) -> Floats:
+def work(cells: Cells, slow: Flags) -> Floats:
     """(2, M, D, S) log of how much longer a micro-batch is than usual, by its healthy stages."""
-    return median(np.where(slow[:, :, None], np.nan, found.ratio), 2)
+    return median(np.where(slow[:, :, None], np.nan, cells.ratio), 2)
 
 
-def uneven(found: Cells, slow: Flags) -> float:
+def uneven(cells: Cells, slow: Flags) -> float:
     """Robust spread of the log work of micro-batches inside a step."""
-    both = median(work(found, slow), 0)
+    both = median(work(cells, slow), 0)
     away = np.abs(both - median(both, 0, keepdims=True))
     away = away[np.isfinite(away)]
     return MAD_TO_SIGMA * float(np.median(away)) if away.size else 0.0
@@ -192,18 +192,18 @@ class Judgement:
         return found
 
 
-def judge(found: Cells) -> Judgement:
+def judge(cells: Cells) -> Judgement:
     """Who is slow by the computations of a trace."""
-    flags = np.zeros(found.usual.shape, dtype=bool)
-    replicas = found.usual.shape[1]
+    flags = np.zeros(cells.usual.shape, dtype=bool)
+    replicas = cells.usual.shape[1]
     slow: list[Finding] = []
-    for own in (own_times(found, flags)[0], *fastest_passes(found, flags)):
+    for own in (own_times(cells, flags)[0], *fastest_passes(cells, flags)):
         for finding in effects(as_windows(own), OPERATIONS):
             if finding.kind == "slow" and not flags[_place(finding, replicas)]:
                 flags[_place(finding, replicas)] = True
                 slow.append(finding)
     # Measured by all that they compute, against references without the slow ones.
-    own, cancelled = own_times(found, flags)
+    own, cancelled = own_times(cells, flags)
     rest = own - _reference(own, flags)
     measured = [(one, _rise(one, rest[_place(one, replicas)])) for one in slow]
     # What the fastest passes show, all that a worker computes must show as well; NaN: so many are
@@ -213,7 +213,7 @@ def judge(found: Cells) -> Judgement:
     ]
     level = np.nan_to_num(column_medians(rest.reshape(-1, rest.shape[2]).T)).reshape(flags.shape)
     suspects = tuple(_suspect(one, rest) for one in sure)
-    return Judgement(suspects, cancelled, level, replica_levels(found, flags))
+    return Judgement(suspects, cancelled, level, replica_levels(cells, flags))
 
 
 def _place(finding: Finding, replicas: int) -> tuple[int, int]:

@@ -125,8 +125,8 @@ def _of_standing(grid: Grid, mine: Sequence[Finding], ratio: float) -> float:
     well, nor where its work is proven to be the same, and a busy GPU with a lower clock is slow. Of
     a run that was not seen from its first steps nobody knows that it is by design.
     """
-    told = [measured(grid, finding) for finding in mine]
-    pairs = list(zip(mine, told, strict=True))
+    symptoms = [measured(grid, finding) for finding in mine]
+    pairs = list(zip(mine, symptoms, strict=True))
     if not any(_faulty(grid, *pair) for pair in pairs):
         ratio = min(ratio, 0.0)
     if any(_slow_clock(*pair) for pair in pairs):
@@ -138,34 +138,36 @@ def _of_standing(grid: Grid, mine: Sequence[Finding], ratio: float) -> float:
     return max(ratio, float(np.log(LIKELIER))) if doubtful else ratio
 
 
-def _faulty(grid: Grid, finding: Finding, told: Mapping[str, Symptom]) -> bool:
+def _faulty(grid: Grid, finding: Finding, symptoms: Mapping[str, Symptom]) -> bool:
     """Whether hardware deviates beyond any doubt; of a GPU with less to do a clock says nothing."""
     held = quota(grid, finding)
-    shown = [told[name] for name in FAULTY if name in told] + ([held] if held else [])
-    if _seen(told, "idle GPU"):
-        shown = [symptom for symptom in shown if symptom is not told.get("lower clock")]
+    shown = [symptoms[name] for name in FAULTY if name in symptoms] + ([held] if held else [])
+    if _seen(symptoms, "idle GPU"):
+        shown = [symptom for symptom in shown if symptom is not symptoms.get("lower clock")]
     return any(symptom.explains and symptom.grave for symptom in shown)
 
 
-def _slow_clock(finding: Finding, told: Mapping[str, Symptom]) -> bool:
+def _slow_clock(finding: Finding, symptoms: Mapping[str, Symptom]) -> bool:
     """Whether its GPU is known to be as busy as its peers, and to have a lower clock than parts do.
 
     Nobody can say so where its utilisation is not told.
     """
-    clock = told.get("lower clock")
-    if not finding.details.get(BY_CLOCK) or clock is None or "idle GPU" not in told:
+    clock = symptoms.get("lower clock")
+    if not finding.details.get(BY_CLOCK) or clock is None or "idle GPU" not in symptoms:
         return False
-    return clock.explains and clock.grave and not any(_seen(told, name) for name in NOT_BY_CLOCK)
+    return (
+        clock.explains and clock.grave and not any(_seen(symptoms, name) for name in NOT_BY_CLOCK)
+    )
 
 
-def _doubtful(grid: Grid, finding: Finding, told: Mapping[str, Symptom]) -> bool:
+def _doubtful(grid: Grid, finding: Finding, symptoms: Mapping[str, Symptom]) -> bool:
     """Whether something says that hardware is slow, whatever else says that it is well."""
-    lower = bool(finding.details.get(BY_CLOCK)) and not _seen(told, "idle GPU")
-    return lower or _faulty(grid, finding, told)
+    lower = bool(finding.details.get(BY_CLOCK)) and not _seen(symptoms, "idle GPU")
+    return lower or _faulty(grid, finding, symptoms)
 
 
-def _seen(told: Mapping[str, Symptom], name: str) -> bool:
-    return name in told and told[name].seen
+def _seen(symptoms: Mapping[str, Symptom], name: str) -> bool:
+    return name in symptoms and symptoms[name].seen
 
 
 def _decided(finding: Finding, ratio: float) -> Finding:

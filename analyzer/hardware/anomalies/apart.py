@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.analyzer.causes.symptoms.series import MILD
-from lockstep.analyzer.hardware.anomalies.deviation import Deviation, deviation
+from lockstep.analyzer.hardware.anomalies.deviation import Deviation, as_deviation
 from lockstep.analyzer.hardware.anomalies.distances import (
     LASTS_BINS,
     PASSING,
@@ -213,7 +213,7 @@ def _told(panel: Panel, watched: Watched, cells: FloatGrid, span: Span) -> Devia
         begin = max(first - 2 * PASSING, 0)
         first = begin + int(np.argmax(cells[begin : first + 1, column] > 0))
     since = panel.times[first]
-    return deviation(panel, watched.subject, watched.metric, column, since, f": {words}",
+    return as_deviation(panel, watched.subject, watched.metric, column, since, f": {words}",
                      of_node=watched.of_node, size=span.size)  # fmt: skip
 
 

@@ -41,7 +41,7 @@ def who(node: str, gpu: int | None) -> str:
     return node if gpu is None else f"GPU {gpu} of {node}"
 
 
-def deviation(
+def as_deviation(
     panel: Panel, subject: Subject, metric: str, column: int, since: float, words: str,
     *, of_node: bool = False, size: float | None = None,
 ) -> Deviation:  # fmt: skip
@@ -91,15 +91,18 @@ def anomalies_json(
     )
 
 
-def _order(each: Deviation) -> tuple[bool, bool, int, float, str, int, str]:
+def _order(deviation: Deviation) -> tuple[bool, bool, int, float, str, int, str]:
     """What must be seen first: what broke, then what deviates beyond any doubt, part by part.
 
     Spreads of different parts do not measure the same: half of a PCIe link's lanes are seventy of
     its spreads, half of a clock twenty of its own. They decide between deviations of one part.
     """
-    size = float("inf") if each.size is None else abs(each.size)
-    return (each.size is not None, size < STRONG, PARTS.index(each.subject), -size, each.node,
-            -1 if each.gpu is None else each.gpu, each.text)  # fmt: skip
+    size = float("inf") if deviation.size is None else abs(deviation.size)
+    gpu = -1 if deviation.gpu is None else deviation.gpu
+    part = PARTS.index(deviation.subject)
+    return (
+        deviation.size is not None, size < STRONG, part, -size, deviation.node, gpu, deviation.text
+    )  # fmt: skip
 
 
 def _merged(together: Sequence[Deviation]) -> Deviation:
@@ -110,9 +113,9 @@ def _merged(together: Sequence[Deviation]) -> Deviation:
     return replace(first, text=text, since=min(each.since for each in together))
 
 
-def _explains(each: Deviation, culprit: Culprit) -> bool:
-    if culprit.node != each.node:
+def _explains(deviation: Deviation, culprit: Culprit) -> bool:
+    if culprit.node != deviation.node:
         return False
-    if each.gpu is not None:
-        return culprit.gpu == each.gpu
-    return culprit.cause in OF_NODE.get(each.subject, ())
+    if deviation.gpu is not None:
+        return culprit.gpu == deviation.gpu
+    return culprit.cause in OF_NODE.get(deviation.subject, ())

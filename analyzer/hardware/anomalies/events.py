@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.analyzer.hardware.anomalies.deviation import Deviation, deviation
+from lockstep.analyzer.hardware.anomalies.deviation import Deviation, as_deviation
 from lockstep.analyzer.hardware.anomalies.distances import SHORTEST
 from lockstep.analyzer.hardware.anomalies.panel import Integers, Panel
 from lockstep.analyzer.hardware.anomalies.watched_metrics import EVENTS, HARD_XIDS, Event, Subject
@@ -38,9 +38,16 @@ def _count(panel: Panel, event: Event) -> Iterator[Deviation]:
     for column in np.flatnonzero(amount >= event.least).tolist():
         since = panel.times[np.argmax(cells[:, column] > 0)]
         count = round(float(amount[column]))
-        words = event.one if count == 1 and event.one else event.many
-        yield deviation(panel, event.subject, event.metric, column, since, f": {count} {words}",
-                        of_node=event.of_node)  # fmt: skip
+        words = event.single if count == 1 and event.single else event.many
+        yield as_deviation(
+            panel,
+            event.subject,
+            event.metric,
+            column,
+            since,
+            f": {count} {words}",
+            of_node=event.of_node,
+        )
 
 
 def _state(panel: Panel, event: Event) -> Iterator[Deviation]:
@@ -48,8 +55,15 @@ def _state(panel: Panel, event: Event) -> Iterator[Deviation]:
     if cells is None:
         return
     for column, begin in _stands(cells >= event.least, cells, event.stands):
-        yield deviation(panel, event.subject, event.metric, column, panel.times[begin], event.one,
-                        of_node=event.of_node)  # fmt: skip
+        yield as_deviation(
+            panel,
+            event.subject,
+            event.metric,
+            column,
+            panel.times[begin],
+            event.single,
+            of_node=event.of_node,
+        )
 
 
 def _fewer(panel: Panel) -> Iterator[Deviation]:
@@ -65,8 +79,9 @@ def _fewer(panel: Panel) -> Iterator[Deviation]:
         words = (
             f": its driver counts {present[last, column]:.0f} of {expected[last, column]:.0f} GPUs"
         )
-        yield deviation(panel, Subject.GONE, metric, column, panel.times[begin], words,
-                        of_node=True)  # fmt: skip
+        yield as_deviation(
+            panel, Subject.GONE, metric, column, panel.times[begin], words, of_node=True
+        )
 
 
 def _stands(
@@ -93,8 +108,15 @@ def _xids(panel: Panel) -> Iterator[Deviation]:
         if begin <= logged <= end:
             column = told.node if of_node else told.gpu
             words = f": XID {xid}, {describe(xid).text}"
-            yield deviation(panel, Subject.DRIVER, metrics.GPU_XID_LAST.name, column, logged, words,
-                            of_node=of_node)  # fmt: skip
+            yield as_deviation(
+                panel,
+                Subject.DRIVER,
+                metrics.GPU_XID_LAST.name,
+                column,
+                logged,
+                words,
+                of_node=of_node,
+            )
 
 
 def _ports(panel: Panel) -> Iterator[Deviation]:
@@ -104,7 +126,9 @@ def _ports(panel: Panel) -> Iterator[Deviation]:
         if told.first == IB_ACTIVE and told.last != IB_ACTIVE:
             words = f": the port {told.labels} was active and is in state {told.last:.0f}"
             since = panel.times[told.last_bin]
-            yield deviation(panel, Subject.NETWORK, metric, told.node, since, words, of_node=True)
+            yield as_deviation(
+                panel, Subject.NETWORK, metric, told.node, since, words, of_node=True
+            )
 
 
 GPU_SOURCES = ("nvml", "dcgm", "dcgm_exporter")
@@ -124,7 +148,7 @@ def vanished_gpus(panel: Panel) -> Iterator[Deviation]:
         how = "tells nothing" if panel.series_of_gpus[-1, column] == 0 else "tells next to nothing"
         words = f" {how} since {missed[column]} scrapes, in which its node answered"
         since = panel.times[last[column] + 1]
-        yield deviation(panel, Subject.GONE, metrics.GPU_UP.name, column, since, words)
+        yield as_deviation(panel, Subject.GONE, metrics.GPU_UP.name, column, since, words)
 
 
 def silent_nodes(panel: Panel) -> Iterator[str]:

@@ -284,18 +284,18 @@ class NodeScrapes:
         times: (T,) unix seconds, rising.
         answered: (T,) whether the scrape succeeded.
         gpus: (G,) indexes of the GPUs that told of themselves, rising.
-        told: (T, G) how many series each of them told.
+        series: (T, G) how many series each of them reported.
     """
 
     node: str
     times: FloatGrid
     answered: NDArray[np.bool_]
     gpus: Integers
-    told: Integers
+    series: Integers
 
 
 def as_panel(samples: pd.DataFrame, stages: Mapping[Place, int]) -> Panel:
-    """The as_panel; of several scrapes in a bin the last one counts.
+    """The samples as a panel; of several scrapes in a bin the last one counts.
 
     Values that no hardware has are dropped: NaN, infinite and beyond LARGEST.
 
@@ -322,7 +322,7 @@ def as_panel(samples: pd.DataFrame, stages: Mapping[Place, int]) -> Panel:
         mine = of_node == number
         answered[bins[mine][scrapes.answered], number] = True
         kept = last[mine]
-        series_of_gpus[np.ix_(bins[mine][kept], node_of == number)] = scrapes.told[kept]
+        series_of_gpus[np.ix_(bins[mine][kept], node_of == number)] = scrapes.series[kept]
     index = np.array([gpu for _, gpu in places], dtype=np.int64)
     stride = int(index.max(initial=0)) + 1
 

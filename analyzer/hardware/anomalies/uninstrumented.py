@@ -270,20 +270,20 @@ def culprit_sentence(culprits: Sequence[Culprit], seen: Activity, ratio: float |
 
 
 def no_culprit_sentence(
-    told: int, expected: int, seen: Activity | None, ratio: float | None, since: str | None
+    known: int, expected: int, seen: Activity | None, ratio: float | None, since: str | None
 ) -> str:
     """The sentence of a verdict that names nobody.
 
     Args:
-        told: GPUs of the job that told of themselves.
+        known: GPUs of the job that told of themselves.
         expected: GPUs of the job.
         seen: How much they work; None = not known.
         ratio: Their activity since over before; None = it did not fall.
         since: When it fell.
     """
     if seen is None:
-        why = f"{told} of the job's {expected} GPUs told how much they work"
-        return f"Unknown: no training series were there, and {'none' if not told else why}."
+        why = f"{known} of the job's {expected} GPUs told how much they work"
+        return f"Unknown: no training series were there, and {'none' if not known else why}."
     if ratio is not None and since is not None:
         return (
             f"Unknown: the job's GPUs have {ratio:.2f}x their {seen.name} of before since"
@@ -291,7 +291,7 @@ def no_culprit_sentence(
             " there."
         )
     return (
-        f"Unknown: no training series were there; of {told} of the job's {expected} GPUs no"
+        f"Unknown: no training series were there; of {known} of the job's {expected} GPUs no"
         " hardware holds the others back, which a job that waits for its data or its host looks"
         " like too."
     )

@@ -199,13 +199,13 @@ class Event:
         down: Whether it is so where the value is 0.
         of_node: Whether it is the node's.
         fresh: Whether a series is first told when it has counted something.
-        one, many: What happened, behind the number; of a state, behind the part's name.
+        single, many: What happened, behind the number; of a state, behind the part's name.
     """
 
     subject: Subject
     metric: str
     label: str
-    one: str
+    single: str
     many: str = ""
     least: float = 1.0
     stands: int = 0

@@ -86,12 +86,12 @@ class Block:
         self._samples: Samples | None = None
         self._before: Test | None = None
 
-    def prepare(self, told: FloatArray) -> None:
+    def prepare(self, reported: FloatArray) -> None:
         """Take the values of some checks, (T, M of the block, G told of).
 
         GPUs that are remembered and not told of are silent.
         """
-        values = to_scale(told, self._worse, self._ratio)
+        values = to_scale(reported, self._worse, self._ratio)
         gone = self._streams.centre.shape[1] - values.shape[2]
         if gone:
             values = np.pad(values, ((0, 0), (0, 0), (0, gone)), constant_values=np.nan)
@@ -217,7 +217,7 @@ def watch(fleet: TelemetryArrays, state: State, budget: Budget, alpha: float = A
         for reading, until in decisions.readings()
     ]
     now = float(fleet.times[new[-1]]) if len(new) else state.until
-    seen = np.where(presence.told.any(axis=0), now, after.seen)
+    seen = np.where(presence.reported.any(axis=0), now, after.seen)
     return Pass(
         alarms=tuple(sorted(alarms, key=lambda one: (one.at, -one.e_value))),
         state=replace(after, until=now, seen=seen),

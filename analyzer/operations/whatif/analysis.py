@@ -58,7 +58,7 @@ class Candidate:
 
 
 def candidates(
-    trace: Trace, graph: Graph, own: Floats, ideal: Floats, strata: Floats, found: Slowdown,
+    trace: Trace, graph: Graph, own: Floats, ideal: Floats, strata: Floats, published: Slowdown,
     strata_steps: Floats, drawn: Floats | None, top: int = TOP,
 ) -> tuple[Candidate, ...]:  # fmt: skip
     """The `top` workers, the largest share first.
@@ -73,13 +73,13 @@ def candidates(
         own: (K, D, S) seconds, of work.split.
         ideal: (K, 1, 1) seconds, of ideals.published.
         strata: (K, D, S) seconds, of ideals.strata.
-        found: The published quantities.
+        published: The published quantities.
         strata_steps: (S,) seconds a step with all as their strata.
         drawn: Of intervals.weights.
         top: How many.
     """
     excess = excess_seconds(trace, own, strata)
-    chosen = _choose(found.s_workers, excess, trace.ranks, top)
+    chosen = _choose(published.s_workers, excess, trace.ranks, top)
     dp, stage = np.divmod(chosen, trace.layout.pp)
     here = trace.stage == stage[:, None]
     only = of_replica(graph, own, ideal, here, dp)
@@ -87,9 +87,9 @@ def candidates(
     fixed = step_seconds_with(graph, own, ideal, keep)
     healthy = step_seconds_with(graph, own, strata, keep)
     alone = step_seconds_with(graph, own, strata, ~keep)
-    simulated = found.simulated
-    lost = simulated - found.ideal
-    some = abs(lost.mean()) > 1e-9 * found.ideal
+    simulated = published.simulated
+    lost = simulated - published.ideal
+    some = abs(lost.mean()) > 1e-9 * published.ideal
     result = [
         Candidate(
             dp=int(dp[number]),
@@ -99,7 +99,7 @@ def candidates(
             interval=of_ratio(simulated - healthy[number], simulated, drawn),
             alone=float((alone[number] - strata_steps).mean() / simulated.mean()),
             rem=float((simulated - fixed[number]).mean() / lost.mean()) if some else None,
-            add=float((only[number] - found.ideal).mean() / lost.mean()) if some else None,
+            add=float((only[number] - published.ideal).mean() / lost.mean()) if some else None,
         )
         for number in range(len(chosen))
     ]
@@ -202,7 +202,7 @@ def analyze(trace: Trace, top: int = TOP) -> WhatIf | Unexplained:
 def _whatif(trace: Trace, graph: Graph, work: Work, trust: Trust, top: int) -> WhatIf:
     simulated = trust.simulated
     ideal, healthy = published_ideals(trace, work.own), stratum_ideals(trace, work.own)
-    found = slowdown(trace, graph, work.own, ideal, simulated)
+    published = slowdown(trace, graph, work.own, ideal, simulated)
     strata_steps = simulate(graph, healthy)
     drawn = weights(len(trace.steps))
     notes = []
@@ -213,14 +213,16 @@ def _whatif(trace: Trace, graph: Graph, work: Work, trust: Trust, top: int) -> W
     return WhatIf(
         trust=trust,
         work=work,
-        published=found,
+        published=published,
         strata_steps=strata_steps,
         candidates=candidates(
-            trace, graph, work.own, ideal, healthy, found, strata_steps, drawn, top
+            trace, graph, work.own, ideal, healthy, published, strata_steps, drawn, top
         ),
-        s_interval=of_ratio(simulated, np.full_like(simulated, found.ideal), drawn),
+        s_interval=of_ratio(simulated, np.full_like(simulated, published.ideal), drawn),
         s_strata_interval=of_ratio(simulated, strata_steps, drawn),
-        m_w_interval=of_ratio(simulated - found.worst.fixed, simulated - found.ideal, drawn),
+        m_w_interval=of_ratio(
+            simulated - published.worst.fixed, simulated - published.ideal, drawn
+        ),
         notes=tuple(notes),
     )
 
@@ -234,7 +236,7 @@ def worker_name(dp: int, stage: int) -> str:
 
 
 def document(
-    found: WhatIf | Unexplained, name: Callable[[int, int], str] = worker_name
+    result: WhatIf | Unexplained, name: Callable[[int, int], str] = worker_name
 ) -> dict[str, Any]:
     """The keys of docs/reference/verdict.md, and after them what the method adds.
 
@@ -242,12 +244,12 @@ def document(
     loss there. `S_steps` is S of every step.
 
     Args:
-        found: Of `analyze`.
+        result: Of `analyze`.
         name: From dp and stage to what is to be removed, as the node.
     """
-    if isinstance(found, Unexplained):
-        return {"method": "none", "why": found.why}
-    slow = found.published
+    if isinstance(result, Unexplained):
+        return {"method": "none", "why": result.why}
+    slow = result.published
     return {
         "method": "simulation",
         "S": slow.s,
@@ -262,19 +264,19 @@ def document(
                 "gain": candidate.gain,
                 "interval": _pair(candidate.interval),
             }
-            for candidate in found.candidates
+            for candidate in result.candidates
             if candidate.gain > 0
         ],
-        "S_interval": _pair(found.s_interval),
-        "S_strata": found.s_strata,
-        "S_strata_interval": _pair(found.s_strata_interval),
-        "M_W_interval": _pair(found.m_w_interval),
+        "S_interval": _pair(result.s_interval),
+        "S_strata": result.s_strata,
+        "S_strata_interval": _pair(result.s_strata_interval),
+        "M_W_interval": _pair(result.m_w_interval),
         "M_W_add": slow.worst.add,
         "M_S_add": slow.last_stage.add,
         "S_w": [[float(s) for s in stages] for stages in slow.s_workers],
         "S_steps": [float(s) for s in slow.s_steps],
-        "launch_error": found.trust.launch_error,
-        "notes": list(found.notes),
+        "launch_error": result.trust.launch_error,
+        "notes": list(result.notes),
     }
 
 

@@ -33,7 +33,7 @@ class Candidate:
 
     Attributes:
         table: Where the scope stands.
-        place: Column of the scope in it.
+        column: Of the scope in it.
         groups: The blocks that were looked at.
         shift: Its span in them.
         rises: (k,) of each rank of the scope, log own time in the span over the rest.
@@ -48,7 +48,7 @@ class Candidate:
     """
 
     table: Table
-    place: int
+    column: int
     groups: Blocks
     shift: Shift
     rises: FloatGrid
@@ -91,7 +91,7 @@ class Candidate:
     @property
     def scope(self) -> Scope:
         """Who."""
-        return self.table.scopes[self.place]
+        return self.table.scopes[self.column]
 
     @property
     def windows(self) -> int:

@@ -164,7 +164,7 @@ def _confirmed(
     for candidate in candidates:
         if (same := _again_in(candidate, whole)) is not None:
             rise, error = _mean_rise(candidate, *same)
-            part = _mean_rise(candidate, candidate.table, candidate.place)[0]
+            part = _mean_rise(candidate, candidate.table, candidate.column)[0]
             share = _part(candidate, *same)
             least = OWN_SHARE * (_of_all(part, share) if np.isfinite(share) else part)
             if rise + error >= max(least, precision.node_floor):
@@ -174,7 +174,7 @@ def _confirmed(
 
 def _part(candidate: Candidate, table: Table, index: int) -> float:
     """What share of all of its usual own time the part is in which a candidate was found."""
-    return _usual_seconds(candidate, candidate.table, candidate.place) / _usual_seconds(
+    return _usual_seconds(candidate, candidate.table, candidate.column) / _usual_seconds(
         candidate, table, index
     )
 
@@ -189,10 +189,10 @@ def _is_left(candidate: Candidate, whole: Sequence[Table]) -> bool:
 
     Who is compared with slow ones is high whenever these are not.
     """
-    table, index = _again_in(candidate, whole) or (candidate.table, candidate.place)
+    table, index = _again_in(candidate, whole) or (candidate.table, candidate.column)
     (now, _), (then, _) = (
         _mean_rise(candidate, *each)
-        for each in ((table, index), (candidate.table, candidate.place))
+        for each in ((table, index), (candidate.table, candidate.column))
     )
     return not now < OWN_SHARE * then
 
@@ -268,20 +268,20 @@ def _again_in(candidate: Candidate, whole: Sequence[Table]) -> tuple[Table, int]
     return None
 
 
-def _there(one: Candidate, table: Table, index: int) -> Candidate | None:
+def _there(candidate: Candidate, table: Table, index: int) -> Candidate | None:
     """A scope of a table in the span of a candidate; None where it is not higher in it."""
-    view = table.view(one.groups)
+    view = table.view(candidate.groups)
     inside = np.zeros(len(view.rest), dtype=bool)
-    inside[one.shift.first : one.shift.last] = True
-    rest, middle = view.rest[:, index], mean_of if one.by_mean else median_of
+    inside[candidate.shift.first : candidate.shift.last] = True
+    rest, middle = view.rest[:, index], mean_of if candidate.by_mean else median_of
     level = middle(rest[inside])
     usual = 0.0 if inside.all() else middle(rest[~inside])
-    if not level > usual or (one.by_mean and inside.all()):
+    if not level > usual or (candidate.by_mean and inside.all()):
         return None
-    shift = replace(one.shift, column=index, effect=level - usual, inside=level)
-    there = as_candidate(table, view, shift, one.edges, by_mean=one.by_mean)
+    shift = replace(candidate.shift, column=index, effect=level - usual, inside=level)
+    there = as_candidate(table, view, shift, candidate.edges, by_mean=candidate.by_mean)
     # The score is the same, and what chance makes of it.
-    return replace(there, freedom=one.freedom, high=one.high)
+    return replace(there, freedom=candidate.freedom, high=candidate.high)
 
 
 def _search(
@@ -335,15 +335,15 @@ def _moves_peers(grid: Grid, accused: set[int]) -> bool:
 
 
 def _taken(
-    found: Sequence[Table], accused: set[int], group_of: Mapping[int, NDArray[np.int64]]
+    tables: Sequence[Table], accused: set[int], group_of: Mapping[int, NDArray[np.int64]]
 ) -> Iterator[Candidate]:
     """The best candidates that do not concern each other.
 
     At most half of a peer group, where the others are the ruler. Of who changed it is half of those
     that nobody was accused of before, while these have a middle.
     """
-    seen = [one for table in found for one in _shapes(table)]
-    seen += _by_their_ranks(found, seen)
+    seen = [one for table in tables for one in _shapes(table)]
+    seen += _by_their_ranks(tables, seen)
     concerned: set[int] = set()
     slow = set(accused)
     for candidate in sorted(whole_or_parts(seen), key=lambda each: -each.gain):
@@ -372,21 +372,21 @@ def _most(ranks: int) -> int:
 
 def _shapes(table: Table) -> Iterator[Candidate]:
     """Each scope in the first shape that it shows, or in one that holds or costs much more."""
-    told: dict[int, Candidate] = {}
+    shown: dict[int, Candidate] = {}
     for shape in SHAPES:
         for candidate in shape(table):
-            last = told.get(candidate.place)
+            last = shown.get(candidate.column)
             if (
                 last is None
                 or candidate.windows_high >= LONGER * last.windows_high
                 or candidate.windows * candidate.shift.effect
                 >= LONGER * last.windows * last.shift.effect
             ):
-                told[candidate.place] = candidate
-    yield from told.values()
+                shown[candidate.column] = candidate
+    yield from shown.values()
 
 
-def _by_their_ranks(found: Sequence[Table], seen: Sequence[Candidate]) -> Iterator[Candidate]:
+def _by_their_ranks(tables: Sequence[Table], seen: Sequence[Candidate]) -> Iterator[Candidate]:
     """Nodes in the span of the clearest of their ranks, where these can show more than the nodes.
 
     A node of two has one peer, of which nobody knows whether it changed; its ranks have many. Of
@@ -397,7 +397,7 @@ def _by_their_ranks(found: Sequence[Table], seen: Sequence[Candidate]) -> Iterat
         for candidate in seen
         if candidate.scope.is_rank and (candidate.others.size or candidate.high is not None)
     ]
-    for table in found:
+    for table in tables:
         for index, scope in enumerate(table.scopes):
             if scope.node is None or not scope.alike or scope.majority:
                 continue
@@ -412,7 +412,7 @@ def _by_their_ranks(found: Sequence[Table], seen: Sequence[Candidate]) -> Iterat
 
 def _changed_itself(candidate: Candidate) -> bool:
     """Whether most of it is in its own past: of two one is high whenever the other is not."""
-    own, inside = candidate.table.view(candidate.groups).own[:, candidate.place], candidate.blocks
+    own, inside = candidate.table.view(candidate.groups).own[:, candidate.column], candidate.blocks
     middle = mean_of if candidate.by_mean else median_of
     return bool(
         inside.all()
@@ -440,13 +440,15 @@ def _findings(
         standing, why = of_standing(table.grid, scope.columns.tolist(), half=half)
     if edges is None:
         told = sure.table.rest[np.isin(sure.table.usable, np.concatenate(sure.groups.members))]
-        edges = span_edges(sure.groups, sure.shift, told[:, sure.place])
+        edges = span_edges(sure.groups, sure.shift, told[:, sure.column])
     if scope.stage is not None:
         yield _of_stage(candidate, edges)
         return
     creeps = kind == "slow" and roles_differ(table.grid) and _crept(candidate, edges[0])
     kind = UNPLACED if creeps else kind
-    alone = _alone_from(table.usable[inside], table.rest[inside, candidate.place], candidate.groups)
+    alone = _alone_from(
+        table.usable[inside], table.rest[inside, candidate.column], candidate.groups
+    )
     for index, column in enumerate(scope.columns.tolist()):
         shift = replace(candidate.shift, column=column)
         if not scope.is_rank:
@@ -518,7 +520,7 @@ def _crept(candidate: Candidate, first: int) -> bool:
         return False
     steps = float(np.mean((table.grid.to_step - table.grid.from_step)[table.usable]))
     width = max(round(2 * STEPS_AT_LEAST / steps), MAJORITY)
-    return crept(table.rest[:, candidate.place], onset, candidate.shift.effect, width=width)
+    return crept(table.rest[:, candidate.column], onset, candidate.shift.effect, width=width)
 
 
 def _alone_from(windows: NDArray[np.int64], rest: FloatGrid, groups: Blocks) -> int | None:

@@ -277,18 +277,20 @@ def equal_work(grid: Grid, column: int) -> bool:
         column: Of the rank.
     """
     mates = _mates(grid, column)
-    told = np.flatnonzero(~grid.masked & np.isfinite(grid.time["own"][:, column]))
-    if len(mates) < 2 or not len(told) or not _only_average_together(grid, column, mates):
+    windows = np.flatnonzero(~grid.masked & np.isfinite(grid.time["own"][:, column]))
+    if len(mates) < 2 or not len(windows) or not _only_average_together(grid, column, mates):
         return False
-    own, forward = (grid.time[name][told] for name in ("own", Phase.FORWARD))
+    own, forward = (grid.time[name][windows] for name in ("own", Phase.FORWARD))
     level = _longer(own, column, mates)
     quicker = column_medians(_logs(forward)[:, [column]] - _logs(forward)[:, mates])
     excess = own[:, column] - column_medians(own[:, mates].T)
-    elsewhere = sum((grid.time[phase][told, column] for phase in NO_TRAINING), np.zeros(len(told)))
+    elsewhere = sum(
+        (grid.time[phase][windows, column] for phase in NO_TRAINING), np.zeros(len(windows))
+    )
     return bool(
         level >= PARTS_ON_AVERAGE
-        and _same_work_told(grid, told, np.append(mates, column))
-        and _steady(grid, told, column)
+        and _same_work_told(grid, windows, np.append(mates, column))
+        and _steady(grid, windows, column)
         and 2 * int((quicker >= MOSTLY * level).sum()) > len(mates) + 1
         and _longer(forward, column, mates) >= MOSTLY * level
         and _longer(own - forward, column, mates) >= MOSTLY * level
@@ -313,13 +315,13 @@ def _only_average_together(grid: Grid, column: int, mates: NDArray[np.int64]) ->
     return all(grid.ranks[mate].exchange == mine for mate in mates.tolist())
 
 
-def _same_work_told(grid: Grid, told: NDArray[np.int64], columns: NDArray[np.int64]) -> bool:
+def _same_work_told(grid: Grid, windows: NDArray[np.int64], columns: NDArray[np.int64]) -> bool:
     work = grid.work_by_rank
     if work is None:
         return False
-    cells = work[np.ix_(told, columns)]
+    cells = work[np.ix_(windows, columns)]
     # Of a window in which a rank did not answer nothing is compared.
-    answered = np.isfinite(grid.time["own"][np.ix_(told, columns)])
+    answered = np.isfinite(grid.time["own"][np.ix_(windows, columns)])
     known = cells[answered]
     if not (np.isfinite(known).all() and (known > 0).all()):
         return False
@@ -327,10 +329,10 @@ def _same_work_told(grid: Grid, told: NDArray[np.int64], columns: NDArray[np.int
     return bool(np.nanmax(np.nanmax(logs, axis=1) - np.nanmin(logs, axis=1)) <= SAME)
 
 
-def _steady(grid: Grid, told: NDArray[np.int64], column: int) -> bool:
+def _steady(grid: Grid, windows: NDArray[np.int64], column: int) -> bool:
     """Whether its steps vary by less than parts differ; windows of several steps hide it."""
-    own = np.log(grid.time["own"][told, column])
-    steps = median_of((grid.to_step - grid.from_step)[told].astype(float))
+    own = np.log(grid.time["own"][windows, column])
+    steps = median_of((grid.to_step - grid.from_step)[windows].astype(float))
     sigma = MAD_TO_SIGMA * median_of(np.abs(own - median_of(own)))
     return bool(sigma * np.sqrt(steps) <= PARTS_ON_AVERAGE)
 

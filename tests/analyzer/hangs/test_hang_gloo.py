@@ -42,7 +42,7 @@ def verdict(traces: Sequence[Named], *facts: tuple[int, FactKind, str]) -> HangV
 
 
 def named(told: HangVerdict) -> dict[int, str]:
-    return {one.rank: one.kind.value for one in told.origins if one.told}
+    return {one.rank: one.kind.value for one in told.origins if one.certain}
 
 
 def test_who_is_inside_a_receive_waits_and_is_not_what_others_wait_for() -> None:

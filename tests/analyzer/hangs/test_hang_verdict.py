@@ -149,7 +149,7 @@ def test_of_two_that_differ_it_cannot_be_told_which_is_wrong():
     trees[1]["entries"][0]["input_sizes"] = [[5]]
     verdict = verdict_of(trees)
 
-    assert {(0, False), (1, False)} == {(one.rank, one.told) for one in verdict.origins}
+    assert {(0, False), (1, False)} == {(one.rank, one.certain) for one in verdict.origins}
     assert "it cannot be told which" in sentence(verdict)
 
 
@@ -526,7 +526,7 @@ def test_two_inside_the_call_are_named_and_it_is_said_that_either_may_have_begun
     verdict = verdict_of(trees)
 
     assert {1, 2} == ranks_of(verdict).keys()
-    assert {False} == {one.told for one in verdict.origins}
+    assert {False} == {one.certain for one in verdict.origins}
     assert "it cannot be told which of ranks 1-2 began it" in sentence(verdict)
 
 

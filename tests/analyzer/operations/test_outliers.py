@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lockstep.analyzer.operations.outliers import cells, judge
+from lockstep.analyzer.operations.outliers import judge, trace_cells
 from lockstep.analyzer.operations.whatif.dependencies import build
 from lockstep.analyzer.operations.whatif.graph import COMPUTE
 from lockstep.analyzer.operations.whatif.simulate import retimed
@@ -19,7 +19,7 @@ STEPS = 40
 
 
 def judged(trace):
-    return judge(cells(trace)).suspects
+    return judge(trace_cells(trace)).suspects
 
 
 def named(**scene):
@@ -191,7 +191,7 @@ ALL = [(dp, stage) for dp in range(4) for stage in range(4)]
 
 
 def named_in_trace(trace):
-    return [(one.dp, one.stage) for one in judge(cells(trace)).suspects]
+    return [(one.dp, one.stage) for one in judge(trace_cells(trace)).suspects]
 
 
 def test_the_slowed_worker_is_named_and_nobody_else(published_trace):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lockstep.analyzer.operations.outliers import cells
+from lockstep.analyzer.operations.outliers import trace_cells
 from lockstep.analyzer.operations.structure import Facts, length_imbalance
 from lockstep.analyzer.operations.whatif.dependencies import build
 from lockstep.analyzer.operations.whatif.graph import COMPUTE
@@ -160,7 +160,7 @@ def test_with_one_replica_a_slowdown_of_all_stages_is_uniform(pp):
 
 def test_where_every_worker_is_slow_nothing_is_told_of_lengths():
     trace = synth.trace(synth.Scene(dp=1, lengths=1.8))
-    found = cells(trace)
+    found = trace_cells(trace)
     facts = Facts(trace, None, trace.duration, found, np.ones((4, 1), dtype=bool))
 
     assert () == length_imbalance(facts)
