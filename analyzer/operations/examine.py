@@ -1,7 +1,11 @@
-"""Suspects of the operations on the axes of the windows, and whether own time agrees.
+"""What the operations of a run add to its windows: suspects, among ranks and windows.
 
-A worker folds its tensor-parallel ranks, and an operation may hide a wait; own time is told by
-every rank for itself and holds none.
+Windows hold all own time of every rank and decide first. Operations show who waits for whom, what
+the same micro-batch took elsewhere, and what the run would take without a suspect. A foreign trace
+has no other windows than its steps: its own operations fill them (`trace_grid`).
+
+A worker folds its tensor-parallel ranks, and an operation may hide a wait. Own time is recorded by
+every rank for itself and holds none, so it has to agree.
 """
 
 from collections.abc import Iterator
@@ -185,9 +189,6 @@ def _last_attempt(grid: Grid) -> NDArray[np.bool_]:
     return last
 
 
-# A foreign trace as windows of a step each, told by its operations themselves.
-
-
 def trace_grid(trace: Trace, run: Run) -> Grid:
     """The grid of a trace's steps and workers.
 
@@ -220,13 +221,6 @@ def trace_grid(trace: Trace, run: Run) -> Grid:
         meta={EXPECTED_STEPS: len(trace.steps) / trace.coverage},
     )
 
-
-# What the operations of a run add to its windows: simulation, structure, more suspects.
-#
-# Windows hold all own time of every rank and decide first; operations show who waits for whom,
-# what the same micro-batch took elsewhere, and what the run would take without a suspect. Of a
-# foreign trace there are no other windows than its steps, which are told by the operations
-# themselves.
 
 MOST_OPERATIONS = 2_000_000
 """Rows that are taken apart in some ten seconds; windows judge all steps in any case."""

@@ -25,8 +25,6 @@ from lockstep.analyzer.stats.coverage import COVERAGE_AT_LEAST
 from lockstep.analyzer.stats.significance import PARTS_ON_AVERAGE, WAKES
 from lockstep.analyzer.stragglers.confidence import CERTAIN
 
-# What each slow worker costs the run: the same steps with it at the pace of its peers.
-
 Interval = tuple[float, float]
 
 

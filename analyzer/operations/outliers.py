@@ -1,4 +1,11 @@
-"""The computations of a trace on regular axes: kind, micro-batch, stage, replica, step."""
+"""Which workers are slow by their operations: the search of the windows, on computations alone.
+
+Operations are another observation of the same own time: without what the host does between them,
+and with the work of every micro-batch known. The computations of a trace are laid on regular axes
+(kind, micro-batch, stage, replica, step). What is left of them when stage and work are taken out
+(docs/method/peers.md) goes, as windows of a step each, into the search for slow ranks
+(analyzer.stragglers.model.effects), with the precision of operations.
+"""
 
 from dataclasses import dataclass
 
@@ -73,8 +80,6 @@ def _lanes(trace: Trace, rows: Ints) -> tuple[Ints, bool]:
     return trace.seq[rows], False
 
 
-# What is left of a worker's own time when stage and work are taken out (docs/method/peers.md).
-
 LENGTHS = 0.04
 """Spread of the work inside a step from which its sequences count as uneven: a replica that is long
 on all stages may then just have more to do. Trace AR's healthy workers show 1.5 to 2.5 %."""
@@ -129,14 +134,6 @@ def uneven(cells: Cells, slow: Flags) -> float:
     away = np.abs(both - median(both, 0, keepdims=True))
     away = away[np.isfinite(away)]
     return MAD_TO_SIGMA * float(np.median(away)) if away.size else 0.0
-
-
-# Which workers are slow by their operations: the search of the windows, on computations alone.
-#
-# Operations are another observation of the same own time: without what the host does between them,
-# and with the work of every micro-batch known. So they are laid out as windows of a step each, and
-# analyzer.stragglers.model.effects looks for the same scopes and shapes, with the precision of
-# operations.
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,8 @@
-"""What the structures of a run are read from, and the shape of what is found."""
+"""What costs time by a run's own design; no worker is blamed for it.
+
+One function a kind, all in `KINDS`: heavier stages, micro-batches of unequal length, experts of
+unequal load, periodic pauses; and GPUs of several models, which windows show.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -78,14 +82,12 @@ class Facts:
         return max(1 - float(after.mean() / before.mean()), 0.0)
 
 
-# Stage imbalance: one part of the model is heavier than the others, on every replica alike.
-
 REPLICAS = 2
 """With one replica, a heavy stage and a slow worker are the same."""
 
 
 def stage_imbalance(facts: Facts) -> Sequence[Structure]:
-    """The stages that are heavier by design, as one Structure; none with one stage or replica."""
+    """Stages that are heavier by design, on every replica alike; none with one stage or replica."""
     ratio = stage_excess(facts)
     if ratio is None:
         return ()
@@ -129,14 +131,12 @@ def stage_excess(facts: Facts) -> Floats | None:
     return found
 
 
-# Sequence-length imbalance: micro-batches of unequal work, whichever stage computes them.
-
 SHARED = 2.0
 """Times the spread by chance, chosen, from which stages agree on which micro-batches are long."""
 
 
 def length_imbalance(facts: Facts) -> Sequence[Structure]:
-    """Whether the spread of work inside a step is large, and forward and backward agree on it."""
+    """Micro-batches of unequal work, on all stages, and forward and backward alike."""
     spread = uneven(facts.cells, facts.slow)
     long = work(facts.cells, facts.slow)
     if spread < max(LENGTHS, SHARED * _by_chance(facts, long)):
@@ -191,11 +191,8 @@ def _share_of_equal_lengths(facts: Facts, long: Floats) -> float | None:
     return facts.share_without(factor)
 
 
-# Expert imbalance: a micro-batch is long on one stage and not on the others.
-
-
 def expert_imbalance(facts: Facts) -> Sequence[Structure]:
-    """What is left when the work that all stages share is taken out, forward and backward alike.
+    """Micro-batches that are long on one stage only: what is left without the shared work.
 
     Tokens that crowd on one expert lengthen a stage's forward and its backward of that micro-batch.
     Two stages are too few to tell: what one has more, the other seems to have less.
@@ -217,8 +214,6 @@ def expert_imbalance(facts: Facts) -> Sequence[Structure]:
     return (Structure("expert-imbalance", None, text),)
 
 
-# Periodic pauses: garbage collection, and steps that are long for all at regular distances.
-
 COLLECTING_LEAST = 0.002
 """Seconds of collecting in a worker's step from which it counts, chosen."""
 LONG_STEP = 1.2
@@ -226,7 +221,7 @@ LONG_STEP = 1.2
 
 
 def periodic_pauses(facts: Facts) -> Sequence[Structure]:
-    """Both kinds."""
+    """Garbage collection, and steps that are long for all at regular distances."""
     return (*_collections(facts), *_beat(facts))
 
 
@@ -297,8 +292,6 @@ def _period(steps: Ints, long: Flags) -> int | None:
     beat = (steps - when[0]) % period == 0
     return period if long[beat].mean() >= SAME_ABOVE else None
 
-
-# GPUs of several models in one run: the same work takes some of them longer, and none is slow.
 
 MIXED_MODELS = "mixed-gpu-models"
 

@@ -227,9 +227,6 @@ def _whatif(trace: Trace, graph: Graph, work: Work, trust: Trust, top: int) -> W
     )
 
 
-# Counterfactuals as the `what_if` of a verdict (docs/reference/verdict.md).
-
-
 def worker_name(dp: int, stage: int) -> str:
     """A worker where nobody knows its node."""
     return f"dp {dp} stage {stage}"

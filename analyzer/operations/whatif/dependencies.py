@@ -37,8 +37,6 @@ from lockstep.analyzer.operations.whatif.graph import (
 )
 from lockstep.analyzer.shapes.operations import Ints, Trace
 
-# Which computation a transfer belongs to, and which send meets which receive.
-
 TOLERANCE = 50e-6
 """Seconds by which a transfer may seem to begin or end too early (docs/method/what-if.md)."""
 

@@ -1,10 +1,11 @@
-"""What waits for what in one step of one replica, as numbers of operations of a Trace."""
+"""The step of a pipeline as a graph: types of operations, and what waits for what in one replica.
+
+docs/method/what-if.md has how each type is treated.
+"""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-# How the model treats each type of operation (docs/method/what-if.md).
 
 FORWARD, BACKWARD = "forward-compute", "backward-compute"
 COMPUTE = (FORWARD, BACKWARD)

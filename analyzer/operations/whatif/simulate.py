@@ -1,4 +1,7 @@
-"""Counterfactual time: the steps as they would have gone with other times of operations."""
+"""Counterfactual time: the steps as they would have gone with other times of operations.
+
+One step graph at a time, or many choices of operations at once.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -84,8 +87,6 @@ def _fill(
         for op in unit.members:
             np.add(common, values[op], out=end[op])
 
-
-# Many counterfactuals at once: some operations as they were, the others ideal.
 
 MOST_BYTES = 32 * 2**20
 """Of the times that are simulated together: few enough for memory, many enough for speed."""

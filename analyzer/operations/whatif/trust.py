@@ -1,4 +1,4 @@
-"""Whether the model explains a trace well enough to be asked what if."""
+"""Whether the model explains a trace well enough to be asked what if, and how far it is off."""
 
 from dataclasses import dataclass
 
@@ -82,8 +82,6 @@ def compare(trace: Trace, graph: Graph, work: Work) -> Trust:
         clock_error=trace.clock_error,
     )
 
-
-# How far a ratio of means over steps may be off: the bootstrap.
 
 RESAMPLES = 1000
 LEVEL = 0.95

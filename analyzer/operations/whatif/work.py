@@ -1,4 +1,7 @@
-"""Operations taken apart: what they had to do, what they waited for peers, what came before."""
+"""Operations taken apart: what they had to do, what they waited for peers, what came before.
+
+And what each would take if nobody straggled: as published, and by stratum.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -65,9 +68,6 @@ def latest(times: Floats | Sequence[Floats], ops: Sequence[int]) -> Floats:
     for op in ops[1:]:
         found = np.maximum(found, times[op])
     return found
-
-
-# What every operation would take if nobody straggled: as published, and by stratum.
 
 
 def published_ideals(trace: Trace, own: Floats) -> Floats:
