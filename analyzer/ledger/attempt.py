@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.analyzer.hangs.ended import FINISHED as FINISHED
-from lockstep.analyzer.hangs.ended import INTERRUPTED as INTERRUPTED
-from lockstep.analyzer.hangs.ended import ended
+from lockstep.analyzer.hangs.run_end import FINISHED as FINISHED
+from lockstep.analyzer.hangs.run_end import INTERRUPTED as INTERRUPTED
+from lockstep.analyzer.hangs.run_end import ended
 from lockstep.analyzer.ledger.excess import Excess, excesses
 from lockstep.analyzer.ledger.starting import pod_times
 from lockstep.analyzer.shapes.run import Run, Verdict

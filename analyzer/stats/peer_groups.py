@@ -1,7 +1,7 @@
 """Which ranks must behave alike (docs/method/peers.md), and medians over all others."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -11,6 +11,7 @@ from lockstep.analyzer.shapes.operations import Flags, Floats
 from lockstep.analyzer.shapes.run import Grid, RankInfo
 
 Key = TypeVar("Key", bound=Hashable)
+Stage = TypeVar("Stage", bound=Hashable)
 Place = tuple[int, int | None, str, int]
 
 MAJORITY = 3
@@ -25,31 +26,49 @@ def columns_by(grid: Grid, key: Callable[[RankInfo], Key]) -> dict[Key, NDArray[
     return {one: np.array(columns, dtype=np.int64) for one, columns in found.items()}
 
 
-def peer_groups(grid: Grid) -> Mapping[Place, NDArray[np.int64]]:
-    """(pp, tp, GPU model, role) -> columns of the ranks with steps.
+def same_work(
+    places: Sequence[tuple[Stage, int]], told: NDArray[np.bool_]
+) -> dict[tuple[Stage, int | None], NDArray[np.int64]]:
+    """(stage, tensor-parallel part) -> columns of the ranks that must behave alike.
 
-    Where that is under three ranks, the tensor-parallel ranks of a stage stand together, as
-    (pp, None, model, role): Megatron gives them equal parts of every layer. GPUs of another model
-    take another time for the same work; of those of whom nobody told the model is that of most.
+    Where under MAJORITY ranks hold a part of a stage, all parts of that stage stand together, as
+    (stage, None): Megatron gives them equal parts of every layer.
+
+    Args:
+        places: Of each rank its stage, with whatever else peers must have in common, and its part.
+        told: (R,) who counts.
+    """
+    parts: dict[tuple[Stage, int | None], list[int]] = {}
+    stages: dict[tuple[Stage, int | None], list[int]] = {}
+    for column, (stage, part) in enumerate(places):
+        parts.setdefault((stage, part), []).append(column)
+        stages.setdefault((stage, None), []).append(column)
+    narrow, wide = (
+        {place: mine for place, every in groups.items() if len(mine := _columns(every, told))}
+        for groups in (parts, stages)
+    )
+    small = {stage for (stage, _), mine in narrow.items() if len(mine) < MAJORITY}
+    found = {place: columns for place, columns in narrow.items() if place[0] not in small}
+    return found | {place: columns for place, columns in wide.items() if place[0] in small}
+
+
+def _columns(every: list[int], told: NDArray[np.bool_]) -> NDArray[np.int64]:
+    columns = np.array(every, dtype=np.int64)
+    return columns[told[columns]]
+
+
+def peer_groups(grid: Grid) -> Mapping[Place, NDArray[np.int64]]:
+    """(pp, tp, GPU model, role) -> columns of the ranks with steps, as `same_work` groups them.
+
+    GPUs of another model take another time for the same work; of those whose model is not known it
+    is that of most.
     """
     told = np.asarray(np.isfinite(grid.time["own"]).any(axis=0))
     models = _models(grid)
-    parts: dict[Place, NDArray[np.int64]] = columns_by(
-        grid, lambda info: (info.pp, info.tp, models[info.rank], info.role)
-    )
-    stages: dict[Place, NDArray[np.int64]] = columns_by(
-        grid, lambda info: (info.pp, None, models[info.rank], info.role)
-    )
-    narrow, wide = (
-        {place: mine for place, every in groups.items() if len(mine := every[told[every]])}
-        for groups in (parts, stages)
-    )
-    small = {(pp, *rest) for (pp, _, *rest), mine in narrow.items() if len(mine) < MAJORITY}
-    found = {
-        place: columns for place, columns in narrow.items() if (place[0], *place[2:]) not in small
-    }
-    return found | {
-        place: columns for place, columns in wide.items() if (place[0], *place[2:]) in small
+    places = [((info.pp, models[info.rank], info.role), info.tp) for info in grid.ranks]
+    return {
+        (pp, part, model, role): columns
+        for ((pp, model, role), part), columns in same_work(places, told).items()
     }
 
 

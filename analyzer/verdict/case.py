@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from lockstep.analyzer.align.grid import align
 from lockstep.analyzer.causes.posterior import Posterior
-from lockstep.analyzer.operations.from_operations import Look
-from lockstep.analyzer.operations.from_operations.observed import from_zero
-from lockstep.analyzer.operations.from_operations.trace_grid import trace_grid
+from lockstep.analyzer.operations.examine import Look, trace_grid
+from lockstep.analyzer.operations.observe import from_zero
 from lockstep.analyzer.read.optrace.windows import run_of_trace
 from lockstep.analyzer.shapes.operations import Trace
 from lockstep.analyzer.shapes.run import Evidence, Finding, Grid, Run, Verdict

@@ -8,7 +8,7 @@ from scipy.special import pdtrc
 
 from lockstep.analyzer.align.common_writes import BY_DESIGN
 from lockstep.analyzer.causes.symptoms.network import always_worse
-from lockstep.analyzer.hangs.stopped import STALL_SECONDS, STALL_STEPS
+from lockstep.analyzer.hangs.last_seen import STALL_SECONDS, STALL_STEPS
 from lockstep.analyzer.shapes.run import Finding, FloatGrid, Grid
 from lockstep.analyzer.shapes.waits import waited
 from lockstep.analyzer.shapes.wording import listed

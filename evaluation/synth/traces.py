@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.analyzer.operations.whatif.dependencies import build
-from lockstep.analyzer.operations.whatif.kinds import BACKWARD, COMPUTE, FORWARD, GC, OPTIMIZER
+from lockstep.analyzer.operations.whatif.graph import BACKWARD, COMPUTE, FORWARD, GC, OPTIMIZER
 from lockstep.analyzer.operations.whatif.simulate import retimed
 from lockstep.analyzer.shapes.operations import Floats, Layout, Trace, program
 

@@ -21,9 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
-from lockstep.analyzer.operations.whatif import Unexplained, analyze
+from lockstep.analyzer.operations.whatif.analysis import Unexplained, analyze
 from lockstep.analyzer.operations.whatif.dependencies import build
-from lockstep.analyzer.operations.whatif.kinds import COMPUTE
+from lockstep.analyzer.operations.whatif.graph import COMPUTE
 from lockstep.analyzer.operations.whatif.simulate import timeline
 from lockstep.analyzer.operations.whatif.work import split_durations
 from lockstep.analyzer.read.optrace.layout import read_meta

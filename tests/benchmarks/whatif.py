@@ -14,14 +14,12 @@ from time import perf_counter, process_time
 import numpy as np
 import pandas as pd
 
-from lockstep.analyzer.operations.whatif import WhatIf, analyze
+from lockstep.analyzer.operations.whatif.analysis import WhatIf, analyze
 from lockstep.analyzer.operations.whatif.dependencies import build
-from lockstep.analyzer.operations.whatif.graph import Graph
-from lockstep.analyzer.operations.whatif.ideals import published_ideals
-from lockstep.analyzer.operations.whatif.kinds import MERGED
+from lockstep.analyzer.operations.whatif.graph import MERGED, Graph
 from lockstep.analyzer.operations.whatif.slowdown import Slowdown, slowdown
 from lockstep.analyzer.operations.whatif.trust import compare
-from lockstep.analyzer.operations.whatif.work import split_durations
+from lockstep.analyzer.operations.whatif.work import published_ideals, split_durations
 from lockstep.analyzer.read.optrace.layout import read_meta
 from lockstep.analyzer.read.optrace.load import load_trace
 from lockstep.analyzer.shapes.operations import Floats, Layout, Trace

@@ -16,8 +16,8 @@ from lockstep.analyzer.causes.symptoms.series import (
     symptom,
 )
 from lockstep.analyzer.causes.symptoms.shape import Symptom
-from lockstep.analyzer.hangs.ended import WENT_QUERY
-from lockstep.analyzer.hangs.stopped import FROZEN_SECONDS, heartbeat_stopped
+from lockstep.analyzer.hangs.last_seen import FROZEN_SECONDS, heartbeat_stopped
+from lockstep.analyzer.hangs.run_end import WENT_QUERY
 from lockstep.analyzer.shapes.run import Finding, Grid
 from lockstep.analyzer.stats.before_after import column_of, has_gpu, query, share_of_excess
 from lockstep.analyzer.stats.processor import QUEUE, share_in_run_queue

@@ -152,7 +152,7 @@ class ArchiveSource:
 
     @guarded
     def rank_times(self, run: str, span: Span) -> Matrix:
-        """Own time of each rank over its stage's median."""
+        """Own time of each rank over that of its peers."""
         self._checked(run)
         told = self._log.steps(("own_seconds",), self._cut(span))
         return ranks.times(ranks.with_unknown(self._who(), told.ranks.tolist()), told)

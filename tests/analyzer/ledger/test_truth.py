@@ -13,7 +13,7 @@ from lockstep.analyzer.ledger.ledger import ledger
 from lockstep.analyzer.ledger.reliability import of_fleet, of_node, of_run
 from lockstep.analyzer.ledger.words import ledger_json, sentence
 from lockstep.analyzer.verdict.pipeline import diagnose
-from tests.analyzer.windows.conftest import _scraped as scraped
+from tests.analyzer.stragglers.conftest import _scraped as scraped
 
 WITHIN = 0.01
 

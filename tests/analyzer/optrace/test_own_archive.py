@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.analyzer.operations.whatif import analyze
+from lockstep.analyzer.operations.whatif.analysis import analyze
 from lockstep.analyzer.read.optrace.fold import fold
 from lockstep.analyzer.read.optrace.load import trace_of_run
 from lockstep.analyzer.shapes.run import LoadError, Run

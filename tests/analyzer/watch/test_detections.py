@@ -7,7 +7,7 @@ import pytest
 
 from lockstep.analyzer.findings.finding import Kind, Tier, Who
 from lockstep.analyzer.hardware.sequential_test.alarms import Alarm
-from lockstep.analyzer.hardware.sequential_test.metrics import CLOCK, OWN
+from lockstep.analyzer.hardware.sequential_test.telemetry import CLOCK, OWN
 from lockstep.analyzer.read.prometheus import questions as ask
 from lockstep.analyzer.shapes.run import Culprit, Verdict
 from lockstep.collector.contract.xid import PAGED
