@@ -214,7 +214,8 @@ def _facts(spec: CauseSpec, told: Mapping[str, Symptom], weights: Weights) -> li
             if expectation is AGAINST and not symptom.seen and odds < MATTERS:
                 continue
             there = symptom.explains if expectation is not AGAINST else not symptom.explains
-            facts.append(Fact(there, f"{symptom.text}{_when(symptom)}", symptom.query))
+            text = f"{symptom.text}{_when(symptom)}"
+            facts.append(Fact(there, text, symptom.query, symptom.basis))
             if expectation is MUST and symptom.explains and (dose := _dose(symptom)) is not None:
                 doses.append(dose)
     return facts + doses
@@ -244,7 +245,7 @@ def _dose(symptom: Symptom) -> Fact | None:
     """Whether own time goes with it."""
     words = f"(Spearman's rho {symptom.follows:.2f} over the steps)"
     if symptom.follows >= ALIKE:
-        return Fact(True, f"own time follows it {words}", symptom.query)
+        return Fact(True, f"own time follows it {words}", symptom.query, symptom.basis)
     if symptom.follows < UNLIKE:
-        return Fact(False, f"own time does not follow it {words}", symptom.query)
+        return Fact(False, f"own time does not follow it {words}", symptom.query, symptom.basis)
     return None

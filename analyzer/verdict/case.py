@@ -1,7 +1,9 @@
 """A case: a run and everything that is known of it so far (docs/method/verdict.md)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import pandas as pd
 
 from lockstep.analyzer.align.grid import align
 from lockstep.analyzer.causes.posterior import Posterior
@@ -9,10 +11,13 @@ from lockstep.analyzer.operations.from_operations import Look
 from lockstep.analyzer.operations.from_operations.observed import from_zero
 from lockstep.analyzer.operations.from_operations.trace_grid import trace_grid
 from lockstep.analyzer.read.optrace import to_run
+from lockstep.analyzer.shapes.labels import number, parsed
 from lockstep.analyzer.shapes.operations import Trace
 from lockstep.analyzer.shapes.run import Evidence, Finding, Grid, Run, Verdict
+from lockstep.analyzer.shapes.wording import listed
 from lockstep.analyzer.stragglers.model.precision import OPERATIONS, WINDOWS, Precision
 from lockstep.analyzer.stragglers.step_time import Cost
+from lockstep.collector.contract.metrics import RANK_INFO
 
 NOTHING_SEEN = Look()
 
@@ -105,3 +110,57 @@ def accuses(finding: Finding) -> bool:
     What all ranks of a stage or of the run share is of kind `structure`: it is nobody's fault.
     """
     return finding.kind in ("slow", "hang", "link")
+
+
+def of_last_launch(run: Run) -> Run:
+    """The run without ranks that its last launch does not have; as it is where it has all.
+
+    By what ranks tell of themselves: the newest attempt, and how many ranks that has. A rank that
+    only went, and without which nobody was started again, is missing and stays.
+    """
+    gone = _left_out(run)
+    if not gone:
+        return run
+
+    def kept(table: pd.DataFrame) -> pd.DataFrame:
+        return table[~table["rank"].isin(gone)].reset_index(drop=True)
+
+    some = f"rank{'s' * (len(gone) > 1)} {listed(sorted(gone))}"
+    words = (
+        f"the run went on without {some}: its last launch has {len(run.ranks) - len(gone)} ranks,"
+        " and is judged by those"
+    )
+    return replace(
+        run,
+        ranks=tuple(info for info in run.ranks if info.rank not in gone),
+        windows=kept(run.windows),
+        samples=kept(run.samples),
+        ops=None if run.ops is None else kept(run.ops),
+        missing=(
+            *run.missing,
+            words,
+        ),
+    )
+
+
+def _left_out(run: Run) -> set[int]:
+    """Ranks of earlier launches that the last one has no place for."""
+    if not len(run.samples):
+        return set()
+    infos = run.samples[run.samples["metric"] == RANK_INFO.name]
+    worlds: dict[int, int] = {}
+    ranks: dict[int, set[int]] = {}
+    known = infos.dropna(subset=["rank", "labels"]).drop_duplicates(["rank", "labels"])
+    for rank, labels in zip(known["rank"], known["labels"], strict=True):
+        told = parsed(str(labels))
+        attempt, world = number(told, "attempt"), number(told, "world_size")
+        if attempt is not None and world is not None:
+            worlds[attempt] = max(world, worlds.get(attempt, 0))
+            ranks.setdefault(attempt, set()).add(int(rank))
+    if len(worlds) < 2:
+        return set()
+    last = max(worlds)
+    world = worlds[last]
+    if world >= max(worlds.values()) or ranks[last] != set(range(world)):
+        return set()
+    return {info.rank for info in run.ranks if info.rank >= world}

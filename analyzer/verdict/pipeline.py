@@ -46,14 +46,15 @@ from lockstep.analyzer.stragglers.where import (
     placed,
     standing_roles,
 )
-from lockstep.analyzer.verdict.case import Accused, Case, accuses, opened
-from lockstep.analyzer.verdict.cost.fixes import bounds_what_if
-from lockstep.analyzer.verdict.cost.loss import loss, with_loss
-from lockstep.analyzer.verdict.culprits.link import link_culprit
-from lockstep.analyzer.verdict.culprits.rank import culprit
-from lockstep.analyzer.verdict.culprits.together import together
-from lockstep.analyzer.verdict.culprits.uniform import full_networks, slower_structures
-from lockstep.analyzer.verdict.elastic import of_last_launch
+from lockstep.analyzer.verdict.case import Accused, Case, accuses, of_last_launch, opened
+from lockstep.analyzer.verdict.cost import bounds_what_if, loss, with_loss
+from lockstep.analyzer.verdict.culprits import (
+    culprit,
+    full_networks,
+    link_culprit,
+    slower_structures,
+    together,
+)
 from lockstep.analyzer.verdict.rejected import rejected
 from lockstep.analyzer.verdict.sentence import sentence
 from lockstep.analyzer.verdict.status import provenance, why_unknown

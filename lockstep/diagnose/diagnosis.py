@@ -22,14 +22,21 @@ FORMATS: tuple[str, ...] = ("html", "md", "json")
 
 
 def diagnose_archive(
-    archive: Path, gpu_hour_price: float | None = None, topology: Path | None = None
+    archive: Path,
+    gpu_hour_price: float | None = None,
+    topology: Path | None = None,
+    *,
+    history: bool = False,
 ) -> "Diagnosis":
     """Loads and diagnoses an archive, or a folder in which NCCL Inspector alone wrote.
+
+    Through `analyzer.verdict.pipeline.STAGES`, then `archive_stages`.
 
     Args:
         archive: The folder of the run.
         gpu_hour_price: Money per GPU-hour, in any currency; None = cost in hours only.
         topology: A topology.toml in place of the archive's own.
+        history: Whether finding.json and past runs in the same folder count, too.
 
     Raises:
         CommandError: 65, the folder is not an archive of this schema version, or the topology is
@@ -41,10 +48,9 @@ def diagnose_archive(
     from lockstep.analyzer.read import archive as archives
     from lockstep.analyzer.read import collectives
     from lockstep.analyzer.read.places import META_KEY, read
-    from lockstep.analyzer.rules.recording_rules.suspects import answered_of
-    from lockstep.analyzer.rules.recording_rules.whole import of_whole_run
     from lockstep.analyzer.shapes.run import LoadError
     from lockstep.analyzer.verdict import pipeline
+    from lockstep.diagnose import archive_stages
 
     try:
         alone = not (archive / RUN_FILE).exists() and collectives.has_files(archive)
@@ -53,13 +59,13 @@ def diagnose_archive(
             run = collectives.joined(run, collectives.load(archive, _unpickled))
         if topology is not None:
             run = dataclasses.replace(run, meta={**run.meta, META_KEY: read(topology)})
-        found = pipeline.diagnose(run, gpu_hour_price=gpu_hour_price)
-        answered = answered_of(run.meta)
-        if answered is not None:
-            found = dataclasses.replace(found, verdict=of_whole_run(found, answered))
-        return found
+        diagnosed = pipeline.diagnose(run, gpu_hour_price=gpu_hour_price)
+        diagnosed = archive_stages.through(archive_stages.RUN_STAGES, diagnosed, archive)
     except LoadError as error:
         fail(ExitCode.BAD_INPUT, str(error))
+    if not history:
+        return diagnosed
+    return archive_stages.through(archive_stages.HISTORY_STAGES, diagnosed, archive)
 
 
 def write_transfers(folder: Path, path: Path) -> None:

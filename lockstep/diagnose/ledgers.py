@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lockstep.collector.contract import bounded_json
 from lockstep.collector.contract.archive import RUN_FILE
 from lockstep.collector.contract.words import ExitCode
-from lockstep.diagnose import diagnosis, newest, prometheus_diagnosis
+from lockstep.diagnose import diagnosis, newest, sources
 from lockstep.terminal.output import Progress, fail
 
 if TYPE_CHECKING:
@@ -44,12 +44,12 @@ def of_prometheus(url: str, run: str, since: str | None, until: str | None) -> "
     """The ledger of a run that a Prometheus recorded.
 
     Raises:
-        CommandError: As `prometheus_diagnosis.diagnose_prometheus`.
+        CommandError: As `sources.diagnose_prometheus`.
     """
     from lockstep.analyzer.ledger.attempt import attempt_of
     from lockstep.analyzer.ledger.ledger import ledger
 
-    told = prometheus_diagnosis.diagnose_prometheus(url, run, since, until, push_down=False)
+    told = sources.diagnose_prometheus(url, run, since, until, push_down=False)
     return (ledger([attempt_of(told)]),)
 
 

@@ -8,7 +8,7 @@ from lockstep.analyzer.align.grid import align
 from lockstep.analyzer.read.verdicts import Past, PastCulprit, PastRun
 from lockstep.analyzer.verdict.pipeline import Diagnosis
 from lockstep.commands.analyze import table
-from lockstep.diagnose import recurrence
+from lockstep.diagnose.archive_stages import ArchiveFolder, past_culprits
 from tests.analyzer.conftest import Synthetic
 
 END = 1_760_000_000.0
@@ -33,7 +33,9 @@ def test_the_table_tells_how_often_a_culprit_was_one_before(
     verdict, culprit, monkeypatch, tmp_path
 ):
     _known(monkeypatch)
-    told = recurrence.with_recurrence(_diagnosed(verdict("degraded", culprit())), tmp_path).verdict
+    told = past_culprits(
+        _diagnosed(verdict("degraded", culprit())), ArchiveFolder(tmp_path)
+    ).verdict
 
     assert ["gpu", "node"] == [one["by"] for one in told.recurrence]
     assert "before:\n  GPU GPU-2 was a culprit in 1 of the 1 runs" in table(told)
@@ -43,7 +45,9 @@ def test_archives_that_cannot_be_read_are_counted_as_missing(
     verdict, culprit, monkeypatch, tmp_path
 ):
     _known(monkeypatch, skipped=3, left_out=2)
-    told = recurrence.with_recurrence(_diagnosed(verdict("degraded", culprit())), tmp_path).verdict
+    told = past_culprits(
+        _diagnosed(verdict("degraded", culprit())), ArchiveFolder(tmp_path)
+    ).verdict
 
     assert "3 past runs in the same folder cannot be read" in told.missing
     assert "2 older folders beside this run were not looked at" in told.missing
@@ -53,4 +57,4 @@ def test_without_a_culprit_nothing_is_read(verdict, monkeypatch, tmp_path):
     monkeypatch.setattr("lockstep.analyzer.read.verdicts.siblings", lambda _: 1 / 0)
     healthy = _diagnosed(verdict("healthy"))
 
-    assert healthy is recurrence.with_recurrence(healthy, tmp_path)
+    assert healthy is past_culprits(healthy, ArchiveFolder(tmp_path))

@@ -16,7 +16,7 @@ from lockstep.analyzer.report import human
 from lockstep.analyzer.verdict.pipeline import Diagnosis
 from lockstep.collector.contract.archive import FINDING_FILE, OPS, RUN_FILE, TRACE_FILE
 from lockstep.collector.contract.words import ExitCode
-from lockstep.diagnose import report_trace
+from lockstep.diagnose import report_inputs
 from lockstep.diagnose.diagnosis import write_reports
 from lockstep.terminal.output import CommandError
 
@@ -112,7 +112,7 @@ def test_a_large_run_is_shown_by_whole_replicas_the_culprits_first(
             verdict=replace(diagnosis.verdict, culprits=(guilty,)),
         )
     )
-    part = report_trace.excerpt(large)
+    part = report_inputs.excerpt(large)
     assert part is not None
     shown = set(part[0].ops["rank"])
 

@@ -1,6 +1,7 @@
 """What the kernel and the interpreter tell of a rank: processors it lacks, its work, its end."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from lockstep.analyzer.causes.symptoms.series import (
 from lockstep.analyzer.causes.symptoms.shape import Symptom
 from lockstep.analyzer.hangs.ended import WENT_QUERY
 from lockstep.analyzer.hangs.stopped import FROZEN_SECONDS, heartbeat_stopped
-from lockstep.analyzer.shapes.run import Finding, Grid
+from lockstep.analyzer.shapes.run import Basis, Finding, Grid
 from lockstep.analyzer.stats.before_after import column_of, has_gpu, query, share_of_excess
 from lockstep.analyzer.stats.on_and_off import stretches
 from lockstep.analyzer.stats.processor import QUEUE, share_in_run_queue
@@ -59,7 +60,7 @@ def _queued(grid: Grid, finding: Finding) -> Symptom | None:
     if share is None:
         return None
     text = f"in {share:.0%} of the excess it was ready to run and had no processor"
-    return of_excess(share, text, query(grid, finding, QUEUE))
+    return of_excess(share, text, query(grid, finding, QUEUE), Basis.TELEMETRY)
 
 
 def pressure(grid: Grid, finding: Finding) -> Symptom | None:
@@ -77,7 +78,8 @@ def cpu_time(grid: Grid, finding: Finding) -> Symptom | None:
         ratio = np.exp(told.during - told.usual(RATIO))
         return f"its training thread used {ratio:.2f}x the CPU time per step{where}"
 
-    return symptom(grid, finding, cells, RATIO, words, "cpu_seconds of steps.parquet")
+    told = symptom(grid, finding, cells, RATIO, words, "cpu_seconds of steps.parquet")
+    return None if told is None else replace(told, basis=Basis.STEPS)
 
 
 def collector(grid: Grid, finding: Finding) -> Symptom | None:
@@ -87,7 +89,7 @@ def collector(grid: Grid, finding: Finding) -> Symptom | None:
         return None
     text = f"{share:.0%} of the excess is in Python's garbage collector"
     return Symptom(share >= COLLECTING, text, "operations gc of ops.parquet by rank",
-                   grave=share >= PARTLY)  # fmt: skip
+                   grave=share >= PARTLY, basis=Basis.COLLECTOR)  # fmt: skip
 
 
 def cpu_bound(grid: Grid, finding: Finding) -> Symptom | None:
@@ -97,7 +99,7 @@ def cpu_bound(grid: Grid, finding: Finding) -> Symptom | None:
     if used is None or not used.during > 0 or share is None:  # a log tells no CPU time
         return None
     text = f"{min(share, 1.0):.0%} of the excess is CPU time of the training thread"
-    return of_excess(share, text, "cpu_seconds of steps.parquet")
+    return of_excess(share, text, "cpu_seconds of steps.parquet", Basis.STEPS)
 
 
 def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
@@ -137,7 +139,7 @@ def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
         # Of pauses that no scrape is likely to meet nobody knows.
         if pauses.sum() >= MOSTLY * total and met.sum() < 1.0:
             return None
-        return of_excess(0.0, "its heartbeat went on", told)
+        return of_excess(0.0, "its heartbeat went on", told, Basis.TELEMETRY)
     longest, could = float(older[still, column].max()), float((pauses * met).sum()) / total
     text = (
         f"its heartbeat stopped for {longest:.0f} s while its process was there and the others'"
@@ -149,7 +151,7 @@ def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
         text += f"; scrapes so far apart see {could:.0%} of pauses as long, and saw as many"
         of_all = min(share / max(could, NOTHING), 1.0) * float(pauses.sum()) / total
         share = max(share, min(of_all, 1.0))
-    return of_excess(share, text, told)
+    return of_excess(share, text, told, Basis.TELEMETRY)
 
 
 def _touching(grid: Grid, first: int, stop: int) -> Iterator[int]:
@@ -164,7 +166,7 @@ def gone(grid: Grid, finding: Finding) -> Symptom | None:
     """Its process is gone, or has raised an exception that ended its work."""
     so = finding.details.get("state") in ("dead", "raised")
     if so and (went := str(finding.details.get("went") or "")):
-        return Symptom(True, went, WENT_QUERY)
+        return Symptom(True, went, WENT_QUERY, basis=Basis.OUTCOME)
     text = "its process is gone" if so else "its process was there"
     return Symptom(so, text, query(grid, finding, metrics.RANK_UP.name))
 

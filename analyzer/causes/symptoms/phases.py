@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from lockstep.analyzer.causes.symptoms.shape import Symptom
-from lockstep.analyzer.shapes.run import Finding, Grid
+from lockstep.analyzer.shapes.run import Basis, Finding, Grid
 from lockstep.analyzer.stats.before_after import COMPUTE_PHASES, compute_share
 from lockstep.analyzer.stats.robust_stats import MOSTLY
 from lockstep.collector.contract.words import Phase
@@ -22,14 +22,14 @@ def excess_in(phases: Sequence[str], words: str) -> Callable[[Grid, Finding], Sy
         if not finding.share or (_unnamed(phases) and compute_share(grid, finding) is None):
             return None
         share = sum(finding.share.get(phase, 0.0) for phase in phases)
-        return of_excess(share, f"{share:.0%} of the excess is {words}", SHARES)
+        return of_excess(share, f"{share:.0%} of the excess is {words}", SHARES, Basis.PHASES)
 
     return measured
 
 
-def of_excess(share: float, text: str, query: str) -> Symptom:
+def of_excess(share: float, text: str, query: str, basis: Basis) -> Symptom:
     """The symptom that a share of the excess is."""
-    return Symptom(share >= PARTLY, text, query, grave=share >= MOSTLY)
+    return Symptom(share >= PARTLY, text, query, grave=share >= MOSTLY, basis=basis)
 
 
 def _unnamed(phases: Sequence[str]) -> bool:

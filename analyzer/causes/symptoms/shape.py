@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+from lockstep.analyzer.shapes.run import Basis
+
 ALIKE = 0.5
 """Spearman's rho from which own time follows a signal: a step in both, with noise on one, gives
 sqrt(3 p (1 - p)) with p = the share of the windows inside: 0.87 at half, 0.52 at a tenth.
@@ -25,6 +27,7 @@ class Symptom:
         follows: Spearman's rho of own time, over the peers', with it; NaN = too little moved.
         grave: Whether it is there in full, and not in part only.
         far: Robust deviations beyond what is usual; NaN = not told by a series.
+        basis: What it is read from.
     """
 
     seen: bool
@@ -36,6 +39,7 @@ class Symptom:
     follows: float = float("nan")
     grave: bool = True
     far: float = float("nan")
+    basis: Basis = Basis.TELEMETRY
 
     @property
     def explains(self) -> bool:

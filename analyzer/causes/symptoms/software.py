@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from lockstep.analyzer.align.versions import SOURCES
 from lockstep.analyzer.causes.symptoms.series import is_near, spans, tolerance
 from lockstep.analyzer.causes.symptoms.shape import Symptom
-from lockstep.analyzer.shapes.run import Finding, Grid, Versions
+from lockstep.analyzer.shapes.run import Basis, Finding, Grid, Versions
 from lockstep.analyzer.shapes.wording import listed
 from lockstep.analyzer.stats.before_after import column_of
 from lockstep.analyzer.stats.robust_stats import NEARLY_ALL, median_of
@@ -127,7 +127,8 @@ def mates_as_fast(grid: Grid, finding: Finding) -> Symptom | None:
         return None
     text = f"{len(others)} other ranks of {here.node} run the same software and are not slow"
     as_fast = bool(2.0 * grew <= finding.slowdown - 1.0)
-    return Symptom(as_fast, text if as_fast else "", "own_seconds of steps.parquet by rank")
+    query = "own_seconds of steps.parquet by rank"
+    return Symptom(as_fast, text if as_fast else "", query, basis=Basis.STEPS)
 
 
 def everywhere(grid: Grid, finding: Finding) -> Symptom | None:

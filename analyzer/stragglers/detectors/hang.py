@@ -31,7 +31,8 @@ class Hang:
         """One finding of kind `hang` a rank that began it.
 
         Its `state` is dead, frozen, stuck, or raised: that exception ended its work, and its
-        process is there. `details["went"]` says how it ended by itself, where that was seen.
+        process is there. `details["went"]` says how it ended by itself, where that was seen, and
+        `details["waits"]` who waits for whom.
 
         `details["certainty"]` is the posterior of its place; `details["node"]` is there where all
         ranks of a node stopped alike, or it cannot be told which of them did.
@@ -104,6 +105,7 @@ def _finding(
             "waiting_ranks": waiting,
             "state": state,
             "went": went,
+            "waits": text,
             "stalled_seconds": None if stall is None else stall.seconds,
             "certainty": certainty,
             **({} if who.node is None else {"node": who.node}),

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from lockstep.analyzer.causes.symptoms.nvlink import nvlink
 from lockstep.analyzer.causes.symptoms.xid import xid_of
-from lockstep.analyzer.shapes.run import Finding, Grid
+from lockstep.analyzer.shapes.run import Basis, Finding, Grid
 from lockstep.analyzer.shapes.wording import milliseconds
 from lockstep.analyzer.stats.changepoint import column_medians
 from lockstep.analyzer.stats.group_transfers import grown
@@ -94,7 +94,12 @@ def _of_member(
     )
     kept = ("critical_score", "log_chance", "place_confidence", "from_start")
     details = {name: found.details[name] for name in kept}
-    details |= {"query": f"rate({TENSOR_SECONDS}[30s])", "ranks": ranks, USUAL_STEP: usual}
+    details |= {
+        "query": f"rate({TENSOR_SECONDS}[30s])",
+        "basis": Basis.TELEMETRY,
+        "ranks": ranks,
+        USUAL_STEP: usual,
+    }
     # Groups may exchange in other ways by design: what never began needs a link that is bad.
     never_began = found.kind == HEAVY or found.details["from_start"]
     found = replace(found, detector="tensor_groups", share={Phase.GRAD_SYNC: 1.0}, details=details)

@@ -8,8 +8,7 @@ import pytest
 from lockstep.analyzer.align.grid import align
 from lockstep.analyzer.shapes.run import Finding
 from lockstep.analyzer.stragglers.step_time import bill, step_times
-from lockstep.analyzer.verdict.cost.fixes import bounds_what_if
-from lockstep.analyzer.verdict.cost.loss import DAY_SECONDS, loss
+from lockstep.analyzer.verdict.cost import DAY_SECONDS, bounds_what_if, loss
 from lockstep.analyzer.verdict.pipeline import diagnose
 
 SLOW, SINCE, STEPS = 5, 200, 400

@@ -9,7 +9,7 @@ from lockstep.analyzer.report.impact import losses
 from lockstep.analyzer.report.what_if import gives_back
 from lockstep.analyzer.shapes.verdict_json import verdict_json
 from lockstep.analyzer.stragglers.step_time import Cost, cost, ideal_step_seconds
-from lockstep.analyzer.verdict.cost.loss import DAY_SECONDS, LAST_SECONDS, loss
+from lockstep.analyzer.verdict.cost import DAY_SECONDS, LAST_SECONDS, loss
 from lockstep.analyzer.verdict.pipeline import diagnose
 from tests.analyzer.stages import verdict_of
 

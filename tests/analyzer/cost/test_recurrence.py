@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lockstep.analyzer.read.verdicts import Past, PastCulprit, PastRun, siblings
 from lockstep.analyzer.shapes.run import Culprit, Verdict
-from lockstep.analyzer.verdict.cost.recurrence import recurrence
+from lockstep.analyzer.verdict.recurrence import recurrence
 
 NOW = 1_760_000_000.0
 DAY = 86400.0

@@ -1,16 +1,17 @@
-"""What a run has lost so far, and loses a day if it goes on: GPU-hours and money, with intervals.
+"""What a run lost, loses a day if it goes on, and would get back: GPU-hours, money, step time.
 
 Lost GPU-hours = sum over steps of (T - T_ideal) * ranks / 3600 (docs/method/cost.md). T was
 measured and only T_ideal is estimated, so the interval of the loss follows from that of T /
 T_ideal.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lockstep.analyzer.shapes.run import Finding, Grid, Verdict
+from lockstep.analyzer.stats.before_after import column_of
 from lockstep.analyzer.stragglers.step_time import Cost, bill, cost, of_change, spans
 
 LAST_SECONDS = 3600.0
@@ -160,3 +161,31 @@ def _of_some(
 
 def _priced(interval: Interval, price: float | None) -> Interval | None:
     return None if price is None else (interval[0] * price, interval[1] * price)
+
+
+def bounds_what_if(
+    grid: Grid, slow: Sequence[Finding], bill: Cost | None, links: Sequence[Finding] = ()
+) -> Mapping[str, object]:
+    """`Verdict.what_if` by method `bounds`, or `none`.
+
+    Args:
+        grid: The run's windows.
+        slow: Findings of slow ranks.
+        bill: What they cost together; None = not known.
+        links: Those that are accused beside them.
+    """
+    if not slow or bill is None:
+        return {"method": "none"}
+    by_node: dict[str, list[Finding]] = {}
+    for finding in slow:
+        column = column_of(grid, finding.rank)
+        assert column is not None
+        by_node.setdefault(grid.ranks[column].node, []).append(finding)
+    fixes = []
+    for node, mine in by_node.items():
+        fix = cost(grid, mine, [*slow, *links])
+        if fix is not None:
+            low, high = fix.gain_interval
+            fixes.append({"remove": node, "gain": fix.gain, "interval": [low, high],
+                          "by": "bound", "over": "the steps while it was slow"})  # fmt: skip
+    return {"method": "bounds", "S": bill.slowdown, "fixes": fixes}

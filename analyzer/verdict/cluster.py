@@ -1,17 +1,135 @@
-"""Several runs -> the part of the cluster that holds them back, or what remains possible.
+"""Several runs on one cluster -> the part that holds them back, or what remains possible.
 
 docs/method/waits.md: intersect what is slow over the topology; a part shared by all that is slow
 and by nothing that is healthy is the suspect.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import numpy as np
 
 from lockstep.analyzer.read.places import KINDS, Places
 from lockstep.analyzer.shapes.run import Culprit
 from lockstep.analyzer.stats.shared_part import NODE, Part
-from lockstep.analyzer.verdict.cluster.shape import ClusterVerdict, RunView, Span
+from lockstep.analyzer.verdict.pipeline import Diagnosis
 from lockstep.collector.contract.words import Cause
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of time in unix seconds, `end` exclusive."""
+
+    begin: float
+    end: float
+
+    def overlap(self, other: "Span") -> "Span | None":
+        """What both have in common; None without any."""
+        begin, end = max(self.begin, other.begin), min(self.end, other.end)
+        return Span(begin, end) if begin < end else None
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """One run as the others see it.
+
+    Attributes:
+        run: Its id.
+        nodes: Where it ran.
+        lasted: When it was seen.
+        slow: When it was slow; empty = it was not.
+        known: Whether it can be said at all.
+        culprits: Who the run's own verdict names.
+        emulated: Whether its nodes are emulated: their names say nothing about machines.
+    """
+
+    run: str
+    nodes: frozenset[str]
+    lasted: Span
+    slow: tuple[Span, ...]
+    known: bool
+    culprits: tuple[Culprit, ...] = ()
+    emulated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterVerdict:
+    """The conclusion about several runs.
+
+    Attributes:
+        status: `quiet` (no two runs were slow at the same time), `shared` (a part is named),
+            `separate` (each slow run has a culprit of its own for a reason of its own) or
+            `unknown`.
+        sentence: That in words.
+        when: When the slow runs were slow together; None = never that is known.
+        slow, healthy, unjudged: Run ids: slow together then, healthy then, and neither.
+        part: The shared part that is named.
+        possible: All parts that every slow run uses and no healthy one does.
+        confidence: Of `part`, 0 to 1; 0 without one.
+        missing: What was not there, in words.
+    """
+
+    status: str
+    sentence: str
+    when: Span | None = None
+    slow: tuple[str, ...] = ()
+    healthy: tuple[str, ...] = ()
+    unjudged: tuple[str, ...] = ()
+    part: Part | None = None
+    possible: tuple[Part, ...] = ()
+    confidence: float = 0.0
+    missing: tuple[str, ...] = ()
+
+
+SLOW_KINDS = frozenset({"slow", "hang", "link", "network", "change", "structure"})
+"""Findings that say that the run's steps took longer, whoever's fault it is."""
+
+
+def run_view(diagnosis: Diagnosis) -> RunView:
+    """When a run was slow, and where it ran."""
+    run, verdict = diagnosis.run, diagnosis.verdict
+    lasted = _lasted(diagnosis)
+    slow = () if verdict.status == "healthy" else tuple(_slow(diagnosis, lasted))
+    return RunView(
+        run=run.name,
+        nodes=frozenset(info.node for info in run.ranks),
+        lasted=lasted,
+        slow=slow,
+        known=verdict.status == "healthy" or bool(slow),
+        culprits=verdict.culprits,
+        emulated=run.meta.get("emulated_nodes") is True,
+    )
+
+
+def _slow(diagnosis: Diagnosis, lasted: Span) -> Iterator[Span]:
+    grid = diagnosis.grid
+    slow = [finding for finding in diagnosis.findings if finding.kind in SLOW_KINDS]
+    for finding in slow:
+        if finding.kind == "hang":
+            begin = float(grid.end.max()) if len(grid.end) else lasted.begin
+            yield Span(begin, lasted.end)
+        elif len(grid.start):
+            stop = len(grid.end) if finding.last is None else finding.last
+            begin, end = float(grid.start[finding.first]), float(grid.end[stop - 1])
+            if begin < end:
+                yield Span(begin, end)
+    if not slow:
+        # A run that told no step times: its hardware says since when.
+        for culprit in diagnosis.verdict.culprits:
+            if culprit.since is not None:
+                yield Span(datetime.fromisoformat(culprit.since).timestamp(), lasted.end)
+
+
+def _lasted(diagnosis: Diagnosis) -> Span:
+    """From the first to the last thing that was heard of the run."""
+    grid, samples = diagnosis.grid, diagnosis.run.samples
+    sampled = samples["time"].to_numpy(dtype=float)
+    times = np.concatenate([grid.start, grid.end, sampled])
+    times = times[np.isfinite(times)]
+    return Span(float(times.min()), float(times.max())) if times.size else Span(0.0, 0.0)
+
 
 WIDER = 0.8
 """Factor of the confidence for each wider part that remains possible too: the narrower one explains
@@ -57,13 +175,13 @@ def comparable(views: Sequence[RunView]) -> tuple[tuple[RunView, ...], tuple[Run
 
 
 def _of_comparable(runs: Sequence[RunView], places: Places) -> ClusterVerdict:
-    found = slow_together(runs)
+    together = slow_together(runs)
     dark = tuple(view.run for view in runs if not view.known)
-    if found is None:
+    if together is None:
         if dark and sum(bool(view.slow) or not view.known for view in runs) >= 2:
             return ClusterVerdict("unknown", unjudged(runs), unjudged=dark)
         return ClusterVerdict("quiet", quiet(runs), unjudged=dark)
-    when, slow = found
+    when, slow = together
     healthy = tuple(view for view in runs if view.known and view not in slow and _well(view, when))
     possible, cleared = _possible(slow, healthy, places)
     part = _named(possible)
@@ -79,22 +197,17 @@ def _of_comparable(runs: Sequence[RunView], places: Places) -> ClusterVerdict:
     causes = {culprit.cause for culprit in own}
     differ = len(own) == len(causes) == len(slow) and Cause.UNKNOWN not in causes
     if differ and not possible:
-        return _with(facts, "separate", separate(slow, own))
+        return replace(facts, status="separate", sentence=separate(slow, own))
     # Runs that blame different causes are held back by one node at most, not by a leaf or storage.
     if part is None or not apart or (differ and part.kind != NODE):
-        return _with(facts, "unknown", unknown(slow, healthy, possible, missing), possible)
+        words = unknown(slow, healthy, possible, missing)
+        return replace(facts, sentence=words, possible=possible)
     wider = len({each.kind for each in possible}) - 1
     confidence = (1.0 - 0.5 ** (len(slow) - 1)) * WIDER**wider * _placed(slow, places)
     words = shared(slow, healthy, part, confidence, missing)
-    return _with(facts, "shared", words, possible, part, confidence)
-
-
-def _with(
-    facts: ClusterVerdict, status: str, sentence: str, possible: tuple[Part, ...] = (),
-    part: Part | None = None, confidence: float = 0.0,
-) -> ClusterVerdict:  # fmt: skip
-    return ClusterVerdict(status, sentence, facts.when, facts.slow, facts.healthy, facts.unjudged,
-                          part, possible, confidence, facts.missing)  # fmt: skip
+    return replace(
+        facts, status="shared", sentence=words, possible=possible, part=part, confidence=confidence
+    )
 
 
 def _well(view: RunView, when: Span) -> bool:
@@ -205,9 +318,9 @@ def slow_together(views: Sequence[RunView]) -> tuple[Span, tuple[RunView, ...]] 
         end = min((_longest(here, run) for run in runs), default=begin)
         if len(runs) < 2 or end - begin < SECONDS_AT_LEAST:
             continue
-        found = (Span(begin, end), tuple(runs.values()))
-        if best is None or _size(found) > _size(best):
-            best = found
+        candidate = (Span(begin, end), tuple(runs.values()))
+        if best is None or _size(candidate) > _size(best):
+            best = candidate
     return best
 
 
@@ -215,8 +328,8 @@ def _longest(here: Sequence[tuple[RunView, Span]], run: str) -> float:
     return max(span.end for view, span in here if view.run == run)
 
 
-def _size(found: tuple[Span, tuple[RunView, ...]]) -> tuple[int, float]:
-    return len(found[1]), found[0].end - found[0].begin
+def _size(slow: tuple[Span, tuple[RunView, ...]]) -> tuple[int, float]:
+    return len(slow[1]), slow[0].end - slow[0].begin
 
 
 MOST = 4
@@ -303,3 +416,31 @@ def left_out(others: Sequence[RunView]) -> str:
         f"{len(others)} {each} left out ({listed([view.run for view in others])}): of {kind} nodes,"
         f" and {other} ones of the same names are other machines."
     )
+
+
+def cluster_json(verdict: ClusterVerdict) -> Mapping[str, Any]:
+    """The verdict as JSON types; times are unix seconds."""
+    return {
+        "schema_version": 1,
+        "status": verdict.status,
+        "sentence": verdict.sentence,
+        "from": None if verdict.when is None else verdict.when.begin,
+        "until": None if verdict.when is None else verdict.when.end,
+        "slow": list(verdict.slow),
+        "healthy": list(verdict.healthy),
+        "unjudged": list(verdict.unjudged),
+        "part": None if verdict.part is None else _part(verdict.part),
+        "possible": [_part(each) for each in verdict.possible],
+        "confidence": round(verdict.confidence, 3),
+        "missing": list(verdict.missing),
+    }
+
+
+def _part(part: Part) -> Mapping[str, str]:
+    return {"kind": part.kind, "name": part.name}
+
+
+# Several runs -> the part of the cluster that holds them back, or what remains possible.
+#
+# docs/method/waits.md: intersect what is slow over the topology; a part shared by all that is slow
+# and by nothing that is healthy is the suspect.

@@ -7,6 +7,7 @@ it by name, and where the two disagree its sentence ends by saying so.
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from lockstep.analyzer.findings.finding import ALERT_SCOPE, Kind, Tier, Who, is_named
@@ -14,6 +15,8 @@ from lockstep.analyzer.read.archive.files import moment, number, part, whole
 from lockstep.analyzer.shapes.run import Grid, Verdict
 from lockstep.analyzer.shapes.wording import ACCUSED, HOUR, duration, hours
 from lockstep.analyzer.verdict.sentence import with_whole_loss as loss_in_all
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.archive import FINDING_FILE
 from lockstep.collector.contract.words import Cause
 
 TOLD_BY: Mapping[str, str] = {
@@ -24,6 +27,16 @@ TOLD_BY: Mapping[str, str] = {
 }
 LONGEST = 1000
 """Characters of a text in a file that anybody may have changed."""
+MOST_BYTES = 4 << 20
+
+
+def read_finding(archive: Path) -> Mapping[str, Any] | None:
+    """What finding.json of an archive says; None where there is none that is whole."""
+    try:
+        tree = bounded_json.read(archive / FINDING_FILE, limit=MOST_BYTES)
+    except (OSError, ValueError):
+        return None
+    return tree if isinstance(tree, dict) and isinstance(tree.get("alerts"), list) else None
 
 
 def with_history(verdict: Verdict, finding: Mapping[str, Any]) -> Verdict:

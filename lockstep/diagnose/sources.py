@@ -1,4 +1,7 @@
-"""A run that a Prometheus recorded, diagnosed; what goes wrong as a sentence and an exit code."""
+"""Runs without an archive, diagnosed: from a Prometheus, from a trace, from readings of GPUs alone.
+
+What goes wrong is a sentence and an exit code.
+"""
 
 import dataclasses
 import math
@@ -10,6 +13,8 @@ from lockstep.collector.contract.words import ExitCode
 from lockstep.terminal.output import fail, note
 
 if TYPE_CHECKING:
+    from lockstep.analyzer.shapes.operations import Trace
+    from lockstep.analyzer.shapes.run import Verdict
     from lockstep.analyzer.verdict.pipeline import Diagnosis
 
 
@@ -107,3 +112,74 @@ def _tell_who_answers(url: str) -> None:
         note(f"lockstep: {server.name} answers: {server.differs}")
     if replicas.words:
         note(f"lockstep: {replicas.words}")
+
+
+def diagnose_trace(
+    path: Path,
+    layout: str | None = None,
+    meta: Path | None = None,
+    gpu_hour_price: float | None = None,
+) -> "Verdict":
+    """Loads and judges a trace.
+
+    Args:
+        path: The Parquet file.
+        layout: As `dp=4,pp=4,tp=4`; None with `meta` or as the rows show.
+        meta: The trace's meta file.
+        gpu_hour_price: Money per GPU-hour, in any currency; None = cost in hours only.
+
+    Raises:
+        CommandError: 64, the layout or price is none; 65, the file is no such trace.
+    """
+    if gpu_hour_price is not None and not math.isfinite(gpu_hour_price):
+        fail(ExitCode.USAGE, f"--gpu-hour-price {gpu_hour_price} is not a price; give a number")
+    from lockstep.analyzer.verdict.pipeline import diagnose
+
+    return diagnose(read_trace(path, layout, meta), gpu_hour_price=gpu_hour_price).verdict
+
+
+def read_trace(path: Path, layout: str | None = None, meta: Path | None = None) -> "Trace":
+    """Loads a trace; arguments and errors as `diagnose_trace`."""
+    from lockstep.analyzer.read import optrace
+    from lockstep.analyzer.shapes.run import LoadError
+
+    try:
+        shape = None if layout is None else optrace.parse(layout)
+    except LoadError as error:
+        fail(ExitCode.USAGE, str(error))
+    try:
+        shape = shape if meta is None else optrace.read_meta(meta)
+        return optrace.load(path, shape)
+    except LoadError as error:
+        fail(ExitCode.BAD_INPUT, str(error))
+
+
+def diagnose_hardware(
+    url: str, gpus: str, since: str | None = None, until: str | None = None
+) -> "Verdict":
+    """The verdict about the GPUs of a job without training metrics; its confidence is at most 0.7.
+
+    Args:
+        url: Of the Prometheus.
+        gpus: As `node-1:0-7,node-2:0,3`.
+        since: A date, unix seconds or how long ago; None = an hour before the end.
+        until: Likewise; None = now.
+
+    Raises:
+        CommandError: 64, no such GPUs or moment; 69, Prometheus cannot be asked.
+    """
+    from lockstep.analyzer.hardware.anomalies.uninstrumented import uninstrumented
+    from lockstep.analyzer.read.prometheus import RequestError, SourceError
+    from lockstep.analyzer.read.prometheus.access import access
+    from lockstep.analyzer.read.prometheus.connection import Connection
+    from lockstep.analyzer.read.prometheus.hardware import gpu_list, hardware
+
+    try:
+        job = gpu_list(gpus)
+        with Connection(access(url, None)) as connection:
+            samples = hardware(connection, job, since, until)
+    except RequestError as error:
+        fail(ExitCode.USAGE, str(error))
+    except SourceError as error:
+        fail(ExitCode.UNREACHABLE, str(error))
+    return uninstrumented(gpus, samples, job)
