@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 
-from lockstep.analyzer.causes import symptoms
 from lockstep.analyzer.causes.cause_spec import AGAINST, MAY, MUST, CauseSpec, Expectation
-from lockstep.analyzer.causes.specs import CAUSES
-from lockstep.analyzer.causes.symptoms import Symptom
-from lockstep.analyzer.causes.symptoms.shape import ALIKE, UNLIKE
+from lockstep.analyzer.causes.registry import CAUSES
+from lockstep.analyzer.causes.symptoms.series import ALIKE, UNLIKE, Symptom
+from lockstep.analyzer.causes.symptoms.table import BY_NAME, SLOW, SYMPTOMS, measured, states_of
 from lockstep.analyzer.shapes.run import Evidence, Fact, Finding, Grid
 from lockstep.analyzer.stats.before_after import has_gpu
 from lockstep.collector.contract import bounded_json
@@ -37,9 +37,7 @@ MATTERS = TWICE
 """From which it is told that what speaks against a cause is not there."""
 CONTEXT = frozenset({"no GPU", "whole node", "slow finding"})
 """What is so of a finding beside its symptoms; every cause has weights for it."""
-HARDWARE = frozenset(
-    spec.name for spec in symptoms.SYMPTOMS if symptoms.SLOW in spec.kinds and not spec.of_work
-)
+HARDWARE = frozenset(spec.name for spec in SYMPTOMS if SLOW in spec.kinds and not spec.of_work)
 """Symptoms that a place which only has more work to do shows no more than any that is well."""
 STRENGTHS = (": strong", ": mild", ": none")
 """States that tell whether a symptom is there; the others, how it goes with the slowdown."""
@@ -52,7 +50,7 @@ class Weights:
     """The table.
 
     Attributes:
-        of: Cause, "unknown" among them -> state (symptoms.states_of) -> natural-log odds.
+        of: Cause, "unknown" among them -> state (symptoms.table.states_of) -> natural-log odds.
         temperature: By which their sum is divided, so that probabilities are as often right as they
             say (Guo et al., "On Calibration of Modern Neural Networks", ICML 2017).
         well: State -> natural-log odds of a place that is well, against a slow one of an unknown
@@ -90,7 +88,7 @@ class Weights:
             states: As of `log_odds`; whom it is about counts before any symptom as well.
             gpu: Whether its ranks have one.
         """
-        causes = [spec.cause for spec in CAUSES if possible(spec, symptoms.SLOW, gpu=gpu)]
+        causes = [spec.cause for spec in CAUSES if possible(spec, SLOW, gpu=gpu)]
         before = {state: share for state, share in states.items() if state in CONTEXT}
         now = before | told_by_hardware(states)
         with_any = [
@@ -132,7 +130,7 @@ def expected_signs() -> dict[str, dict[str, int]]:
 def expected_well() -> dict[str, float]:
     """Of a place that is well before any fit: whatever is trouble of some cause speaks against."""
     return {
-        state: 0.0 if strength == "mild" and symptoms.BY_NAME[name].mutual else odds
+        state: 0.0 if strength == "mild" and BY_NAME[name].mutual else odds
         for name in HARDWARE
         for strength, odds in PRIOR[AGAINST].items()
         if (state := f"{name}: {strength}").endswith(STRENGTHS)
@@ -178,8 +176,8 @@ def weigh_causes(grid: Grid, place: Sequence[Finding]) -> list[tuple[Evidence, .
     Log odds are the place's, by what all its ranks show, as in the fit: what the ranks of a host
     tell comes from the same host, and is counted once. Facts are the rank's.
     """
-    every, weights = [symptoms.measured(grid, one) for one in place], fitted()
-    states = symptoms.states_of(grid, place, every)
+    every, weights = [measured(grid, one) for one in place], fitted()
+    states = states_of(grid, place, every)
     return [
         tuple(
             Evidence(
@@ -197,9 +195,9 @@ def weigh_causes(grid: Grid, place: Sequence[Finding]) -> list[tuple[Evidence, .
 
 def slow_or_well(grid: Grid, place: Sequence[Finding]) -> float:
     """`Weights.log_ratio` of a place, by what all its ranks show."""
-    told = [symptoms.measured(grid, one) for one in place]
+    told = [measured(grid, one) for one in place]
     gpu = has_gpu(grid, place[0].rank)
-    return fitted().log_ratio(symptoms.states_of(grid, place, told), gpu=gpu)
+    return fitted().log_ratio(states_of(grid, place, told), gpu=gpu)
 
 
 def _facts(spec: CauseSpec, told: Mapping[str, Symptom], weights: Weights) -> list[Fact]:
@@ -225,7 +223,7 @@ def _missing(
     spec: CauseSpec, told: Mapping[str, Symptom], kind: str, *, gpu: bool
 ) -> tuple[str, ...]:
     wanted = (name for names in spec.expects.values() for name in names)
-    rows = [symptoms.BY_NAME[name] for name in wanted if name not in told]
+    rows = [BY_NAME[name] for name in wanted if name not in told]
     words = [
         row.told_by for row in rows if row.told_by and kind in row.kinds and (gpu or not row.of_gpu)
     ]
@@ -249,3 +247,60 @@ def _dose(symptom: Symptom) -> Fact | None:
     if symptom.follows < UNLIKE:
         return Fact(False, f"own time does not follow it {words}", symptom.query, symptom.basis)
     return None
+
+
+WORTH_NAMING = 0.01
+"""Probability from which another cause is listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Posterior:
+    """The likeliest cause, the facts for and against it, and the other causes.
+
+    Attributes:
+        cause: Its word.
+        probability: 0 to 1.
+        facts: The evidence.
+        alternatives: `cause` and `confidence` of each other cause of WORTH_NAMING, likeliest first.
+    """
+
+    cause: str
+    probability: float
+    facts: tuple[Fact, ...]
+    alternatives: tuple[Mapping[str, Any], ...]
+
+
+def posterior(evidences: Sequence[Evidence], seen: Sequence[Fact] = ()) -> Posterior:
+    """Softmax of the log odds; `unknown`, with log odds 0, always competes.
+
+    The facts are those of the named cause. For an unknown cause they are `seen` and those of the
+    two likeliest causes, because a person will look at these next.
+
+    Args:
+        evidences: One a cause.
+        seen: Facts that are true whatever the cause is.
+    """
+    names = [evidence.cause for evidence in evidences] + [Cause.UNKNOWN.value]
+    odds = np.array([evidence.log_odds for evidence in evidences] + [0.0])
+    weights = np.exp(odds - odds.max())
+    shares = weights / weights.sum()
+    order = [int(place) for place in np.argsort(-shares, kind="stable")]
+    best = order[0]
+    ranked = [place for place in order if place < len(evidences)]
+    shown = [best] if best < len(evidences) else ranked[:2]
+    facts = tuple(seen) if best == len(evidences) else ()
+    facts += tuple(fact for place in shown for fact in evidences[place].facts)
+    missing = [word for place in shown for word in evidences[place].missing]
+    if missing:
+        words = ", ".join(dict.fromkeys(missing))
+        facts += (Fact(False, f"not known: {words}", "absent series"),)
+    return Posterior(
+        cause=str(names[best]),
+        probability=float(shares[best]),
+        facts=facts,
+        alternatives=tuple(
+            {"cause": str(names[place]), "confidence": float(shares[place])}
+            for place in order[1:]
+            if shares[place] >= WORTH_NAMING
+        ),
+    )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lockstep.analyzer.align.on_demand import OnDemand
 from lockstep.analyzer.causes.symptoms.gpu_state import LIMITED
-from lockstep.analyzer.causes.symptoms.series import scrape_seconds
+from lockstep.analyzer.causes.symptoms.series import scrape_seconds, series_name
 from lockstep.analyzer.shapes.run import FloatGrid, Grid
 from lockstep.analyzer.stats.robust_stats import spread
 from lockstep.collector.contract import metrics
@@ -71,7 +71,11 @@ def drop_stuck_sensors(grid: Grid) -> Grid:
 def _without(signals: Mapping[str, FloatGrid], key: str, stuck: NDArray[np.bool_]) -> FloatGrid:
     """(W, R) a series, less what the source of GPUs tells of those whose telemetry is stuck."""
     cells = signals[key]
-    return np.where(stuck[None, :], np.nan, cells) if key.startswith(SOURCE) else cells
+    return (
+        np.where(stuck[None, :], np.nan, cells)
+        if series_name(key).metric.startswith(SOURCE)
+        else cells
+    )
 
 
 def _stuck(grid: Grid) -> NDArray[np.bool_]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lockstep.analyzer.causes.specs import CAUSE_WORDS
+from lockstep.analyzer.causes.registry import CAUSE_WORDS
 from lockstep.analyzer.report import figures
 from lockstep.analyzer.shapes.run import Culprit, Verdict
 from lockstep.analyzer.shapes.wording import ACCUSED, certainty, ratio

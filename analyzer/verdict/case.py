@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from lockstep.analyzer.align.grid import align
-from lockstep.analyzer.causes.posterior import Posterior
+from lockstep.analyzer.causes.cause_weights import Posterior
 from lockstep.analyzer.operations.from_operations import Look
 from lockstep.analyzer.operations.from_operations.observed import from_zero
 from lockstep.analyzer.operations.from_operations.trace_grid import trace_grid

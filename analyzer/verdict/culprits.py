@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lockstep.analyzer.causes.posterior import Posterior
+from lockstep.analyzer.causes.cause_weights import Posterior
 from lockstep.analyzer.operations.from_operations import Look
 from lockstep.analyzer.operations.from_operations.placed import DETECTOR, Placed
 from lockstep.analyzer.shapes.run import (

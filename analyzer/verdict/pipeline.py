@@ -10,7 +10,7 @@ from functools import reduce
 
 from lockstep.analyzer.align.common_writes import without_common_writes
 from lockstep.analyzer.align.same_work import for_same_work
-from lockstep.analyzer.causes.posterior import posterior
+from lockstep.analyzer.causes.cause_weights import posterior
 from lockstep.analyzer.causes.telemetry_quality import drop_stuck_sensors
 from lockstep.analyzer.hangs.ended import unexplained
 from lockstep.analyzer.hardware.anomalies.add import with_hardware

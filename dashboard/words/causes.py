@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from lockstep.analyzer.causes.specs import CAUSE_WORDS
+from lockstep.analyzer.causes.registry import CAUSE_WORDS
 from lockstep.dashboard.words.reading import number, records, text
 from lockstep.dashboard.words.verdict import who
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lockstep.analyzer.causes.specs import CAUSE_WORDS
+from lockstep.analyzer.causes.registry import CAUSE_WORDS
 from lockstep.dashboard.address import Place
 from lockstep.dashboard.shapes import FindingRow, RunRow
 from lockstep.dashboard.words import verdict

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from lockstep.analyzer.causes.cause_weights import weigh_causes
-from lockstep.analyzer.causes.symptoms.xid import PART
+from lockstep.analyzer.causes.symptoms.gpu_errors import PART
 from lockstep.analyzer.verdict.case import accuses
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract.xid import NOT_OF_HARDWARE, XIDS

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.analyzer.causes.specs import CAUSES
+from lockstep.analyzer.causes.registry import CAUSES
 from lockstep.analyzer.report.advice import advice
 from lockstep.analyzer.report.checks import FAILED, PASSED, SILENT, checks
 from lockstep.analyzer.report.document import document

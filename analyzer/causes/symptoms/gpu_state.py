@@ -4,25 +4,26 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from lockstep.analyzer.causes.symptoms.idle import idle_at_work
 from lockstep.analyzer.causes.symptoms.series import (
     MILD,
     PERCENT,
     STRONG,
     Level,
     Sensor,
+    Symptom,
     deviations,
     level,
     of_same_model,
     of_signal,
     of_time,
     scrape_seconds,
+    series_of,
     spans,
     symptom,
 )
-from lockstep.analyzer.causes.symptoms.shape import Symptom
-from lockstep.analyzer.shapes.run import Finding, Grid
+from lockstep.analyzer.shapes.run import Finding, FloatGrid, Grid
 from lockstep.analyzer.shapes.wording import megahertz
 from lockstep.analyzer.stats.before_after import (
     SM_CLOCK,
@@ -76,10 +77,10 @@ def _too_cool(grid: Grid, finding: Finding) -> Symptom | None:
     What heat holds back stays at the temperature that its driver allows, which those that nothing
     holds back are below. Any sensor may be the one that is hot: all that tell must be cool.
     """
-    every = [key for key in grid.signals if key.partition("{")[0] == metrics.GPU_TEMPERATURE.name]
-    told = {key: level(grid, finding, of_same_model(grid, finding, key)) for key in every}
-    known = {key: one for key, one in told.items() if one is not None}
-    if TEMPERATURE not in known or not all(_cool(one) for one in known.values()):
+    keys = series_of(grid, metrics.GPU_TEMPERATURE.name)
+    levels = {key: level(grid, finding, of_same_model(grid, finding, key)) for key in keys}
+    known = {key: mean for key, mean in levels.items() if mean is not None}
+    if TEMPERATURE not in known or not all(_cool(mean) for mean in known.values()):
         return None
     mine = known[TEMPERATURE]
     text = f"at {mine.during:.0f} °C it is cooler than its peers ({mine.peers:.0f} °C)"
@@ -261,3 +262,39 @@ def _clock_while(grid: Grid, finding: Finding, key: Series) -> tuple[Level, floa
     length = float((grid.end - grid.start)[there].sum())
     readings = min(max(length / scrape_seconds(grid), 1.0), float(there.sum()))
     return known, float(np.std(read[there, column]) / np.sqrt(readings))
+
+
+BUSY = 0.8
+"""Share of time with a kernel running, from which a GPU's mean power is that of one at work.
+
+An idle GPU draws about a tenth of its power limit and a kernel at least a third, even one that only
+waits (see IDLE), so that this share draws 0.8 / 3 + 0.2 / 10 = 0.29 of the limit, well above IDLE.
+At a half it would be 0.22: light work on a healthy GPU would be called a contradiction. At 0.95 a
+GPU that tells 90 % at idle power would be believed.
+"""
+IDLE = 0.2
+"""Share of its power limit that an idle GPU stays under: 50 to 75 W of 300 to 700 W in data sheets
+and `nvidia-smi`, 64 of 700 W in the example of NVIDIA's DGX B200 user guide (power capping); a
+kernel that only waits (NCCL's spin) draws a third and more."""
+PEERS_DRAW = 2.0
+"""Times as much, at least: where all draw little, the work is light. Chosen, less than the three
+times that a kernel draws of what an idle GPU does (see BUSY)."""
+
+
+def idle_at_work(
+    used: FloatGrid | float, drawn: FloatGrid | float, limit: FloatGrid | float,
+    peers: FloatGrid | float,
+) -> NDArray[np.bool_]:  # fmt: skip
+    """Whether kernels run nearly always at the power of an idle GPU; NaN = nobody tells.
+
+    Args:
+        used: Share of the time with a kernel running.
+        drawn: Watts.
+        limit: Watts; of a GPU that tells none the peers alone say what idle is.
+        peers: Watts that the peers draw.
+    """
+    told = (np.isfinite(limit) | np.isfinite(peers)) & np.isfinite(drawn)
+    idle = np.logical_not(drawn > np.multiply(IDLE, limit))
+    below = np.logical_not(np.multiply(PEERS_DRAW, drawn) > peers)
+    contradicts: NDArray[np.bool_] = np.asarray(told & (used >= BUSY) & idle & below)
+    return contradicts

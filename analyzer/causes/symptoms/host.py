@@ -1,30 +1,73 @@
-"""What the kernel and the interpreter tell of a rank: processors it lacks, its work, its end."""
+"""What the loop, the interpreter and the kernel report of a rank: phases, processors, its end."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from lockstep.analyzer.causes.symptoms.phases import PARTLY, of_excess
 from lockstep.analyzer.causes.symptoms.series import (
     PERCENT,
     Level,
     Sensor,
+    Symptom,
     level,
     of_time,
     scrape_seconds,
     spans,
     symptom,
 )
-from lockstep.analyzer.causes.symptoms.shape import Symptom
 from lockstep.analyzer.hangs.ended import WENT_QUERY
 from lockstep.analyzer.hangs.stopped import FROZEN_SECONDS, heartbeat_stopped
 from lockstep.analyzer.shapes.run import Basis, Finding, Grid
-from lockstep.analyzer.stats.before_after import column_of, has_gpu, query, share_of_excess
+from lockstep.analyzer.stats.before_after import (
+    COMPUTE_PHASES,
+    column_of,
+    compute_share,
+    has_gpu,
+    query,
+    share_of_excess,
+)
 from lockstep.analyzer.stats.on_and_off import stretches
 from lockstep.analyzer.stats.processor import QUEUE, share_in_run_queue
 from lockstep.analyzer.stats.robust_stats import MOSTLY, NOTHING, WITHIN, median_of
 from lockstep.collector.contract import metrics
+from lockstep.collector.contract.words import Phase
+
+PARTLY = 0.35
+"""Share of the excess that is a part of it; MOSTLY is where the cause is. Chosen: of two causes at
+once each has about half, of three a third."""
+SHARES = "phase shares of the finding"
+"""The query of these facts."""
+
+
+def excess_in(phases: Sequence[str], words: str) -> Callable[[Grid, Finding], Symptom | None]:
+    """The symptom that the excess is in these phases; `words` say where."""
+
+    def measured(grid: Grid, finding: Finding) -> Symptom | None:
+        if not finding.share or (_unnamed(phases) and compute_share(grid, finding) is None):
+            return None
+        share = sum(finding.share.get(phase, 0.0) for phase in phases)
+        return of_excess(share, f"{share:.0%} of the excess is {words}", SHARES, Basis.PHASES)
+
+    return measured
+
+
+def of_excess(share: float, text: str, query: str, basis: Basis) -> Symptom:
+    """The symptom that a share of the excess is."""
+    return Symptom(share >= PARTLY, text, query, grave=share >= MOSTLY, basis=basis)
+
+
+def _unnamed(phases: Sequence[str]) -> bool:
+    """Phases that a program which names none seems to have all or nothing of."""
+    return any(phase in (*COMPUTE_PHASES, Phase.OTHER) for phase in phases)
+
+
+compute = excess_in(COMPUTE_PHASES, "in forward, backward and optimizer")
+data = excess_in((Phase.DATA,), "in the data phase")
+gradients = excess_in((Phase.GRAD_SYNC,), "where gradients leave the GPU")
+checkpoint = excess_in((Phase.CHECKPOINT,), "in the checkpoint phase")
+other = excess_in((Phase.OTHER,), "in no named phase of the step")
+
 
 RATIO = Sensor(PERCENT)
 """Natural logarithm of CPU seconds a step."""

@@ -12,16 +12,18 @@ from numpy.typing import NDArray
 from scipy.special import betainc, log_ndtr, ndtri
 
 from lockstep.analyzer.causes.symptoms.series import (
+    ALIKE,
     SECONDS,
+    Symptom,
     goes_with,
     near,
     scrape_seconds,
+    series_of,
     spans,
     tolerance,
     total,
     turning_point,
 )
-from lockstep.analyzer.causes.symptoms.shape import ALIKE, Symptom
 from lockstep.analyzer.shapes.run import Finding, FloatGrid, Grid
 from lockstep.analyzer.shapes.wording import megabytes, milliseconds
 from lockstep.analyzer.stats.changepoint import FALSE_ALARM
@@ -145,10 +147,9 @@ def _of_slowed_port(grid: Grid, metric: str) -> FloatGrid | None:
     its speed lowers their sum by a sixteenth. Ports of less than half of the fastest one's speed
     are for other things, as management.
     """
-    ports = [grid.signals[key] for key in grid.signals if key.partition("{")[0] == metric]
-    if not ports:
+    cells = _ports(grid, metric)
+    if cells is None:
         return None
-    cells = np.array(ports)
     highest = np.nanmax(np.where(np.isfinite(cells), cells, -np.inf), axis=1)
     shares = np.divide(mean(cells, 1), highest, where=highest > 0, out=np.ones_like(highest))
     used = highest >= highest.max(axis=0) / 2
@@ -164,7 +165,7 @@ def _slowest_port(grid: Grid, metric: str) -> FloatGrid | None:
 
 def _ports(grid: Grid, metric: str) -> FloatGrid | None:
     """(P, W, R) the metric of each port of each rank's node; None where nobody tells it."""
-    ports = [cells for key, cells in grid.signals.items() if key.partition("{")[0] == metric]
+    ports = [grid.signals[key] for key in series_of(grid, metric)]
     return np.array(ports) if ports else None
 
 

@@ -1,4 +1,4 @@
-"""How a series moves with a finding: far in its own noise, since when, and followed by own time.
+"""A symptom, and how a series becomes one: how far it moves, since when, and with own time or not.
 
 One measure for all numbers that are told: how far a series is beyond before, and beyond what
 happened to its peers as well, in units of what such a difference is off by. What its sensor cannot
@@ -6,19 +6,94 @@ tell apart is no movement, however quiet the series was.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lockstep.analyzer.causes.symptoms.shape import Symptom
-from lockstep.analyzer.shapes.run import Finding, FloatGrid, Grid
+from lockstep.analyzer.shapes.labels import parsed
+from lockstep.analyzer.shapes.run import Basis, Finding, FloatGrid, Grid
 from lockstep.analyzer.stats.before_after import column_of, query
 from lockstep.analyzer.stats.changepoint import BLOCK_STEPS_AT_LEAST, SCORES_AT_LEAST
 from lockstep.analyzer.stats.robust_stats import mean, mean_of, median, median_of, spread
 from lockstep.collector.contract.metrics import METRICS
+
+ALIKE = 0.5
+"""Spearman's rho from which own time follows a signal: a step in both, with noise on one, gives
+sqrt(3 p (1 - p)) with p = the share of the windows inside: 0.87 at half, 0.52 at a tenth.
+Chosen, so that a tenth is enough."""
+UNLIKE = 0.15
+"""Below, the signal moves without the rank's own time: chosen, as far as chance takes rho
+over 44 windows (1 / sqrt(n - 1))."""
+
+
+@dataclass(frozen=True, slots=True)
+class Symptom:
+    """A symptom as the telemetry tells it.
+
+    Attributes:
+        seen: Whether it is there beyond before and beyond the peers.
+        text: That in one sentence part, with numbers; empty where there is nothing to show.
+        query: The PromQL that shows it.
+        began: Seconds from the finding's onset to its begin; NaN = no onset to compare with.
+        with_onset: Whether it began with the finding; None = nobody can tell.
+        near: Whether it began at another time, and that is not far for the length of the run.
+        follows: Spearman's rho of own time, over the peers', with it; NaN = too little moved.
+        grave: Whether it is there in full, and not in part only.
+        far: Robust deviations beyond what is usual; NaN = not told by a series.
+        basis: What it is read from.
+    """
+
+    seen: bool
+    text: str
+    query: str
+    began: float = float("nan")
+    with_onset: bool | None = None
+    near: bool = False
+    follows: float = float("nan")
+    grave: bool = True
+    far: float = float("nan")
+    basis: Basis = Basis.TELEMETRY
+
+    @property
+    def explains(self) -> bool:
+        """Whether it can be why the rank is slow: there, and not from another time."""
+        return self.seen and self.with_onset is not False
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """What is so of it, each a word that the table of weights knows (docs/method/causes.md)."""
+        if not self.seen:
+            return ("none",)
+        told = ["strong" if self.grave else "mild"]
+        if self.with_onset is False:
+            told.append("near" if self.near else "elsewhen")
+        if self.follows >= ALIKE:
+            told.append("follows")
+        elif self.follows < UNLIKE:
+            told.append("apart")
+        return tuple(told)
+
+
+def with_more(
+    first: Symptom | None, other: Symptom | None, said: str, joined: str = " and"
+) -> Symptom | None:
+    """Of two things that are told of a part the first if it is there, with the words of the other.
+
+    Args:
+        first: What matters more.
+        other: The other one.
+        said: Beginning of its words that the first has said.
+        joined: What is between.
+    """
+    if not first or not first.seen:
+        return other or first
+    more = f"{joined}{other.text.removeprefix(said)}" if other and other.seen else ""
+    return replace(first, text=first.text + more)
+
 
 MILD = 3.0
 """Robust deviations from which a series has moved: Shewhart's limits (1931; chance passes three
@@ -187,17 +262,44 @@ def of_time(grid: Grid, finding: Finding, key: str, words: str) -> Symptom | Non
     return of_signal(grid, finding, key, SECONDS, text)
 
 
+class SeriesName(NamedTuple):
+    """The key of a signal of the Grid: its metric and its labels, (name, value) each."""
+
+    metric: str
+    labels: tuple[tuple[str, str], ...]
+
+
+@lru_cache(4096)
+def series_name(key: str) -> SeriesName:
+    """A key of `Grid.signals` or `Grid.last`, parsed; values stay escaped."""
+    metric, _, labels = key.partition("{")
+    return SeriesName(metric, tuple(parsed(labels).items()))
+
+
+def series_of(grid: Grid, metric: str, **labels: str) -> list[str]:
+    """The keys of the metric's signals that have all `labels`.
+
+    Raises:
+        ValueError: The metric has no label of that name.
+    """
+    unknown = labels.keys() - set(METRICS[metric].labels)
+    if unknown:
+        raise ValueError(f"{metric} has no label {', '.join(sorted(unknown))}")
+    names = {key: series_name(key) for key in grid.signals}
+    return [
+        key
+        for key, name in names.items()
+        if name.metric == metric and set(labels.items()) <= set(name.labels)
+    ]
+
+
 def total(grid: Grid, metric: str, **labels: str) -> FloatGrid | None:
     """(W, R) sum over the metric's series that have all `labels`; None if none answered.
 
     Raises:
         ValueError: The metric has no label of that name.
     """
-    selectors = METRICS[metric].selector(**labels)
-    keys = [
-        key for key in grid.signals
-        if key.partition("{")[0] == metric and all(each in key for each in selectors)
-    ]  # fmt: skip
+    keys = series_of(grid, metric, **labels)
     if not keys:
         return None
     summed = np.zeros((len(grid.start), len(grid.ranks)))

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.analyzer.align.versions import SOURCES
-from lockstep.analyzer.causes.symptoms.series import is_near, spans, tolerance
-from lockstep.analyzer.causes.symptoms.shape import Symptom
+from lockstep.analyzer.causes.symptoms.series import Symptom, is_near, spans, tolerance
 from lockstep.analyzer.shapes.run import Basis, Finding, Grid, Versions
 from lockstep.analyzer.shapes.wording import listed
 from lockstep.analyzer.stats.before_after import column_of

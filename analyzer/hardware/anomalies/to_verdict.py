@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lockstep.analyzer.causes.specs import CAUSES
+from lockstep.analyzer.causes.registry import CAUSES
 from lockstep.analyzer.causes.symptoms.series import STRONG
 from lockstep.analyzer.hardware.anomalies.shape import Deviation, who
 from lockstep.analyzer.hardware.anomalies.watched import Subject

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.analyzer.causes.symptoms.gpu_state import CELSIUS, LIMITED
-from lockstep.analyzer.causes.symptoms.idle import BUSY, idle_at_work
+from lockstep.analyzer.causes.symptoms.gpu_state import BUSY, CELSIUS, LIMITED, idle_at_work
 from lockstep.analyzer.causes.symptoms.series import PERCENT
 from lockstep.analyzer.causes.telemetry_quality import SCRAPES, stands_still
 from lockstep.analyzer.hardware.anomalies.activity import PEGGED

@@ -15,8 +15,8 @@ from datetime import datetime
 import numpy as np
 import pandas as pd
 
-from lockstep.analyzer.causes.posterior import Posterior, posterior
-from lockstep.analyzer.causes.specs import CAUSE_WORDS
+from lockstep.analyzer.causes.cause_weights import Posterior, posterior
+from lockstep.analyzer.causes.registry import CAUSE_WORDS
 from lockstep.analyzer.causes.telemetry_quality import drop_stuck_sensors
 from lockstep.analyzer.hardware.anomalies import JudgedHardware, judge
 from lockstep.analyzer.hardware.anomalies.activity import Activity, activity, as_windows

@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.analyzer.causes.symptoms.nvlink import nvlink
-from lockstep.analyzer.causes.symptoms.xid import xid_of
+from lockstep.analyzer.causes.symptoms.gpu_errors import nvlink, xid_of
 from lockstep.analyzer.shapes.run import Basis, Finding, Grid
 from lockstep.analyzer.shapes.wording import milliseconds
 from lockstep.analyzer.stats.changepoint import column_medians
