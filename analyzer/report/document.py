@@ -4,26 +4,27 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from lockstep.analyzer.report import figures, human
-from lockstep.analyzer.report.advice import advice
-from lockstep.analyzer.report.beside import NOTHING, Beside
-from lockstep.analyzer.report.comparison import comparison
-from lockstep.analyzer.report.detection import detection
-from lockstep.analyzer.report.deviations import deviations
-from lockstep.analyzer.report.glance import glance
-from lockstep.analyzer.report.health import health
-from lockstep.analyzer.report.impact import impact
-from lockstep.analyzer.report.learning import learning
-from lockstep.analyzer.report.ledger import where_time_went
+from lockstep.analyzer.report.inputs import NO_INPUTS, ReportInputs
 from lockstep.analyzer.report.queries import Sources
-from lockstep.analyzer.report.reality import reality
-from lockstep.analyzer.report.reasons import reasons
-from lockstep.analyzer.report.simulated import simulated
-from lockstep.analyzer.report.spans import spans
-from lockstep.analyzer.report.summary import summary, title
-from lockstep.analyzer.report.supporting import completeness, files, people, reproduction, words
-from lockstep.analyzer.report.timeline import bounds, timeline
-from lockstep.analyzer.report.timing import lateness
-from lockstep.analyzer.report.watched import finding_times
+from lockstep.analyzer.report.sections.advice import advice
+from lockstep.analyzer.report.sections.comparison import comparison
+from lockstep.analyzer.report.sections.detection import bounds, detection, finding_times, timeline
+from lockstep.analyzer.report.sections.health import health
+from lockstep.analyzer.report.sections.impact import impact, where_time_went
+from lockstep.analyzer.report.sections.reasons import deviations, reasons
+from lockstep.analyzer.report.sections.summary import glance, summary, title
+from lockstep.analyzer.report.sections.supporting import (
+    completeness,
+    files,
+    people,
+    reality,
+    reproduction,
+    words,
+)
+from lockstep.analyzer.report.sections.timing import lateness
+from lockstep.analyzer.report.sections.training import learning
+from lockstep.analyzer.report.sections.what_if import simulated
+from lockstep.analyzer.report.series import spans
 from lockstep.analyzer.shapes.run import Grid, Verdict
 from lockstep.analyzer.shapes.verdict_json import verdict_json
 from lockstep.analyzer.stats.before_after import has_gpu
@@ -35,7 +36,7 @@ SCHEMA_VERSION = 1
 
 
 def document(
-    diagnosis: "Diagnosis", beside: Beside = NOTHING, now: float | None = None
+    diagnosis: "Diagnosis", beside: ReportInputs = NO_INPUTS, now: float | None = None
 ) -> dict[str, Any]:
     """The report as a tree of JSON types with a fixed order of keys.
 

@@ -7,7 +7,12 @@ import numpy as np
 from scipy import stats
 
 from lockstep.analyzer.align.grid import WARMUP_SHARE, WARMUP_STEPS
-from lockstep.analyzer.report.ratio import STEPS_AT_LEAST, WORTH_TELLING, middles, ratio
+from lockstep.analyzer.report.sections.comparison import (
+    STEPS_AT_LEAST,
+    WORTH_TELLING,
+    middles,
+    ratio,
+)
 from lockstep.dashboard.shapes import Floats, Lines
 
 CHANCE = 0.05

@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from lockstep.analyzer.report.settings import differing
+from lockstep.analyzer.report.sections.comparison import differing
 from lockstep.dashboard.address import Place, link, utc
 from lockstep.dashboard.comparing import many, measures, places
 from lockstep.dashboard.context import Context

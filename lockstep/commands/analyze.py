@@ -215,7 +215,7 @@ def _traced(
 
 def table(verdict: "Verdict") -> str:
     """The verdict for people: the sentence, the culprits, and what speaks for and against."""
-    from lockstep.analyzer.report.what_if import gives_back
+    from lockstep.analyzer.report.sections.what_if import gives_back
 
     parts = [output.emphasis(verdict.sentence)]
     parts += [_told_before(told) for told in verdict.history]

@@ -147,8 +147,8 @@ def write_reports(
         OSError: The folder cannot be written.
         CommandError: 65, the report.md that is there cannot be kept.
     """
-    from lockstep.analyzer.report import render
     from lockstep.analyzer.report.document import document
+    from lockstep.analyzer.report.render import render
     from lockstep.diagnose import report_inputs
 
     archive = folder if archive is None else archive

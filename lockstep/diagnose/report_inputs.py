@@ -13,7 +13,7 @@ from lockstep.diagnose import diagnosis as files
 from lockstep.terminal.output import fail
 
 if TYPE_CHECKING:
-    from lockstep.analyzer.report.beside import Beside, DataFile
+    from lockstep.analyzer.report.inputs import DataFile, ReportInputs
     from lockstep.analyzer.shapes.run import Run
     from lockstep.analyzer.verdict.pipeline import Diagnosis
 
@@ -28,7 +28,7 @@ COMPRESSION = 6
 
 def read_beside(
     diagnosis: "Diagnosis", archive: Path, folder: Path, baseline: "Diagnosis | None"
-) -> "Beside":
+) -> "ReportInputs":
     """Reads all of it, and writes the timeline.
 
     Args:
@@ -41,14 +41,16 @@ def read_beside(
         OSError: The folder cannot be written.
         CommandError: 65, what people wrote in report.md cannot be told from the rest.
     """
-    from lockstep.analyzer.report.beside import Beside
+    from lockstep.analyzer.report.inputs import ReportInputs
 
     # Nothing is written before it is sure that people's words are not lost.
     human = _human(folder / f"{names.REPORT_STEM}.md")
     trace, told = _trace(diagnosis, folder)
     finding, missing = _finding(archive / names.FINDING_FILE)
     found = [each for name in READ if (each := _digest(archive / name)) is not None]
-    return Beside(finding, human, tuple(found), trace, told, baseline, missing, _command(archive))
+    return ReportInputs(
+        finding, human, tuple(found), trace, told, baseline, missing, _command(archive)
+    )
 
 
 def _finding(path: Path) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
@@ -96,16 +98,16 @@ def _human(path: Path) -> dict[str, str]:
 
 def _trace(diagnosis: "Diagnosis", folder: Path) -> "tuple[DataFile | None, str]":
     """The timeline around the onset, and what it shows; None and why where there is none."""
-    from lockstep.analyzer.report import perfetto
-    from lockstep.analyzer.report.beside import DataFile
+    from lockstep.analyzer.report.inputs import DataFile
+    from lockstep.analyzer.report.perfetto.timeline import TimelineError, of_run
 
     part = excerpt(diagnosis)
     if part is None:
         return None, "the archive holds no operations"
     run, steps, words = part
     try:
-        timeline = perfetto.of_run(run, steps)
-    except perfetto.TimelineError as error:
+        timeline = of_run(run, steps)
+    except TimelineError as error:
         return None, str(error)
     text = "".join(timeline.parts()).encode()
     # Without a time in it, so that the same operations always give the same bytes.
@@ -118,7 +120,7 @@ def _trace(diagnosis: "Diagnosis", folder: Path) -> "tuple[DataFile | None, str]
 
 def _digest(path: Path) -> "DataFile | None":
     """The size and digest of a file or of a folder of part files; None where it is not there."""
-    from lockstep.analyzer.report.beside import DataFile
+    from lockstep.analyzer.report.inputs import DataFile
 
     if not path.is_dir():
         one = _one(path)
@@ -150,7 +152,7 @@ def excerpt(diagnosis: "Diagnosis") -> "tuple[Run, range, str] | None":
     """
     import numpy as np
 
-    from lockstep.analyzer.report.perfetto import steps_around
+    from lockstep.analyzer.report.perfetto.timeline import steps_around
 
     run = diagnosis.run
     if run.ops is None or run.ops.empty:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lockstep.analyzer.report import render
+from lockstep.analyzer.report.render import render
 from lockstep.analyzer.shapes.run import (
     Culprit,
     Fact,

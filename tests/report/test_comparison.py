@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from lockstep.analyzer.report.beside import Beside
-from lockstep.analyzer.report.comparison import comparison
 from lockstep.analyzer.report.document import document
+from lockstep.analyzer.report.inputs import ReportInputs
+from lockstep.analyzer.report.sections.comparison import comparison
 from lockstep.analyzer.verdict.pipeline import Diagnosis
 
 
@@ -55,6 +55,6 @@ def test_settings_and_nodes_that_differ_are_told(healthy: Diagnosis) -> None:
 
 
 def test_an_empty_baseline_is_too_little(healthy: Diagnosis, empty: Diagnosis) -> None:
-    tree = document(healthy, Beside(baseline=empty))
+    tree = document(healthy, ReportInputs(baseline=empty))
 
     assert "comparison" in [section["name"] for section in tree["sections"]]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from lockstep.analyzer.report import figures
-from lockstep.analyzer.report.advice import ADVICE, advice
 from lockstep.analyzer.report.document import document, title
-from lockstep.analyzer.report.reality import reality
+from lockstep.analyzer.report.sections.advice import ADVICE, advice
+from lockstep.analyzer.report.sections.supporting import reality
 from lockstep.analyzer.verdict.pipeline import Diagnosis
 from lockstep.collector.contract.words import FAULT_CAUSES, Cause
 from lockstep.workloads.faults.plan import BUILT

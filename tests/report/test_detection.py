@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from lockstep.analyzer.report.beside import Beside
 from lockstep.analyzer.report.document import document
-from lockstep.analyzer.report.watched import Alert, finding_times, moment
+from lockstep.analyzer.report.inputs import ReportInputs
+from lockstep.analyzer.report.sections.detection import Alert, finding_times, moment
 from lockstep.analyzer.verdict.pipeline import Diagnosis
 
 ONSET = 1_795_000_001.7
@@ -27,7 +27,7 @@ def rows(tree: dict[str, Any], section: str, title: str) -> list[list[Any]]:
 
 
 def test_each_delay_counts_from_the_onset_in_the_data(straggler: Callable[..., Diagnosis]) -> None:
-    told = rows(document(straggler(), Beside(finding=FINDING)), "detection", "delay")
+    told = rows(document(straggler(), ReportInputs(finding=FINDING)), "detection", "delay")
 
     assert ["onset in the data", "first sign seen", "finding opened", "alert fired",
             "alert received"] == [row[0] for row in told]  # fmt: skip
@@ -35,7 +35,9 @@ def test_each_delay_counts_from_the_onset_in_the_data(straggler: Callable[..., D
 
 
 def test_what_was_alerted_stands_in_the_timeline(straggler: Callable[..., Diagnosis]) -> None:
-    told = [row[3] for row in rows(document(straggler(), Beside(finding=FINDING)), "timeline", "")]
+    told = [
+        row[3] for row in rows(document(straggler(), ReportInputs(finding=FINDING)), "timeline", "")
+    ]
 
     assert told.index("the finding is opened") < told.index("LockstepFinding fires")
     assert told.index("LockstepFinding fires") < told.index("LockstepFinding is received")

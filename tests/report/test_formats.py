@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from lockstep.analyzer.report import FORMATS, detection, render
 from lockstep.analyzer.report.document import document
+from lockstep.analyzer.report.render import FORMATS, render
+from lockstep.analyzer.report.sections import detection
 from lockstep.analyzer.rules.alert_rules.shape import PLACEHOLDERS
 from lockstep.analyzer.stragglers.detectors import DETECTORS
 from lockstep.analyzer.verdict.pipeline import Diagnosis

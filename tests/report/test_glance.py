@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from lockstep.analyzer.report import render
-from lockstep.analyzer.report.beside import Beside
 from lockstep.analyzer.report.document import document
+from lockstep.analyzer.report.inputs import ReportInputs
+from lockstep.analyzer.report.render import render
 from lockstep.analyzer.verdict.pipeline import Diagnosis
 
 
@@ -81,7 +81,7 @@ def test_the_figures_of_the_literature_stand_in_the_appendix(
 
 def test_the_run_is_made_again_with_its_fault(straggler: Callable[..., Diagnosis]) -> None:
     line = "lockstep run gpt --seed 7 --fault thermal:rank=2,factor=1.5"
-    blocks = section(document(straggler(), Beside(command=line)), "reproduce")["blocks"]
+    blocks = section(document(straggler(), ReportInputs(command=line)), "reproduce")["blocks"]
 
     assert {"block": "code", "text": line} == blocks[0]
 

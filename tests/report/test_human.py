@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from lockstep.analyzer.report import human, render
-from lockstep.analyzer.report.beside import Beside
+from lockstep.analyzer.report import human
 from lockstep.analyzer.report.document import document
+from lockstep.analyzer.report.inputs import ReportInputs
+from lockstep.analyzer.report.render import render
 from lockstep.analyzer.verdict.pipeline import Diagnosis
 
 EVIL = '<script>alert(1)</script> <img src=x onerror="x"> [a](javascript:x)\n| b | 👩‍🔧'
@@ -31,7 +32,7 @@ def test_what_was_written_is_there_after_the_report_was_made_again(
 ) -> None:
     first = render(document(straggler()), "md")
     written = edited(edited(first, "lessons", EVIL), "review", "Reviewed by: Ada")
-    tree = document(straggler(), Beside(human=human.written(written)))
+    tree = document(straggler(), ReportInputs(human=human.written(written)))
 
     assert "reviewed" == tree["review"]
     assert EVIL == human.written(render(tree, "md"))["lessons"]
@@ -41,7 +42,7 @@ def test_what_was_written_is_there_after_the_report_was_made_again(
 def test_what_was_written_is_escaped_in_the_page(
     healthy: Diagnosis, page: Callable[[dict[str, Any]], str]
 ) -> None:
-    shown = page(document(healthy, Beside(human={"lessons": EVIL})))
+    shown = page(document(healthy, ReportInputs(human={"lessons": EVIL})))
 
     assert "&lt;script&gt;alert(1)" in shown
     assert "<script" not in shown
@@ -50,7 +51,7 @@ def test_what_was_written_is_escaped_in_the_page(
 
 def test_people_may_add_blocks_of_their_own(healthy: Diagnosis) -> None:
     own = human.written("\n".join(human.lines("customers", "Nobody noticed.")))
-    text = render(document(healthy, Beside(human=own)), "md")
+    text = render(document(healthy, ReportInputs(human=own)), "md")
 
     assert "Nobody noticed." == human.written(text)["customers"]
 

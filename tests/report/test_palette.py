@@ -5,7 +5,7 @@ from importlib.resources import files
 
 import pytest
 
-from lockstep.analyzer.report.charts import COLOURS
+from lockstep.analyzer.report.page import COLOURS
 
 CSS = (files("lockstep.analyzer.report") / "page.css").read_text("utf-8")
 BLOCKS = re.findall(r":root \{([^}]+)\}", CSS)

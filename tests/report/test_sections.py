@@ -11,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.analyzer.causes.registry import CAUSES
-from lockstep.analyzer.report.advice import advice
-from lockstep.analyzer.report.checks import FAILED, PASSED, SILENT, checks
 from lockstep.analyzer.report.document import document
-from lockstep.analyzer.report.shown import MOST_ROWS, shown
-from lockstep.analyzer.report.spans import Spans, spans
-from lockstep.analyzer.report.summary import summary
-from lockstep.analyzer.report.timing import heat
+from lockstep.analyzer.report.sections.advice import advice
+from lockstep.analyzer.report.sections.checks import FAILED, PASSED, SILENT, checks
+from lockstep.analyzer.report.sections.summary import summary
+from lockstep.analyzer.report.sections.timing import heat
+from lockstep.analyzer.report.series import MOST_ROWS, Spans, shown, spans
 from lockstep.analyzer.rules.alert_rules.groups import ALERTS
 from lockstep.analyzer.shapes.run import Grid, RankInfo
 from lockstep.analyzer.verdict.pipeline import Diagnosis

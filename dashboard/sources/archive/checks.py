@@ -6,7 +6,7 @@ import numpy as np
 
 from lockstep.analyzer.causes.symptoms.network import REGISTERS
 from lockstep.analyzer.read.archive.series import UP, Series
-from lockstep.analyzer.report.checks import Check as Limit
+from lockstep.analyzer.report.sections.checks import Check as Limit
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.metrics import Metric
 from lockstep.dashboard.shapes import Check, Severity, Span

@@ -9,7 +9,7 @@ import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
 from lockstep.analyzer.read.archive.table import Table
-from lockstep.analyzer.report.perfetto.actual import MEMBERS, SENDER
+from lockstep.analyzer.report.perfetto.operations import MEMBERS, SENDER
 from lockstep.collector.contract.bandwidth import bus_factor
 from lockstep.collector.contract.words import COLLECTIVE_OPS
 from lockstep.dashboard.shapes import Floats, Matrix, Span

@@ -9,7 +9,7 @@ import pandas as pd
 
 from lockstep.analyzer.read.archive.files import LATEST
 from lockstep.analyzer.read.archive.table import Table
-from lockstep.analyzer.report.perfetto import TimelineError, of_run
+from lockstep.analyzer.report.perfetto.timeline import TimelineError, of_run
 from lockstep.analyzer.shapes.run import RankInfo, Run
 from lockstep.analyzer.shapes.windows import from_steps
 from lockstep.collector.contract import archive

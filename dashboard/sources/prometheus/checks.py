@@ -1,7 +1,7 @@
 """What was looked at on a node: the check table, read as PromQL."""
 
 from lockstep.analyzer.read.prometheus.promql import lasting, quoted, series
-from lockstep.analyzer.report.checks import Check as Limit
+from lockstep.analyzer.report.sections.checks import Check as Limit
 from lockstep.dashboard.shapes import Check, Severity
 from lockstep.dashboard.sources.check_table import LIVE, Live, State
 from lockstep.dashboard.sources.prometheus.asking import Asking

@@ -7,8 +7,8 @@ import pytest
 from lockstep.analyzer.hardware.anomalies.shape import Deviation
 from lockstep.analyzer.hardware.anomalies.to_verdict import anomalies_json, merge_deviations
 from lockstep.analyzer.hardware.anomalies.watched import Subject
-from lockstep.analyzer.report import render
 from lockstep.analyzer.report.document import document
+from lockstep.analyzer.report.render import render
 from lockstep.analyzer.shapes.verdict_json import verdict_json
 from lockstep.analyzer.verdict.pipeline import diagnose
 

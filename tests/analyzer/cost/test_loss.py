@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lockstep.analyzer.report.impact import losses
-from lockstep.analyzer.report.what_if import gives_back
+from lockstep.analyzer.report.sections.impact import losses
+from lockstep.analyzer.report.sections.what_if import gives_back
 from lockstep.analyzer.shapes.verdict_json import verdict_json
 from lockstep.analyzer.stragglers.step_time import Cost, cost, ideal_step_seconds
 from lockstep.analyzer.verdict.cost import DAY_SECONDS, LAST_SECONDS, loss

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from lockstep.analyzer.report.document import document
-from lockstep.analyzer.report.ledger import where_time_went
+from lockstep.analyzer.report.sections.impact import where_time_went
 from lockstep.analyzer.verdict.pipeline import diagnose
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from lockstep.analyzer.read.optrace import to_run
-from lockstep.analyzer.report.perfetto.simulated import GROUPS
+from lockstep.analyzer.report.perfetto.operations import GROUPS
 from lockstep.analyzer.shapes.run import Run
 from lockstep.evaluation import synth
 

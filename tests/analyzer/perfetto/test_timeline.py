@@ -10,8 +10,9 @@ import pytest
 
 from lockstep.analyzer.operations.whatif import analyze
 from lockstep.analyzer.read.optrace import to_run
-from lockstep.analyzer.report.perfetto import TimelineError, events, of_run, of_trace, steps_around
-from lockstep.analyzer.report.perfetto.slices import lanes
+from lockstep.analyzer.report.perfetto import events
+from lockstep.analyzer.report.perfetto.events import lanes
+from lockstep.analyzer.report.perfetto.timeline import TimelineError, of_run, of_trace, steps_around
 from lockstep.evaluation import synth
 
 ALL = range(10)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from lockstep.analyzer.findings.finding import Kind, Tier, WatchFinding, Who, finding_json
-from lockstep.analyzer.report.summary import summary, title
+from lockstep.analyzer.report.sections.summary import summary, title
 from lockstep.analyzer.shapes.run import Culprit, Fact, Verdict
 from lockstep.analyzer.shapes.verdict_json import verdict_json
 from lockstep.diagnose.history import with_history

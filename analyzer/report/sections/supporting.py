@@ -1,23 +1,38 @@
-"""What stands behind the report: trust in the data, files, how to do it again, the words."""
+"""What a report rests on: coverage, files, what was emulated, how to repeat it, the glossary."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from lockstep.analyzer.report import blocks
-from lockstep.analyzer.report.beside import Beside
 from lockstep.analyzer.report.blocks import Block
 from lockstep.analyzer.report.figures import cell
-from lockstep.analyzer.report.glossary import GLOSSARY
+from lockstep.analyzer.report.inputs import ReportInputs
 from lockstep.analyzer.report.queries import Sources
-from lockstep.analyzer.report.shown import rest, shown
-from lockstep.analyzer.report.spans import Spans
+from lockstep.analyzer.report.series import Spans, rest, shown
 from lockstep.analyzer.shapes.run import Grid, Run, Verdict
 from lockstep.collector.contract.masking import masked
 
+GLOSSARY: dict[str, str] = {
+    "rank": "One process of the run, numbered over all nodes.",
+    "step": "One optimizer step; all ranks take it together.",
+    "own time": "The part of a step that a rank spends outside collectives.",
+    "collective": "A communication in which ranks wait for each other, such as an all-reduce.",
+    "waiting": "Time from arriving at a collective to its completion; the late rank waits least.",
+    "peers": "The ranks that do the same work as the one in question.",
+    "slowdown": "For a rank: its own time over its expected own time. For the run: its step time"
+    " over the step time without the culprits.",
+    "onset": "The first step at which the trouble shows.",
+    "tier": "page: certain and costly enough to wake someone; record: worth a note.",
+    "confidence": "Probability, given the telemetry that answered: in the place, that it is this"
+    " rank, node or link; in the cause, that it is why, if that is the place.",
+    "coverage": "Share of the expected windows and ranks that answered.",
+    "entropy rate": "The lowest loss that any honest model can reach on this data.",
+}
 
-def completeness(run: Run, grid: Grid, verdict: Verdict, cut: Spans, beside: Beside) -> Block:
+
+def completeness(run: Run, grid: Grid, verdict: Verdict, cut: Spans, beside: ReportInputs) -> Block:
     """The section on what answered and what was missing."""
     answered = np.isfinite(grid.time["own"]).sum(axis=0)
     until = [float(each) if np.isfinite(each) else None for each in grid.scraped_until]
@@ -47,7 +62,7 @@ def completeness(run: Run, grid: Grid, verdict: Verdict, cut: Spans, beside: Bes
     )  # fmt: skip
 
 
-def files(beside: Beside) -> Block | None:
+def files(beside: ReportInputs) -> Block | None:
     """The section on the archive's files and the trace; None where nobody looked."""
     rows = [[each.name, each.size, each.sha256] for each in beside.files]
     if beside.trace is not None:
@@ -65,7 +80,7 @@ def files(beside: Beside) -> Block | None:
     )  # fmt: skip
 
 
-def _trace(beside: Beside) -> str:
+def _trace(beside: ReportInputs) -> str:
     if beside.trace is None:
         return f"No timeline of the operations: {beside.trace_told}."
     size = cell(beside.trace.size, "bytes")
@@ -138,3 +153,46 @@ def words() -> Block:
     return blocks.section(
         "glossary", "Words", [blocks.table("Words", {"word": "", "meaning": ""}, rows)]
     )
+
+
+REAL = (
+    "Processes, gradients, optimizer, data loading, collectives over gloo, this machine's CPU"
+    " and memory, and every time that was recorded."
+)
+EMULATED_NODES = (
+    "The nodes share one machine: each has its own rank process and its own collector, and they"
+    " compete for the same processors."
+)
+EMULATED_DEVICES = (
+    "Each compute segment does its arithmetic and then waits for the deadline of an emulated"
+    " device ({milliseconds:g} ms a step at least, noise {noise:g} %). A device fault lengthens"
+    " that time."
+)
+SIMULATED_GPU = (
+    "GPU temperature, clocks, power and throttle time come from a model of a GPU that is driven"
+    " by the emulated device. No hardware was hot."
+)
+
+
+def reality(meta: Mapping[str, Any], provenance: Sequence[str]) -> Block:
+    """The section that says what may be believed literally.
+
+    Args:
+        meta: `run.json`; without a spec (a run of someone's own) nothing is known to be emulated.
+        provenance: What the analyzer says about the origin of its input.
+    """
+    spec = meta.get("spec") or {}
+    boxes = []
+    if spec:
+        boxes.append(blocks.callout("real", REAL))
+    if spec.get("launcher") == "local":
+        boxes.append(blocks.callout("emulated", EMULATED_NODES))
+    if spec.get("pace"):
+        words = EMULATED_DEVICES.format(
+            milliseconds=1e3 * spec.get("device_seconds", 0.0),
+            noise=1e2 * spec.get("device_noise", 0.0),
+        )
+        boxes.append(blocks.callout("emulated", words))
+        boxes.append(blocks.callout("simulated", SIMULATED_GPU))
+    notes = [blocks.text(each) for each in provenance if not boxes]
+    return blocks.section("reality", "Real, emulated, simulated", [*boxes, *notes])

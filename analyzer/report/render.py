@@ -1,5 +1,6 @@
-"""The report tree as GitHub Markdown; charts are their tables."""
+"""The report tree as text: as a page, as GitHub Markdown, where charts are tables, or as JSON."""
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -83,3 +84,26 @@ def _code(text: str) -> str:
     """A query verbatim on one line; what could end the span or the cell is escaped instead."""
     line = visible(" ".join(text.split()))
     return escape(line) if not line or _OPEN.search(line) else f"`{line}`"
+
+
+FORMATS: tuple[str, ...] = ("html", "md", "json")
+
+
+def render(tree: Mapping[str, Any], form: str) -> str:
+    """The report tree (document.document) as text in one of FORMATS.
+
+    Raises:
+        ValueError: Another format.
+    """
+    # Jinja2 and matplotlib are imported by those who want a page.
+    match form:
+        case "html":
+            from lockstep.analyzer.report.page import page
+
+            return page(tree)
+        case "md":
+            return markdown(tree)
+        case "json":
+            return json.dumps(tree, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        case _:
+            raise ValueError(f"{form!r} is not one of {', '.join(FORMATS)}")

@@ -1,8 +1,10 @@
-"""Why: the evidence for and against each cause, the alternatives, and who was let go."""
+"""Why: the evidence for and against each cause, the alternatives, who was let go, what deviates."""
+
+from datetime import datetime
 
 from lockstep.analyzer.report import blocks, figures
 from lockstep.analyzer.report.blocks import Block
-from lockstep.analyzer.report.shown import MOST_CULPRITS, MOST_ROWS
+from lockstep.analyzer.report.series import MOST_CULPRITS, MOST_ROWS
 from lockstep.analyzer.shapes.run import Culprit, Verdict
 
 
@@ -74,3 +76,22 @@ def before(verdict: Verdict) -> list[Block | None]:
         *(blocks.text(f"{one['text']}.") for one in verdict.recurrence),
         blocks.table("Culprits of this run in the 30 days before", columns, rows),
     ]
+
+
+def deviations(verdict: Verdict) -> list[Block]:
+    """The section with `Verdict.anomalies`, or nothing."""
+    if not verdict.anomalies:
+        return []
+    columns = {"node": "", "gpu": "", "since": "time", "distance": "score", "costs time": "",
+               "what": ""}  # fmt: skip
+    rows = [
+        [each["node"], each["gpu"], datetime.fromisoformat(each["since"]).timestamp(),
+         each["deviation"], "yes" if each["costs_time"] else "not yet", each["text"]]
+        for each in verdict.anomalies
+    ]  # fmt: skip
+    words = (
+        "Compared with other GPUs of the same kind at the same time. A distance of 3 is three times"
+        " what healthy parts differ by; errors that no healthy part has have no distance."
+    )
+    table = blocks.table("Hardware that deviates", columns, rows)
+    return [blocks.section("deviations", "Hardware that deviates", [blocks.text(words), table])]

@@ -7,11 +7,9 @@ from numpy.typing import NDArray
 
 from lockstep.analyzer.report import blocks
 from lockstep.analyzer.report.blocks import Block
-from lockstep.analyzer.report.checks import checks
 from lockstep.analyzer.report.queries import samples
-from lockstep.analyzer.report.series import against_peers
-from lockstep.analyzer.report.shown import rest, shown
-from lockstep.analyzer.report.spans import Spans, by_row, medians
+from lockstep.analyzer.report.sections.checks import checks
+from lockstep.analyzer.report.series import Spans, against_peers, by_row, medians, rest, shown
 from lockstep.analyzer.shapes.run import FloatGrid, Grid
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.archive import SAMPLES_FILE

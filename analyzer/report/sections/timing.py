@@ -7,16 +7,14 @@ import numpy as np
 from lockstep.analyzer.report import blocks
 from lockstep.analyzer.report.blocks import Block
 from lockstep.analyzer.report.queries import Sources
-from lockstep.analyzer.report.series import known
-from lockstep.analyzer.report.shown import MOST_ROWS, rest, shown
-from lockstep.analyzer.report.spans import Spans, median, medians
+from lockstep.analyzer.report.series import MOST_ROWS, Spans, known, median, medians, rest, shown
 from lockstep.analyzer.shapes.run import FloatGrid, Grid, Verdict
 from lockstep.analyzer.stats.peer_groups import peer_groups
 from lockstep.collector.contract.words import PHASES
 
 
 def lateness(grid: Grid, cut: Spans, sources: Sources, verdict: Verdict) -> Block:
-    """The section on who is late; its chart over the steps stands at a glance (report.glance)."""
+    """The section on who is late; its chart over the steps stands at a glance (`summary`)."""
     own = grid.time["own"]
     picked = _picked(grid, cut)
     over = rest(cut, picked, medians(own, cut.during), "seconds")

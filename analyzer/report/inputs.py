@@ -1,4 +1,4 @@
-"""What stands beside a diagnosis and belongs into its report: read by the roof, shown here."""
+"""What a report shows besides a diagnosis; lockstep.diagnose.report_inputs reads it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class DataFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class ReportInputs:
     """All that a report shows and a diagnosis does not know.
 
     Attributes:
@@ -48,4 +48,4 @@ class Beside:
     command: str = ""
 
 
-NOTHING = Beside()
+NO_INPUTS = ReportInputs()

@@ -4,19 +4,86 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lockstep.analyzer.report import blocks, figures
 from lockstep.analyzer.report.blocks import Block
-from lockstep.analyzer.report.health import READINGS, signal
-from lockstep.analyzer.report.ratio import WORTH_TELLING, ratio
-from lockstep.analyzer.report.settings import differing
-from lockstep.analyzer.report.spans import by_row, spans
-from lockstep.analyzer.report.speed import per_second
+from lockstep.analyzer.report.sections.health import READINGS, signal
+from lockstep.analyzer.report.sections.training import per_second
+from lockstep.analyzer.report.series import by_row, spans
 from lockstep.analyzer.shapes.run import FloatGrid, Grid, Run
+from lockstep.analyzer.stats.changepoint import BLOCKS_AT_MOST, OUTSIDE_AT_LEAST
 from lockstep.collector.contract.words import PHASES
 
 if TYPE_CHECKING:
     from lockstep.analyzer.verdict.pipeline import Diagnosis
+
+
+NOT_COMPARED = ("schema_version", "run", "id", "started", "ended", "command", "clock", "recording",
+                "spec.run", "outcome", "measured_peak_flops")  # fmt: skip
+"""Of run.json: what differs between any two runs."""
+
+
+def differing(
+    there: Mapping[str, Any], here: Mapping[str, Any]
+) -> list[tuple[str, str | None, str | None]]:
+    """Path as `spec.layout.dp`, value there, value here; None = it is not said there."""
+    old, new = dict(_flat(there)), dict(_flat(here))
+    keys = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
+    return [(key, old.get(key), new.get(key)) for key in keys]
+
+
+def _flat(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in tree.items():
+        name = f"{above}{key}"
+        if name in NOT_COMPARED:
+            continue
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{name}.")
+        else:
+            yield name, str(value)
+
+
+STEPS_AT_LEAST = OUTSIDE_AT_LEAST
+"""Of either series: fewer say nothing of their noise."""
+RESAMPLES = 2000
+WORTH_TELLING = 0.01
+"""A certain difference of less than 1 % is not told."""
+
+
+def ratio(one: FloatGrid, other: FloatGrid) -> tuple[float, float, float] | None:
+    """The ratio of the medians and its 95 % interval; None with too few steps, or zeros.
+
+    Args:
+        one: (T,) finite values in the order of their steps.
+        other: (U,) the values to hold them against.
+    """
+    if min(len(one), len(other)) < STEPS_AT_LEAST or not (np.median(other) and np.median(one)):
+        return None
+    dice = np.random.default_rng(0)
+    ratios = _resampled(one, dice) / _resampled(other, dice)
+    if not np.isfinite(ratios).all():
+        return None
+    low, high = np.quantile(ratios, (0.025, 0.975))
+    return float(np.median(one) / np.median(other)), float(low), float(high)
+
+
+def middles(values: FloatGrid) -> FloatGrid:
+    """(B,) medians of at most BLOCKS_AT_MOST groups of neighbouring steps.
+
+    Steps beside each other are not independent; groups of them nearly are.
+    """
+    groups = np.array_split(values, min(BLOCKS_AT_MOST, len(values)))
+    return np.array([np.median(group) for group in groups])
+
+
+def _resampled(values: FloatGrid, dice: np.random.Generator) -> FloatGrid:
+    """(RESAMPLES,) medians over groups that were drawn with repeats."""
+    middle = middles(values)
+    drawn: NDArray[np.int64] = dice.integers(len(middle), size=(RESAMPLES, len(middle)))
+    medians: FloatGrid = np.median(middle[drawn], axis=1)
+    return medians
+
 
 MOST_KEYS = 40
 HOW = (
