@@ -1,4 +1,4 @@
-"""A case: a run and everything that is known of it so far (docs/method/verdict.md)."""
+"""A case: a run and all conclusions so far (docs/method/verdict.md)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -32,21 +32,21 @@ class Accused:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What goes from stage to stage (verdict.pipeline.STAGES); each adds one thing to it.
+    """What passes from stage to stage (verdict.pipeline.STAGES); each adds one thing.
 
     Attributes:
-        run: As it was read.
+        run: The run as it was read.
         grid: The run on the axes (window, rank).
+        verdict: As far as it is made.
         gpu_hour_price: Money per GPU-hour; None = no price.
-        seen: What the operations say.
+        seen: What the operations show.
         findings: What is off, not yet why.
         evidences: `evidences[i]` is about `findings[i]`; empty where that neither accuses nor is
             about all ranks alike.
         accused: The findings that accuse: first who stopped the run, then the slowest.
-        bounds: What they cost at the most, by the windows; None = not known.
+        bounds: Their cost at most, by the windows; None = not known.
         why_unknown: Why a run without culprit cannot be called healthy; None = it can.
-        verdict: As far as it is.
-        trace: The operations, where these are all there is; the grid is told by them then.
+        trace: The operations, where there is nothing else; the grid is made of them then.
     """
 
     run: Run
@@ -68,11 +68,11 @@ class Case:
 
     def accused_of(self, kind: str) -> list[Finding]:
         """The findings of a kind (`slow`, `hang`, `link`) that accuse, the worst first."""
-        return [one.finding for one in self.accused if one.finding.kind == kind]
+        return [accused.finding for accused in self.accused if accused.finding.kind == kind]
 
     def first(self, kinds: Sequence[str]) -> Finding | None:
         """The first finding of one of these kinds; None without."""
-        return next((one for one in self.findings if one.kind in kinds), None)
+        return next((finding for finding in self.findings if finding.kind in kinds), None)
 
 
 def opened(run: Run | Trace, *, gpu_hour_price: float | None = None) -> Case:
@@ -113,10 +113,11 @@ def accuses(finding: Finding) -> bool:
 
 
 def of_last_launch(run: Run) -> Run:
-    """The run without ranks that its last launch does not have; as it is where it has all.
+    """The run without the ranks that its last launch lacks; unchanged where that has all.
 
-    By what ranks tell of themselves: the newest attempt, and how many ranks that has. A rank that
-    only went, and without which nobody was started again, is missing and stays.
+    torchrun can go on with fewer ranks. The newest attempt and its world size, in the info series
+    of the ranks, say so. A rank that only went, where nothing was started again, is missing and
+    stays.
     """
     gone = _left_out(run)
     if not gone:
@@ -152,8 +153,8 @@ def _left_out(run: Run) -> set[int]:
     ranks: dict[int, set[int]] = {}
     known = infos.dropna(subset=["rank", "labels"]).drop_duplicates(["rank", "labels"])
     for rank, labels in zip(known["rank"], known["labels"], strict=True):
-        told = parsed(str(labels))
-        attempt, world = number(told, "attempt"), number(told, "world_size")
+        labels_of = parsed(str(labels))
+        attempt, world = number(labels_of, "attempt"), number(labels_of, "world_size")
         if attempt is not None and world is not None:
             worlds[attempt] = max(world, worlds.get(attempt, 0))
             ranks.setdefault(attempt, set()).add(int(rank))

@@ -202,7 +202,7 @@ def _of_comparable(runs: Sequence[RunView], places: Places) -> ClusterVerdict:
     if part is None or not apart or (differ and part.kind != NODE):
         words = unknown(slow, healthy, possible, missing)
         return replace(facts, sentence=words, possible=possible)
-    wider = len({each.kind for each in possible}) - 1
+    wider = len({part.kind for part in possible}) - 1
     confidence = (1.0 - 0.5 ** (len(slow) - 1)) * WIDER**wider * _placed(slow, places)
     words = shared(slow, healthy, part, confidence, missing)
     return replace(
@@ -219,17 +219,21 @@ def _well(view: RunView, when: Span) -> bool:
 
 def _culprits(view: RunView) -> list[Culprit]:
     """Whom the run itself blames, where that is a place and certain enough."""
-    named = [each for each in view.culprits if each.scope in OF_PLACE and each.node is not None]
-    return [each for each in named if _sure(each) >= NAMED]
+    named = [
+        culprit
+        for culprit in view.culprits
+        if culprit.scope in OF_PLACE and culprit.node is not None
+    ]
+    return [culprit for culprit in named if _sure(culprit) >= NAMED]
 
 
 def _sure(culprit: Culprit) -> float:
-    place = culprit.place_confidence
-    return culprit.confidence if place is None else place
+    in_place = culprit.place_confidence
+    return culprit.confidence if in_place is None else in_place
 
 
 def _blamed(view: RunView) -> frozenset[str]:
-    return frozenset(str(each.node) for each in _culprits(view))
+    return frozenset(str(culprit.node) for culprit in _culprits(view))
 
 
 def _possible(
@@ -259,7 +263,7 @@ def _apart(part: Part, slow: Sequence[RunView], cleared: frozenset[Part]) -> boo
     That is another part of its kind that is healthy, or for a node that each slow run blames it.
     """
     blamed = part.kind == NODE and all(part.name in _blamed(view) for view in slow)
-    return blamed or any(each.kind == part.kind for each in cleared)
+    return blamed or any(cleared_part.kind == part.kind for cleared_part in cleared)
 
 
 def _used(view: RunView, nodes: frozenset[str], places: Places) -> frozenset[Part]:
@@ -358,7 +362,7 @@ def unjudged(views: Sequence[RunView]) -> str:
 def separate(slow: Sequence[RunView], culprits: Sequence[Culprit]) -> str:
     """Each run has a culprit of its own, for a reason of its own."""
     pairs = zip(slow, culprits, strict=True)
-    own = [f"{view.run} by {each.who} ({each.cause})" for view, each in pairs]
+    own = [f"{view.run} by {culprit.who} ({culprit.cause})" for view, culprit in pairs]
     return (
         f"{len(slow)} runs were slow at the same time, each for a reason of its own:"
         f" {listed(own)}. Nothing that they share is needed to explain it."
@@ -430,7 +434,7 @@ def cluster_json(verdict: ClusterVerdict) -> Mapping[str, Any]:
         "healthy": list(verdict.healthy),
         "unjudged": list(verdict.unjudged),
         "part": None if verdict.part is None else _part(verdict.part),
-        "possible": [_part(each) for each in verdict.possible],
+        "possible": [_part(part) for part in verdict.possible],
         "confidence": round(verdict.confidence, 3),
         "missing": list(verdict.missing),
     }

@@ -87,7 +87,7 @@ def with_loss(verdict: Verdict, loss: Loss | None, price: float | None) -> Verdi
 
 def loss(
     grid: Grid,
-    told: Cost | None,
+    bill_of_slow: Cost | None,
     slow: Sequence[Finding],
     whole: Finding | None,
     hangs: Sequence[Finding],
@@ -96,17 +96,19 @@ def loss(
 
     Args:
         grid: The run's windows.
-        told: What the slow steps cost.
+        bill_of_slow: What the slow steps cost.
         slow: Findings of slow ranks, which that is about.
         whole: The finding about the whole run, or a link.
         hangs: Findings of ranks that stopped the run: everybody stands still since.
     """
-    if told is None and not hangs:
+    if bill_of_slow is None and not hangs:
         return None
     hours, interval = (
-        (0.0, (0.0, 0.0)) if told is None else (told.lost_gpu_hours, told.lost_interval)
+        (0.0, (0.0, 0.0))
+        if bill_of_slow is None
+        else (bill_of_slow.lost_gpu_hours, bill_of_slow.lost_interval)
     )
-    per_day = None if told is None else _per_day(grid, told, slow, whole)
+    per_day = None if bill_of_slow is None else _per_day(grid, bill_of_slow, slow, whole)
     if hangs and len(grid.end) and np.isfinite(grid.scraped_until).any():
         still = max(float(np.nanmax(grid.scraped_until) - grid.end.max()), 0.0)
         more = still * len(grid.ranks) / 3600.0
@@ -118,10 +120,10 @@ def loss(
 
 
 def _per_day(
-    grid: Grid, told: Cost, slow: Sequence[Finding], whole: Finding | None
+    grid: Grid, whole_bill: Cost, slow: Sequence[Finding], whole: Finding | None
 ) -> PerDay | None:
     about = [*slow, *([whole] if whole is not None and (whole.kind == "link" or not slow) else [])]
-    on = [one for one in about if one.last is None] or about
+    on = [finding for finding in about if finding.last is None] or about
     inside = np.flatnonzero(spans(grid, on)) if on else np.empty(0, dtype=int)
     if not inside.size:
         return None
@@ -136,13 +138,13 @@ def _per_day(
     if latest is None or bounds is None or bounds.lost_gpu_hours <= 0:
         return None
     # Where operations were simulated they know better than the bounds what the whole cost.
-    scale = told.lost_gpu_hours / bounds.lost_gpu_hours * DAY_SECONDS / seconds
+    scale = whole_bill.lost_gpu_hours / bounds.lost_gpu_hours * DAY_SECONDS / seconds
     low, high = latest.lost_interval
     return PerDay(
         latest.lost_gpu_hours * scale,
         (low * scale, high * scale),
         seconds,
-        goes_on=any(one.last is None for one in about),
+        goes_on=any(finding.last is None for finding in about),
     )
 
 
@@ -150,8 +152,8 @@ def _of_some(
     grid: Grid, some: Sequence[Finding], about: Sequence[Finding], since: int
 ) -> Cost | None:
     """What some of the findings cost since a window, beside what ended before."""
-    slow = [one for one in some if one.kind == "slow"]
-    whole = next((one for one in some if one.kind != "slow"), None)
+    slow = [finding for finding in some if finding.kind == "slow"]
+    whole = next((finding for finding in some if finding.kind != "slow"), None)
     if len(some) == len(about) or (slow and whole is not None):
         return bill(grid, slow, whole, since=since)
     if slow:

@@ -210,22 +210,22 @@ def together(
         culprits: Ranks and links.
     """
     by_part: dict[object, dict[object, list[Culprit]]] = {}
-    for place, (finding, one) in enumerate(zip(findings, culprits, strict=True)):
+    for position, (finding, culprit) in enumerate(zip(findings, culprits, strict=True)):
         node, part = node_of(finding), finding.details.get("part")
-        where = (node, finding.kind) if node is not None else place
+        where = (node, finding.kind) if node is not None else position
         nodes = by_part.setdefault(part or where, {})
-        nodes.setdefault(where, []).append(one)
+        nodes.setdefault(where, []).append(culprit)
     everybody = len({info.node for info in grid.ranks})
-    told = []
+    named = []
     for part, nodes in by_part.items():
         some = [_node(grid, ranks) if len(ranks) > 1 else ranks[0] for ranks in nodes.values()]
-        told.append(_part(some, part, everybody) if isinstance(part, Part) else some[0])
-    return tuple(told)
+        named.append(_part(some, part, everybody) if isinstance(part, Part) else some[0])
+    return tuple(named)
 
 
 def _node(grid: Grid, ranks: Sequence[Culprit]) -> Culprit:
     every = sum(info.node == ranks[0].node for info in grid.ranks)
-    facts = said_once({int(one.rank or 0): one.evidence for one in ranks})
+    facts = said_once({int(rank.rank or 0): rank.evidence for rank in ranks})
     return replace(
         _middle(ranks),
         scope="node",
@@ -235,26 +235,33 @@ def _node(grid: Grid, ranks: Sequence[Culprit]) -> Culprit:
 
 
 def _part(alike: Sequence[Culprit], part: Part, everybody: int) -> Culprit:
-    worst = max(alike, key=lambda each: each.slowdown or 0.0)
-    slow = sorted({str(each.node) for each in alike})
+    worst = max(alike, key=lambda culprit: culprit.slowdown or 0.0)
+    slow = sorted({str(culprit.node) for culprit in alike})
     names = ", ".join(slow[:NAMED]) + (", ..." if len(slow) > NAMED else "")
     text = (
         f"{names} are slow in the same steps: all {len(slow)} nodes of {part} in this run, and none"
         f" of the other {everybody - len(slow)}"
     )
-    firsts = (each.evidence[0] for each in alike if each.evidence)
+    firsts = (culprit.evidence[0] for culprit in alike if culprit.evidence)
     evidence = (Fact(True, text, "topology.toml"), *firsts, *worst.evidence[1:])
     return replace(_middle(alike), scope="rack", node=None, link=str(part), evidence=evidence)
 
 
 def _middle(alike: Sequence[Culprit]) -> Culprit:
     """Their middle in slowdown and cause, the earliest in time."""
-    first = min(alike, key=lambda one: one.from_step if one.from_step is not None else 0)
-    slowdowns = [one.slowdown for one in alike if one.slowdown is not None]
-    bounds = [one.slowdown_interval for one in alike if one.slowdown_interval is not None]
+    first = min(
+        alike, key=lambda culprit: culprit.from_step if culprit.from_step is not None else 0
+    )
+    slowdowns = [culprit.slowdown for culprit in alike if culprit.slowdown is not None]
+    bounds = [
+        culprit.slowdown_interval for culprit in alike if culprit.slowdown_interval is not None
+    ]
     ends, known = (
         [step for step in steps if step is not None]
-        for steps in ([one.to_step for one in alike], [one.known_to_step for one in alike])
+        for steps in (
+            [culprit.to_step for culprit in alike],
+            [culprit.known_to_step for culprit in alike],
+        )
     )
     interval = None
     if bounds:
@@ -267,10 +274,10 @@ def _middle(alike: Sequence[Culprit]) -> Culprit:
         known_to_step=max(known) if len(known) == len(alike) else None,
         slowdown=float(np.median(slowdowns)) if slowdowns else None,
         slowdown_interval=interval,
-        confidence=float(np.median([one.confidence for one in alike])),
+        confidence=float(np.median([culprit.confidence for culprit in alike])),
         # That it is all of them is as sure as that it is any of them.
-        place_confidence=max(one.place_confidence or 0.0 for one in alike),
-        tier="page" if any(one.tier == "page" for one in alike) else "record",
+        place_confidence=max(culprit.place_confidence or 0.0 for culprit in alike),
+        tier="page" if any(culprit.tier == "page" for culprit in alike) else "record",
     )  # fmt: skip
 
 
@@ -298,7 +305,7 @@ def said_once(facts: Mapping[int, Sequence[Fact]]) -> tuple[Fact, ...]:
 def _said(alike: Sequence[tuple[int, Fact]]) -> Fact:
     rank, fact = alike[0]
     others = [other for other, _ in alike[1:]]
-    if others and all(each.text == fact.text for _, each in alike):
+    if others and all(fact_of.text == fact.text for _, fact_of in alike):
         return replace(fact, text=f"{_ranks([rank, *others])}: {fact.text}")
     text = fact.text if fact.text.startswith(f"rank {rank} ") else f"rank {rank}: {fact.text}"
     return replace(fact, text=f"{text}; alike on {_ranks(others)}" if others else text)
@@ -306,22 +313,22 @@ def _said(alike: Sequence[tuple[int, Fact]]) -> Fact:
 
 def _all(ranks: Sequence[Culprit], of: int) -> Fact:
     """What makes it the node's, which has `of` ranks: who, and how slow each."""
-    node, names = ranks[0].node, sorted(int(one.rank or 0) for one in ranks)
+    node, names = ranks[0].node, sorted(int(rank.rank or 0) for rank in ranks)
     if ranks[0].slowdown is None:
         text = f"{_ranks(names)}, all the ranks of {node} in this run, stopped alike"
         return Fact(True, text, HANG_QUERY)
-    last_begin = max(one.from_step or 0 for one in ranks)
-    in_turn = any(one.to_step is not None and one.to_step <= last_begin for one in ranks)
-    told = sorted(ranks, key=lambda one: int(one.rank or 0))[:NAMED]
-    each = ", ".join(
-        f"rank {one.rank} {one.slowdown:.2f}x from step {one.from_step}"
-        + (f" to {one.to_step}" if in_turn and one.to_step is not None else "")
-        for one in told
+    last_begin = max(rank.from_step or 0 for rank in ranks)
+    in_turn = any(rank.to_step is not None and rank.to_step <= last_begin for rank in ranks)
+    shown = sorted(ranks, key=lambda rank: int(rank.rank or 0))[:NAMED]
+    slowdowns = ", ".join(
+        f"rank {rank.rank} {rank.slowdown:.2f}x from step {rank.from_step}"
+        + (f" to {rank.to_step}" if in_turn and rank.to_step is not None else "")
+        for rank in shown
     )
     more = f" and {len(ranks) - NAMED} more" if len(ranks) > NAMED else ""
     who = f"all {len(ranks)}" if len(ranks) >= of else f"{len(ranks)} of {of}"
     how = "in turn" if in_turn else "in the same steps"
-    return Fact(True, f"{who} ranks of {node} are slow {how}: {each}{more}", NODE_QUERY)
+    return Fact(True, f"{who} ranks of {node} are slow {how}: {slowdowns}{more}", NODE_QUERY)
 
 
 def _ranks(ranks: Sequence[int]) -> str:
@@ -343,26 +350,26 @@ def slower_structures(
         why: What the causes say of the first one; None = they were not asked. Where it names one,
             the structure gets `cause`, `confidence` and `evidence`.
     """
-    told: list[Mapping[str, object]] = []
+    structures: list[Mapping[str, object]] = []
     for finding in findings:
         if finding.kind != "structure":
             continue
         stage = finding.details.get("stage")
-        one: dict[str, object] = {
+        structure: dict[str, object] = {
             "kind": finding.details.get("kind", UNIFORM if stage is None else STAGE_SLOWDOWN),
             "share": 1.0 - 1.0 / finding.slowdown,
             "text": finding.text,
         }
-        if why is not None and why.cause != Cause.UNKNOWN and not told:
-            seen = [fact.text for fact in why.facts if fact.supports]
+        if why is not None and why.cause != Cause.UNKNOWN and not structures:
+            texts = [fact.text for fact in why.facts if fact.supports]
             where = finding.text.partition(ADVICE)[0]
-            one["text"] = "; ".join([where, *seen[:2]])
-            one |= {"cause": why.cause, "confidence": why.probability}
-            one["evidence"] = [
+            structure["text"] = "; ".join([where, *texts[:2]])
+            structure |= {"cause": why.cause, "confidence": why.probability}
+            structure["evidence"] = [
                 {"for": fact.supports, "text": fact.text, "query": fact.query} for fact in why.facts
             ]
-        told.append(one)
-    return tuple(told)
+        structures.append(structure)
+    return tuple(structures)
 
 
 def full_networks(findings: Sequence[Finding]) -> tuple[Mapping[str, object], ...]:
@@ -370,10 +377,10 @@ def full_networks(findings: Sequence[Finding]) -> tuple[Mapping[str, object], ..
     return tuple(
         {
             "kind": FULL_NETWORK,
-            "share": 1.0 - 1.0 / one.slowdown,
-            "text": one.text,
+            "share": 1.0 - 1.0 / finding.slowdown,
+            "text": finding.text,
             "cause": Cause.CONGESTION,
         }
-        for one in findings
-        if one.kind == "network" and one.details.get(FULL)
+        for finding in findings
+        if finding.kind == "network" and finding.details.get(FULL)
     )

@@ -48,15 +48,15 @@ def recurrence(
         run for run in past.runs
         if run.emulated == emulated and 0 <= ended - run.ended <= DAYS * 86400
     ]  # fmt: skip
-    found = []
-    told: set[tuple[str, str]] = set()
+    rows = []
+    seen: set[tuple[str, str]] = set()
     for culprit in verdict.culprits:
         for by, name in _identities(culprit):
             mine = [run for run in runs if name in (run.uuids if by == "gpu" else run.nodes)]
-            if mine and (by, name) not in told:
-                told.add((by, name))
-                found.append(_one(culprit, by, name, mine, emulated=emulated))
-    return tuple(found)
+            if mine and (by, name) not in seen:
+                seen.add((by, name))
+                rows.append(_one(culprit, by, name, mine, emulated=emulated))
+    return tuple(rows)
 
 
 def _identities(culprit: Culprit) -> list[tuple[str, str]]:
@@ -69,7 +69,7 @@ def _one(
     culprit: Culprit, by: str, name: str, runs: Sequence[PastRun], *, emulated: bool
 ) -> dict[str, object]:
     times = [[c for c in run.culprits if _is(c, by, name)] for run in runs]
-    count = sum(bool(each) for each in times)
+    count = sum(bool(named) for named in times)
     interval = _wilson(count, len(runs))
     peers, of = _peers(by, name, runs)
     text = (
@@ -95,21 +95,21 @@ def _one(
         "peers_share": peers / of if of else None,
         "days": DAYS,
         "features": _features(runs, times),
-        "causes": dict(Counter(c.cause for each in times for c in each).most_common()),
+        "causes": dict(Counter(c.cause for named in times for c in named).most_common()),
         "emulated": emulated,
         "text": text,
     }
 
 
-def _is(one: PastCulprit, by: str, name: str) -> bool:
-    return name == (one.uuid if by == "gpu" else one.node)
+def _is(culprit: PastCulprit, by: str, name: str) -> bool:
+    return name == (culprit.uuid if by == "gpu" else culprit.node)
 
 
 def _peers(by: str, name: str, runs: Sequence[PastRun]) -> tuple[int, int]:
     """(times that a peer was a culprit, times that one took part) in the same runs."""
     named = sum(
-        len({each for each in ((c.uuid if by == "gpu" else c.node) for c in run.culprits)
-             if each not in (None, name)})
+        len({part for part in ((c.uuid if by == "gpu" else c.node) for c in run.culprits)
+             if part not in (None, name)})
         for run in runs
     )  # fmt: skip
     took_part = sum(len((run.uuids if by == "gpu" else run.nodes) - {name}) for run in runs)
@@ -135,11 +135,11 @@ def _features(
     runs: Sequence[PastRun], times: Sequence[Sequence[PastCulprit]]
 ) -> dict[str, float | None]:
     """Those of Meta's seven that verdicts have, by their names."""
-    stopped = [any(c.stopped for c in each) for each in times]
+    stopped = [any(c.stopped for c in named) for named in times]
     single = [len(run.nodes) == 1 for run in runs]
-    alone = sum(one and bad for one, bad in zip(single, stopped, strict=True))
+    alone = sum(alone_there and bad for alone_there, bad in zip(single, stopped, strict=True))
     return {
-        "xid_cnt": sum(any(c.cause in TELLS_XID for c in each) for each in times),
+        "xid_cnt": sum(any(c.cause in TELLS_XID for c in named) for named in times),
         "multi_node_node_fails": sum(stopped) - alone,
         "single_node_node_fails": alone,
         "single_node_node_failure_rate": alone / sum(single) if any(single) else None,

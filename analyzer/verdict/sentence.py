@@ -204,37 +204,41 @@ def _cost(verdict: Verdict, grid: Grid) -> str:
 
 def _per_day(verdict: Verdict, unit: str) -> str:
     """What goes on costing, where enough of it was seen to speak of days."""
-    told = verdict.lost_per_day
-    if told is None or not told["goes_on"] or told["over_seconds"] < PROJECTED_FROM_SECONDS:
+    daily = verdict.lost_per_day
+    if daily is None or not daily["goes_on"] or daily["over_seconds"] < PROJECTED_FROM_SECONDS:
         return ""
-    money = "" if told["money"] is None else f" ({told['money']:.2f})"
-    return f", {hours(told['gpu_hours'], unit)}{money} a day if it goes on"
+    money = "" if daily["money"] is None else f" ({daily['money']:.2f})"
+    return f", {hours(daily['gpu_hours'], unit)}{money} a day if it goes on"
 
 
 def _uniform(verdict: Verdict) -> str | None:
     """What is told of a run whose ranks, or those of a stage, all slowed alike."""
-    texts = (str(one["text"]) for one in verdict.structure if one["kind"] in NO_NODES_FAULT)
+    texts = (
+        str(structure["text"])
+        for structure in verdict.structure
+        if structure["kind"] in NO_NODES_FAULT
+    )
     return next(texts, None)
 
 
 def _by_design(verdict: Verdict) -> str:
     """Structure that costs enough to be worth a word here; all of it stands below."""
-    told = [
-        f"{one['text']} ({one['share']:.0%} of the step)"
-        for one in verdict.structure
-        if one["kind"] not in NO_NODES_FAULT
-        and isinstance(one["share"], float)
-        and one["share"] >= STRUCTURE_WORTH_A_WORD
+    texts = [
+        f"{structure['text']} ({structure['share']:.0%} of the step)"
+        for structure in verdict.structure
+        if structure["kind"] not in NO_NODES_FAULT
+        and isinstance(structure["share"], float)
+        and structure["share"] >= STRUCTURE_WORTH_A_WORD
     ]
-    return f"By design, no fault: {'; '.join(told)}." if told else ""
+    return f"By design, no fault: {'; '.join(texts)}." if texts else ""
 
 
 def _seen(verdict: Verdict, grid: Grid) -> str:
     """What was looked at; of a run that was not seen from its beginning, since when."""
     steps = int((grid.to_step - grid.from_step)[~grid.masked].sum())
-    told, known = (np.isfinite(grid.time[name]) for name in ("wall", "own"))
+    walls, known = (np.isfinite(grid.time[name]) for name in ("wall", "own"))
     # Where waits were not timed the steps themselves are there.
-    what = "own" if (told & ~known).any() else "step"
+    what = "own" if (walls & ~known).any() else "step"
     first = int(grid.from_step.min()) if len(grid.from_step) else 0
     since = f" from step {first} on" if first >= STEPS_AT_LEAST else ""
     warm = " after warm-up" if grid.masked.any() else ""

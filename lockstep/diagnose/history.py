@@ -46,13 +46,13 @@ def with_history(verdict: Verdict, finding: Mapping[str, Any]) -> Verdict:
         verdict: About the archive.
         finding: Its finding.json, not trusted: a torn one changes nothing.
     """
-    told = _past_finding(verdict, finding)
-    if told is None:
+    earlier = _past_finding(verdict, finding)
+    if earlier is None:
         return verdict
-    words = [] if told["agrees"] else [told["text"]]
-    words += ["; ".join(told["changed"])] if told["changed"] else []
-    end = "".join(f" {each[0].upper()}{each[1:]}." for each in words)
-    return replace(verdict, history=(told,), sentence=verdict.sentence + end)
+    words = [] if earlier["agrees"] else [earlier["text"]]
+    words += ["; ".join(earlier["changed"])] if earlier["changed"] else []
+    end = "".join(f" {text[0].upper()}{text[1:]}." for text in words)
+    return replace(verdict, history=(earlier,), sentence=verdict.sentence + end)
 
 
 def with_whole_loss(verdict: Verdict, grid: Grid, finding: Mapping[str, Any]) -> Verdict:
@@ -106,7 +106,7 @@ def _end(
 def _past_finding(verdict: Verdict, finding: Mapping[str, Any]) -> dict[str, Any] | None:
     key = part(finding, "key")
     sentence, tier, scope = (
-        _text(each) for each in (finding.get("sentence"), key.get("tier"), key.get("scope"))
+        _text(text) for text in (finding.get("sentence"), key.get("tier"), key.get("scope"))
     )
     if sentence is None or tier not in list(Tier):
         return None
@@ -115,7 +115,7 @@ def _past_finding(verdict: Verdict, finding: Mapping[str, Any]) -> dict[str, Any
     confidence, kind = number(finding.get("confidence")), _text(finding.get("kind"))
     by = "alert" if scope == ALERT_SCOPE else "watch"
     opened = moment(finding.get("opened"))
-    place, agrees = _agreement(verdict, who, cause)
+    place_agrees, agrees = _agreement(verdict, who, cause)
     closed, changed = _end(finding, cause, confidence)
     claim = _claim(by, who, cause, confidence, opened, kind)
     return {
@@ -132,13 +132,13 @@ def _past_finding(verdict: Verdict, finding: Mapping[str, Any]) -> dict[str, Any
         "since": _iso(moment(finding.get("onset"))),
         "kind": kind if kind in TOLD_BY else None,
         "sentence": sentence,
-        "place_agrees": place,
+        "place_agrees": place_agrees,
         "agrees": agrees,
         "closed": closed,
         "ending": _text(finding.get("ending")),
         "lost_seconds": number(finding.get("lost_seconds")),
         "changed": changed,
-        "text": f"{claim}; {_answer(verdict, who, place=place, agrees=agrees)}",
+        "text": f"{claim}; {_answer(verdict, who, place_agrees=place_agrees, agrees=agrees)}",
     }  # fmt: skip
 
 
@@ -168,24 +168,28 @@ def _claim(
     return f"{words} {_place(who)}{why}{when}{', ' if how else ''}{how}"
 
 
-def _answer(verdict: Verdict, who: Who, *, place: bool, agrees: bool) -> str:
+def _answer(verdict: Verdict, who: Who, *, place_agrees: bool, agrees: bool) -> str:
     """What this archive says to it."""
-    names_now = ", ".join(one.who for one in verdict.culprits[:ACCUSED])
+    names_now = ", ".join(culprit.who for culprit in verdict.culprits[:ACCUSED])
     if _nobody(who):
         if names_now:
             return f"this archive names {names_now}"
         return "this archive names nobody either" if agrees else "this archive alone says healthy"
     if agrees:
         return "this archive says so too"
-    if place:
+    if place_agrees:
         return f"the cause by this archive alone is {' or '.join(_causes(verdict, who))}"
     return f"this archive alone names {names_now or 'nobody'}"
 
 
 def _causes(verdict: Verdict, who: Who) -> list[str]:
     """Of its culprits at a place."""
-    there = (one for one in verdict.culprits if is_named(replace(verdict, culprits=(one,)), who))
-    return sorted({str(one.cause) for one in there})
+    there = (
+        culprit
+        for culprit in verdict.culprits
+        if is_named(replace(verdict, culprits=(culprit,)), who)
+    )
+    return sorted({str(culprit.cause) for culprit in there})
 
 
 def _place(who: Who) -> str:
@@ -197,10 +201,10 @@ def _nobody(who: Who) -> bool:
     return who.rank is None and who.gpu is None and who.node is None and who.link is None
 
 
-def _evidence(told: object) -> list[dict[str, Any]]:
+def _evidence(facts: object) -> list[dict[str, Any]]:
     return [
         {"for": fact.get("for") is True, "text": text, "query": _text(fact.get("query")) or ""}
-        for fact in (told if isinstance(told, list) else ())
+        for fact in (facts if isinstance(facts, list) else ())
         if isinstance(fact, dict) and (text := _text(fact.get("text"))) is not None
     ]
 
@@ -209,11 +213,11 @@ def _clock(unix: float) -> str:
     return f"{datetime.fromtimestamp(unix, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _text(told: object) -> str | None:
+def _text(text: object) -> str | None:
     """A text in one line, bounded; None where it is none."""
-    if not isinstance(told, str) or not told:
+    if not isinstance(text, str) or not text:
         return None
-    return "".join(each if each.isprintable() else " " for each in told[:LONGEST])
+    return "".join(character if character.isprintable() else " " for character in text[:LONGEST])
 
 
 def _iso(unix: float | None) -> str | None:

@@ -27,14 +27,14 @@ def of_archives(folders: Sequence[Path]) -> "tuple[Ledger, ...]":
     from lockstep.analyzer.ledger.jobs import chains
     from lockstep.analyzer.ledger.ledger import ledger
 
-    meant = list(dict.fromkeys(each for folder in folders for each in _archives(folder)))
+    meant = list(dict.fromkeys(archive for folder in folders for archive in _archives(folder)))
     show = Progress()
     attempts = []
     try:
         for number, archive in enumerate(meant, 1):
             show("reading", f"{number} of {len(meant)}: {archive.name}")
-            told = diagnosis.diagnose_archive(archive)
-            attempts.append(attempt_of(told, archive.resolve().name))
+            diagnosed = diagnosis.diagnose_archive(archive)
+            attempts.append(attempt_of(diagnosed, archive.resolve().name))
     finally:
         show.close()
     return tuple(ledger(job) for job in chains(attempts))
@@ -49,8 +49,8 @@ def of_prometheus(url: str, run: str, since: str | None, until: str | None) -> "
     from lockstep.analyzer.ledger.attempt import attempt_of
     from lockstep.analyzer.ledger.ledger import ledger
 
-    told = sources.diagnose_prometheus(url, run, since, until, push_down=False)
-    return (ledger([attempt_of(told)]),)
+    diagnosed = sources.diagnose_prometheus(url, run, since, until, push_down=False)
+    return (ledger([attempt_of(diagnosed)]),)
 
 
 def of_log(path: Path, ranks: int) -> "tuple[Ledger, ...]":
@@ -66,10 +66,10 @@ def of_log(path: Path, ranks: int) -> "tuple[Ledger, ...]":
     from lockstep.analyzer.verdict import pipeline
 
     try:
-        told = iteration_log.read(path, ranks)
+        run = iteration_log.read(path, ranks)
     except LoadError as error:
         fail(ExitCode.BAD_INPUT, str(error))
-    return (ledger([attempt_of(pipeline.diagnose(told))]),)
+    return (ledger([attempt_of(pipeline.diagnose(run))]),)
 
 
 def of_faults(path: Path, nodes: int | None, days: float | None) -> "Fleet":
@@ -82,8 +82,8 @@ def of_faults(path: Path, nodes: int | None, days: float | None) -> "Fleet":
     from lockstep.analyzer.shapes.run import LoadError
 
     try:
-        told = bounded_json.read(path, limit=MOST_TRACE_BYTES)
-        return reliability(read_faults(told), nodes, days)
+        trace = bounded_json.read(path, limit=MOST_TRACE_BYTES)
+        return reliability(read_faults(trace), nodes, days)
     except (LoadError, ValueError) as error:
         fail(ExitCode.BAD_INPUT, f"{path}: {error}")
     except OSError as error:

@@ -47,9 +47,9 @@ def read_beside(
     human = _human(folder / f"{names.REPORT_STEM}.md")
     trace, told = _trace(diagnosis, folder)
     finding, missing = _finding(archive / names.FINDING_FILE)
-    found = [each for name in READ if (each := _digest(archive / name)) is not None]
+    files_read = [file for name in READ if (file := _digest(archive / name)) is not None]
     return ReportInputs(
-        finding, human, tuple(found), trace, told, baseline, missing, _command(archive)
+        finding, human, tuple(files_read), trace, told, baseline, missing, _command(archive)
     )
 
 
@@ -72,8 +72,8 @@ def _command(archive: Path) -> str:
         tree = bounded_json.read(archive / names.TRUTH_FILE)
     except (OSError, ValueError):
         return ""
-    told = tree.get("command") if isinstance(tree, dict) else None
-    return told if isinstance(told, str) else ""
+    command = tree.get("command") if isinstance(tree, dict) else None
+    return command if isinstance(command, str) else ""
 
 
 def _human(path: Path) -> dict[str, str]:
@@ -123,9 +123,11 @@ def _digest(path: Path) -> "DataFile | None":
     from lockstep.analyzer.report.inputs import DataFile
 
     if not path.is_dir():
-        one = _one(path)
-        return None if one is None else DataFile(path.name, *one)
-    parts = [one for each in sorted(path.glob("*.parquet")) if (one := _one(each)) is not None]
+        digest = _one(path)
+        return None if digest is None else DataFile(path.name, *digest)
+    parts = [
+        digest for part in sorted(path.glob("*.parquet")) if (digest := _one(part)) is not None
+    ]
     joined = hashlib.sha256("".join(digest for _, digest in parts).encode()).hexdigest()
     return DataFile(path.name, sum(size for size, _ in parts), joined)
 
@@ -162,7 +164,9 @@ def excerpt(diagnosis: "Diagnosis") -> "tuple[Run, range, str] | None":
     if ops.empty:
         return None
     numbers = ops["step"].to_numpy(np.int64)
-    onsets = [one.from_step for one in diagnosis.verdict.culprits if one.from_step is not None]
+    onsets = [
+        culprit.from_step for culprit in diagnosis.verdict.culprits if culprit.from_step is not None
+    ]
     count, onset = 10, onsets[0] if onsets else None
     while True:
         steps = steps_around(numbers, onset, before=count // 2, count=count)
@@ -170,8 +174,8 @@ def excerpt(diagnosis: "Diagnosis") -> "tuple[Run, range, str] | None":
         if inside.sum() <= MOST_OPERATIONS or count == 1:
             break
         count = count // 2
-    told = len(set(ops["rank"].unique().tolist()))
-    words = f"steps {steps.start} to {steps.stop - 1} of {told} ranks"
+    shown = len(set(ops["rank"].unique().tolist()))
+    words = f"steps {steps.start} to {steps.stop - 1} of {shown} ranks"
     return replace(run, ops=ops[inside]), steps, words
 
 
@@ -179,7 +183,7 @@ def _ranks(diagnosis: "Diagnosis") -> list[int]:
     infos = diagnosis.run.ranks
     if len(infos) <= MOST_RANKS:
         return [info.rank for info in infos]
-    named = {(one.node, one.rank) for one in diagnosis.verdict.culprits}
+    named = {(culprit.node, culprit.rank) for culprit in diagnosis.verdict.culprits}
     guilty = [
         info.dp for info in infos
         if (info.node, info.rank) in named or (info.node, None) in named

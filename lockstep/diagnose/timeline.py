@@ -26,8 +26,8 @@ def parse(steps: str | None) -> range | None:
     """
     if steps is None:
         return None
-    found = STEPS.fullmatch(steps.strip())
-    chosen = range(int(found[1]), int(found[2])) if found else range(0)
+    match = STEPS.fullmatch(steps.strip())
+    chosen = range(int(match[1]), int(match[2])) if match else range(0)
     if not chosen:
         fail(
             ExitCode.USAGE,
@@ -77,7 +77,7 @@ def write(
 def _steps(numbers: "Ints", culprits: Iterable["Culprit"]) -> range:
     from lockstep.analyzer.report.perfetto.timeline import steps_around
 
-    onsets = [one.from_step for one in culprits if one.from_step is not None]
+    onsets = [culprit.from_step for culprit in culprits if culprit.from_step is not None]
     return steps_around(numbers, onsets[0] if onsets else None)
 
 

@@ -47,13 +47,13 @@ def pcie(grid: Grid, finding: Finding) -> Symptom | None:
     width, generation = (total(grid, name) for name in (WIDTH, GENERATION))
     fell = symptom(
         grid, finding, _octaves(width, generation), WHOLE,
-        lambda told: f"{link} fell to {_width_words(grid, finding, told)}",
+        lambda reading: f"{link} fell to {_width_words(grid, finding, reading)}",
         query(grid, finding, WIDTH),
         silent=silent,
     )  # fmt: skip
     again = symptom(
         grid, finding, total(grid, REPLAY), EVENTS,
-        lambda told: f"{link} sent {told.during:.0f} packets a second again",
+        lambda reading: f"{link} sent {reading.during:.0f} packets a second again",
         query(grid, finding, REPLAY), silent=silent, mild=True,
     )  # fmt: skip
     return with_more(fell, again, said=link)
@@ -70,13 +70,13 @@ def _octaves(width: FloatGrid | None, generation: FloatGrid | None) -> FloatGrid
     return lanes if generation is None else lanes + generation - 1.0
 
 
-def _width_words(grid: Grid, finding: Finding, told: Level) -> str:
+def _width_words(grid: Grid, finding: Finding, reading: Level) -> str:
     """Lanes and generation, now and normally; whole ones, because there are none between."""
     width, generation = (level(grid, finding, total(grid, name)) for name in (WIDTH, GENERATION))
     if width is None or generation is None:
-        return f"{2 ** (told.during - told.usual(WHOLE)):.2f} of what it carried"
+        return f"{2 ** (reading.during - reading.usual(WHOLE)):.2f} of what it carried"
     lanes, age = (
-        each.before if np.isfinite(width.before) else each.peers for each in (width, generation)
+        usual.before if np.isfinite(width.before) else usual.peers for usual in (width, generation)
     )
     return (
         f"x{width.during:.0f} generation {generation.during:.0f}"
@@ -91,9 +91,9 @@ def nvlink(grid: Grid, finding: Finding) -> Symptom | None:
     """Links of the rank's GPU; None if it does not tell of them."""
     gpu = gpu_words(grid, finding.rank)
 
-    def down(told: Level) -> str:
-        normal = told.usual(WHOLE)
-        return f"{normal - told.during:.0f} of {gpu}'s {normal:.0f} NVLinks are down"
+    def down(reading: Level) -> str:
+        normal = reading.usual(WHOLE)
+        return f"{normal - reading.during:.0f} of {gpu}'s {normal:.0f} NVLinks are down"
 
     links = symptom(
         grid, finding, total(grid, NVLINK_UP), WHOLE, down,
@@ -102,7 +102,7 @@ def nvlink(grid: Grid, finding: Finding) -> Symptom | None:
     )  # fmt: skip
     errors = symptom(
         grid, finding, total(grid, NVLINK_ERRORS), EVENTS,
-        lambda told: f"{gpu} counts {told.during:.0f} NVLink errors a second",
+        lambda reading: f"{gpu} counts {reading.during:.0f} NVLink errors a second",
         f"sum({query(grid, finding, NVLINK_ERRORS)})",
         silent=f"{gpu} counts no NVLink errors", mild=True,
     )  # fmt: skip
@@ -127,33 +127,33 @@ def ecc(grid: Grid, finding: Finding) -> Symptom | None:
     gpu = gpu_words(grid, finding.rank)
     bad, corrected = (_ecc_counts(grid, finding, kind) for kind in ("uncorrected", "corrected"))
 
-    def uncorrectable(told: Level) -> str:
-        rate = MINUTE * told.during
+    def uncorrectable(reading: Level) -> str:
+        rate = MINUTE * reading.during
         return f"{gpu} counts {rate:.1f} uncorrectable memory errors a minute"
 
     key = _ecc_query(grid, finding, "uncorrected")
     fatal = symptom(grid, finding, bad, ANY, uncorrectable, key)
     rows = symptom(
         grid, finding, total(grid, ROWS), REPLACED,
-        lambda told: f"{gpu} replaced memory rows: {told.before:.0f} before, more during",
+        lambda reading: f"{gpu} replaced memory rows: {reading.before:.0f} before, more during",
         query(grid, finding, ROWS),
     )  # fmt: skip
     numbers = symptom(
         grid, finding, corrected, EVENTS,
-        lambda told: f"{gpu} corrects {told.during:.1f} memory errors a second",
+        lambda reading: f"{gpu} corrects {reading.during:.1f} memory errors a second",
         _ecc_query(grid, finding, "corrected"), silent=f"{gpu} counts no memory errors", mild=True,
     )  # fmt: skip
     if fatal and fatal.seen and numbers and numbers.seen:
         # Corrected ones come first and in numbers: their begin is the better known.
         text = f"{fatal.text} and{numbers.text.removeprefix(gpu)}"
         return replace(numbers, text=text, query=fatal.query, grave=True)
-    return next((one for one in (fatal, rows) if one and one.seen), numbers)
+    return next((trouble for trouble in (fatal, rows) if trouble and trouble.seen), numbers)
 
 
 def _ecc_counts(grid: Grid, finding: Finding, kind: str) -> FloatGrid | None:
     """Errors a second; the volatile count where it is told, since aggregate repeats it."""
-    told = (total(grid, ECC_ERRORS.name, type=kind, counter=counter) for counter in COUNTERS)
-    return next((cells for cells in told if level(grid, finding, cells) is not None), None)
+    totals = (total(grid, ECC_ERRORS.name, type=kind, counter=counter) for counter in COUNTERS)
+    return next((cells for cells in totals if level(grid, finding, cells) is not None), None)
 
 
 def _ecc_query(grid: Grid, finding: Finding, kind: str) -> str:
@@ -197,23 +197,23 @@ def xid_of(part: Cause | None) -> Callable[[Grid, Finding], Symptom | None]:
         gpu, hang = gpu_words(grid, finding.rank), finding.kind == "hang"
         every = list(_logged(grid, finding))
         logged = [
-            each
-            for each in every
-            if each.xid not in NOT_OF_HARDWARE
-            and not each.is_news
-            and (PART.get(each.xid) == part or hang)
+            event
+            for event in every
+            if event.xid not in NOT_OF_HARDWARE
+            and not event.is_news
+            and (PART.get(event.xid) == part or hang)
         ]
         if not logged:
             silent = "" if every or part else f"the driver logged no XID of {gpu}"
-            told = Symptom(False, silent, query(grid, finding, XID_COUNT))
-            return told if _listened(grid, finding) else None
+            silent_symptom = Symptom(False, silent, query(grid, finding, XID_COUNT))
+            return silent_symptom if _listened(grid, finding) else None
         onset = _onset(grid, finding)
-        one = min(logged, key=lambda each: abs(each.time - (onset or each.time)))
-        words = f"the driver logged XID {one.xid} ({describe(one.xid).text}) of {gpu}"
-        shown = query(grid, finding, one.signal)
+        nearest = min(logged, key=lambda event: abs(event.time - (onset or event.time)))
+        words = f"the driver logged XID {nearest.xid} ({describe(nearest.xid).text}) of {gpu}"
+        shown = query(grid, finding, nearest.signal)
         if onset is None:
             return Symptom(True, words, shown)
-        late, slack = one.time - onset, tolerance(grid)
+        late, slack = nearest.time - onset, tolerance(grid)
         with_onset = -(STOPPED_SECONDS if hang else slack) <= late <= slack
         return Symptom(True, words, shown, late, with_onset, is_near(grid, finding, late))
 
@@ -233,22 +233,22 @@ def _logged(grid: Grid, finding: Finding) -> Iterator[Logged]:
     first = onset - STOPPED_SECONDS if hang and onset is not None else float(grid.start[0])
     for key, last in grid.last.items():
         metric, labels = series_name(key)
-        told = dict(labels)
-        xid = number(told, "xid") if metric == XID_LAST else None
+        named = dict(labels)
+        xid = number(named, "xid") if metric == XID_LAST else None
         if xid is None:
             continue
         seen = grid.signals[key][:, column] if key in grid.signals else np.empty(0)
         times = np.append(seen, last[column])
         times = times[np.isfinite(times) & (times >= first) & (times <= end)]
         if times.size:
-            yield Logged(float(times.min()), xid, key, told.get("severity", ""))
+            yield Logged(float(times.min()), xid, key, named.get("severity", ""))
 
 
 def _listened(grid: Grid, finding: Finding) -> bool:
     """Whether somebody reads the driver's log on the rank's node."""
-    told = grid.last.get(LISTENER)
+    listening = grid.last.get(LISTENER)
     column = column_of(grid, finding.rank)
-    return told is not None and column is not None and bool(told[column] > 0)
+    return listening is not None and column is not None and bool(listening[column] > 0)
 
 
 def _onset(grid: Grid, finding: Finding) -> float | None:

@@ -67,8 +67,8 @@ UTILIZATION = metrics.GPU_UTILIZATION.series()
 
 def thermal_throttling(grid: Grid, finding: Finding) -> Symptom | None:
     """Clock-event seconds for heat; where nobody tells them, none of a GPU that is too cool."""
-    told = _throttling(grid, finding, HEATED)
-    return _too_cool(grid, finding) if told is None else told
+    clearest = _clearest_reason(grid, finding, HEATED)
+    return _too_cool(grid, finding) if clearest is None else clearest[1]
 
 
 def _too_cool(grid: Grid, finding: Finding) -> Symptom | None:
@@ -87,39 +87,35 @@ def _too_cool(grid: Grid, finding: Finding) -> Symptom | None:
     return Symptom(False, text, query(grid, finding, TEMPERATURE))
 
 
-def _cool(told: Level) -> bool:
-    cooler = told.peers - told.during >= CELSIUS.resolution
-    return cooler and not told.during > told.before
+def _cool(reading: Level) -> bool:
+    cooler = reading.peers - reading.during >= CELSIUS.resolution
+    return cooler and not reading.during > reading.before
 
 
 def power_throttling(grid: Grid, finding: Finding) -> Symptom | None:
     """Clock-event seconds for power."""
-    return _throttling(grid, finding, HELD)
-
-
-def _throttling(grid: Grid, finding: Finding, kind: Throttled) -> Symptom | None:
-    told = _clearest_reason(grid, finding, kind)
-    return None if told is None else told[1]
+    clearest = _clearest_reason(grid, finding, HELD)
+    return None if clearest is None else clearest[1]
 
 
 def _clearest_reason(grid: Grid, finding: Finding, kind: Throttled) -> tuple[str, Symptom] | None:
     """Of the reasons for one kind of throttling the one that moved the furthest."""
     text = f"{gpu_words(grid, finding.rank)} {kind.words}"
-    told = [
-        (reason, one)
+    symptoms = [
+        (reason, symptom)
         for reason in kind.reasons
-        if (one := of_time(grid, finding, clock_event(reason), text))
+        if (symptom := of_time(grid, finding, clock_event(reason), text))
     ]
-    return max(told, key=lambda each: each[1].far, default=None)
+    return max(symptoms, key=lambda pair: pair[1].far, default=None)
 
 
 def clock(grid: Grid, finding: Finding) -> Symptom | None:
     """The SM clock below what it was and what the peers' is; alone and from the start, its top."""
     sensor = _clock_sensor(grid, finding)
 
-    def words(told: Level) -> str:
-        now, usual = megahertz(told.during), megahertz(told.usual(sensor))
-        whose = told.whose(sensor)
+    def words(reading: Level) -> str:
+        now, usual = megahertz(reading.during), megahertz(reading.usual(sensor))
+        whose = reading.whose(sensor)
         than = f", as {whose}" if now == usual else f" against {usual} {whose}"
         return f"SM clock {now}{than}"
 
@@ -134,9 +130,9 @@ def _clock_sensor(grid: Grid, finding: Finding) -> Sensor:
 def temperature(grid: Grid, finding: Finding) -> Symptom | None:
     """Hotter than before and than the peers."""
 
-    def words(told: Level) -> str:
-        peers = "" if np.isnan(told.peers) else f", peers {told.peers:.0f} °C"
-        return f"temperature {told.during:.0f} °C{peers}"
+    def words(reading: Level) -> str:
+        peers = "" if np.isnan(reading.peers) else f", peers {reading.peers:.0f} °C"
+        return f"temperature {reading.during:.0f} °C{peers}"
 
     return of_signal(grid, finding, TEMPERATURE, CELSIUS, words)
 
@@ -173,9 +169,9 @@ def idle(grid: Grid, finding: Finding) -> Symptom | None:
     """Kernels run less of the time than before and than at the peers."""
     gpu = gpu_words(grid, finding.rank)
 
-    def words(told: Level) -> str:
-        usual = f"{told.usual(KERNELS):.0%} {told.whose(KERNELS)}"
-        return f"{gpu} has kernels running {told.during:.0%} of the time, {usual}"
+    def words(reading: Level) -> str:
+        usual = f"{reading.usual(KERNELS):.0%} {reading.whose(KERNELS)}"
+        return f"{gpu} has kernels running {reading.during:.0%} of the time, {usual}"
 
     return of_signal(grid, finding, UTILIZATION, KERNELS, words)
 
@@ -191,8 +187,8 @@ def contradiction(grid: Grid, finding: Finding) -> Symptom | None:
     busy, held = _busy_at_rest(grid, finding), _held(grid, finding)
     if held is None or (busy is not None and busy.seen):
         return busy
-    reason, told = held
-    return _held_at_top(grid, finding, reason, told)
+    reason, symptom = held
+    return _held_at_top(grid, finding, reason, symptom)
 
 
 def _busy_at_rest(grid: Grid, finding: Finding) -> Symptom | None:
@@ -212,8 +208,8 @@ def _busy_at_rest(grid: Grid, finding: Finding) -> Symptom | None:
 
 def _held(grid: Grid, finding: Finding) -> tuple[str, Symptom] | None:
     """What throttles it beyond any doubt, and the reason that counts it."""
-    told = (_clearest_reason(grid, finding, kind) for kind in (HEATED, HELD))
-    return next((each for each in told if each and each[1].seen and each[1].grave), None)
+    held = (_clearest_reason(grid, finding, kind) for kind in (HEATED, HELD))
+    return next((pair for pair in held if pair and pair[1].seen and pair[1].grave), None)
 
 
 def _held_at_top(grid: Grid, finding: Finding, reason: str, held: Symptom) -> Symptom | None:
@@ -293,8 +289,8 @@ def idle_at_work(
         limit: Watts; of a GPU that tells none the peers alone say what idle is.
         peers: Watts that the peers draw.
     """
-    told = (np.isfinite(limit) | np.isfinite(peers)) & np.isfinite(drawn)
+    known = (np.isfinite(limit) | np.isfinite(peers)) & np.isfinite(drawn)
     idle = np.logical_not(drawn > np.multiply(IDLE, limit))
     below = np.logical_not(np.multiply(PEERS_DRAW, drawn) > peers)
-    contradicts: NDArray[np.bool_] = np.asarray(told & (used >= BUSY) & idle & below)
+    contradicts: NDArray[np.bool_] = np.asarray(known & (used >= BUSY) & idle & below)
     return contradicts

@@ -84,13 +84,15 @@ def processor(grid: Grid, finding: Finding) -> Symptom | None:
     By its quota (cgroup cpu.stat), or because another process has it (/proc/PID/schedstat): for
     more of the time, or for most of the excess of each step.
     """
-    told = (
+    measured = (
         quota(grid, finding),
         of_time(grid, finding, QUEUE, "it was ready to run and had no processor"),
         _queued(grid, finding),
     )
-    found = (one for one in told if one)
-    return max(found, key=lambda one: (one.explains, one.seen, one.grave), default=None)
+    symptoms = (symptom for symptom in measured if symptom)
+    return max(
+        symptoms, key=lambda symptom: (symptom.explains, symptom.seen, symptom.grave), default=None
+    )
 
 
 def quota(grid: Grid, finding: Finding) -> Symptom | None:
@@ -117,12 +119,12 @@ def cpu_time(grid: Grid, finding: Finding) -> Symptom | None:
     cells = np.log(np.where(used > 0, used, np.nan))  # a log tells no CPU time
     where = "" if has_gpu(grid, finding.rank) else "; the CPU is the device here"
 
-    def words(told: Level) -> str:
-        ratio = np.exp(told.during - told.usual(RATIO))
+    def words(reading: Level) -> str:
+        ratio = np.exp(reading.during - reading.usual(RATIO))
         return f"its training thread used {ratio:.2f}x the CPU time per step{where}"
 
-    told = symptom(grid, finding, cells, RATIO, words, "cpu_seconds of steps.parquet")
-    return None if told is None else replace(told, basis=Basis.STEPS)
+    used_more = symptom(grid, finding, cells, RATIO, words, "cpu_seconds of steps.parquet")
+    return None if used_more is None else replace(used_more, basis=Basis.STEPS)
 
 
 def collector(grid: Grid, finding: Finding) -> Symptom | None:
@@ -154,7 +156,7 @@ def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
     None where no scrape of the slow windows told, or none was to be expected to see one.
     """
     older, column = heartbeat_stopped(grid), column_of(grid, finding.rank)
-    told = query(grid, finding, metrics.TRAIN_HEARTBEAT_AGE.name)
+    shown_by = query(grid, finding, metrics.TRAIN_HEARTBEAT_AGE.name)
     if older is None or column is None:
         return None
     during, before = spans(grid, finding)
@@ -182,7 +184,7 @@ def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
         # Of pauses that no scrape is likely to meet nobody knows.
         if pauses.sum() >= MOSTLY * total and met.sum() < 1.0:
             return None
-        return of_excess(0.0, "its heartbeat went on", told, Basis.TELEMETRY)
+        return of_excess(0.0, "its heartbeat went on", shown_by, Basis.TELEMETRY)
     longest, could = float(older[still, column].max()), float((pauses * met).sum()) / total
     text = (
         f"its heartbeat stopped for {longest:.0f} s while its process was there and the others'"
@@ -194,7 +196,7 @@ def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
         text += f"; scrapes so far apart see {could:.0%} of pauses as long, and saw as many"
         of_all = min(share / max(could, NOTHING), 1.0) * float(pauses.sum()) / total
         share = max(share, min(of_all, 1.0))
-    return of_excess(share, text, told, Basis.TELEMETRY)
+    return of_excess(share, text, shown_by, Basis.TELEMETRY)
 
 
 def _touching(grid: Grid, first: int, stop: int) -> Iterator[int]:

@@ -196,17 +196,17 @@ Words = Callable[[Level], str]
 """What is seen of a series, from how high it is."""
 
 
-def deviations(told: Level, sensor: Sensor) -> float:
+def deviations(reading: Level, sensor: Sensor) -> float:
     """How far a level is beyond what is usual, in units of its noise; NaN = nobody knows.
 
     `(during - usual) / max(noise, resolution)`; of events the noise is at least
     `sqrt(max(usual * seconds, 1)) / seconds`, one event or the Poisson deviation of what is usual.
     """
-    usual = told.usual(sensor)
-    moved = usual - told.during if sensor.lower else told.during - usual
-    noise = max(told.noise, sensor.resolution)
-    if sensor.events and told.seconds > 0:
-        noise = max(noise, float(np.sqrt(max(usual * told.seconds, 1.0))) / told.seconds)
+    usual = reading.usual(sensor)
+    moved = usual - reading.during if sensor.lower else reading.during - usual
+    noise = max(reading.noise, sensor.resolution)
+    if sensor.events and reading.seconds > 0:
+        noise = max(noise, float(np.sqrt(max(usual * reading.seconds, 1.0))) / reading.seconds)
     return moved / noise if noise > 0 else float(np.inf * np.sign(moved)) if moved else 0.0
 
 
@@ -227,16 +227,16 @@ def symptom(
             the same as where it is, and nothing.
         mild: Whether the most it can be is mild.
     """
-    told = level(grid, finding, cells)
-    if cells is None or told is None:
+    reading = level(grid, finding, cells)
+    if cells is None or reading is None:
         return None
-    far, text = deviations(told, sensor), words(told)
+    far, text = deviations(reading, sensor), words(reading)
     if np.isnan(far) and silent is None:
         return None
-    harmless = told.during > sensor.bad if sensor.lower else told.during < sensor.bad
+    harmless = reading.during > sensor.bad if sensor.lower else reading.during < sensor.bad
     if harmless or not far >= MILD:
         return Symptom(False, text if silent is None else silent, query, far=far)
-    late = onset_delay(grid, finding, cells, told.usual(sensor), told.during)
+    late = onset_delay(grid, finding, cells, reading.usual(sensor), reading.during)
     within = None if np.isnan(late) else abs(late) <= tolerance(grid)
     rho = dose_response(grid, finding, cells)
     # A link that loses width is worse the lower it is.
@@ -255,11 +255,12 @@ def of_signal(
 def of_time(grid: Grid, finding: Finding, key: str, words: str) -> Symptom | None:
     """The symptom that a counter of seconds shows; `words` say what these are spent in."""
 
-    def text(told: Level) -> str:
-        before = "" if np.isnan(told.before) else f" ({told.past}: {told.before:.0%})"
-        return f"{words} {told.during:.0%} of the time{before}"
+    def text(reading: Level) -> str:
+        before = "" if np.isnan(reading.before) else f" ({reading.past}: {reading.before:.0%})"
+        return f"{words} {reading.during:.0%} of the time{before}"
 
-    return of_signal(grid, finding, key, SECONDS, text)
+    cells = grid.signals.get(key)
+    return symptom(grid, finding, cells, SECONDS, text, query(grid, finding, key))
 
 
 class SeriesName(NamedTuple):

@@ -100,30 +100,30 @@ BY_NAME: Mapping[str, SymptomSpec] = {spec.name: spec for spec in SYMPTOMS}
 def measured(grid: Grid, finding: Finding) -> dict[str, Symptom]:
     """Every symptom that is told of a finding, whether it is there or not."""
     gpu = has_gpu(grid, finding.rank)
-    told = {
+    symptoms = {
         spec.name: spec.measure(grid, finding)
         for spec in SYMPTOMS
         if finding.kind in spec.kinds and (gpu or not spec.of_gpu)
     }
-    return {name: symptom for name, symptom in told.items() if symptom is not None}
+    return {name: symptom for name, symptom in symptoms.items() if symptom is not None}
 
 
 def states_of(
-    grid: Grid, place: Sequence[Finding], told: Sequence[Mapping[str, Symptom]]
+    grid: Grid, findings: Sequence[Finding], symptoms: Sequence[Mapping[str, Symptom]]
 ) -> dict[str, float]:
     """`symptom: state` of all that is told at a place -> share of its ranks of which it is so.
 
     Args:
         grid: The run's windows.
-        place: The findings of its ranks.
-        told: `told[i]` is what was measured of `place[i]`.
+        findings: The findings of its ranks.
+        symptoms: `symptoms[i]` is what was measured of `findings[i]`.
     """
-    ranks = [_states(grid, *each) for each in zip(place, told, strict=True)]
+    ranks = [_states(grid, *rank) for rank in zip(findings, symptoms, strict=True)]
     every = sorted({state for states in ranks for state in states})
     return {state: sum(state in states for states in ranks) / len(ranks) for state in every}
 
 
-def _states(grid: Grid, finding: Finding, told: Mapping[str, Symptom]) -> list[str]:
+def _states(grid: Grid, finding: Finding, symptoms: Mapping[str, Symptom]) -> list[str]:
     """Of one rank, with what kind of finding it is about.
 
     Of the finding itself whether it is a slow one, the rank has a GPU, and it is a whole node. Not
@@ -131,7 +131,7 @@ def _states(grid: Grid, finding: Finding, told: Mapping[str, Symptom]) -> list[s
     on than of causes.
     """
     states = ["slow finding"] if finding.kind == SLOW else []
-    states += [f"{name}: {state}" for name, symptom in told.items() for state in symptom.states]
+    states += [f"{name}: {state}" for name, symptom in symptoms.items() for state in symptom.states]
     if not has_gpu(grid, finding.rank):
         states.append("no GPU")
     if finding.details.get("node") and finding.kind == SLOW:
