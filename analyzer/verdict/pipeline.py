@@ -114,7 +114,7 @@ def comparable(case: Case) -> Case:
 
 
 def operations(case: Case) -> Case:
-    """Find slow workers by their operations, and simulate the run without them (what-if.md)."""
+    """Find slow workers by operations, and simulate the run without (docs/method/what-if.md)."""
     if case.trace is not None:
         return replace(case, seen=examine_trace(case.trace, case.grid))
     return replace(case, seen=examine_operations(case.run, case.grid))

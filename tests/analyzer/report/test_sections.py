@@ -21,7 +21,7 @@ from lockstep.analyzer.rules.alert_rules.groups import ALERTS
 from lockstep.analyzer.shapes.run import Grid, RankInfo
 from lockstep.analyzer.verdict.pipeline import Diagnosis
 
-RUNBOOKS = Path(__file__).parents[2] / "deploy" / "runbooks"
+RUNBOOKS = Path(__file__).parents[3] / "deploy" / "runbooks"
 
 
 def rows(tree: dict[str, Any], section: str, title: str) -> list[list[Any]]:

@@ -22,7 +22,7 @@ from lockstep.evaluation.synth.draw import drawn
 from lockstep.evaluation.synth.whole import labelled
 from tests.analyzer.stages import verdict_of
 
-PAGE = Path(__file__).parents[2] / "docs/method/verdict.md"
+PAGE = Path(__file__).parents[3] / "docs/method/verdict.md"
 KINDS = ("thermal", "data", "cpu-quota", "freeze", "crash", "loss")
 
 
