@@ -51,11 +51,11 @@ def document(
     begin, end = bounds(grid)
     made = end if now is None else now
     seen = None if beside.finding is None else finding_times(beside.finding)
-    told = human.blocks(beside.human)
+    written = human.blocks(beside.human)
     unit = "gpu hours" if has_gpu(grid, None) else "rank hours"
     emulated = (run.meta.get("spec") or {}).get("launcher") == "local"
     actions = advice(
-        verdict, emulated=emulated, owners=told["actions"], without_gpu=_without_gpu(grid)
+        verdict, emulated=emulated, owners=written["actions"], without_gpu=_without_gpu(grid)
     )
     sections = [
         glance(grid, verdict, cut, sources, actions, unit),
@@ -70,7 +70,7 @@ def document(
         *deviations(verdict),
         learning(run, grid, cut, sources),
         comparison(diagnosis, beside.baseline) if beside.baseline else None,
-        people(told),
+        people(written),
         reality(run.meta, verdict.provenance),
         completeness(run, grid, verdict, cut, beside),
         files(beside),
@@ -84,7 +84,7 @@ def document(
         "generated_at": None if made is None else figures.iso(made),
         "version": _version(),
         "status": verdict.status,
-        "review": human.status(told),
+        "review": human.status(written),
         "title": title(verdict),
         "summary": summary(verdict, unit),
         "sentence": verdict.sentence,
@@ -126,9 +126,9 @@ def _printable(tree: Any) -> Any:
     if isinstance(tree, dict):
         return {_printable(key): _printable(value) for key, value in tree.items()}
     if isinstance(tree, list | tuple):
-        return [_printable(each) for each in tree]
+        return [_printable(item) for item in tree]
     if isinstance(tree, str) and not tree.isprintable():
-        return "".join(each if each.isprintable() or each in "\n\t\u200d" else " " for each in tree)
+        return "".join(item if item.isprintable() or item in "\n\t\u200d" else " " for item in tree)
     return tree
 
 

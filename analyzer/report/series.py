@@ -38,11 +38,11 @@ class Spans:
 def spans(grid: Grid, verdict: Verdict) -> Spans:
     """Cuts a Grid by its verdict."""
     ranks = {info.rank: column for column, info in enumerate(grid.ranks)}
-    guilty = {each.rank for each in verdict.culprits} | {
+    guilty = {culprit.rank for culprit in verdict.culprits} | {
         info.rank
         for info in grid.ranks
-        for each in verdict.culprits
-        if each.rank is None and each.node == info.node
+        for culprit in verdict.culprits
+        if culprit.rank is None and culprit.node == info.node
     }
     culprits = tuple(column for rank, column in ranks.items() if rank in guilty)
     open_windows = ~grid.masked
@@ -74,18 +74,18 @@ def by_row(values: FloatGrid, reduce: Callable[..., FloatGrid]) -> FloatGrid:
         values: NaN = did not answer.
         reduce: A function of numpy that leaves NaN out, such as `np.nanmedian`.
     """
-    told = np.isfinite(values).any(axis=1)
+    answered = np.isfinite(values).any(axis=1)
     reduced = np.full(len(values), np.nan)
     # numpy warns about rows in which nothing answered; here that is an ordinary gap.
-    if told.any():
-        reduced[told] = reduce(values[told], axis=1)
+    if answered.any():
+        reduced[answered] = reduce(values[answered], axis=1)
     return reduced
 
 
 def medians(values: FloatGrid, windows: NDArray[np.bool_]) -> list[float | None]:
     """(W, R) values -> the median of each rank over the chosen windows."""
     chosen = by_row(values[windows].T, np.nanmedian)
-    return [float(each) if np.isfinite(each) else None for each in chosen]
+    return [float(value) if np.isfinite(value) else None for value in chosen]
 
 
 MAX_BUCKETS = 200
@@ -219,14 +219,14 @@ def shown(cut: Spans, values: FloatGrid | Sequence[float | None]) -> list[int]:
         values: (R,) what the ranks are compared by; NaN or None = did not answer, which is shown
             first: who is silent matters.
     """
-    told = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
-    if len(told) <= MOST_ROWS:
-        return list(range(len(told)))
+    levels = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+    if len(levels) <= MOST_ROWS:
+        return list(range(len(levels)))
     picked = list(cut.culprits[:MOST_CULPRITS])
-    known = told[np.isfinite(told)]
-    far = np.abs(told - (np.median(known) if known.size else 0.0))
+    known = levels[np.isfinite(levels)]
+    far = np.abs(levels - (np.median(known) if known.size else 0.0))
     far = np.where(np.isfinite(far), far, np.inf)
-    others = [int(each) for each in np.argsort(-far, kind="stable") if each not in picked]
+    others = [int(column) for column in np.argsort(-far, kind="stable") if column not in picked]
     return sorted(picked + others[: MOST_ROWS - len(picked)])
 
 
@@ -242,6 +242,6 @@ def rest(
     words = f"{len(left)} more ranks are not listed"
     words += f", {guilty} of them culprits" if guilty else ""
     if known:
-        low, high = (figures.cell(float(each), unit) for each in (min(known), max(known)))
+        low, high = (figures.cell(float(bound), unit) for bound in (min(known), max(known)))
         words += f"; theirs lie between {low} and {high}"
     return f"{words}."

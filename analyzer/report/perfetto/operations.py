@@ -34,7 +34,7 @@ def actual(run: Run, steps: range) -> pd.DataFrame:
     start = ops["start_ns"].to_numpy(dtype=np.int64)
     duration = np.maximum(ops["end_ns"].to_numpy(dtype=np.int64) - start, 0)
     wait = _arrivals(ops) - start
-    told = pd.DataFrame(
+    operations = pd.DataFrame(
         {
             "rank": ops["rank"].to_numpy(dtype=np.int64),
             "ideal": False,
@@ -50,7 +50,7 @@ def actual(run: Run, steps: range) -> pd.DataFrame:
             "sequence": ops["sequence"].to_numpy(dtype=np.int64),
         }
     )
-    return pd.concat([_steps(run, steps), slices_of(told)], ignore_index=True)
+    return pd.concat([_steps(run, steps), slices_of(operations)], ignore_index=True)
 
 
 def _arrivals(ops: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -45,8 +45,8 @@ class Timeline:
 
     def parts(self) -> Iterator[str]:
         """The file, in parts."""
-        told = {"run": self.name, "without_ideal": self.without_ideal}
-        return document(self.slices, self.ranks, told)
+        about = {"run": self.name, "without_ideal": self.without_ideal}
+        return document(self.slices, self.ranks, about)
 
 
 def of_run(run: Run, steps: range) -> Timeline:

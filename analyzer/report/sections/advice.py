@@ -57,21 +57,21 @@ def advice(
     """
     rows: list[list[str]] = []
     commands: list[str] = []
-    told: set[tuple[str, Action]] = set()
+    visited: set[tuple[str, Action]] = set()
     for culprit in verdict.culprits:
         for action in actions_of(culprit, without_gpu):
             # Several ranks of a node need one visit.
-            if (_place(culprit), action) in told and culprit.gpu is None:
+            if (_place(culprit), action) in visited and culprit.gpu is None:
                 continue
-            told.add((_place(culprit), action))
+            visited.add((_place(culprit), action))
             rows.append([_priority(action, culprit), _place(culprit), action.purpose, action.text])
             if action.command:
                 comment = f"# {_line(_place(culprit))}: {action.purpose}"
                 command = f"{comment}\n{command_of(action, culprit)}"
                 commands += [command] * (command not in commands)
-    for one in verdict.structure:
+    for structure in verdict.structure:
         # What all nodes share is nobody's fault, and still somebody's to mend.
-        shared = ADVICE.get(str(one.get("cause")), ())
+        shared = ADVICE.get(str(structure.get("cause")), ())
         rows += [["2", "all nodes", action.purpose, action.text] for action in shared]
     if not rows:
         fallback = NOTHING if verdict.status == "healthy" else TOO_LITTLE
@@ -138,14 +138,14 @@ def argument(name: str | None, otherwise: str) -> str:
 
 def _line(text: str) -> str:
     # A line break would end the line that people copy, quoted or not.
-    return "".join(each if each.isprintable() else " " for each in text)
+    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def runbooks(
     culprits: Iterable[Culprit], without_gpu: Container[str | None] = ()
 ) -> dict[str, str]:
     """Words -> address, one a runbook; on nodes without a GPU none that is about GPUs."""
-    names = dict.fromkeys(_runbook(one, one.node in without_gpu) for one in culprits)
+    names = dict.fromkeys(_runbook(culprit, culprit.node in without_gpu) for culprit in culprits)
     return {f"Runbook {name}": PLACEHOLDERS.runbook(name) for name in names}
 
 

@@ -51,21 +51,23 @@ WORTH_TELLING = 0.01
 """A certain difference of less than 1 % is not told."""
 
 
-def ratio(one: FloatGrid, other: FloatGrid) -> tuple[float, float, float] | None:
+def ratio(values: FloatGrid, other: FloatGrid) -> tuple[float, float, float] | None:
     """The ratio of the medians and its 95 % interval; None with too few steps, or zeros.
 
     Args:
-        one: (T,) finite values in the order of their steps.
+        values: (T,) finite values in the order of their steps.
         other: (U,) the values to hold them against.
     """
-    if min(len(one), len(other)) < STEPS_AT_LEAST or not (np.median(other) and np.median(one)):
+    if min(len(values), len(other)) < STEPS_AT_LEAST or not (
+        np.median(other) and np.median(values)
+    ):
         return None
     dice = np.random.default_rng(0)
-    ratios = _resampled(one, dice) / _resampled(other, dice)
+    ratios = _resampled(values, dice) / _resampled(other, dice)
     if not np.isfinite(ratios).all():
         return None
     low, high = np.quantile(ratios, (0.025, 0.975))
-    return float(np.median(one) / np.median(other)), float(low), float(high)
+    return float(np.median(values) / np.median(other)), float(low), float(high)
 
 
 def middles(values: FloatGrid) -> FloatGrid:
@@ -103,21 +105,23 @@ def comparison(diagnosis: "Diagnosis", baseline: "Diagnosis") -> Block:
     rows: list[list[Any]] = []
     alike, unsure = list[str](), list[str]()
     for name in (name for name in here if name in there):
-        told = ratio(here[name][0], there[name][0])
-        if told is None:
+        compared = ratio(here[name][0], there[name][0])
+        if compared is None:
             unsure.append(name)
             continue
-        middle, low, high = told
+        middle, low, high = compared
         if low <= 1.0 <= high or abs(middle - 1.0) < WORTH_TELLING:
             alike.append(name)
             continue
         unit = here[name][1]
-        values = (figures.cell(float(np.median(each[name][0])), unit) for each in (there, here))
+        values = (
+            figures.cell(float(np.median(measures[name][0])), unit) for measures in (there, here)
+        )
         rows.append([name, *values, middle - 1.0, low - 1.0, high - 1.0])
     rows.sort(key=lambda row: -abs(row[3]))
-    one = f"this run ({diagnosis.run.name})"
-    other = f"baseline ({baseline.run.name})"
-    columns = {"what": "", other: "", one: "", "difference": "percentage",
+    this_run = f"this run ({diagnosis.run.name})"
+    baseline_run = f"baseline ({baseline.run.name})"
+    columns = {"what": "", baseline_run: "", this_run: "", "difference": "percentage",
                "at least": "percentage", "at most": "percentage"}  # fmt: skip
     return blocks.section(
         "comparison",
@@ -129,7 +133,7 @@ def comparison(diagnosis: "Diagnosis", baseline: "Diagnosis") -> Block:
             blocks.text("Nothing that was measured differs.") if alike and not rows else None,
             blocks.text(_rest(alike, unsure)) if alike or unsure else None,
             *_loss(diagnosis.run, baseline.run),
-            blocks.table("Configuration that differs", {"what": "", other: "", one: ""},
+            blocks.table("Configuration that differs", {"what": "", baseline_run: "", this_run: ""},
                          _settings(baseline.run.meta, diagnosis.run.meta), source="run.json"),
             _nodes(diagnosis.grid, baseline.grid),
         ],
@@ -176,11 +180,11 @@ def _rest(alike: list[str], unsure: list[str]) -> str:
 
 def _loss(run: Run, baseline: Run) -> list[Block | None]:
     """The loss where both have seen as many tokens: does the model learn as it did?"""
-    one, other = _course(run), _course(baseline)
-    if one is None or other is None:
+    course, base_course = _course(run), _course(baseline)
+    if course is None or base_course is None:
         return []
-    tokens = min(one[0][-1], other[0][-1])
-    here, there = (float(np.interp(tokens, *course)) for course in (one, other))
+    tokens = min(course[0][-1], base_course[0][-1])
+    here, there = (float(np.interp(tokens, *curve)) for curve in (course, base_course))
     words = f"After {figures.cell(tokens, 'count')} tokens the loss is"
     words += f" {figures.cell(here, 'nats')}, the baseline's {figures.cell(there, 'nats')}."
     return [blocks.text(words)]
@@ -191,10 +195,10 @@ def _course(run: Run) -> tuple[FloatGrid, FloatGrid] | None:
     steps = run.windows.groupby("from_step").agg({"tokens": "sum", "loss": "mean"})
     tokens = steps["tokens"].cumsum()
     loss = steps["loss"].rolling(max(1, len(steps) // 20), min_periods=1).mean()
-    told = loss.notna() & (tokens > 0)
-    if not told.any():
+    known = loss.notna() & (tokens > 0)
+    if not known.any():
         return None
-    return tokens[told].to_numpy(np.float64), loss[told].to_numpy(np.float64)
+    return tokens[known].to_numpy(np.float64), loss[known].to_numpy(np.float64)
 
 
 def _settings(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[list[str]]:

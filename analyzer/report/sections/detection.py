@@ -40,13 +40,13 @@ class FindingTimes:
 def finding_times(finding: Mapping[str, Any]) -> FindingTimes:
     """The moments of finding.json; what has another type is not told."""
     alerts = finding.get("alerts")
-    told = alerts if isinstance(alerts, list) else []
+    rows = alerts if isinstance(alerts, list) else []
     return FindingTimes(
         onset=moment(finding.get("onset")),
         first_seen=moment(finding.get("first_seen")),
         opened=moment(finding.get("opened")),
         closed=moment(finding.get("closed")),
-        alerts=tuple(_alert(each) for each in told if isinstance(each, Mapping)),
+        alerts=tuple(_alert(row) for row in rows if isinstance(row, Mapping)),
         sentence=str(finding.get("sentence") or ""),
     )
 
@@ -60,16 +60,16 @@ def moment(value: Any) -> float | None:
     if not isinstance(value, str):
         return None
     try:
-        told = datetime.fromisoformat(value)
+        time = datetime.fromisoformat(value)
     except ValueError:
         return None
-    told = told if told.tzinfo else told.replace(tzinfo=UTC)
-    return told.timestamp() if 1970 < told.year < 3000 else None
+    time = time if time.tzinfo else time.replace(tzinfo=UTC)
+    return time.timestamp() if 1970 < time.year < 3000 else None
 
 
-def _alert(told: Mapping[str, Any]) -> Alert:
-    name = told.get("name") or "an alert"
-    return Alert(str(name), moment(told.get("starts_at")), moment(told.get("received")))
+def _alert(alert: Mapping[str, Any]) -> Alert:
+    name = alert.get("name") or "an alert"
+    return Alert(str(name), moment(alert.get("starts_at")), moment(alert.get("received")))
 
 
 NOT_WATCHED = (
@@ -143,20 +143,23 @@ def detection(
 
 def _then(verdict: Verdict) -> list[Block | None]:
     """What was told when the archive was written, and what was known by then."""
-    found: list[Block | None] = []
-    for told in verdict.history:
-        text = str(told["text"])
+    blocks_then: list[Block | None] = []
+    for earlier in verdict.history:
+        text = str(earlier["text"])
         rows = [
             ["for" if fact["for"] else "against", fact["text"], fact["query"]]
-            for fact in told["evidence"]
+            for fact in earlier["evidence"]
         ]
-        found.append(blocks.text(f"{text[0].upper()}{text[1:]}."))
-        found += [blocks.text(f"{one[0].upper()}{one[1:]}.") for one in told.get("changed", ())]
-        found.append(blocks.table(
+        blocks_then.append(blocks.text(f"{text[0].upper()}{text[1:]}."))
+        blocks_then += [
+            blocks.text(f"{change[0].upper()}{change[1:]}.")
+            for change in earlier.get("changed", ())
+        ]
+        blocks_then.append(blocks.table(
             "What was known then", {"": "", "observation": "", "query": ""}, rows,
-            collapsed=bool(told["agrees"]), source="finding.json",
+            collapsed=bool(earlier["agrees"]), source="finding.json",
         ))  # fmt: skip
-    return found
+    return blocks_then
 
 
 def _delays(grid: Grid, verdict: Verdict, seen: FindingTimes) -> Block | None:

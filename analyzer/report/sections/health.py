@@ -115,16 +115,16 @@ def _totals(grid: Grid, rates: FloatGrid, windows: NDArray[np.bool_]) -> list[fl
 
 def signal(grid: Grid, reading: Reading) -> FloatGrid | None:
     """The metric's values summed over the label sets that were asked for, if any answered."""
-    found = [
+    series = [
         values
         for key, values in grid.signals.items()
         if key.partition("{")[0] == reading.metric.name and reading.label in key
     ]
     if not reading.accumulates:
-        found = found[:1]
-    found = [values for values in found if np.isfinite(values).any()]
-    if not found:
+        series = series[:1]
+    series = [values for values in series if np.isfinite(values).any()]
+    if not series:
         return None
-    silent = np.all([np.isnan(values) for values in found], axis=0)
-    total: FloatGrid = np.where(silent, np.nan, np.nansum(found, axis=0))
+    silent = np.all([np.isnan(values) for values in series], axis=0)
+    total: FloatGrid = np.where(silent, np.nan, np.nansum(series, axis=0))
     return total

@@ -13,7 +13,7 @@ from lockstep.analyzer.ledger.words import sentence, spoken_part
 from lockstep.analyzer.report import blocks, figures
 from lockstep.analyzer.report.blocks import Block
 from lockstep.analyzer.report.queries import Sources
-from lockstep.analyzer.report.sections.what_if import gives_back, what_if
+from lockstep.analyzer.report.sections.what_if import fix_words, what_if
 from lockstep.analyzer.report.series import MOST_CULPRITS, Spans, median
 from lockstep.analyzer.shapes.run import Grid, Run, Verdict
 from lockstep.analyzer.shapes.windows import COLUMNS
@@ -116,8 +116,7 @@ def costs(verdict: Verdict, unit: str = "gpu hours") -> list[list[str]]:
     rows = [[OF_RUN, _with_interval(verdict)]] if verdict.hang is None else []
     rows += losses(verdict, unit)
     for fix in verdict.what_if.get("fixes", ())[:1]:
-        without, _, gain = gives_back(fix).partition(": ")
-        rows.append([without, gain])
+        rows.append([*fix_words(fix)])
     return rows
 
 
@@ -129,16 +128,16 @@ def losses(verdict: Verdict, unit: str = "gpu hours") -> list[list[str]]:
     if verdict.lost_money is not None:
         money = _between(verdict.lost_money, verdict.lost_money_interval, "money")
         rows.append(["lost, at the price given", money])
-    told = verdict.lost_per_day
-    if told is None:
+    daily = verdict.lost_per_day
+    if daily is None:
         return rows
-    since = f"as in its last {figures.cell(told['over_seconds'], 'seconds')}"
-    when = "if it goes on" if told["goes_on"] else "had it gone on"
+    since = f"as in its last {figures.cell(daily['over_seconds'], 'seconds')}"
+    when = "if it goes on" if daily["goes_on"] else "had it gone on"
     rows.append(
-        [f"lost a day {when}, {since}", _between(told["gpu_hours"], told["interval"], unit)]
+        [f"lost a day {when}, {since}", _between(daily["gpu_hours"], daily["interval"], unit)]
     )
-    if told["money"] is not None:
-        money = _between(told["money"], told["money_interval"], "money")
+    if daily["money"] is not None:
+        money = _between(daily["money"], daily["money_interval"], "money")
         rows.append([f"lost a day {when}, at the price given", money])
     return rows
 
@@ -147,7 +146,7 @@ def _between(value: Any, interval: Sequence[float] | None, unit: str) -> str:
     words = figures.cell(value, unit)
     if interval is None or not np.isfinite(interval).all() or interval[0] == interval[1]:
         return words
-    low, high = (figures.cell(each, unit) for each in interval)
+    low, high = (figures.cell(bound, unit) for bound in interval)
     # A unit that both have is told once.
     low = low.removesuffix(f" {high.rpartition(' ')[2]}")
     return f"{words} (95 % interval {low} to {high})"

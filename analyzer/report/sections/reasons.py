@@ -12,18 +12,18 @@ def reasons(verdict: Verdict) -> Block:
     """The section on why."""
     tables: list[Block | None] = [blocks.text(verdict.sentence)]
     for culprit in verdict.culprits[:MOST_CULPRITS]:
-        place = culprit.who
+        who = culprit.who
         rows = [
             ["for" if fact.supports else "against", fact.text, fact.query]
             for fact in sorted(culprit.evidence, key=lambda fact: not fact.supports)
         ]
         tables.append(
             blocks.text(
-                f"{place}: {culprit.cause}, confidence {sureness(culprit)}, {culprit.tier} tier."
+                f"{who}: {culprit.cause}, confidence {sureness(culprit)}, {culprit.tier} tier."
             )
         )
         columns = {"speaks": "", "observation": "", "query": ""}
-        tables.append(blocks.table(f"Evidence on {culprit.cause} at {place}", columns, rows))
+        tables.append(blocks.table(f"Evidence on {culprit.cause} at {who}", columns, rows))
     if not verdict.culprits:
         tables.append(blocks.text("No culprit was named, so there is no cause to argue for."))
     alternatives = [[each["cause"], each["confidence"]] for each in verdict.alternatives]
@@ -53,10 +53,10 @@ def reasons(verdict: Verdict) -> Block:
 
 def sureness(culprit: Culprit) -> str:
     """In the place, where it is told, and in the cause."""
-    told = [("place", culprit.place_confidence), ("cause", culprit.confidence)]
+    shares = [("place", culprit.place_confidence), ("cause", culprit.confidence)]
     return ", ".join(
         f"in the {what} {figures.cell(share, 'confidence')}"
-        for what, share in told
+        for what, share in shares
         if share is not None
     )
 
@@ -64,16 +64,16 @@ def sureness(culprit: Culprit) -> str:
 def before(verdict: Verdict) -> list[Block | None]:
     """A sentence a culprit, and what Meta's lemon features (arXiv 2410.21680) are for it."""
     rows = [
-        [one["uuid"] or one["node"], one["runs"], one["culprit_runs"], *one["interval"],
-         one["peers_share"], one["features"]["xid_cnt"],
-         one["features"]["multi_node_node_fails"] + one["features"]["single_node_node_fails"]]
-        for one in verdict.recurrence
+        [past["uuid"] or past["node"], past["runs"], past["culprit_runs"], *past["interval"],
+         past["peers_share"], past["features"]["xid_cnt"],
+         past["features"]["multi_node_node_fails"] + past["features"]["single_node_node_fails"]]
+        for past in verdict.recurrence
     ]  # fmt: skip
     columns = {"who": "", "runs": "count", "culprit in": "count", "at least": "share",
                "at most": "share", "its peers": "share", "with XIDs or memory errors": "count",
                "stopped": "count"}  # fmt: skip
     return [
-        *(blocks.text(f"{one['text']}.") for one in verdict.recurrence),
+        *(blocks.text(f"{past['text']}.") for past in verdict.recurrence),
         blocks.table("Culprits of this run in the 30 days before", columns, rows),
     ]
 
@@ -85,9 +85,9 @@ def deviations(verdict: Verdict) -> list[Block]:
     columns = {"node": "", "gpu": "", "since": "time", "distance": "score", "costs time": "",
                "what": ""}  # fmt: skip
     rows = [
-        [each["node"], each["gpu"], datetime.fromisoformat(each["since"]).timestamp(),
-         each["deviation"], "yes" if each["costs_time"] else "not yet", each["text"]]
-        for each in verdict.anomalies
+        [anomaly["node"], anomaly["gpu"], datetime.fromisoformat(anomaly["since"]).timestamp(),
+         anomaly["deviation"], "yes" if anomaly["costs_time"] else "not yet", anomaly["text"]]
+        for anomaly in verdict.anomalies
     ]  # fmt: skip
     words = (
         "Compared with other GPUs of the same kind at the same time. A distance of 3 is three times"

@@ -22,7 +22,8 @@ NOBODY = {
 def title(verdict: Verdict) -> str:
     """The verdict as a heading: who and why, without figures that need a unit."""
     then = "".join(
-        f"; {told['by']} told of {told['who']}: {told['cause']}" for told in _disputed(verdict)
+        f"; {earlier['by']} told of {earlier['who']}: {earlier['cause']}"
+        for earlier in _disputed(verdict)
     )
     if not verdict.culprits:
         return NOBODY[verdict.status] + then
@@ -46,28 +47,33 @@ def summary(verdict: Verdict, unit: str = "gpu hours") -> list[str]:
     if verdict.culprits:
         sure = [*_sure(verdict.culprits), *sure]
     sure += verdict.provenance
-    told = ", ".join(sure)
-    texts = [str(told["text"]) for told in _disputed(verdict)]
+    certainties = ", ".join(sure)
+    texts = [str(earlier["text"]) for earlier in _disputed(verdict)]
     then = [f"{text[0].upper()}{text[1:]}." for text in texts]
     return [
         f"{_who(verdict)}.",
         f"{_how_much(verdict, unit)}.",
-        f"{told[0].upper()}{told[1:]}.",
+        f"{certainties[0].upper()}{certainties[1:]}.",
         *then,
     ]
 
 
 def _disputed(verdict: Verdict) -> list[Mapping[str, Any]]:
     """What was told of the run before and the verdict does not say."""
-    return [told for told in verdict.history if not told["agrees"]]
+    return [earlier for earlier in verdict.history if not earlier["agrees"]]
 
 
 def _sure(culprits: Sequence[Culprit]) -> list[str]:
     """Of the least sure: in the place, where it is told, and in the cause."""
-    places = [one.place_confidence for one in culprits if one.place_confidence is not None]
-    told = [("confidence in the place", places), ("in the cause", [c.confidence for c in culprits])]
-    each = "at least " if len(culprits) > 1 else ""
-    words = [f"{what} {each}{certainty(min(some))}" for what, some in told if some]
+    places = [
+        culprit.place_confidence for culprit in culprits if culprit.place_confidence is not None
+    ]
+    confidences = [
+        ("confidence in the place", places),
+        ("in the cause", [c.confidence for c in culprits]),
+    ]
+    at_least = "at least " if len(culprits) > 1 else ""
+    words = [f"{what} {at_least}{certainty(min(some))}" for what, some in confidences if some]
     return words if places else [f"confidence {word}" for word in words]
 
 
@@ -177,5 +183,5 @@ def _stop_mark(verdict: Verdict, cut: Spans) -> Sequence[Mapping[str, Any]]:
 
 def _first(actions: Block) -> list[list[Any]]:
     """Where and what, of the first rows of the table of actions."""
-    table = next(each for each in actions["blocks"] if each["block"] == "table")
+    table = next(block for block in actions["blocks"] if block["block"] == "table")
     return [[where or "–", action] for _, where, _, action in table["rows"][:FIRST_ACTIONS]]

@@ -64,7 +64,7 @@ def completeness(run: Run, grid: Grid, verdict: Verdict, cut: Spans, beside: Rep
 
 def files(beside: ReportInputs) -> Block | None:
     """The section on the archive's files and the trace; None where nobody looked."""
-    rows = [[each.name, each.size, each.sha256] for each in beside.files]
+    rows = [[file.name, file.size, file.sha256] for file in beside.files]
     if beside.trace is not None:
         rows.append([beside.trace.name, beside.trace.size, beside.trace.sha256])
     if not rows and not beside.trace_told:
@@ -130,9 +130,9 @@ def reproduction(run: Run, sources: Sources, command: str = "") -> Block:
     )  # fmt: skip
 
 
-def people(told: Mapping[str, str]) -> Block:
+def people(written: Mapping[str, str]) -> Block:
     """The section that people write: lessons, review, and blocks of their own names."""
-    names = [name for name in told if name != "actions"]
+    names = [name for name in written if name != "actions"]
     return blocks.section(
         "people",
         "Lessons and review",
@@ -142,7 +142,7 @@ def people(told: Mapping[str, str]) -> Block:
                 " keeps it and brings it into the page. No blame: hardware and settings, not"
                 " people."
             ),
-            *(blocks.human(name, told[name]) for name in names),
+            *(blocks.human(name, written[name]) for name in names),
         ],
     )
 

@@ -44,8 +44,8 @@ def _picked(grid: Grid, cut: Spans) -> list[int]:
 
 def _slowdowns(verdict: Verdict) -> dict[int, float]:
     """Rank -> its slowdown as the verdict has it: one number for one thing."""
-    told = ((one.rank, one.slowdown) for one in verdict.culprits)
-    return {rank: slow for rank, slow in told if rank is not None and slow is not None}
+    pairs = ((culprit.rank, culprit.slowdown) for culprit in verdict.culprits)
+    return {rank: slow for rank, slow in pairs if rank is not None and slow is not None}
 
 
 def _by_rank(
@@ -167,8 +167,8 @@ def heat(grid: Grid, cut: Spans, source: str) -> tuple[Block | None, Block | Non
         return None, None  # a strip tells no more than the table of ranks
     cells = np.full((len(rows), len(columns)), np.nan)
     places = [(rows.index(row), columns.index(column)) for row, column in names]
-    for value, place in zip(ratio.tolist(), places, strict=True):
-        cells[place] = value
+    for value, cell in zip(ratio.tolist(), places, strict=True):
+        cells[cell] = value
     worst = int(np.nanargmax(ratio))
     info = grid.ranks[worst]
     chart = blocks.cells(
@@ -197,9 +197,9 @@ def against_stratum(grid: Grid, cut: Spans) -> FloatGrid:
     own = np.array(medians(grid.time["own"], cut.during), dtype=np.float64)
     ratio = np.full(len(grid.ranks), np.nan)
     for columns in peer_groups(grid).values():
-        told = own[columns]
-        if np.isfinite(told).any():
-            ratio[columns] = told / np.nanmedian(told)
+        times = own[columns]
+        if np.isfinite(times).any():
+            ratio[columns] = times / np.nanmedian(times)
     return ratio
 
 

@@ -120,9 +120,9 @@ def _percentiles(grid: Grid, spans: Masks, source: str) -> Block | None:
     wall = by_row(grid.time["wall"], np.nanmedian)
     rows: list[list[object]] = []
     for name, mask in spans.items():
-        told = wall[mask & np.isfinite(wall)]
-        if told.size:
-            rows.append([name, *np.quantile(told, QUANTILES).tolist(), float(told.max())])
+        times = wall[mask & np.isfinite(wall)]
+        if times.size:
+            rows.append([name, *np.quantile(times, QUANTILES).tolist(), float(times.max())])
     columns = {
         "when": "",
         **{f"p{100 * q:.0f}": "seconds" for q in QUANTILES},

@@ -15,11 +15,11 @@ METHODS = {
 
 def what_if(verdict: Verdict) -> list[Block | None]:
     """The method and the fixes; the published figures stand in the appendix (`simulated`)."""
-    told = verdict.what_if
-    method = METHODS.get(told["method"])
+    outcome = verdict.what_if
+    method = METHODS.get(outcome["method"])
     if method is None:
         return []
-    why = told.get("why")
+    why = outcome.get("why")
     return [
         blocks.text(f"{method} No simulation: {why}." if why else method),
         blocks.table(
@@ -28,23 +28,29 @@ def what_if(verdict: Verdict) -> list[Block | None]:
              "known by": ""},
             [
                 [fix["remove"], fix["gain"], *_pair(fix["interval"]), f"{fix['by']}, {fix['over']}"]
-                for fix in told["fixes"]
+                for fix in outcome["fixes"]
             ],
         ),
-        *(blocks.text(f"{gives_back(fix)}.") for fix in told["fixes"]),
+        *(blocks.text(f"{gives_back(fix)}.") for fix in outcome["fixes"]),
     ]  # fmt: skip
 
 
 def gives_back(fix: Mapping[str, Any]) -> str:
-    """A fix as steps gained in the same time: `without node-3: +22 % steps an hour (...)`.
+    """A fix as steps gained in the same time: `without node-3: +22 % steps an hour (...)`."""
+    without, gain = fix_words(fix)
+    return f"{without}: {gain}"
+
+
+def fix_words(fix: Mapping[str, Any]) -> tuple[str, str]:
+    """(what is removed, the steps gained in the same time), in words.
 
     Steps that are shorter by g are 1 / (1 - g) times as many.
     """
-    words = f"without {fix['remove']}: {_more(fix['gain'])} steps an hour"
-    if fix["interval"] is None:
-        return words
-    low, high = (_more(each) for each in fix["interval"])
-    return f"{words} (95 % interval {low} to {high})"
+    words = f"{_more(fix['gain'])} steps an hour"
+    if fix["interval"] is not None:
+        low, high = (_more(bound) for bound in fix["interval"])
+        words += f" (95 % interval {low} to {high})"
+    return f"without {fix['remove']}", words
 
 
 def _more(gain: float) -> str:
@@ -77,12 +83,12 @@ STRATA = (
 
 def simulated(verdict: Verdict) -> Block | None:
     """The section on S and S_strata; None where nothing was simulated."""
-    told = verdict.what_if
-    if told["method"] != "simulation":
+    outcome = verdict.what_if
+    if outcome["method"] != "simulation":
         return None
     rows = [
-        ["S", TYPICAL, told["S"]],
-        ["S_strata", STRATA, told["S_strata"]],
+        ["S", TYPICAL, outcome["S"]],
+        ["S_strata", STRATA, outcome["S_strata"]],
     ]
     return blocks.section(
         "simulated",
