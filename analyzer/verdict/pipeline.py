@@ -7,7 +7,6 @@ an archive has any, change the verdict afterwards, in `lockstep.diagnose.archive
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 
 from lockstep.analyzer.align.common_writes import without_common_writes
 from lockstep.analyzer.align.same_work import for_same_work
@@ -101,7 +100,9 @@ def diagnose(run: Run | Trace, *, gpu_hour_price: float | None = None) -> Diagno
 
 def through(stages: Sequence[Stage], case: Case) -> Case:
     """A case after some stages, in their order."""
-    return reduce(lambda so_far, stage: stage(so_far), stages, case)
+    for stage in stages:
+        case = stage(case)
+    return case
 
 
 def comparable(case: Case) -> Case:

@@ -9,6 +9,7 @@ from lockstep.analyzer.report.document import document
 from lockstep.analyzer.report.inputs import ReportInputs
 from lockstep.analyzer.report.sections.detection import Alert, finding_times, moment
 from lockstep.analyzer.verdict.pipeline import Diagnosis
+from tests.analyzer.report.trees import rows, section
 
 ONSET = 1_795_000_001.7
 FINDING: dict[str, Any] = {
@@ -19,11 +20,6 @@ FINDING: dict[str, Any] = {
         {"name": "LockstepFinding", "starts_at": ONSET + 70, "received": ONSET + 71},
     ],
 }  # fmt: skip
-
-
-def rows(tree: dict[str, Any], section: str, title: str) -> list[list[Any]]:
-    blocks = next(each for each in tree["sections"] if each["name"] == section)["blocks"]
-    return next(each["rows"] for each in blocks if title in each.get("title", ""))
 
 
 def test_each_delay_counts_from_the_onset_in_the_data(straggler: Callable[..., Diagnosis]) -> None:
@@ -44,7 +40,7 @@ def test_what_was_alerted_stands_in_the_timeline(straggler: Callable[..., Diagno
 
 
 def test_a_run_that_nobody_watched_has_no_delay(healthy: Diagnosis) -> None:
-    blocks = next(s for s in document(healthy)["sections"] if s["name"] == "detection")["blocks"]
+    blocks = section(document(healthy), "detection")["blocks"]
 
     assert "nobody watched this run" in blocks[0]["text"]
 
