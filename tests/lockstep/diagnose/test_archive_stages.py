@@ -1,9 +1,10 @@
-"""The archive of a finding: its verdict is a function of the telemetry; what was told is beside."""
+"""What stands beside a run in its archive: a finding of watch, and past runs in the same folder."""
 
 import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -129,3 +130,43 @@ def test_a_report_after_an_analysis_says_the_same(
 
     assert ExitCode.OK == report.code, report.err
     assert before == json.loads((empty / "report.json").read_text())["verdict"]
+
+
+def with_verdict(folder: Path, text: str) -> Path:
+    """A past run of the same ranks, which ended before; and what its verdict.json says."""
+    Synthetic(steps=30).write(folder)
+    path = folder / "run.json"
+    meta = json.loads(path.read_text())
+    ended = datetime.fromtimestamp(meta["ended"] - 3600.0, UTC).isoformat()
+    path.write_text(json.dumps({**meta, "ended": ended}))
+    (folder / "verdict.json").write_text(text)
+    return folder
+
+
+def test_culprits_are_counted_in_past_runs_and_what_cannot_be_read_is_missing(
+    lockstep: Callable[..., Any], tmp_path: Path
+) -> None:
+    Synthetic(faults=[Fault("thermal", 2)]).write(tmp_path / "now")
+    culprit = {"node": "node-2", "uuid": None, "cause": "thermal", "slowdown": 1.5}
+    with_verdict(tmp_path / "past", json.dumps({"culprits": [culprit]}))
+    with_verdict(tmp_path / "torn", "{")
+
+    _, verdict = printed(lockstep, tmp_path / "now")
+    table = lockstep("analyze", tmp_path / "now").out
+
+    assert ("node", 1, 1) in [
+        (row["by"], row["culprit_runs"], row["runs"]) for row in verdict["recurrence"]
+    ]
+    assert "1 past runs in the same folder cannot be read" in verdict["missing"]
+    assert "before:\n" in table
+    assert "node-2 was a culprit in 1 of the 1 runs" in table
+
+
+def test_of_a_healthy_run_no_past_run_is_read(lockstep: Callable[..., Any], tmp_path: Path) -> None:
+    Synthetic().write(tmp_path / "now")
+    with_verdict(tmp_path / "torn", "{")
+
+    _, verdict = printed(lockstep, tmp_path / "now")
+
+    assert [] == verdict["recurrence"]
+    assert not [words for words in verdict["missing"] if "past runs" in words]
