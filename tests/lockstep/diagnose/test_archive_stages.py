@@ -134,7 +134,7 @@ def test_a_report_after_an_analysis_says_the_same(
 
 def with_verdict(folder: Path, text: str) -> Path:
     """A past run of the same ranks, which ended before; and what its verdict.json says."""
-    Synthetic(steps=30).write(folder)
+    Synthetic(seed=9, steps=30).write(folder)
     path = folder / "run.json"
     meta = json.loads(path.read_text())
     ended = datetime.fromtimestamp(meta["ended"] - 3600.0, UTC).isoformat()
