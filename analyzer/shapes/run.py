@@ -302,7 +302,7 @@ class Verdict:
     the lost GPU-hours at the price given (None = no price); `lost_per_day` is as
     analyzer.verdict.cost.loss.PerDay tells it, and `recurrence` how often its culprits were
     culprits before (analyzer.verdict.cost.recurrence). `history` is what was told of the run before
-    this verdict, beside it (lockstep.watch.judge.history).
+    this verdict, beside it (lockstep.watch.archive.history).
     """
 
     run: str

@@ -9,8 +9,8 @@ from pathlib import Path
 from lockstep.collector.config import Address, ConfigError
 from lockstep.collector.config.values import address, is_loopback
 from lockstep.collector.contract.words import ExitCode
+from lockstep.terminal.interrupts import log_warnings, signals
 from lockstep.terminal.output import fail, note
-from lockstep.watch.loop.process import log_warnings, signals
 
 NEEDED = {"fastapi": "api", "pandas": "analyzer", "torch": "workloads"}
 """Import name -> the extra that brings it."""

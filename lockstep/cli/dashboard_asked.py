@@ -18,7 +18,7 @@ from lockstep.collector.contract import archive as contract
 from lockstep.collector.contract.words import ExitCode
 from lockstep.dashboard.context import Settings
 from lockstep.terminal.output import fail, note
-from lockstep.watch.addresses import GRAFANA_VARIABLE
+from lockstep.watch.serve.pages import GRAFANA_VARIABLE
 from lockstep.workloads.sdk.client.address import place as api_place
 
 USUAL_FOLDER = Path("runs")

@@ -20,7 +20,7 @@ from lockstep.diagnose import (
 from lockstep.diagnose import timeline as timelines
 from lockstep.terminal import output
 from lockstep.terminal.output import Format
-from lockstep.watch import watched_diagnosis
+from lockstep.watch.archive import history as watched_diagnosis
 
 if TYPE_CHECKING:
     from lockstep.analyzer.shapes.run import Culprit, Verdict

@@ -8,7 +8,7 @@ import typer
 from lockstep.collector.contract.words import ExitCode
 from lockstep.diagnose import diagnosis, newest, recurrence
 from lockstep.terminal import output
-from lockstep.watch import watched_diagnosis
+from lockstep.watch.archive import history as watched_diagnosis
 
 
 def report(

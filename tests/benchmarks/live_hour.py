@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from lockstep.watch.reports import Reports, Urgency
+from lockstep.watch.archive.reports import Reports, Urgency
 from tests.lockstep.watching.live_hour import EXPECTED, LiveHour
 
 REPORTS = 20

@@ -16,7 +16,7 @@ from lockstep.collector.contract.kubernetes import (
     RUNS_ACCOUNT,
     RUNS_NAMESPACE,
 )
-from lockstep.watch.node_conditions.kubernetes import Cluster
+from lockstep.watch.kubernetes.client import Cluster
 from lockstep.workloads.launchers.kubernetes.api import ApiCluster
 from lockstep.workloads.launchers.kubernetes.facts import look
 from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings

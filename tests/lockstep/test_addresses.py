@@ -4,7 +4,7 @@ import pytest
 
 from lockstep.analyzer.rules.alert_rules.shape import PLACEHOLDERS, Addresses
 from lockstep.terminal.output import CommandError
-from lockstep.watch.addresses import addresses
+from lockstep.watch.serve.pages import addresses
 
 
 def test_the_environment_says_where_and_a_slash_at_the_end_is_none() -> None:

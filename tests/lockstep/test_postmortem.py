@@ -10,10 +10,10 @@ import pytest
 from lockstep.analyzer.findings.alertmanager.webhook import Notification, ReceivedAlert
 from lockstep.analyzer.findings.finding import WatchFinding, finding_json
 from lockstep.collector.contract import metrics as m
-from lockstep.watch import finding_folders, postmortem
-from lockstep.watch.alert_archives import WatchAccess
-from lockstep.watch.postmortem import PostMortems
-from lockstep.watch.reports import Done, Reports, Urgency
+from lockstep.watch.archive import finding_folders
+from lockstep.watch.archive.reports import Done, Reports, Urgency
+from lockstep.watch.deliver import postmortem
+from lockstep.watch.deliver.postmortem import PostMortems, WatchAccess
 
 XID = ReceivedAlert("f1", True, {"alertname": "LockstepGpuXidFatal", "node": "node-2", "gpu": "0"},
                     {"summary": "XID 79 on node-2."}, 5000.0, None)  # fmt: skip

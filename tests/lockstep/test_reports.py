@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.watch import reports
-from lockstep.watch.reports import Reports, Urgency, WriterProcess
+from lockstep.watch.archive import reports
+from lockstep.watch.archive.reports import Reports, Urgency, WriterProcess
 
 SECONDS = 60.0
 

@@ -9,8 +9,8 @@ import pytest
 
 from lockstep.analyzer.findings.alertmanager.webhook import MAX_BYTES
 from lockstep.terminal.output import CommandError
-from lockstep.watch import webhook_token
-from lockstep.watch.webhook import Webhook
+from lockstep.watch.deliver import webhook as webhook_token
+from lockstep.watch.deliver.webhook import Webhook
 
 BODY = json.dumps({"version": "4", "alerts": [], "truncatedAlerts": 3}).encode()
 

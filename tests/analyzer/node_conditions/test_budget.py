@@ -8,8 +8,7 @@ import hypothesis
 from hypothesis import strategies as st
 
 from lockstep.collector.contract.kubernetes import HEALTHY
-from lockstep.watch.node_conditions.actions import Release, Taint
-from lockstep.watch.node_conditions.shapes import Mode, Settings, Status
+from lockstep.watch.kubernetes.shapes import Mode, Release, Settings, Status, Taint
 from tests.analyzer.node_conditions.world import START, World, fault, nodes
 
 TAINT = Settings(mode=Mode.TAINT)

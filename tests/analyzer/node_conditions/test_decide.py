@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from lockstep.collector.contract.causes import FAMILY
 from lockstep.collector.contract.kubernetes import CONDITIONS, HEALTHY, Family
 from lockstep.collector.contract.words import Cause
-from lockstep.watch.node_conditions.actions import Write
-from lockstep.watch.node_conditions.bodies import events, status_patch
-from lockstep.watch.node_conditions.conditions import MANY, MAX_FAULTS, MAX_MESSAGE
-from lockstep.watch.node_conditions.decide import decide
-from lockstep.watch.node_conditions.memory import OLDER
-from lockstep.watch.node_conditions.shapes import (
+from lockstep.watch.kubernetes.applying import events, status_patch
+from lockstep.watch.kubernetes.conditions import MANY, MAX_FAULTS, MAX_MESSAGE
+from lockstep.watch.kubernetes.decide import decide
+from lockstep.watch.kubernetes.shapes import (
+    OLDER,
     Breaker,
     Condition,
     Fault,
@@ -25,6 +24,7 @@ from lockstep.watch.node_conditions.shapes import (
     State,
     Status,
     WatchState,
+    Write,
 )
 from tests.analyzer.node_conditions.world import START, applied, fault, nodes, told
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from lockstep.collector.contract.kubernetes import BREAKER
-from lockstep.watch.node_conditions.election import ObservedLease, Term, term
-from lockstep.watch.node_conditions.shapes import Breaker
+from lockstep.watch.kubernetes.election import ObservedLease, Term, term_of
+from lockstep.watch.kubernetes.shapes import Breaker
 
 SECONDS = 15.0
 OPEN = Breaker(True, 50.0, "why")
@@ -18,7 +18,7 @@ def _lease(holder: str, renewed: str, **annotations: str) -> dict[str, Any]:
 
 
 def _look(lease: dict[str, Any] | None, seen: ObservedLease, monotonic: float) -> Term:
-    return term(lease, "lease", "me", seen, OPEN, SECONDS, monotonic, 1000.0 + monotonic)
+    return term_of(lease, "lease", "me", seen, OPEN, SECONDS, monotonic, 1000.0 + monotonic)
 
 
 def test_without_a_lease_it_is_created_with_the_breaker_in_it() -> None:

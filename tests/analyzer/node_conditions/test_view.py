@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.collector.contract.kubernetes import FAULTS, QUARANTINE, TAINT
-from lockstep.watch.node_conditions import view
-from lockstep.watch.node_conditions.breaker import from_text, to_text
-from lockstep.watch.node_conditions.shapes import Breaker, Known, Quarantine
+from lockstep.watch.kubernetes import view
+from lockstep.watch.kubernetes.conditions import from_text, to_text
+from lockstep.watch.kubernetes.shapes import Breaker, Known, Quarantine
 from tests.cluster.asking import a_node
 
 JSON = st.recursive(

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.exporter.page import render
-from lockstep.watch.node_conditions.shapes import Fault
-from lockstep.watch.node_conditions.watch_page import PageError, fault_id, parse_page
+from lockstep.watch.kubernetes.shapes import Fault
+from lockstep.watch.kubernetes.watch_page import PageError, fault_id, parse_page
 
 UP = m.PROMETHEUS_UP(1)
 NAMES = st.text(max_size=20)

@@ -4,16 +4,19 @@ import random
 from dataclasses import dataclass, field, replace
 
 from lockstep.collector.contract.kubernetes import HEALTHY
-from lockstep.watch.node_conditions.actions import Decision, Release, Taint, Write
-from lockstep.watch.node_conditions.decide import decide
-from lockstep.watch.node_conditions.shapes import (
+from lockstep.watch.kubernetes.decide import decide
+from lockstep.watch.kubernetes.shapes import (
     Breaker,
+    Decision,
     Fault,
     Node,
+    Release,
     Settings,
     State,
     Status,
+    Taint,
     WatchState,
+    Write,
 )
 
 CAUSES = ("xid", "ecc", "thermal", "nvlink", "link", "host-cpu", "unknown")

@@ -10,7 +10,7 @@ from lockstep.analyzer.read.prometheus.matchers import ahead, with_matchers
 from lockstep.analyzer.rules.recording_rules import queries
 from lockstep.analyzer.rules.recording_rules.signals import SIGNALS
 from lockstep.collector.contract import metrics as m
-from lockstep.watch.judge import questions as ask
+from lockstep.watch.look import questions as ask
 
 CASES = {
     "up": 'up{r!="b"}',

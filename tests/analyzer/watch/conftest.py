@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from lockstep.analyzer.findings.finding import Detection, Kind, Tier, Who
-from lockstep.watch.judge.members import Members, members
+from lockstep.watch.look.members import Members, members
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lockstep.analyzer.findings.finding import Change, Kind, Tier, WatchFinding, Who
 from lockstep.analyzer.findings.finding_lifecycle import Course
 from lockstep.analyzer.shapes.run import Culprit, Verdict
-from lockstep.watch.judge.bill import RunCost, with_costs
+from lockstep.watch.findings import RunCost, with_costs
 
 WHO = Who("gpt-1", "node-2", 2, 0, None)
 SLOW = WatchFinding(

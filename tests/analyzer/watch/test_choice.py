@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lockstep.watch.judge.choice import MOST_PAGES, Wish, due_diagnoses, pages, reach
+from lockstep.watch.judge.diagnoses import MOST_PAGES, Wish, due_diagnoses, pages, reach
 
 
 def test_of_a_small_run_every_page_is_read(ranks):

@@ -11,7 +11,6 @@ from lockstep.analyzer.hardware.sequential_test.metrics import CLOCK, OWN
 from lockstep.analyzer.shapes.run import Culprit, Verdict
 from lockstep.collector.contract.xid import PAGED
 from lockstep.watch.judge import detections
-from lockstep.watch.judge import questions as ask
 from lockstep.watch.judge.detections import (
     alarmed_ranks,
     columns_by_stream,
@@ -20,7 +19,8 @@ from lockstep.watch.judge.detections import (
     stuck,
 )
 from lockstep.watch.judge.hardware import events, lost, node_names, xids
-from lockstep.watch.judge.panel import stream_names
+from lockstep.watch.look import questions as ask
+from lockstep.watch.look.panel import stream_names
 
 
 @pytest.fixture

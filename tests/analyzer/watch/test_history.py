@@ -9,7 +9,7 @@ from lockstep.analyzer.findings.finding import Kind, Tier, WatchFinding, Who, fi
 from lockstep.analyzer.report.summary import summary, title
 from lockstep.analyzer.shapes.run import Culprit, Fact, Verdict
 from lockstep.analyzer.shapes.verdict_json import verdict_json
-from lockstep.watch.judge.history import with_history
+from lockstep.watch.archive.history import with_history
 from tests.docs.verdict import HISTORY
 
 XID = WatchFinding(

@@ -6,7 +6,7 @@ from lockstep.analyzer.findings.alertmanager.outbox import Outbox
 from lockstep.analyzer.findings.alerts import alerts, superseded
 from lockstep.analyzer.findings.finding import Kind, Tier
 from lockstep.analyzer.findings.finding_lifecycle import Course, Pace, advance
-from lockstep.watch.judge.incidents import JOIN_SECONDS, with_incidents
+from lockstep.watch.findings import JOIN_SECONDS, with_incidents
 from lockstep.watch.judge.memory import Memory, from_json, to_json
 from tests.analyzer.watch.test_finding_lifecycle import EMPTY, PACE, RUN, of
 

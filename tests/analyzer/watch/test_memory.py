@@ -12,8 +12,7 @@ from lockstep.analyzer.findings.closable import Closable
 from lockstep.analyzer.findings.finding import Tier, Who
 from lockstep.analyzer.findings.finding_lifecycle import Course, Pace, advance
 from lockstep.analyzer.shapes.run import Fact
-from lockstep.watch.judge.hardware import Event
-from lockstep.watch.judge.inventory import Inventory, seen
+from lockstep.watch.judge.hardware import Event, Inventory, seen
 from lockstep.watch.judge.memory import Memory, MemoryFileError, from_json, to_json
 from lockstep.watch.judge.progress import Progress
 from lockstep.watch.judge.run_life import End, How, Life, Lost, Place

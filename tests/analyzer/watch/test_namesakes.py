@@ -2,7 +2,7 @@
 
 from lockstep.analyzer.findings.finding import Kind, Tier
 from lockstep.watch.judge.detections import of_namesakes
-from lockstep.watch.judge.members import members, namesakes
+from lockstep.watch.look.members import members, namesakes
 
 
 def info(node: str, pid: str = "1", job: str = "lockstep", rank: str = "0") -> dict[str, str]:

@@ -8,7 +8,7 @@ from lockstep.analyzer.findings.closable import Closable
 from lockstep.analyzer.findings.finding import Tier
 from lockstep.analyzer.findings.finding_lifecycle import Course, Pace, advance
 from lockstep.collector.contract import metrics as m
-from lockstep.watch.judge.page import of_findings
+from lockstep.watch.serve.metrics import of_findings
 
 
 def _health(sighting):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from lockstep.analyzer.read.prometheus.decoding import Series
-from lockstep.watch.judge.members import members
-from lockstep.watch.judge.panel import (
+from lockstep.watch.look.members import members
+from lockstep.watch.look.panel import (
     CLOCK,
     KNOWN,
     OWN,
@@ -16,8 +16,10 @@ from lockstep.watch.judge.panel import (
     fleet,
     of_gpus,
     of_ranks,
+    over_peers,
+    slowest_of_nodes,
+    speed,
 )
-from lockstep.watch.judge.ratios import over_peers, slowest_of_nodes, speed
 
 TIMES = 1000.0 + 15.0 * np.arange(4)
 

@@ -12,8 +12,8 @@ from lockstep.analyzer.findings.finding_lifecycle import Course, Pace, advance
 from lockstep.analyzer.hangs.document import document
 from lockstep.analyzer.hangs.verdict import LIMIT_SECONDS, Status
 from lockstep.analyzer.shapes.run import Fact
-from lockstep.watch.judge.memory import Memory, from_json, to_json
-from lockstep.watch.judge.standing import (
+from lockstep.watch.findings import with_dumps
+from lockstep.watch.hangs.standing import (
     Culprit,
     Standing,
     detections,
@@ -23,7 +23,7 @@ from lockstep.watch.judge.standing import (
     of_document,
     patience,
 )
-from lockstep.watch.judge.with_dumps import with_dumps
+from lockstep.watch.judge.memory import Memory, from_json, to_json
 from tests.hang_programs import hang, judged
 
 

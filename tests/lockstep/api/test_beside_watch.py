@@ -14,8 +14,7 @@ import httpx
 import lockstep
 from lockstep.bench.api import beside
 from lockstep.collector.config import Address
-from lockstep.watch.loop.admission import host_check
-from lockstep.watch.loop.server import Server
+from lockstep.watch.serve.server import Server, host_check
 from tests.dashboard.archives import Made, write
 from tests.lockstep.api.served import TOKEN, Api, served
 

@@ -28,18 +28,16 @@ from lockstep.analyzer.findings.finding import Kind, WatchFinding
 from lockstep.analyzer.read.prometheus import SourceError
 from lockstep.analyzer.read.prometheus.access import access
 from lockstep.analyzer.shapes.run import Culprit, Span, Verdict
-from lockstep.watch import finding_folders
-from lockstep.watch.judge.choice import Pages
+from lockstep.watch import loop
+from lockstep.watch.archive import archivist, finding_folders
+from lockstep.watch.archive.report_worker import written
+from lockstep.watch.archive.reports import Done, Reports, Urgency
+from lockstep.watch.deliver.delivery import Delivery
+from lockstep.watch.judge.diagnoses import Diagnoses, Judged, Pages
 from lockstep.watch.judge.run_over import HOLD_SECONDS
-from lockstep.watch.loop import archivist, loop
-from lockstep.watch.loop.delivery import Delivery
-from lockstep.watch.loop.diagnoses import Diagnoses
-from lockstep.watch.loop.judged import Judged
-from lockstep.watch.loop.loop import Watch
-from lockstep.watch.loop.operations import Operations
-from lockstep.watch.loop.settings import Settings
-from lockstep.watch.report_worker import written
-from lockstep.watch.reports import Done, Reports, Urgency
+from lockstep.watch.look.collectors import Operations
+from lockstep.watch.loop import Watch
+from lockstep.watch.settings import Settings
 from tests.lockstep.watching.fake_prometheus import OWN, SCRAPE, START, STEP, FakePrometheus
 from tests.lockstep.watching.states import Direct
 
@@ -350,7 +348,7 @@ class SimulatedConnection(Direct):
     def instant(
         self, query: str, time: float, *, every: bool = False, within: object = None
     ) -> list[tuple[Mapping[str, str], float]]:
-        from lockstep.watch.judge import questions as ask
+        from lockstep.watch.look import questions as ask
 
         if query == ask.PAGES:
             return self._pages(time)

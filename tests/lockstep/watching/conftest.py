@@ -10,12 +10,12 @@ import requests
 
 from lockstep.analyzer.read.bounded_session import BoundedAdapter
 from lockstep.analyzer.read.prometheus.access import access
-from lockstep.watch.loop import loop
-from lockstep.watch.loop.diagnoses import Diagnoses
-from lockstep.watch.loop.loop import Watch
-from lockstep.watch.loop.settings import Settings
-from lockstep.watch.report_worker import written
-from lockstep.watch.reports import Reports
+from lockstep.watch import loop
+from lockstep.watch.archive.report_worker import written
+from lockstep.watch.archive.reports import Reports
+from lockstep.watch.judge.diagnoses import Diagnoses
+from lockstep.watch.loop import Watch
+from lockstep.watch.settings import Settings
 from tests.lockstep.watching.fake_prometheus import FakePrometheus
 from tests.lockstep.watching.few_runs import FewRuns, verdict
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from lockstep.analyzer.read.prometheus.node_labels import LABELS, METRIC, series_label
 from lockstep.collector.contract import metrics as m
-from lockstep.watch.judge import questions as ask
+from lockstep.watch.look import questions as ask
 
 STEP, OWN, SCRAPE = 0.5, 0.4, 15.0
 START = 1_790_000_000.0

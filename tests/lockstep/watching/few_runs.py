@@ -8,12 +8,10 @@ from lockstep.analyzer.findings.finding import Kind, Tier, WatchFinding
 from lockstep.analyzer.hardware.sequential_test.state import State
 from lockstep.analyzer.read.prometheus.access import access
 from lockstep.analyzer.shapes.run import Culprit, Span, Verdict
-from lockstep.watch.judge.choice import Pages
+from lockstep.watch.cycle import Cycles
+from lockstep.watch.judge.diagnoses import Diagnoses, Judged, Pages
 from lockstep.watch.judge.memory import Memory, from_json, to_json
-from lockstep.watch.loop.cycle import Cycles
-from lockstep.watch.loop.diagnoses import Diagnoses
-from lockstep.watch.loop.judged import Judged
-from lockstep.watch.loop.settings import Settings
+from lockstep.watch.settings import Settings
 from tests.lockstep.watching.cluster_life import (
     FOREVER,
     NODES,
@@ -60,7 +58,7 @@ class FewRuns:
         self.cluster.dark.append((run.row, begin, end))
 
     def look(self) -> None:
-        change = self.cycles.one(self.connection).change  # type: ignore[arg-type]
+        change = self.cycles.next(self.connection).change  # type: ignore[arg-type]
         self.opened += change.opened
         self.closed += change.closed
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.collector.contract import metrics as m
-from lockstep.watch.loop.diagnoses import Diagnoses
+from lockstep.watch.judge.diagnoses import Diagnoses
 from tests.lockstep.watching.cluster_life import (
     FOREVER,
     NODES,

@@ -34,11 +34,11 @@ from lockstep.dashboard.shapes import (
 from lockstep.dashboard.sources.prometheus.runs import RunStatus
 from lockstep.dashboard.sources.prometheus.verdicts import said
 from lockstep.dashboard.words import now as first_page
-from lockstep.watch.judge import page
-from lockstep.watch.judge import questions as ask
+from lockstep.watch.cycle import Cycles, Outcome
 from lockstep.watch.judge.memory import Memory
-from lockstep.watch.loop.cycle import Cycles, Outcome
-from lockstep.watch.loop.settings import Settings
+from lockstep.watch.look import questions as ask
+from lockstep.watch.serve import metrics as page
+from lockstep.watch.settings import Settings
 from tests.analyzer.claims import ACCUSED, UNKNOWN, Charge, Claim, bolder, claim
 from tests.lockstep.watching.fake_prometheus import SCRAPE, START, FakePrometheus
 
@@ -100,7 +100,7 @@ class Scene:
     def look(self, times: int) -> None:
         for _ in range(times):
             self.fake.now += SCRAPE
-            self.outcome = self.cycles.one(Direct(self.fake))  # type: ignore[arg-type]
+            self.outcome = self.cycles.next(Direct(self.fake))  # type: ignore[arg-type]
 
     def samples(self) -> list[Any]:
         assert self.outcome is not None

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from lockstep.runs.claim import claim_folder
-from lockstep.watch.loop.program import STATE_FILE
+from lockstep.watch.program import STATE_FILE
 from tests.lockstep.watching.over_http import over_http
 
 

@@ -14,10 +14,10 @@ from lockstep.analyzer.findings.finding import WatchFinding
 from lockstep.analyzer.rules.alert_rules.shape import Addresses
 from lockstep.collector.config import Address
 from lockstep.terminal.output import CommandError
-from lockstep.watch.loop import program
-from lockstep.watch.loop.delivery import Delivery
-from lockstep.watch.loop.server import Server
-from lockstep.watch.reports import Reports
+from lockstep.watch import program
+from lockstep.watch.archive.reports import Reports
+from lockstep.watch.deliver.delivery import Delivery
+from lockstep.watch.serve.server import Server
 
 BODY = json.dumps({"version": "4", "alerts": []}).encode()
 

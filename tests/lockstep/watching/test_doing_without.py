@@ -8,10 +8,10 @@ import pytest
 from lockstep.analyzer.read.prometheus import SourceError
 from lockstep.analyzer.read.prometheus.access import access
 from lockstep.collector.contract import metrics as m
-from lockstep.watch.judge import questions as ask
-from lockstep.watch.loop import loop
-from lockstep.watch.loop.loop import Watch
-from lockstep.watch.loop.settings import Settings
+from lockstep.watch import loop
+from lockstep.watch.look import questions as ask
+from lockstep.watch.loop import Watch
+from lockstep.watch.settings import Settings
 from tests.hostile_server import HEAD, drops, serving
 
 

@@ -8,7 +8,7 @@ from base64 import b64encode
 import pytest
 
 from lockstep.collector.sources.flight_recorder import MAX_BYTES
-from lockstep.watch.loop.dumps import fetch
+from lockstep.watch.hangs.dumps import fetch
 from tests.lockstep.watching.node_collectors import OLDER, Answering, answer, collectors, rank_part
 
 DUMP = b'{"version": "2.9"}'

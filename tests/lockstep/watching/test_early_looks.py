@@ -9,10 +9,10 @@ import pytest
 
 from lockstep.analyzer.findings.finding import Tier
 from lockstep.analyzer.read.prometheus.access import access
-from lockstep.watch.loop import loop
-from lockstep.watch.loop.diagnoses import NEW_CYCLES, Diagnoses
-from lockstep.watch.loop.loop import END_SECONDS, SUSPECT_SECONDS, Watch
-from lockstep.watch.loop.settings import Settings
+from lockstep.watch import loop
+from lockstep.watch.judge.diagnoses import NEW_CYCLES, Diagnoses
+from lockstep.watch.loop import END_SECONDS, SUSPECT_SECONDS, Watch
+from lockstep.watch.settings import Settings
 from tests.lockstep.watching.cluster_life import FOREVER, Episode
 from tests.lockstep.watching.few_runs import EVERY, crashes
 

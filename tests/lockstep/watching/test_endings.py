@@ -16,16 +16,16 @@ from lockstep.analyzer.read.prometheus import SourceError
 from lockstep.analyzer.read.prometheus.access import access
 from lockstep.analyzer.read.prometheus.decoding import Series
 from lockstep.collector.contract import metrics as m
-from lockstep.watch.judge import questions as ask
-from lockstep.watch.judge.members import members
+from lockstep.watch.cycle import Cycles
+from lockstep.watch.judge import endings
+from lockstep.watch.judge.endings import lives_now
 from lockstep.watch.judge.memory import Memory
 from lockstep.watch.judge.progress import Progress
 from lockstep.watch.judge.run_life import End, Heard, How, Life, Lost, Place, lived, with_told
 from lockstep.watch.judge.run_over import detection, over, with_ends
-from lockstep.watch.loop import endings
-from lockstep.watch.loop.cycle import Cycles
-from lockstep.watch.loop.endings import lives_now
-from lockstep.watch.loop.settings import Settings
+from lockstep.watch.look import questions as ask
+from lockstep.watch.look.members import members
+from lockstep.watch.settings import Settings
 from tests.lockstep.watching import cluster_life, fake_prometheus
 from tests.lockstep.watching.cluster_life import FOREVER, SimulatedRun
 from tests.lockstep.watching.few_runs import crashes

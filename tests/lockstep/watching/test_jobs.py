@@ -9,11 +9,11 @@ import pytest
 
 from lockstep.analyzer.findings.finding import Kind, Tier, WatchFinding, Who, finding_json
 from lockstep.analyzer.read.prometheus.access import access
-from lockstep.watch import finding_folders
-from lockstep.watch.judge.choice import Pages
-from lockstep.watch.loop.archivist import Archivist
-from lockstep.watch.loop.jobs import Closing, Jobs, Opening, Plan
-from lockstep.watch.loop.settings import Settings
+from lockstep.watch.archive import finding_folders
+from lockstep.watch.archive.archivist import Archivist
+from lockstep.watch.archive.jobs import Closing, Jobs, Opening, Plan
+from lockstep.watch.judge.diagnoses import Pages
+from lockstep.watch.settings import Settings
 
 PLAN = Plan(Pages({}, part=False), {}, 0.0, 1.0, 0, None)
 SECONDS = 10.0

@@ -17,10 +17,10 @@ from lockstep.collector.contract.metrics import Metric, analyzer
 from lockstep.collector.exporter.page import render
 from lockstep.collector.recorder.parts import arrow_schema
 from lockstep.diagnose import diagnosis
-from lockstep.watch.loop import diagnoses
-from lockstep.watch.loop.cycle import ENDS_TOLD_SECONDS
-from lockstep.watch.loop.loop import NO_OPERATIONS, Watch
-from lockstep.watch.loop.settings import Settings
+from lockstep.watch.cycle import ENDS_TOLD_SECONDS
+from lockstep.watch.judge import diagnoses
+from lockstep.watch.loop import NO_OPERATIONS, Watch
+from lockstep.watch.settings import Settings
 
 HTML = (200, b"<html>Login</html>")
 

@@ -11,7 +11,7 @@ from lockstep.analyzer.read.prometheus.connection import Connection
 from lockstep.analyzer.read.prometheus.decoding import Series
 from lockstep.analyzer.read.prometheus.plausible import plausible
 from lockstep.collector.contract import metrics as m
-from lockstep.watch.judge import questions as ask
+from lockstep.watch.look import questions as ask
 
 ODD = ("+Inf", "-Inf", "NaN", "1e308", "-1e308")
 QUERIES = (ask.LOST, ask.XIDS, ask.OPEN, ask.TELLING)

@@ -9,11 +9,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from lockstep.analyzer.read.prometheus import SourceError
-from lockstep.watch.judge.choice import Pages
-from lockstep.watch.loop import operations
-from lockstep.watch.loop.archivist import addresses
-from lockstep.watch.loop.jobs import Plan
-from lockstep.watch.loop.operations import fetch
+from lockstep.watch.archive.archivist import addresses
+from lockstep.watch.archive.jobs import Plan
+from lockstep.watch.judge.diagnoses import Pages
+from lockstep.watch.look import collectors as operations
+from lockstep.watch.look.collectors import fetch
 
 SLOW = 3.0
 

@@ -10,9 +10,8 @@ import pytest
 from lockstep.analyzer.findings.alerts import alert
 from lockstep.analyzer.rules.alert_rules.shape import PLACEHOLDERS
 from lockstep.collector.config import Address
-from lockstep.watch.addresses import addresses
-from lockstep.watch.loop.pages import routes, served
-from lockstep.watch.loop.server import Server
+from lockstep.watch.serve.pages import addresses, routes, served
+from lockstep.watch.serve.server import Server
 from tests.analyzer.watch.test_headline import SLOW
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lockstep.analyzer.findings.finding import Kind, Tier
-from lockstep.watch.loop.diagnoses import Diagnoses
+from lockstep.watch.judge.diagnoses import Diagnoses
 from tests.lockstep.watching.cluster_life import SimulatedRun
 from tests.lockstep.watching.few_runs import EVERY, crashes, culprit, judged
 

@@ -9,8 +9,7 @@ from http import HTTPStatus
 import pytest
 
 from lockstep.collector.config import Address
-from lockstep.watch.loop.admission import host_check
-from lockstep.watch.loop.server import ListenError, Route, Server, text
+from lockstep.watch.serve.server import ListenError, Route, Server, host_check, text
 
 MOST = 100
 

@@ -3,7 +3,7 @@
 import pytest
 
 from lockstep.analyzer.read.prometheus.access import access
-from lockstep.watch.loop.settings import Settings
+from lockstep.watch.settings import Settings
 
 
 @pytest.mark.parametrize(("interval", "close"), [(0.2, 120.0), (1.0, 120.0), (15.0, 300.0)])

@@ -16,7 +16,7 @@ from lockstep.analyzer.hangs.standing import sentence
 from lockstep.analyzer.hangs.verdict import judge
 from lockstep.collector.contract.stacks import Frame, Reader, Stacks, Thread, as_tree
 from lockstep.runs.hang_dumps import read_folder
-from lockstep.watch.loop.stacks import added, fetch
+from lockstep.watch.hangs.stacks import added, fetch
 from tests.hang_programs import Layout, hang
 from tests.lockstep.watching.node_collectors import Quiet
 

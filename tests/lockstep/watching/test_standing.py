@@ -13,13 +13,13 @@ import pytest
 from lockstep.analyzer.hangs.verdict import Status
 from lockstep.analyzer.read.prometheus.access import access
 from lockstep.collector.contract.stacks import Frame, Reader, Stacks, Thread
-from lockstep.watch.judge import questions as ask
+from lockstep.watch.hangs import standstills as standing
+from lockstep.watch.hangs.stacks import Stood
+from lockstep.watch.hangs.standing import limit
+from lockstep.watch.hangs.standstills import Standstills
 from lockstep.watch.judge.progress import Progress
-from lockstep.watch.judge.standing import limit
-from lockstep.watch.loop import standing
-from lockstep.watch.loop.settings import Settings
-from lockstep.watch.loop.stacks import Stood
-from lockstep.watch.loop.standing import Standstills
+from lockstep.watch.look import questions as ask
+from lockstep.watch.settings import Settings
 from tests.hang_programs import Case, Layout, hang
 from tests.lockstep.watching.fake_prometheus import FakePrometheus
 from tests.lockstep.watching.node_collectors import (
@@ -145,7 +145,7 @@ def test_where_the_blamed_rank_stands_is_in_the_sentence_and_kept(
         asked.append((run, ranks))
         return Stood([stood])
 
-    monkeypatch.setattr("lockstep.watch.loop.stacks.fetch", fetch)
+    monkeypatch.setattr("lockstep.watch.hangs.stacks.fetch", fetch)
     found = still({"gpt-1": nodes_of(case)})
     told.silences = {"gpt-1": 31.0}
     looked(found)

@@ -8,10 +8,10 @@ import pytest
 from lockstep.analyzer.findings.closable import TAKEN_AWAY, Closable
 from lockstep.analyzer.findings.finding import Kind, Who
 from lockstep.analyzer.read.prometheus import SourceError
-from lockstep.watch.judge import questions as ask
-from lockstep.watch.judge.inventory import Inventory
+from lockstep.watch.judge.hardware import Inventory
 from lockstep.watch.judge.memory import Memory
-from lockstep.watch.loop.taken_away import SILENT_SECONDS, old_names, taken_away, without
+from lockstep.watch.judge.nodes import SILENT_SECONDS, old_names, taken_away, without
+from lockstep.watch.look import questions as ask
 
 NOW = 10_000.0
 HERE, GONE = ("lockstep", "10.0.0.1:9410"), ("lockstep", "10.0.0.2:9410")

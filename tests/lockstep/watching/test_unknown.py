@@ -8,7 +8,7 @@ import pytest
 
 from lockstep.analyzer.findings.finding import Kind, Tier
 from lockstep.collector.contract import metrics as m
-from lockstep.watch.judge import questions as ask
+from lockstep.watch.look import questions as ask
 from tests.lockstep.watching.cluster_life import FOREVER, Episode, SimulatedConnection
 from tests.lockstep.watching.few_runs import EVERY
 
@@ -131,7 +131,7 @@ def test_what_the_last_answer_said_is_not_told_for_long(settled, cycles, prometh
     prometheus.reply = (503, b"")
     cycles(settled, 1)
     later = time.monotonic() + 60.0
-    monkeypatch.setattr("lockstep.watch.loop.loop.monotonic", lambda: later)
+    monkeypatch.setattr("lockstep.watch.loop.monotonic", lambda: later)
 
     for metric in (m.RUN_STATUS, m.RUN_SLOWDOWN, m.RUN_ACTIVE, m.RANK_STRAGGLER, m.NODE_HEALTH):
         assert {} == told(settled, metric), metric.name
