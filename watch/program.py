@@ -16,7 +16,6 @@ from lockstep.analyzer.hardware.sequential_test.budget import BudgetError
 from lockstep.analyzer.read.prometheus import RequestError
 from lockstep.analyzer.read.prometheus.access import access
 from lockstep.analyzer.rules.alert_rules.shape import Addresses
-from lockstep.bench.api import beside
 from lockstep.collector.config import ConfigError
 from lockstep.collector.config.values import address
 from lockstep.collector.contract import threads
@@ -28,6 +27,7 @@ from lockstep.terminal.output import data, fail, note
 from lockstep.watch.deliver.delivery import Delivery
 from lockstep.watch.judge.baselines import of_path
 from lockstep.watch.loop import Watch
+from lockstep.watch.serve import api as beside
 from lockstep.watch.serve import pages
 from lockstep.watch.serve.pages import addresses
 from lockstep.watch.serve.server import ListenError, Reply, Request, Route, Server, host_check, text

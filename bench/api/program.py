@@ -39,8 +39,8 @@ def serve(asked: Asked) -> int:
     """
     where = place(asked)
     require_installed()
+    from lockstep.bench.api.access import bearer
     from lockstep.bench.api.app import application
-    from lockstep.bench.api.bearer import bearer
     from lockstep.bench.api.reading import Reading
     from lockstep.bench.api.server import Server
     from lockstep.bench.api.starting import PLACE, Starting

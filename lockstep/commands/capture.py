@@ -45,7 +45,8 @@ def capture(
 
     from lockstep.collector.clock import SystemClock
     from lockstep.collector.config import ConfigError, load
-    from lockstep.doctor.raw import bundle, own_names
+    from lockstep.doctor.raw import bundle
+    from lockstep.doctor.raw import pseudonyms as own_names
     from lockstep.doctor.raw.parts import PARTS, Machine, gathered
     from lockstep.doctor.raw.pseudonyms import Pseudonyms
 

@@ -19,7 +19,7 @@ from lockstep.analyzer.operations.trace_outliers import cells, judge
 from lockstep.analyzer.operations.whatif.kinds import COMPUTE
 from lockstep.analyzer.read import optrace
 from lockstep.analyzer.shapes.operations import Trace
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 from tests.analyzer.edited import healed, slowed
 
 RUNS = int(os.environ.get("OP_DETECTION_RUNS", "200"))

@@ -24,7 +24,7 @@ from lockstep.analyzer.operations.whatif.trust import compare
 from lockstep.analyzer.operations.whatif.work import split_durations
 from lockstep.analyzer.read import optrace
 from lockstep.analyzer.shapes.operations import Floats, Layout, Trace
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 
 ROUNDS = 5
 GOALS = {

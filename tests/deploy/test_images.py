@@ -31,7 +31,7 @@ ENTRY = {
         "lockstep.commands.analyze",
         "lockstep.commands.report",
     ],
-    "dashboard": ["lockstep.cli.dashboard_program", "lockstep.dashboard.app"],
+    "dashboard": ["lockstep.cli.dashboard", "lockstep.dashboard.app"],
     "nodes": [
         "lockstep.watch.kubernetes.program",
         "lockstep.watch.kubernetes.client",

@@ -12,8 +12,7 @@ from lockstep.collector.contract import bounded_json
 from lockstep.collector.contract.flight_recorder import EVIDENCE_FILE
 from lockstep.collector.contract.stacks import SCHEMA_VERSION, STACKS_SECONDS, Stacks, from_tree
 from lockstep.collector.recorder.rows import AnswerError
-from lockstep.runs.hang_dumps import NoDumpsError, read_folder
-from lockstep.runs.rank_stacks import save_stacks
+from lockstep.runs.hang_dumps import NoDumpsError, read_folder, save_stacks
 from lockstep.watch.look.collectors import ask
 
 SECONDS = STACKS_SECONDS / 2

@@ -3,7 +3,7 @@
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,8 +11,168 @@ from lockstep.collector.clock import SystemClock
 from lockstep.collector.config import Config
 from lockstep.collector.contract import bounded_json
 from lockstep.collector.reading import SourceError
-from lockstep.doctor.raw import known
 from lockstep.doctor.raw.bundle import Bundle, unpack
+
+# Lines of kernel logs and labels of nodes that are known and of no use: nothing is to be told.
+
+_SWITCH = r"nvidia-nvswitch\d*: "
+LINES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+    (what, re.compile(form, re.ASCII))
+    for what, form in (
+        (
+            "a module is loaded or unloaded",
+            (
+                r"NVRM: (?:un)?loading NVIDIA UNIX"
+                r"|nvidia[\w-]*: (?:[Ll]oad(?:ing|ed)|[Uu]nload(?:ing|ed)) "
+                r"|nvidia-nvlink: (?:Nvlink Core is being initialized|Unregistered Nvlink Core)"
+            ),
+        ),
+        (
+            "a module taints the kernel",
+            r"nvidia[\w-]*: module (?:license|verification|uses symbols)\b.*taint",
+        ),
+        (
+            "a device is enabled",
+            (
+                r"nvidia [0-9a-f:.]{7,16}: (?:enabling device|vgaarb: )"
+                rf"|{_SWITCH}(?:Probing device|using MSI)"
+            ),
+        ),
+        (
+            "an interrupt that the driver clears at its start",
+            r"NVRM: gpuClearFbhubPoisonIntrForBug\d{1,10}_\w{1,10}: ",
+        ),
+        ("a setting that drivers will not have", r"NVRM: Persistence mode is deprecated\b"),
+        (
+            "more of an SXid",  # its first line is the event: collector/sources/kmsg/lines.py
+            _SWITCH + r"SXid \([^()]{5,32}\): \d{1,6}, (?:Severity \d|Data \{)",
+        ),
+        (
+            # Bits of the status and the header: its line with the severity is the event, once,
+            # however many bits are set (Linux drivers/pci/pcie/aer.c, aer_print_error).
+            "more of a PCIe error",
+            (
+                r"[\w.-]{1,32} [0-9a-fA-F:.]{7,16}: (?:AER: )? *(?:"
+                r"device \[[0-9a-f]{4}:[0-9a-f]{4}\] error status/mask=|\[ ?\d{1,2}\] +\w"
+                r"|TLP Header: |aer_(?:status|layer|agent|uncor_severity)[:=]"
+                r"|Error of this Agent is reported first"
+                r"|(?:Multiple )?(?:Uncorrect|Correct)(?:ed|able)\b"
+                r"|[Dd]evice recovery successful|broadcast \w{1,32} message)"
+            ),
+        ),
+        (
+            # drivers/firmware/efi/cper.c: the one with its severity is the event.
+            "more of a hardware error",
+            (
+                r"(?:\{\d{1,10}\})?\[Hardware Error\]: +(?:Error \d|section_type: |port_type: "
+                r"|aer_(?:un)?cor_|TLP Header: |It has been corrected by h/w"
+                r"|Hardware error from APEI Generic Hardware Error Source)"
+            ),
+        ),
+        (
+            "which GPU an Xid is about",
+            r"NVRM: GPU (?:at PCI:[0-9A-Fa-f:.]{5,20}: GPU-|Board Serial Number: )",
+        ),
+        (
+            "the last messages before an Xid of the GSP",
+            (
+                r"NVRM: GPU\d+ (?:GSP RPC buffer contains|RPC (?:event )?history)"
+                r"|NVRM: +(?:entry +function +data0|-?\d+ +\d+ +[A-Z]\w+ +0x)"
+            ),
+        ),
+    )
+)
+"""What it is, and how it begins; of NVIDIA's open kernel modules 570 to 595 and of Linux 5 and 6
+(kernel/module). Their level tells nothing: drivers print them as warnings and errors, too."""
+
+LABELS: tuple[re.Pattern[str], ...] = tuple(
+    re.compile(form, re.ASCII)
+    for form in (
+        r"(?:topology|failure-domain\.beta)\.kubernetes\.io/(?:region|zone)",
+        r"topology\.k8s\.aws/(?:network-node-layer-\d|zone-id|capacity-block-id)",
+        r"topology\.[\w.-]+/(?:zone|region)",  # of storage: topology.ebs.csi.aws.com/zone
+        r"feature\.node\.kubernetes\.io/.+",
+        r"nvidia\.com/(?:gpu-driver-upgrade|mig|gpu\.deploy|rdma)[\w.-]*",
+        r"cloud\.google\.com/gce-topology-host",
+        r"oci\.oraclecloud\.com/(?:host\.id|rdma\.(?:hpc_island|network_block)_id)",
+        r"(?:backend|ib)\.coreweave\.cloud/(?:fabric|superpod)",
+        r"network\.topology\.nvidia\.com/(?:spine|core|datacenter|block)",
+        r"fabric\.topograph\.run/tier-[1-9]",
+        r"network\.topology\.kubernetes\.io/(?:zone|datacenter)",
+    )
+)
+"""Labels that say of more than a leaf or a rack where a node stands, or that it has a device."""
+
+
+def line(text: str) -> str:
+    """What a line of the kernel log is, without its priority and time; empty: none of LINES."""
+    return next((what for what, form in LINES if form.match(text)), "")
+
+
+def label(name: str) -> bool:
+    """Whether a node's label is one of LABELS."""
+    return any(form.fullmatch(name) for form in LABELS)
+
+
+# What `nvidia-smi -q` tells of each GPU: which it is, its memory's errors, why clocks are low.
+
+_GPU = re.compile(r"GPU (?P<place>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s*$")
+_ROW = re.compile(r"(?P<indent> {4,40})(?P<name>\S(?:[^:\n]{0,60}[^:\s])?)(?: *: (?P<value>.*))?$")
+_INDENT = 4
+_REASONS = ("Clocks Event Reasons", "Clocks Throttle Reasons")
+"""The section's name since driver 535, and before."""
+_NOTHING = frozenset(("N/A", "0", "No", "[N/A]", "Not Active", ""))
+
+Fields = dict[tuple[str, ...], str]
+"""Names from the outermost section on -> value, as written."""
+
+
+def gpus(text: str) -> dict[str, Fields]:
+    """Fields by the GPU's place on the PCI bus; of one that is told twice, as it was told last."""
+    found: dict[str, Fields] = {}
+    driver, here = "", None
+    sections: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("Driver Version"):
+            driver = line.partition(":")[2].strip()
+        if match := _GPU.match(line):
+            here = found[match["place"]] = {("Driver Version",): driver} if driver else {}
+        elif line and not line.startswith(" "):
+            here = None
+        elif here is not None and (row := _ROW.match(line)):
+            depth = len(row["indent"]) // _INDENT - 1
+            sections = [*sections[:depth], row["name"]]
+            if row["value"] is not None:
+                here[tuple(sections)] = row["value"].strip()
+    return found
+
+
+def sentence(place: str, fields: Fields) -> str:
+    """One GPU in words; what it does not tell is not said."""
+    return f"GPU {place}: " + "; ".join(_parts(fields))
+
+
+def _parts(fields: Fields) -> Iterator[str]:
+    yield fields.get(("Product Name",), "name not told")
+    yield f"driver {fields.get(('Driver Version',)) or 'not told'}"
+    yield f"ECC {fields.get(('ECC Mode', 'Current'), 'not told').lower()}"
+    for section in ("ECC Errors", "Retired Pages", "Remapped Rows"):
+        told = {name: value for name, value in fields.items() if name[0] == section}
+        bad = [
+            f"{' '.join(name[1:])} {value}"
+            for name, value in told.items()
+            if value not in _NOTHING and "Histogram" not in " ".join(name)
+        ]
+        if all(value.strip("[]") == "N/A" for value in told.values()):
+            yield f"{section.lower()} not told"
+        else:
+            yield f"{section.lower()}: {', '.join(bad) or 'none'}"
+    reasons = {name: value for name, value in fields.items() if name[0] in _REASONS}
+    active = [name[-1] for name, value in reasons.items() if value == "Active"]
+    is_told = any(value in {"Active", "Not Active"} for value in reasons.values())
+    words = ", ".join(active) or "none"
+    yield f"clock event reasons: {words}" if is_told else "clock event reasons not told"
+
 
 MOST_EXAMPLES = 5
 MOST_CHARACTERS = 160
@@ -103,7 +263,7 @@ def _kernel_log(path: str, text: str, found: Understood) -> None:
             continue
         if level is not None and level > WARNING_LEVEL:
             continue  # what a driver says above it is no trouble
-        if what := known.line(told):
+        if what := line(told):
             found.not_used[what] += 1
         elif unread(told, level) or _OF_HARDWARE.match(told) or _ERROR.search(told):
             found.missed(told)
@@ -197,7 +357,7 @@ def _node_labels(path: str, text: str, found: Understood) -> None:
     used = {label for labels in LABELS.values() for label in labels}
     found.values += len(used & set(told))
     for label in sorted(set(told) - used):
-        if known.label(label):
+        if label(label):
             found.not_used[label] += 1
         elif _PLACE.search(label):
             found.missed(f"{label}={told[label]}")

@@ -12,7 +12,7 @@ from lockstep.analyzer.operations.whatif import analyze
 from lockstep.analyzer.read.optrace import to_run
 from lockstep.analyzer.report.perfetto import TimelineError, events, of_run, of_trace, steps_around
 from lockstep.analyzer.report.perfetto.slices import lanes
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 
 ALL = range(10)
 

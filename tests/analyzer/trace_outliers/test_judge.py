@@ -9,7 +9,7 @@ from lockstep.analyzer.operations.whatif.kinds import COMPUTE
 from lockstep.analyzer.operations.whatif.simulate import retimed
 from lockstep.analyzer.operations.whatif.work import split_durations
 from lockstep.analyzer.stats.temporal_shape import Shape
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 
 STEPS = 40
 

@@ -16,8 +16,8 @@ from lockstep.dashboard.starting.form import Form
 from lockstep.dashboard.starting.process import Stage
 from lockstep.dashboard.starting.progress import progress
 from lockstep.dashboard.starting.run_status import sentence
+from tests.bench.api.served import TOKEN, Api, served
 from tests.dashboard.apps import boxes, look
-from tests.lockstep.api.served import TOKEN, Api, served
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ def test_probes_ask_for_paths_that_are_served():
         "collector": import_module("lockstep.collector.exporter.server"),
         "watch": import_module("lockstep.watch.program"),
         "nodes": import_module("lockstep.watch.kubernetes.program"),
-        "dashboard": import_module("lockstep.cli.dashboard_program"),
+        "dashboard": import_module("lockstep.cli.dashboard"),
     }
     for name, container in every_container():
         for probe in (value for key, value in container.items() if key.endswith("Probe")):
