@@ -8,9 +8,7 @@ import os
 import secrets
 import shlex
 import shutil
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +17,7 @@ from pathlib import Path
 
 from lockstep.bench.plan import Step
 from lockstep.bench.spec import BenchError
+from lockstep.terminal.processes import kept, stop
 
 GRACE_SECONDS = 90.0
 """For an orderly end: `lockstep run` deletes what it put onto a cluster, and waits for its pods for
@@ -26,13 +25,6 @@ up to a minute (cluster_run.GONE_SECONDS)."""
 LAST_LINES = 12
 _POLL_SECONDS = 0.05
 RUNTIMES = ("docker", "podman")
-_KEEPER = (
-    "import os, signal, subprocess, sys\n"
-    "from lockstep.workloads.processes.death import die_with_parent\n"
-    "die_with_parent(int(sys.argv[1]), signal.SIGTERM)\n"
-    "os.execvp(sys.argv[2], sys.argv[2:])\n"
-)
-"""Becomes the command, which then ends when the bench is killed (prctl(2) survives exec)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +61,7 @@ class Running:
 
     def end(self) -> None:
         """Ask it to stop, then kill what is left of its group."""
-        if self.process.poll() is None:
-            with suppress(ProcessLookupError):
-                self.process.send_signal(signal.SIGTERM)
-            with suppress(subprocess.TimeoutExpired):
-                self.process.wait(GRACE_SECONDS)
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        stop([self.process], GRACE_SECONDS, groups=True)
         if self.container is not None:
             runtime, name = self.container
             with suppress(OSError, subprocess.TimeoutExpired):
@@ -104,8 +89,8 @@ def start(step: Step, folder: Path) -> Running:
         (logs / f"{step.name}.err").open("wb") as err,
     ):
         process = subprocess.Popen(
-            [sys.executable, "-c", _KEEPER, str(os.getpid()), *words],
-            stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=folder, start_new_session=True,
+            kept(words), stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=folder,
+            start_new_session=True,
         )  # fmt: skip
     container = None if step.container is None else (words[0], name)
     return Running(process, time.monotonic(), container)

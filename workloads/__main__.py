@@ -19,6 +19,7 @@ from types import FrameType
 from lockstep.collector.contract.ring import file_name
 from lockstep.collector.contract.visible import visible_line
 from lockstep.collector.contract.words import ExitCode
+from lockstep.terminal.processes import die_with_parent
 from lockstep.workloads.data import DataError
 from lockstep.workloads.first_ring import first_ring
 from lockstep.workloads.joining import by_mpi as mpi_meeting
@@ -28,7 +29,6 @@ from lockstep.workloads.joining.job_file import Job, JobError, read
 from lockstep.workloads.joining.meeting import Meeting, check
 from lockstep.workloads.joining.rendezvous import MPI_STARTERS, Member, RendezvousError, identify
 from lockstep.workloads.process_life import process_began_ns
-from lockstep.workloads.processes.death import die_with_parent
 from lockstep.workloads.processes.keeper import KEPT_SECONDS, Keeper
 from lockstep.workloads.processes.rank_report import Report
 

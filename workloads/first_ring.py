@@ -13,10 +13,10 @@ from time import monotonic_ns, sleep
 
 from lockstep.collector.contract.ring import file_name
 from lockstep.collector.contract.words import RankState
+from lockstep.terminal.processes import die_with_parent
 from lockstep.workloads.clocksync import wall_minus_monotonic_ns
 from lockstep.workloads.heartbeat import HEARTBEAT_SECONDS
 from lockstep.workloads.joining.rendezvous import RendezvousError
-from lockstep.workloads.processes.death import die_with_parent
 from lockstep.workloads.resume import CheckpointError, about
 from lockstep.workloads.ring import RingWriter
 from lockstep.workloads.ring_file import Identity

@@ -12,8 +12,7 @@ import sys
 import threading
 import time
 import tomllib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPException
@@ -31,7 +30,9 @@ from lockstep.collector.contract.visible import visible_line
 from lockstep.collector.contract.words import ExitCode
 from lockstep.dashboard.context import Settings
 from lockstep.diagnose import newest
+from lockstep.terminal.interrupts import signals
 from lockstep.terminal.output import fail, note
+from lockstep.terminal.processes import stop
 from lockstep.watch.serve.pages import GRAFANA_VARIABLE
 from lockstep.workloads.sdk.client.address import place as api_place
 
@@ -261,7 +262,7 @@ def serve(asked: Asked) -> int:
         "LOCKSTEP_DASHBOARD_SETTINGS": settings.written(),
     }
     ended = threading.Event()
-    with _signals(ended) as came:
+    with signals(ended) as came:
         child = _start(where, asked.login, environment)
         threads.task("server", partial(_wait, child, ended)).start()
         try:
@@ -269,9 +270,12 @@ def serve(asked: Asked) -> int:
                 _tell(where, source, asked.announce)
                 ended.wait()
         finally:
-            code = _end(child)
+            stop([child], STOP_SECONDS)
     if not came:
-        fail(ExitCode.INTERNAL, f"the dashboard's server ended by itself, with exit code {code}")
+        fail(
+            ExitCode.INTERNAL,
+            f"the dashboard's server ended by itself, with exit code {child.returncode}",
+        )
     return ExitCode.INTERRUPTED if signal.SIGINT in came else ExitCode.OK
 
 
@@ -370,30 +374,3 @@ def _tell_newest(folder: Path) -> None:
 def _wait(child: "subprocess.Popen[bytes]", ended: threading.Event) -> None:
     child.wait()
     ended.set()
-
-
-def _end(child: "subprocess.Popen[bytes]") -> int:
-    if child.poll() is None:
-        child.terminate()
-        try:
-            child.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            child.kill()
-    return child.wait()
-
-
-@contextmanager
-def _signals(ended: threading.Event) -> Iterator[set[int]]:
-    """Ctrl-C and SIGTERM end it; which of them came."""
-    came: set[int] = set()
-
-    def end(number: int, _frame: object) -> None:
-        came.add(number)
-        ended.set()
-
-    before = {each: signal.signal(each, end) for each in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield came
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)

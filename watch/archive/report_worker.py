@@ -3,7 +3,6 @@
 It ends with its input, and with the process that started it, whatever ends that.
 """
 
-import ctypes
 import json
 import os
 import signal
@@ -13,8 +12,7 @@ from pathlib import Path
 
 from lockstep.collector.contract import bounded_json
 from lockstep.terminal.output import CommandError
-
-_PR_SET_PDEATHSIG = 1
+from lockstep.terminal.processes import die_with_parent
 
 
 def write_report(archive: Path) -> None:
@@ -71,6 +69,4 @@ def _end_with(parent: int) -> None:
     """End with the parent; it alone hears Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before the kernel knew
-        os._exit(0)
+    die_with_parent(parent, signal.SIGKILL)

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from lockstep.workloads.processes.death import die_with_parent
+from lockstep.terminal.processes import die_with_parent
 
 
 def forked(run: Callable[[], int], log: Path) -> int:

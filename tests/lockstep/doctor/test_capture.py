@@ -18,10 +18,10 @@ from lockstep.collector.clock import SystemClock
 from lockstep.collector.config import Config
 from lockstep.collector.contract.flight_recorder import dump_name
 from lockstep.collector.reading import SourceError
-from lockstep.doctor.raw import bundle, parts
-from lockstep.doctor.raw.parsers import PARSERS, SOURCES, understood
-from lockstep.doctor.raw.parts import PARTS, PROC, SYS, Machine, Part, Piece, gathered
-from lockstep.doctor.raw.pseudonyms import Pseudonyms
+from lockstep.doctor import bundle, parts
+from lockstep.doctor.parsers import PARSERS, SOURCES, understood
+from lockstep.doctor.parts import PARTS, PROC, SYS, Machine, Part, Piece, gathered
+from lockstep.doctor.pseudonyms import Pseudonyms
 from tests.unpacking import unpacked
 from tests.wild import wild
 
@@ -199,7 +199,7 @@ from lockstep.collector.clock import SystemClock
 from lockstep.collector.config import Config
 from lockstep.collector.reading import SourceError
 from lockstep.collector.registry import feeds
-from lockstep.doctor.raw.parsers import SOURCES
+from lockstep.doctor.parsers import SOURCES
 for feed in feeds(Config(sources=tuple(name for name, _ in SOURCES)), SystemClock()):
     try:
         feed.source.read()

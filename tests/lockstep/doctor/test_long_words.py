@@ -14,7 +14,7 @@ import pytest
 from lockstep.collector.sources.dcgm_exporter import parse as dcgm_page
 from lockstep.collector.sources.kmsg.lines import parse as kernel_line
 from lockstep.collector.sources.nccl_ras.text import parse as ras_report
-from lockstep.doctor.raw.pseudonyms import Pseudonyms
+from lockstep.doctor.pseudonyms import Pseudonyms
 from lockstep.workloads.exec.patterns import known_forms, loss_alone
 
 WORDS = (

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.doctor.raw.bundle import anonymous
-from lockstep.doctor.raw.parts import Part, Piece
-from lockstep.doctor.raw.pseudonyms import Pseudonyms
+from lockstep.doctor.bundle import anonymous
+from lockstep.doctor.parts import Part, Piece
+from lockstep.doctor.pseudonyms import Pseudonyms
 
 HEX = "0123456789abcdef"
 

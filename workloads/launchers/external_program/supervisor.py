@@ -16,9 +16,9 @@ from time import monotonic, sleep
 from typing import NoReturn
 
 from lockstep.collector.contract import ring
+from lockstep.terminal.processes import die_with_parent
 from lockstep.workloads.exec.choice import Choice
 from lockstep.workloads.exec.follow import Follower
-from lockstep.workloads.processes.death import die_with_parent
 from lockstep.workloads.processes.stopping import say_failed
 
 LOOK_SECONDS = 0.02

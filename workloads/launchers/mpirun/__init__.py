@@ -9,12 +9,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from lockstep.terminal.processes import die_with_parent
 from lockstep.workloads.joining.job_file import Job
 from lockstep.workloads.launchers.mpirun import hostfile
 from lockstep.workloads.launchers.mpirun.program import Family, Program, find
 from lockstep.workloads.launchers.mpirun.ranks import MpirunRanks
 from lockstep.workloads.outcome import peak
-from lockstep.workloads.processes.death import die_with_parent
 from lockstep.workloads.spec import RunSpec
 from lockstep.workloads.tasks import find as find_task
 

@@ -16,8 +16,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from lockstep.collector.contract import bounded_json
-from lockstep.doctor.raw.parts import Part, Piece
-from lockstep.doctor.raw.pseudonyms import Pseudonyms
+from lockstep.doctor.parts import Part, Piece
+from lockstep.doctor.pseudonyms import Pseudonyms
 
 MANIFEST = "MANIFEST.json"
 SCHEMA_VERSION = 1

@@ -3,7 +3,7 @@
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from lockstep.collector.clock import SystemClock
 from lockstep.collector.config import Config
 from lockstep.collector.contract import bounded_json
 from lockstep.collector.reading import SourceError
-from lockstep.doctor.raw.bundle import Bundle, unpack
+from lockstep.doctor.bundle import Bundle, unpack
 
 # Lines of kernel logs and labels of nodes that are known and of no use: nothing is to be told.
 
@@ -114,66 +114,6 @@ def label(name: str) -> bool:
     return any(form.fullmatch(name) for form in LABELS)
 
 
-# What `nvidia-smi -q` tells of each GPU: which it is, its memory's errors, why clocks are low.
-
-_GPU = re.compile(r"GPU (?P<place>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s*$")
-_ROW = re.compile(r"(?P<indent> {4,40})(?P<name>\S(?:[^:\n]{0,60}[^:\s])?)(?: *: (?P<value>.*))?$")
-_INDENT = 4
-_REASONS = ("Clocks Event Reasons", "Clocks Throttle Reasons")
-"""The section's name since driver 535, and before."""
-_NOTHING = frozenset(("N/A", "0", "No", "[N/A]", "Not Active", ""))
-
-Fields = dict[tuple[str, ...], str]
-"""Names from the outermost section on -> value, as written."""
-
-
-def gpus(text: str) -> dict[str, Fields]:
-    """Fields by the GPU's place on the PCI bus; of one that is told twice, as it was told last."""
-    found: dict[str, Fields] = {}
-    driver, here = "", None
-    sections: list[str] = []
-    for line in text.splitlines():
-        if line.startswith("Driver Version"):
-            driver = line.partition(":")[2].strip()
-        if match := _GPU.match(line):
-            here = found[match["place"]] = {("Driver Version",): driver} if driver else {}
-        elif line and not line.startswith(" "):
-            here = None
-        elif here is not None and (row := _ROW.match(line)):
-            depth = len(row["indent"]) // _INDENT - 1
-            sections = [*sections[:depth], row["name"]]
-            if row["value"] is not None:
-                here[tuple(sections)] = row["value"].strip()
-    return found
-
-
-def sentence(place: str, fields: Fields) -> str:
-    """One GPU in words; what it does not tell is not said."""
-    return f"GPU {place}: " + "; ".join(_parts(fields))
-
-
-def _parts(fields: Fields) -> Iterator[str]:
-    yield fields.get(("Product Name",), "name not told")
-    yield f"driver {fields.get(('Driver Version',)) or 'not told'}"
-    yield f"ECC {fields.get(('ECC Mode', 'Current'), 'not told').lower()}"
-    for section in ("ECC Errors", "Retired Pages", "Remapped Rows"):
-        told = {name: value for name, value in fields.items() if name[0] == section}
-        bad = [
-            f"{' '.join(name[1:])} {value}"
-            for name, value in told.items()
-            if value not in _NOTHING and "Histogram" not in " ".join(name)
-        ]
-        if all(value.strip("[]") == "N/A" for value in told.values()):
-            yield f"{section.lower()} not told"
-        else:
-            yield f"{section.lower()}: {', '.join(bad) or 'none'}"
-    reasons = {name: value for name, value in fields.items() if name[0] in _REASONS}
-    active = [name[-1] for name, value in reasons.items() if value == "Active"]
-    is_told = any(value in {"Active", "Not Active"} for value in reasons.values())
-    words = ", ".join(active) or "none"
-    yield f"clock event reasons: {words}" if is_told else "clock event reasons not told"
-
-
 MOST_EXAMPLES = 5
 MOST_CHARACTERS = 160
 
@@ -187,7 +127,6 @@ class Understood:
         values: That it told.
         not_understood: Sentences or lines, with how often each came.
         not_used: What is known and of no use, with how often it came.
-        told: Sentences of what a text for people says; the collector reads the same elsewhere.
     """
 
     name: str
@@ -195,7 +134,6 @@ class Understood:
     values: int = 0
     not_understood: Counter[str] = field(default_factory=Counter)
     not_used: Counter[str] = field(default_factory=Counter)
-    told: list[str] = field(default_factory=list)
 
     def missed(self, what: object, count: int = 1) -> None:
         """Note something that was not understood."""
@@ -367,16 +305,6 @@ _PLACE = re.compile(r"topolog|rack|leaf|spine|block|nvlink|clique|fabric|rdma", 
 """Of a node's labels: names that say where it stands."""
 
 
-def _nvidia_smi(path: str, text: str, found: Understood) -> None:
-    from lockstep.doctor.raw.nvidia_smi import gpus, sentence
-
-    told = gpus(text)
-    found.values += sum(len(fields) for fields in told.values())
-    found.told += [sentence(place, fields) for place, fields in told.items()]
-    if not told:
-        found.missed(f"{path}: it tells of no GPU, as nvidia-smi -q does")
-
-
 def _rejected(reading: object, found: Understood) -> None:
     for one in getattr(reading, "rejected", ()):
         found.missed(one.message)
@@ -392,7 +320,6 @@ PARSERS: tuple[tuple[str, str, Parse], ...] = (
     ("dcgm_exporter", "dcgm_exporter", _dcgm_exporter),
     ("training_logs", "training_logs", _training_log),
     ("node_labels", "node_labels", _node_labels),
-    ("nvidia_smi", "nvidia_smi", _nvidia_smi),
 )
 """Name, the part that it reads (`parts.PARTS`), and how."""
 SOURCES: tuple[tuple[str, tuple[str, ...]], ...] = (

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from lockstep.doctor.raw.forms import (
+from lockstep.doctor.forms import (
     COMMON,
     COUNT,
     FORMS,
