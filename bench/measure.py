@@ -81,11 +81,11 @@ def of_archive(archive: Path) -> dict[str, Value]:
     Raises:
         BenchError: It is no archive.
     """
-    from lockstep.analyzer.read.archive import load
+    from lockstep.analyzer.read.archive.load import load_archive
     from lockstep.analyzer.shapes.run import LoadError
 
     try:
-        run = load(archive)
+        run = load_archive(archive)
     except LoadError as error:
         raise BenchError(f"the archive cannot be read: {error}") from error
     return {
@@ -280,7 +280,7 @@ def _versions(run: "Run") -> dict[str, Value]:
 
     from lockstep.analyzer.align.versions import versions
     from lockstep.analyzer.shapes.labels import parsed
-    from lockstep.collector.contract.metrics import GPU_INFO
+    from lockstep.collector.contract.metric_rows.gpu import GPU_INFO
 
     told: dict[str, Value] = {}
     differing: dict[str, dict[str, str]] = {}

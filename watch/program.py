@@ -12,12 +12,10 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 
-from lockstep.analyzer.hardware.sequential_test.budget import BudgetError
-from lockstep.analyzer.read.prometheus import RequestError
-from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.hardware.sequential_test.false_alarms import BudgetError
+from lockstep.analyzer.read.prometheus.access import RequestError, access
 from lockstep.analyzer.rules.alert_rules.shape import Addresses
-from lockstep.collector.config import ConfigError
-from lockstep.collector.config.values import address
+from lockstep.collector.config import ConfigError, address
 from lockstep.collector.contract import threads
 from lockstep.collector.contract.words import ExitCode
 from lockstep.collector.exporter.page import Form, render

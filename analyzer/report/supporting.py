@@ -14,7 +14,7 @@ from lockstep.analyzer.report.queries import Sources
 from lockstep.analyzer.report.shown import rest, shown
 from lockstep.analyzer.report.spans import Spans
 from lockstep.analyzer.shapes.run import Grid, Run, Verdict
-from lockstep.collector.contract.masking import masked
+from lockstep.collector.contract.visible import masked
 
 
 def completeness(run: Run, grid: Grid, verdict: Verdict, cut: Spans, beside: Beside) -> Block:

@@ -13,7 +13,7 @@ from lockstep.bench.api.forms import JSON, dumped
 from lockstep.bench.api.shapes import Refusal
 from lockstep.collector.contract.words import ExitCode
 from lockstep.terminal.output import fail, note
-from lockstep.workloads.sdk.client.address import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
+from lockstep.workloads.sdk.client.calls import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
 
 # Who may ask: a bearer token, out of the environment or a file; it is never logged.
 

@@ -23,7 +23,7 @@ from lockstep.bench.api.shapes import PostMetrics, Refusal, StartRun, State, abs
 from lockstep.bench.api.starting import WALL, Entry, Starting, delete
 from lockstep.collector.contract import threads
 from lockstep.dashboard.shapes import RunRow, Span
-from lockstep.workloads.sdk.client.address import PREFIX
+from lockstep.workloads.sdk.client.calls import PREFIX
 
 LOG = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from lockstep.analyzer.read.archive import Archive
+from lockstep.analyzer.read.archive.load import Archive
 from lockstep.analyzer.read.archive.series import COLUMNS, grouped
 from lockstep.bench.api.shapes import Refusal, absent
 from lockstep.collector.contract import archive as contract

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from lockstep.collector.config import Address, ConfigError
-from lockstep.collector.config.values import address, is_loopback
+from lockstep.collector.config import Address, ConfigError, address, is_loopback
 from lockstep.collector.contract.words import ExitCode
 from lockstep.terminal.interrupts import log_warnings, signals
 from lockstep.terminal.output import fail, note

@@ -13,8 +13,8 @@ from lockstep.bench.api.access import MOST_BYTES, App, Door, Message, too_large
 from lockstep.bench.api.forms import JSON, dumped
 from lockstep.bench.api.shapes import Refusal
 from lockstep.collector.config import Address
-from lockstep.collector.exporter import bounded
-from lockstep.collector.exporter.bounded import BoundedHandler, BoundedServer
+from lockstep.collector.exporter import bounded_server as bounded
+from lockstep.collector.exporter.bounded_server import BoundedHandler, BoundedServer
 from lockstep.collector.exporter.web_auth import WebAuth
 from lockstep.collector.exporter.web_config import TlsConfig
 

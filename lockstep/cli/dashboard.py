@@ -20,10 +20,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from lockstep.analyzer.read.prometheus import RequestError
-from lockstep.analyzer.read.prometheus.access import access
-from lockstep.collector.config import ConfigError
-from lockstep.collector.config.values import Address, address, is_loopback
+from lockstep.analyzer.read.prometheus.access import RequestError, access
+from lockstep.collector.config import Address, ConfigError, address, is_loopback
 from lockstep.collector.contract import archive as contract
 from lockstep.collector.contract import bounded_http, threads
 from lockstep.collector.contract.visible import visible_line
@@ -34,7 +32,7 @@ from lockstep.terminal.interrupts import signals
 from lockstep.terminal.output import fail, note
 from lockstep.terminal.processes import stop
 from lockstep.watch.serve.pages import GRAFANA_VARIABLE
-from lockstep.workloads.sdk.client.address import place as api_place
+from lockstep.workloads.sdk.client.calls import place as api_place
 
 # The words of `lockstep dashboard`, checked: which source, which settings, which address.
 
@@ -51,7 +49,6 @@ class Asked:
     folder: Path | None = None
     prometheus: str | None = None
     findings: Path | None = None
-    simulated: int | None = None
     listen: str = "127.0.0.1:0"
     runs: Path | None = None
     grafana: str = ""
@@ -62,12 +59,12 @@ class Asked:
 
 
 def source_of(asked: Asked) -> dict[str, Any]:
-    """What lockstep.dashboard.source reads; empty = none.
+    """What lockstep.dashboard.sources.opened reads; empty = none.
 
     Raises:
         CommandError: 64, two sources, or no address; 65, the folder is none.
     """
-    given = {"DIR": asked.folder, "--prometheus": asked.prometheus, "--simulated": asked.simulated}
+    given = {"DIR": asked.folder, "--prometheus": asked.prometheus}
     named = [name for name, value in given.items() if value is not None]
     if len(named) > 1:
         fail(ExitCode.USAGE, f"{' and '.join(named)} are two sources; give one of them")
@@ -79,8 +76,6 @@ def source_of(asked: Asked) -> dict[str, Any]:
             "url": _server(asked.prometheus),
             "findings": None if asked.findings is None else str(_coming(asked.findings)),
         }
-    if asked.simulated is not None:
-        return {"kind": "simulated", "gpus": asked.simulated, "seed": 0}
     if asked.folder is None and not USUAL_FOLDER.is_dir():
         return {}
     folder = _folder(asked.folder or USUAL_FOLDER)

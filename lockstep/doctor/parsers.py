@@ -10,7 +10,7 @@ from pathlib import Path
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.config import Config
 from lockstep.collector.contract import bounded_json
-from lockstep.collector.reading import SourceError
+from lockstep.collector.readings.source import SourceError
 from lockstep.doctor.bundle import Bundle, unpack
 
 # Lines of kernel logs and labels of nodes that are known and of no use: nothing is to be told.
@@ -187,8 +187,7 @@ _ERROR = re.compile(r"NVRM: Xid \(|SXid \(")
 
 
 def _kernel_log(path: str, text: str, found: Understood) -> None:
-    from lockstep.collector.sources.kmsg.lines import WARNING_LEVEL, parse, unread
-    from lockstep.collector.sources.kmsg.text import records
+    from lockstep.collector.formats.kernel_log import WARNING_LEVEL, parse, records, unread
 
     for told, level in records(f"{text}\n"):  # a file may have been pasted, its last line whole
         try:
@@ -208,7 +207,7 @@ def _kernel_log(path: str, text: str, found: Understood) -> None:
 
 
 def _nvml(path: str, text: str, found: Understood) -> None:
-    from lockstep.collector.sources.replay.frames import FILE, load
+    from lockstep.collector.sources.gpu.replay import FILE, load
 
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, FILE).write_text(text)
@@ -217,7 +216,7 @@ def _nvml(path: str, text: str, found: Understood) -> None:
 
 
 def _ethtool(path: str, text: str, found: Understood) -> None:
-    from lockstep.collector.sources.ethtool.names import TROUBLE, meaning
+    from lockstep.collector.sources.network.ethtool.names import TROUBLE, meaning
 
     for line in text.splitlines():
         name, colon, value = line.strip().rpartition(":")
@@ -230,8 +229,8 @@ def _ethtool(path: str, text: str, found: Understood) -> None:
 
 
 def _ras(path: str, text: str, found: Understood) -> None:
-    from lockstep.collector.sources.nccl_ras import document
-    from lockstep.collector.sources.nccl_ras import text as words
+    from lockstep.collector.sources.nccl.ras import document
+    from lockstep.collector.sources.nccl.ras import text as words
 
     try:
         status = (document if text.lstrip().startswith("{") else words).parse(text)
@@ -243,7 +242,7 @@ def _ras(path: str, text: str, found: Understood) -> None:
 
 
 def _inspector(path: str, text: str, found: Understood) -> None:
-    from lockstep.collector.sources.nccl_inspector.lines import batches
+    from lockstep.collector.formats.nccl_inspector import batches
 
     told, bad = batches(text.encode().split(b"\n")[:-1])
     found.values += sum(len(one.seconds) for one in told)
@@ -252,7 +251,7 @@ def _inspector(path: str, text: str, found: Understood) -> None:
 
 
 def _flight_recorder(path: str, text: str, found: Understood) -> None:
-    from lockstep.collector.sources.flight_recorder.dump import parse
+    from lockstep.collector.formats.flight_recorder.dump import parse
 
     try:
         dump = parse(text.encode(), "bundle", 0, 0.0)
@@ -264,7 +263,7 @@ def _flight_recorder(path: str, text: str, found: Understood) -> None:
 
 
 def _dcgm_exporter(path: str, text: str, found: Understood) -> None:
-    from lockstep.collector.sources.dcgm_exporter import parse
+    from lockstep.collector.sources.gpu.dcgm_exporter import parse
 
     try:
         reading = parse(text)
@@ -278,7 +277,7 @@ def _dcgm_exporter(path: str, text: str, found: Understood) -> None:
 
 
 def _training_log(path: str, text: str, found: Understood) -> None:
-    from lockstep.workloads.exec.choice import Choice
+    from lockstep.workloads.launch.external_program.choice import Choice
 
     choice = Choice()
     lines = text.replace("\r", "\n").splitlines()
@@ -289,7 +288,7 @@ def _training_log(path: str, text: str, found: Understood) -> None:
 
 
 def _node_labels(path: str, text: str, found: Understood) -> None:
-    from lockstep.analyzer.read.prometheus.node_labels import LABELS
+    from lockstep.analyzer.read.prometheus.kubernetes import LABELS
 
     told = bounded_json.loads(text)
     used = {label for labels in LABELS.values() for label in labels}

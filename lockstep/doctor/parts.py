@@ -13,7 +13,7 @@ from pathlib import Path
 from lockstep.collector.clock import Clock
 from lockstep.collector.config import Config
 from lockstep.collector.contract import bounded_http, threads
-from lockstep.collector.reading import SourceError
+from lockstep.collector.readings.source import SourceError
 
 MOST_PIECE = 1 << 20
 """Bytes of one piece; of a log, its end."""
@@ -184,7 +184,7 @@ def _nvidia_smi(machine: Machine, found: Gathering) -> None:
 
 
 def _nvml(machine: Machine, found: Gathering) -> None:
-    from lockstep.collector.capture import capture
+    from lockstep.collector.recorder.capture import capture
 
     with tempfile.TemporaryDirectory() as folder:
         target = capture(Path(folder), machine.config, machine.clock)
@@ -237,9 +237,8 @@ def _sys(machine: Machine, found: Gathering) -> None:
 
 
 def _ethtool(machine: Machine, found: Gathering) -> None:
-    from lockstep.collector.sources.ethtool import Kernel
-    from lockstep.collector.sources.ethtool.listed import statistics
-    from lockstep.collector.sources.netdev.devices import Devices
+    from lockstep.collector.sources.network.ethtool.source import Kernel, statistics
+    from lockstep.collector.sources.network.netdev.devices import Devices
 
     channel = Kernel()
     try:
@@ -256,7 +255,7 @@ def _ethtool(machine: Machine, found: Gathering) -> None:
 
 
 def _ras(machine: Machine, found: Gathering) -> None:
-    from lockstep.collector.sources.nccl_ras.client import Connection, speaks_json
+    from lockstep.collector.sources.nccl.ras.client import Connection, speaks_json
 
     if not machine.ras:
         raise SourceError("off", "not asked: asking has ended jobs of some NCCLs; --ras asks")
@@ -274,7 +273,7 @@ def _ras(machine: Machine, found: Gathering) -> None:
 
 
 def _inspector(machine: Machine, found: Gathering) -> None:
-    from lockstep.collector.sources.nccl_inspector.folder import logs
+    from lockstep.collector.sources.nccl.inspector.files import logs
 
     folders = [machine.config.inspector_dir, machine.config.lockstep_dir]
     for folder in filter(None, folders):
@@ -283,9 +282,9 @@ def _inspector(machine: Machine, found: Gathering) -> None:
 
 
 def _flight_recorder(machine: Machine, found: Gathering) -> None:
-    from lockstep.collector.files import read_bytes
-    from lockstep.collector.sources.flight_recorder.pickled import as_json
-    from lockstep.collector.sources.flight_recorder.places import (
+    from lockstep.collector.files.opening import read_bytes
+    from lockstep.collector.formats.flight_recorder.pickled import as_json
+    from lockstep.collector.sources.nccl.flight_recorder.dump_files import (
         beside_rings,
         old_prefix,
         with_prefix,

@@ -18,7 +18,7 @@ from lockstep.collector.contract.words import ExitCode
 from lockstep.terminal.output import fail
 
 if TYPE_CHECKING:
-    from lockstep.workloads.launchers.kubernetes.settings import Settings
+    from lockstep.workloads.launch.kubernetes.settings import Settings
 
 
 # When a scheduler was asked for this run, and for whom: what its environment says.
@@ -159,7 +159,7 @@ def settings(launcher: str, options: ClusterOptions) -> "Settings":
     Raises:
         CommandError: 64, with the option that is wrong and what would be right.
     """
-    from lockstep.workloads.launchers.kubernetes import settings as cluster
+    from lockstep.workloads.launch.kubernetes import settings as cluster
     from lockstep.workloads.spec import SpecError, one_of
 
     if not options.image:

@@ -10,22 +10,22 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from lockstep.analyzer.hangs.dump_tree import TreeError, parse
+from lockstep.analyzer.hangs.dumps import Dumps, Fact, FactKind
+from lockstep.analyzer.hangs.flight_recorder import TreeError, parse
 from lockstep.analyzer.hangs.jobs import Named, jobs
-from lockstep.analyzer.hangs.shapes import Dumps, Fact, FactKind
-from lockstep.analyzer.hangs.standing import facts as stack_facts
+from lockstep.analyzer.hangs.stacks import facts as stack_facts
 from lockstep.collector.clock import Clock
 from lockstep.collector.config import ConfigError, load
 from lockstep.collector.contract import bounded_json, stacks
 from lockstep.collector.contract.flight_recorder import EVIDENCE_FILE
 from lockstep.collector.contract.stacks import FILE, Stacks, as_text
-from lockstep.collector.files import opened
-from lockstep.collector.rank_dumps import Answers, Heard, facts, heard
-from lockstep.collector.rank_dumps.facts import SOURCES
-from lockstep.collector.reading import SourceError
+from lockstep.collector.files.opening import opened
+from lockstep.collector.formats.flight_recorder.dump import MAX_BYTES, trees
+from lockstep.collector.on_demand.dumps import Answers
+from lockstep.collector.on_demand.rank_facts import SOURCES, Heard, facts, heard
+from lockstep.collector.readings.source import SourceError
 from lockstep.collector.registry import feeds
-from lockstep.collector.sampler import Sampler
-from lockstep.collector.sources.flight_recorder import MAX_BYTES, trees
+from lockstep.collector.sampler.sampler import Sampler
 
 MAX_FILES = 16_384
 MAX_LEVELS = 3

@@ -7,18 +7,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from lockstep.collector.contract.metrics import NODE_INFO
+from lockstep.collector.contract.metric_rows.host import NODE_INFO
 from lockstep.collector.contract.words import ExitCode
 from lockstep.runs import external_program
 from lockstep.terminal.output import fail, note
-from lockstep.workloads.data import DataError
-from lockstep.workloads.launchers import Handle, Launcher, LaunchError
-from lockstep.workloads.launchers.local import LocalLauncher
-from lockstep.workloads.launchers.mpirun import MpirunLauncher
-from lockstep.workloads.launchers.mpirun.hostfile import HostfileError
+from lockstep.workloads.launch.launcher import Handle, Launcher, LaunchError
+from lockstep.workloads.launch.local import LocalLauncher
+from lockstep.workloads.launch.mpirun.hostfile import HostfileError
+from lockstep.workloads.launch.mpirun.launcher import MpirunLauncher
 from lockstep.workloads.network.emulated import EmulatedNetwork
-from lockstep.workloads.spec import RunSpec
-from lockstep.workloads.tasks import find
+from lockstep.workloads.spec import DataError, RunSpec
+from lockstep.workloads.tasks.registry import find
 
 # What the hosts of a host file are called as nodes: as the collectors that run on them say.
 #
@@ -40,7 +39,7 @@ def ask(targets: Mapping[str, str], seconds: float = SECONDS) -> dict[str, str]:
     Args:
         targets: Host -> "http://host:port" of its collector.
     """
-    from lockstep.collector.recorder import FetchError, Target
+    from lockstep.collector.recorder.recorder import FetchError, Target
 
     found: dict[str, str] = {}
     end = time.monotonic() + seconds

@@ -14,7 +14,7 @@ from lockstep.terminal.output import fail
 from lockstep.terminal.processes import stop
 
 if TYPE_CHECKING:
-    from lockstep.collector.recorder import Recorder
+    from lockstep.collector.recorder.recorder import Recorder
     from lockstep.workloads.network.emulated import EmulatedNetwork
 
 START_SECONDS = 20.0
@@ -89,7 +89,7 @@ class NodeCollectors:
             CommandError: 69, a collector did not start.
         """
         from lockstep.collector.clock import SystemClock
-        from lockstep.collector.recorder import Recorder
+        from lockstep.collector.recorder.recorder import Recorder
 
         started = {node: f"http://{self._address(node)}" for node in self._nodes}
         settle = SETTLE_SECONDS_OF_OTHERS if others else SETTLE_SECONDS

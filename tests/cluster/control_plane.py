@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from lockstep.terminal.processes import die_with_parent
-from lockstep.workloads.joining.reachable import free_port
+from lockstep.workloads.launch.joining.reachable import free_port
 
 VERSION = "1.20.2"
 KEPT = (

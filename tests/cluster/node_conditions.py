@@ -5,8 +5,7 @@ from typing import Any
 
 from lockstep.collector.contract.kubernetes import API_DOMAIN, FAULTS, LEASE
 from lockstep.watch.kubernetes.client import Cluster
-from lockstep.watch.kubernetes.loop import Acting
-from lockstep.watch.kubernetes.program import Settings
+from lockstep.watch.kubernetes.loop import Acting, Settings
 from lockstep.watch.kubernetes.shapes import Fault, Mode, WatchState
 from tests.cluster.asking import Api
 

@@ -5,11 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from lockstep.analyzer.read.prometheus import SourceError
-from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus import questions as ask
+from lockstep.analyzer.read.prometheus.access import SourceError, access
 from lockstep.collector.contract import metrics as m
 from lockstep.watch import loop
-from lockstep.watch.look import questions as ask
 from lockstep.watch.loop import Watch
 from lockstep.watch.settings import Settings
 from tests.hostile_server import HEAD, drops, serving

@@ -13,7 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lockstep.analyzer.read.prometheus.access import access
 from lockstep.collector.contract.archive import STEPS, STEPS_FILE
-from lockstep.collector.contract.metrics import Metric, analyzer
+from lockstep.collector.contract.metric_rows import analyzer
+from lockstep.collector.contract.metrics import Metric
 from lockstep.collector.exporter.page import render
 from lockstep.collector.recorder.parts import arrow_schema
 from lockstep.diagnose import diagnosis

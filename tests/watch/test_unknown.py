@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from lockstep.analyzer.findings.finding import Kind, Tier
+from lockstep.analyzer.read.prometheus import questions as ask
 from lockstep.collector.contract import metrics as m
-from lockstep.watch.look import questions as ask
 from tests.watch.cluster_life import FOREVER, Episode, SimulatedConnection
 from tests.watch.few_runs import EVERY
 

@@ -12,12 +12,13 @@ from itertools import islice
 from pathlib import Path
 from time import monotonic
 
-from lockstep.analyzer.findings.alertmanager.matching import (
+from lockstep.analyzer.findings.alertmanager.webhook import (
     FINDING_ALERT,
+    Notification,
+    ReceivedAlert,
     matching_finding,
     with_alert,
 )
-from lockstep.analyzer.findings.alertmanager.webhook import Notification, ReceivedAlert
 from lockstep.analyzer.findings.alerts import of_alert
 from lockstep.analyzer.findings.finding import WatchFinding
 from lockstep.analyzer.rules.alert_rules.shape import Severity

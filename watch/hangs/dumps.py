@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from lockstep.analyzer.hangs.shapes import FactKind
+from lockstep.analyzer.hangs.dumps import FactKind
 from lockstep.collector.contract import bounded_json
 from lockstep.collector.contract.flight_recorder import (
     DUMPS_MAX_BYTES,
@@ -23,8 +23,8 @@ from lockstep.collector.contract.flight_recorder import (
     EVIDENCE_FILE,
 )
 from lockstep.collector.contract.words import PHASES
+from lockstep.collector.formats.flight_recorder.dump import MAX_BYTES
 from lockstep.collector.recorder.rows import AnswerError
-from lockstep.collector.sources.flight_recorder import MAX_BYTES
 from lockstep.runs.hang_dumps import MAX_FILES
 from lockstep.watch.look.collectors import ask
 

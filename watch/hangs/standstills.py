@@ -19,11 +19,12 @@ from time import monotonic
 from lockstep.analyzer.findings.finding_lifecycle import folder_of_run
 from lockstep.analyzer.hangs.document import document
 from lockstep.analyzer.hangs.verdict import HangVerdict, Status, judge
-from lockstep.analyzer.read.prometheus import SourceError
+from lockstep.analyzer.read.prometheus import questions
+from lockstep.analyzer.read.prometheus.access import SourceError
 from lockstep.analyzer.read.prometheus.connection import SCRAPE_URL, Connection
 from lockstep.collector.contract import threads
 from lockstep.collector.contract.flight_recorder import DUMPS_AGAIN_SECONDS
-from lockstep.collector.contract.metrics.ranges import AGE, THINGS
+from lockstep.collector.contract.metric_rows.ranges import AGE, THINGS
 from lockstep.diagnose.diagnosis import write_whole
 from lockstep.runs.hang_dumps import NoDumpsError, read_folder
 from lockstep.terminal.output import bug
@@ -39,7 +40,6 @@ from lockstep.watch.hangs.standing import (
     patience,
 )
 from lockstep.watch.judge.progress import LONGEST_PAUSE_SECONDS, Progress
-from lockstep.watch.look import questions
 from lockstep.watch.look.snapshot import by_run
 from lockstep.watch.settings import Settings
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from lockstep.analyzer.findings.assessment import UNKNOWN
 from lockstep.analyzer.findings.closable import Closable
+from lockstep.analyzer.read.prometheus.questions import OF_DIAGNOSIS
 from lockstep.watch.judge.diagnoses import Judged
 from lockstep.watch.judge.hardware import KEEP_SECONDS, Target
 from lockstep.watch.judge.memory import Before, Memory
@@ -23,7 +24,6 @@ from lockstep.watch.look.panel import (
     Speed,
     stream_names,
 )
-from lockstep.watch.look.questions import OF_DIAGNOSIS
 from lockstep.watch.look.snapshot import Look
 
 Bools = NDArray[np.bool_]

@@ -10,7 +10,7 @@ from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.words import Cause
 from lockstep.collector.contract.xid import describe
 from lockstep.watch.look.members import Members, clock, who_at
-from lockstep.watch.look.questions import EVENT_SECONDS
+from lockstep.watch.look.snapshot import EVENT_SECONDS
 
 Answer = Iterable[tuple[Mapping[str, str], float]]
 Target = tuple[str, str]

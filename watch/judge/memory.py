@@ -12,7 +12,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from lockstep.analyzer.findings.finding import Former, Tier, WatchFinding, Who
 from lockstep.analyzer.findings.finding_lifecycle import Course
 from lockstep.collector.contract import bounded_json
-from lockstep.collector.contract.metrics.ranges import (
+from lockstep.collector.contract.metric_rows.ranges import (
     CLOCK,
     COUNT,
     FLAG,

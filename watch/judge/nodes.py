@@ -11,12 +11,12 @@ from dataclasses import replace
 
 from lockstep.analyzer.findings.finding import Detection
 from lockstep.analyzer.findings.finding_lifecycle import Course
-from lockstep.analyzer.read.prometheus import SourceError
+from lockstep.analyzer.read.prometheus import questions as ask
+from lockstep.analyzer.read.prometheus.access import SourceError
 from lockstep.analyzer.read.prometheus.connection import Connection
 from lockstep.watch.judge.freshness import answering
 from lockstep.watch.judge.hardware import Seen, Target
 from lockstep.watch.judge.memory import Memory
-from lockstep.watch.look import questions as ask
 from lockstep.watch.look.members import Members
 from lockstep.watch.look.snapshot import Look
 

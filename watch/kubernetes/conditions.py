@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lockstep.collector.contract import bounded_json
-from lockstep.collector.contract.causes import FAMILY
 from lockstep.collector.contract.kubernetes import HEALTHY, Family
+from lockstep.collector.contract.words import FAMILY
 from lockstep.watch.kubernetes.shapes import (
     OLDER,
     Breaker,

@@ -13,7 +13,7 @@ there is neither yet, so slowness never quarantines.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lockstep.collector.contract.causes import FAMILY
+from lockstep.collector.contract.words import FAMILY
 from lockstep.watch.kubernetes import conditions
 from lockstep.watch.kubernetes import conditions as breaker
 from lockstep.watch.kubernetes import shapes as memory

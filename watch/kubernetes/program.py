@@ -12,8 +12,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 from lockstep.collector.clock import SystemClock
-from lockstep.collector.config import ConfigError
-from lockstep.collector.config.values import address
+from lockstep.collector.config import ConfigError, address
 from lockstep.collector.contract import threads
 from lockstep.collector.contract.kubernetes import HEALTHY, NAMESPACE
 from lockstep.collector.contract.words import ExitCode

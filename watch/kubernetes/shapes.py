@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from lockstep.collector.contract.causes import FAMILY
 from lockstep.collector.contract.kubernetes import Family
-from lockstep.collector.contract.words import Cause
+from lockstep.collector.contract.words import FAMILY, Cause
 
 
 class Mode(StrEnum):

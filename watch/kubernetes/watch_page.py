@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from lockstep.collector.contract import bounded_http
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.contract.causes import FAMILY
+from lockstep.collector.contract.words import FAMILY
 from lockstep.watch.kubernetes.shapes import Fault, WatchState
 
 PAGE_TIER = "page"

@@ -8,16 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.analyzer.hardware.sequential_test.alarms import Alarm
-from lockstep.analyzer.hardware.sequential_test.arrays import TelemetryArrays
-from lockstep.analyzer.hardware.sequential_test.budget import Budget
-from lockstep.analyzer.hardware.sequential_test.metrics import MONITORED_METRICS, MonitoredMetric
-from lockstep.analyzer.hardware.sequential_test.peers import middle, same_size
+from lockstep.analyzer.hardware.sequential_test.false_alarms import Budget
+from lockstep.analyzer.hardware.sequential_test.monitor import watch
 from lockstep.analyzer.hardware.sequential_test.state import State
-from lockstep.analyzer.hardware.sequential_test.watching import watch
-from lockstep.analyzer.read.prometheus.decoding import Series
-from lockstep.analyzer.shapes.known import own_each
+from lockstep.analyzer.hardware.sequential_test.telemetry import (
+    MONITORED_METRICS,
+    MonitoredMetric,
+    TelemetryArrays,
+)
+from lockstep.analyzer.read.prometheus.answers import Series
 from lockstep.analyzer.shapes.labels import number
-from lockstep.analyzer.stats.peer_groups import MAJORITY
+from lockstep.analyzer.shapes.waits import own_each
+from lockstep.analyzer.stragglers import peers
 from lockstep.watch.look.members import Members
 
 LOG = logging.getLogger(__name__)
@@ -129,16 +131,9 @@ class Speed:
 
 
 def over_peers(values: Floats, members: Members) -> Floats:
-    """(R,) value over the median of the stratum; NaN with fewer than MAJORITY that told."""
-    found = np.full(len(members), np.nan)
+    """(R,) value over that of the peers, as `lockstep.analyzer.stragglers.peers.over_peers`."""
     _, code = np.unique(members.stratum, return_inverse=True)
-    for columns in same_size(code.astype(np.int64)):
-        own = values[columns].astype(np.float32)
-        told = np.isfinite(own).sum(axis=1, keepdims=True)
-        usual = middle(own)
-        with np.errstate(all="ignore"):
-            found[columns] = np.where((told >= MAJORITY) & (usual > 0), own / usual, np.nan)
-    return found
+    return peers.over_peers(values, code.astype(np.int64))
 
 
 def speed(step_rate: Floats, members: Members) -> dict[str, Speed]:

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from lockstep.analyzer.findings.finding import Kind
 from lockstep.analyzer.findings.finding_lifecycle import READING_SECONDS
 from lockstep.analyzer.read.places import Places
-from lockstep.analyzer.read.prometheus import SourceError
+from lockstep.analyzer.read.prometheus import questions as ask
+from lockstep.analyzer.read.prometheus.access import SourceError
+from lockstep.analyzer.read.prometheus.answers import Series
 from lockstep.analyzer.read.prometheus.connection import Connection
-from lockstep.analyzer.read.prometheus.decoding import Series
-from lockstep.analyzer.read.prometheus.node_labels import places
+from lockstep.analyzer.read.prometheus.kubernetes import places
 from lockstep.analyzer.shapes.labels import number
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.contract.metrics.ranges import RELATION, SECONDS, Range
-from lockstep.watch.look import questions as ask
+from lockstep.collector.contract.metric_rows.ranges import RELATION, SECONDS, Range
 from lockstep.watch.look.members import Members, members, namesakes
 from lockstep.watch.look.panel import (
     CLOCK,
@@ -37,6 +37,8 @@ T = TypeVar("T")
 Answer = list[tuple[Mapping[str, str], float]]
 
 RATE_CHECKS = 20
+EVENT_SECONDS = 3600.0
+"""An error of hardware is a finding for so long."""
 LEAST_RATE_SECONDS = 60.0
 """A rate needs two scrapes: 15 s apart, as a rule, however often this looks."""
 INVENTORY_EVERY = 20
@@ -206,9 +208,7 @@ def look(
         stopped=ranks_by_run(stopped or []),
         pages=pages,
         lost=lost or [],
-        xids=[
-            one for one in errors or [] if "xid" in one[0] and abs(now - one[1]) < ask.EVENT_SECONDS
-        ],
+        xids=[one for one in errors or [] if "xid" in one[0] and abs(now - one[1]) < EVENT_SECONDS],
         error_pages=frozenset(
             (labels.get("job", ""), labels.get("instance", ""))
             for labels, value in errors or []

@@ -8,9 +8,8 @@ from email.message import Message
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
-from lockstep.collector.config import Address
-from lockstep.collector.config.values import is_loopback
-from lockstep.collector.exporter.bounded import BoundedHandler, BoundedServer
+from lockstep.collector.config import Address, is_loopback
+from lockstep.collector.exporter.bounded_server import BoundedHandler, BoundedServer
 from lockstep.terminal.output import bug
 
 TEXT = "text/plain; charset=utf-8"

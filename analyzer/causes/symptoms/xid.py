@@ -18,7 +18,8 @@ from lockstep.analyzer.shapes.run import Finding, Grid
 from lockstep.analyzer.stats.before_after import column_of, gpu_words, query
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.words import Cause
-from lockstep.collector.contract.xid import BY_LINE, NOT_OF_HARDWARE, XIDS, Part, Severity, describe
+from lockstep.collector.contract.xid import BY_LINE, NOT_OF_HARDWARE, XIDS, describe
+from lockstep.collector.contract.xid_catalogue.shape import Part, Severity
 
 LAST = metrics.GPU_XID_LAST.name
 COUNT = metrics.GPU_XID_ERRORS.name

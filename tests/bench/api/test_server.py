@@ -20,7 +20,7 @@ pytest.importorskip("fastapi", reason="needs the extra api")
 import lockstep
 from lockstep.bench.api.access import FILE, bearer
 from lockstep.collector.contract.words import ExitCode
-from lockstep.collector.exporter import bounded
+from lockstep.collector.exporter import bounded_server as bounded
 from lockstep.terminal.output import CommandError
 from tests.bench.api.served import TOKEN, Api
 

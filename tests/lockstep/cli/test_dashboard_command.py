@@ -14,9 +14,8 @@ from urllib.request import urlopen
 import pytest
 
 from lockstep.cli import dashboard
-from lockstep.cli import dashboard as dashboard_program
 from lockstep.cli.dashboard import Asked
-from lockstep.collector.config.values import Address
+from lockstep.collector.config import Address
 from lockstep.terminal.output import CommandError
 
 SECRETS = """
@@ -86,12 +85,10 @@ def test_notes_are_written_without_a_login_on_loopback_only() -> None:
     assert not dashboard.settings_of(Asked(), EVERYWHERE).local
 
 
-def test_a_prometheus_and_a_simulated_fleet_are_sources(tmp_path: Path) -> None:
+def test_a_prometheus_is_a_source(tmp_path: Path) -> None:
     asked = Asked(prometheus="http://host:9090/", findings=tmp_path)
     expected = {"kind": "prometheus", "url": "http://host:9090", "findings": str(tmp_path)}
     assert expected == dashboard.source_of(asked)
-    simulated = dashboard.source_of(Asked(simulated=64))
-    assert {"kind": "simulated", "gpus": 64, "seed": 0} == simulated
 
 
 @pytest.mark.parametrize(
@@ -169,7 +166,6 @@ def test_a_login_without_authlib_says_what_to_install(
 def test_without_streamlit_the_command_says_what_to_install(
     lockstep: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dashboard_program, "find_spec", lambda _: None)
     answer = lockstep("dashboard")
     assert 69 == answer.code
     assert "pip install '.[dashboard]'" in answer.err

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.config import Config
 from lockstep.collector.contract.flight_recorder import dump_name
-from lockstep.collector.reading import SourceError
+from lockstep.collector.readings.source import SourceError
 from lockstep.doctor import bundle, parts
 from lockstep.doctor.parsers import PARSERS, SOURCES, understood
 from lockstep.doctor.parts import PARTS, PROC, SYS, Machine, Part, Piece, gathered
@@ -197,7 +197,7 @@ seen = set()
 sys.addaudithook(lambda event, args: seen.add(args[0]) if event == "open" else None)
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.config import Config
-from lockstep.collector.reading import SourceError
+from lockstep.collector.readings.source import SourceError
 from lockstep.collector.registry import feeds
 from lockstep.doctor.parsers import SOURCES
 for feed in feeds(Config(sources=tuple(name for name, _ in SOURCES)), SystemClock()):

@@ -11,11 +11,11 @@ from time import process_time
 
 import pytest
 
-from lockstep.collector.sources.dcgm_exporter import parse as dcgm_page
-from lockstep.collector.sources.kmsg.lines import parse as kernel_line
-from lockstep.collector.sources.nccl_ras.text import parse as ras_report
+from lockstep.collector.formats.kernel_log import parse as kernel_line
+from lockstep.collector.sources.gpu.dcgm_exporter import parse as dcgm_page
+from lockstep.collector.sources.nccl.ras.text import parse as ras_report
 from lockstep.doctor.pseudonyms import Pseudonyms
-from lockstep.workloads.exec.patterns import known_forms, loss_alone
+from lockstep.workloads.launch.external_program.patterns import known_forms, loss_alone
 
 WORDS = (
     "a", "_", "-", ".", " ", "\n", "\t", "1", "0x", "[1]", "a.", "1.", "1:", "ab:", "a=", "a@",

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lockstep.collector.check import SourceCheck
 from lockstep.collector.registry import NAMES
+from lockstep.collector.sampler.check import SourceCheck
 from lockstep.doctor import machine
 from lockstep.doctor.machine import Check, State
 from lockstep.runs import leftovers

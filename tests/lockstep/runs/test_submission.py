@@ -69,7 +69,7 @@ def test_run_json_tells_team_and_submission(tmp_path: Path):
 
 
 def test_a_checkpoint_that_was_read_comes_into_run_json(tmp_path: Path):
-    from lockstep.workloads.resume import RESTORED, tell_restored
+    from lockstep.workloads.loop.resume import RESTORED, tell_restored
 
     spec = planned()
     tell_restored(tmp_path / RESTORED, 0, 1_000_000_000, 2_500_000_000)
@@ -79,7 +79,7 @@ def test_a_checkpoint_that_was_read_comes_into_run_json(tmp_path: Path):
 
 
 def test_what_ranks_told_of_their_start_comes_into_run_json(tmp_path: Path):
-    from lockstep.workloads.starting import STARTING
+    from lockstep.workloads.measure.starting import STARTING
 
     spec = planned()
     (tmp_path / STARTING).mkdir()
@@ -91,7 +91,7 @@ def test_what_ranks_told_of_their_start_comes_into_run_json(tmp_path: Path):
 
 
 def test_pods_of_a_run_are_read_from_the_folder_of_who_submitted_it(tmp_path: Path):
-    from lockstep.analyzer.read.archive import _pods
+    from lockstep.analyzer.read.archive.load import _pods
 
     archived, beside = tmp_path / "run", tmp_path / "run.launch"
     for folder in (archived, beside):

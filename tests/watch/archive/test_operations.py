@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from lockstep.analyzer.read.prometheus import SourceError
+from lockstep.analyzer.read.prometheus.access import SourceError
 from lockstep.watch.archive.archivist import addresses
 from lockstep.watch.archive.jobs import Plan
 from lockstep.watch.judge.diagnoses import Pages

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.analyzer.findings.alertmanager.fan_out import Alertmanagers
+from lockstep.analyzer.findings.alertmanager.service import Alertmanagers
 from lockstep.analyzer.findings.alertmanager.webhook import MAX_BYTES, ReceivedAlert
 from lockstep.analyzer.findings.alerts import of_alert
 from lockstep.analyzer.findings.finding import WatchFinding
@@ -97,8 +97,8 @@ def test_an_address_that_is_none_ends_the_start() -> None:
 
 
 def test_every_metric_of_delivery_is_a_row_and_every_row_is_on_the_page(tmp_path) -> None:
-    from lockstep.collector.contract.metrics import delivery as rows
-    from lockstep.collector.contract.metrics.shape import Metric
+    from lockstep.collector.contract.metric_rows import analyzer as rows
+    from lockstep.collector.contract.metric_rows.shape import Metric
 
     watch = FakeWatch()
     Delivery(watch, ("http://127.0.0.1:9",), tmp_path, None)  # type: ignore[arg-type]

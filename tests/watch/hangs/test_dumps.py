@@ -7,7 +7,7 @@ from base64 import b64encode
 
 import pytest
 
-from lockstep.collector.sources.flight_recorder import MAX_BYTES
+from lockstep.collector.formats.flight_recorder.dump import MAX_BYTES
 from lockstep.watch.hangs.dumps import fetch
 from tests.watch.node_collectors import OLDER, Answering, answer, collectors, rank_part
 

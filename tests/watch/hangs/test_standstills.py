@@ -11,6 +11,7 @@ from contextlib import ExitStack
 import pytest
 
 from lockstep.analyzer.hangs.verdict import Status
+from lockstep.analyzer.read.prometheus import questions as ask
 from lockstep.analyzer.read.prometheus.access import access
 from lockstep.collector.contract.stacks import Frame, Reader, Stacks, Thread
 from lockstep.watch.hangs import standstills as standing
@@ -18,7 +19,6 @@ from lockstep.watch.hangs.stacks import Stood
 from lockstep.watch.hangs.standing import limit
 from lockstep.watch.hangs.standstills import Standstills
 from lockstep.watch.judge.progress import Progress
-from lockstep.watch.look import questions as ask
 from lockstep.watch.settings import Settings
 from tests.hang_programs import Case, Layout, hang
 from tests.watch.fake_prometheus import FakePrometheus

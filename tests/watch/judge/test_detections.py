@@ -7,7 +7,8 @@ import pytest
 
 from lockstep.analyzer.findings.finding import Kind, Tier, Who
 from lockstep.analyzer.hardware.sequential_test.alarms import Alarm
-from lockstep.analyzer.hardware.sequential_test.metrics import CLOCK, OWN
+from lockstep.analyzer.hardware.sequential_test.telemetry import CLOCK, OWN
+from lockstep.analyzer.read.prometheus import questions as ask
 from lockstep.analyzer.shapes.run import Culprit, Verdict
 from lockstep.collector.contract.xid import PAGED
 from lockstep.watch.judge import detections
@@ -20,7 +21,6 @@ from lockstep.watch.judge.detections import (
     stuck,
 )
 from lockstep.watch.judge.hardware import events, lost, node_names, xids
-from lockstep.watch.look import questions as ask
 from lockstep.watch.look.members import members, namesakes
 from lockstep.watch.look.panel import stream_names
 

@@ -12,9 +12,9 @@ from lockstep.analyzer.findings.closable import AGAIN, TOLD_AGAIN, Closable
 from lockstep.analyzer.findings.finding import Kind, Tier, Who
 from lockstep.analyzer.findings.finding_lifecycle import Course, advance
 from lockstep.analyzer.hardware.sequential_test.state import State
-from lockstep.analyzer.read.prometheus import SourceError
-from lockstep.analyzer.read.prometheus.access import access
-from lockstep.analyzer.read.prometheus.decoding import Series
+from lockstep.analyzer.read.prometheus import questions as ask
+from lockstep.analyzer.read.prometheus.access import SourceError, access
+from lockstep.analyzer.read.prometheus.answers import Series
 from lockstep.collector.contract import metrics as m
 from lockstep.watch.cycle import Cycles
 from lockstep.watch.judge import endings
@@ -23,7 +23,6 @@ from lockstep.watch.judge.memory import Memory
 from lockstep.watch.judge.progress import Progress
 from lockstep.watch.judge.run_life import End, Heard, How, Life, Lost, Place, lived, with_told
 from lockstep.watch.judge.run_over import detection, over, with_ends
-from lockstep.watch.look import questions as ask
 from lockstep.watch.look.members import members
 from lockstep.watch.settings import Settings
 from tests.watch import cluster_life, fake_prometheus

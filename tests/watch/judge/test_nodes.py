@@ -9,7 +9,8 @@ import pytest
 from lockstep.analyzer.findings.closable import TAKEN_AWAY, Closable
 from lockstep.analyzer.findings.finding import Kind, Who
 from lockstep.analyzer.findings.finding_lifecycle import Course, Pace, advance
-from lockstep.analyzer.read.prometheus import SourceError
+from lockstep.analyzer.read.prometheus import questions as ask
+from lockstep.analyzer.read.prometheus.access import SourceError
 from lockstep.watch.judge.hardware import Inventory
 from lockstep.watch.judge.memory import Memory
 from lockstep.watch.judge.nodes import (
@@ -22,7 +23,6 @@ from lockstep.watch.judge.nodes import (
     taken_away,
     without,
 )
-from lockstep.watch.look import questions as ask
 from lockstep.watch.look.members import members
 from tests.analyzer.findings.test_finding_lifecycle import EMPTY, RUN, of
 

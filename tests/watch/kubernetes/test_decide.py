@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.collector.contract.causes import FAMILY
 from lockstep.collector.contract.kubernetes import CONDITIONS, HEALTHY, Family
-from lockstep.collector.contract.words import Cause
+from lockstep.collector.contract.words import FAMILY, Cause
 from lockstep.watch.kubernetes.applying import events, status_patch
 from lockstep.watch.kubernetes.conditions import MANY, MAX_FAULTS, MAX_MESSAGE
 from lockstep.watch.kubernetes.decide import decide
