@@ -9,13 +9,7 @@ from lockstep.analyzer.findings.finding import Kind, Tier, WatchFinding, Who, fi
 from lockstep.analyzer.report.sections.summary import summary, title
 from lockstep.analyzer.shapes.run import Culprit, Fact, Verdict
 from lockstep.analyzer.shapes.verdict_json import verdict_json
-<<<<<<<< HEAD:tests/lockstep/diagnose/test_history.py
 from lockstep.diagnose.history import with_history
-|||||||| 073ecab5:tests/analyzer/watch/test_history.py
-from lockstep.watch.judge.history import with_history
-========
-from lockstep.watch.archive.history import with_history
->>>>>>>> work/rest:tests/watch/archive/test_history.py
 from tests.docs.verdict import HISTORY
 
 XID = WatchFinding(
