@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lockstep.analyzer.hardware.sequential_test.streams import Streams
 from lockstep.analyzer.hardware.sequential_test.telemetry import TelemetryArrays, keys
-from lockstep.collector.contract.metrics.ranges import CLOCK, COUNT, HERTZ, Range
+from lockstep.collector.contract.metric_rows.ranges import CLOCK, COUNT, HERTZ, Range
 
 KEEP = 7 * 86_400.0
 """Seconds for which a GPU that does not answer is remembered, and expected among its peers."""

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,41 +16,26 @@ from lockstep.diagnose import diagnosis
 from lockstep.terminal.output import CommandError
 
 
-def test_a_healthy_verdict_exits_0(verdict: Callable[..., Verdict]) -> None:
-    assert diagnosis.exit_code(verdict("healthy")) == ExitCode.OK
-
-
-@pytest.mark.parametrize("tiers", [("record",), ("page",), ("record", "page")])
-def test_a_culprit_of_either_tier_exits_2(
-    verdict: Callable[..., Verdict], culprit: Callable[..., Any], tiers: tuple[str, ...]
-) -> None:
-    named = verdict("degraded", *map(culprit, tiers))
-
-    assert diagnosis.exit_code(named) == ExitCode.CULPRIT
-
-
 @pytest.mark.parametrize(
-    ("status", "code"),
-    [("healthy", ExitCode.WARNING), ("degraded", ExitCode.WARNING), ("unknown", ExitCode.UNKNOWN)],
+    ("status", "tiers", "more", "code"),
+    [
+        ("healthy", (), {}, ExitCode.OK),
+        ("healthy", (), {"anomalies": ({"text": "hot"},)}, ExitCode.WARNING),
+        ("degraded", (), {}, ExitCode.WARNING),
+        ("degraded", (), {"anomalies": ({"text": "hot"},)}, ExitCode.WARNING),
+        ("degraded", ("record",), {}, ExitCode.CULPRIT),
+        ("degraded", ("page",), {}, ExitCode.CULPRIT),
+        ("degraded", ("record", "page"), {}, ExitCode.CULPRIT),
+        ("degraded", (), {"hang": {"group": "dp"}}, ExitCode.CULPRIT),
+        ("unknown", (), {}, ExitCode.UNKNOWN),
+        ("unknown", (), {"anomalies": ({"text": "hot"},)}, ExitCode.UNKNOWN),
+    ],
 )
-def test_hardware_that_deviates_beside_a_healthy_run_exits_1(
-    verdict: Callable[..., Verdict], status: str, code: int
-) -> None:
-    beside = replace(verdict(status), anomalies=({"text": "hot"},))
-
-    assert diagnosis.exit_code(beside) == code
-
-
-def test_a_hang_exits_2(verdict: Callable[..., Verdict]) -> None:
-    assert diagnosis.exit_code(verdict("degraded", hang=True)) == ExitCode.CULPRIT
-
-
-def test_too_little_data_exits_3(verdict: Callable[..., Verdict]) -> None:
-    assert diagnosis.exit_code(verdict("unknown")) == ExitCode.UNKNOWN
-
-
-def test_a_slow_run_without_a_culprit_exits_1(verdict: Callable[..., Verdict]) -> None:
-    assert diagnosis.exit_code(verdict("degraded")) == ExitCode.WARNING
+def test_a_verdict_is_its_exit_code(
+    verdict: Callable[..., Verdict], culprit: Callable[..., Any], status: str,
+    tiers: tuple[str, ...], more: dict[str, Any], code: int,
+) -> None:  # fmt: skip
+    assert code == diagnosis.exit_code(replace(verdict(status, *map(culprit, tiers)), **more))
 
 
 def test_the_table_shows_evidence_and_what_was_missing(
@@ -77,3 +62,17 @@ def test_a_price_must_be_a_number(tmp_path: Path) -> None:
         diagnosis.diagnose_archive(tmp_path, float("nan"))
 
     assert caught.value.code == ExitCode.USAGE
+
+
+def test_a_file_that_is_interrupted_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text("before")
+
+    def parts() -> Iterator[str]:
+        yield "half"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        diagnosis.write_whole(path, parts())
+
+    assert ("before", [path]) == (path.read_text(), list(tmp_path.iterdir()))

@@ -71,21 +71,6 @@ def test_steps_need_a_timeline(lockstep):
     assert "--steps goes with --timeline FILE" in answer.err
 
 
-def test_a_timeline_that_is_interrupted_leaves_what_was_there(tmp_path, monkeypatch):
-    path = tmp_path / "t.json"
-    path.write_text("before")
-
-    class Interrupted:
-        def parts(self):
-            yield '{"traceEvents":['
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        timeline._save(path, Interrupted())
-
-    assert ("before", [path]) == (path.read_text(), list(tmp_path.iterdir()))
-
-
 def test_a_link_is_written_through(trace, tmp_path):
     real, link = tmp_path / "real", tmp_path / "link"
     real.write_text("before")
