@@ -149,7 +149,7 @@ def test_a_token_that_an_earlier_start_could_not_write_whole_is_made_anew(tmp_pa
 
 
 def test_a_token_that_cannot_be_read_is_not_replaced(tmp_path) -> None:
-    (tmp_path / webhook_token.TOKEN_FILE).symlink_to(webhook_token.FILE)  # ELOOP, also for root
+    (tmp_path / webhook_token.TOKEN_FILE).symlink_to(webhook_token.TOKEN_FILE)  # ELOOP, also for root
 
     with pytest.raises(CommandError, match="cannot be read") as refused:
         webhook_token.ensure_token_file(tmp_path)
