@@ -5,20 +5,17 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Iterable
-from collections.abc import Sequence
-from lockstep.collector.contract.archive import REPORT_STEM
-from lockstep.collector.contract.archive import RUN_FILE
-from lockstep.collector.contract.archive import VERDICT_FILE
-from lockstep.collector.contract.words import ExitCode
-from lockstep.terminal.output import fail
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from lockstep.collector.contract.archive import REPORT_STEM, RUN_FILE, VERDICT_FILE
+from lockstep.collector.contract.words import ExitCode
+from lockstep.terminal.output import fail
 
 if TYPE_CHECKING:
     from lockstep.analyzer.shapes.run import Verdict
     from lockstep.analyzer.verdict.pipeline import Diagnosis
-
 
 
 FORMATS: tuple[str, ...] = ("html", "md", "json")
