@@ -132,34 +132,34 @@ def test_what_a_page_of_others_sends_is_refused_even_with_the_token(
 
 def test_the_token_is_made_once_and_for_its_owner_only(tmp_path, caplog) -> None:
     path = webhook_token.ensure_token_file(tmp_path)
-    token = webhook_token.read(path)
+    token = webhook_token.read_token(path)
 
     assert 0o600 == stat.S_IMODE(path.stat().st_mode)
     assert 43 == len(token or b"")
     assert str(path) in caplog.text
     assert token.decode() not in caplog.text
-    assert token == webhook_token.read(webhook_token.ensure_token_file(tmp_path))
+    assert token == webhook_token.read_token(webhook_token.ensure_token_file(tmp_path))
     assert [path] == list(tmp_path.iterdir())
 
 
 def test_a_token_that_an_earlier_start_could_not_write_whole_is_made_anew(tmp_path) -> None:
-    (tmp_path / webhook_token.FILE).touch()
+    (tmp_path / webhook_token.TOKEN_FILE).touch()
 
-    assert webhook_token.read(webhook_token.ensure_token_file(tmp_path))
+    assert webhook_token.read_token(webhook_token.ensure_token_file(tmp_path))
 
 
 def test_a_token_that_cannot_be_read_is_not_replaced(tmp_path) -> None:
-    (tmp_path / webhook_token.FILE).symlink_to(webhook_token.FILE)  # ELOOP, also for root
+    (tmp_path / webhook_token.TOKEN_FILE).symlink_to(webhook_token.TOKEN_FILE)  # ELOOP, also for root
 
     with pytest.raises(CommandError, match="cannot be read") as refused:
         webhook_token.ensure_token_file(tmp_path)
     assert 69 == refused.value.code
-    assert (tmp_path / webhook_token.FILE).is_symlink()
+    assert (tmp_path / webhook_token.TOKEN_FILE).is_symlink()
 
 
 def test_while_the_token_cannot_be_read_nobody_is_let_in(tmp_path) -> None:
     path = webhook_token.ensure_token_file(tmp_path)
-    token = (webhook_token.read(path) or b"").decode()
+    token = (webhook_token.read_token(path) or b"").decode()
     webhook = Webhook(lambda told: True, path)
     known = headers(f"Bearer {token}")
     assert webhook.admit(known) is None
