@@ -23,14 +23,14 @@ def hang(grid: Grid) -> Sequence[Finding]:
     """One finding of kind `hang` a rank that began it.
 
     By the launcher's word, what gone ranks said last, and sequence numbers of the last scrapes. A
-    run that finished has no hang. One that its user ended may: then the stall tells of it, and
-    nothing of how ranks went after the stall, for that was the user's doing.
+    run that finished has no hang. One that its user ended may: then the stall shows it.
+    How ranks went after the stall is the user's doing, and says nothing.
 
     The `state` of a finding is dead, frozen, stuck, or raised: that exception ended its work, and
     its process is there. `details["went"]` says how it ended by itself, where that was seen.
 
     `details["certainty"]` is the posterior of its place; `details["node"]` is there where all
-    ranks of a node stopped alike, or it cannot be told which of them did.
+    ranks of a node stopped alike, or it is not known which of them did.
     """
     how = ended(grid)
     if how.word == FINISHED or failed_alike(grid, how) is not None:

@@ -171,7 +171,7 @@ def _hang(verdict: HangVerdict) -> str:
         )
     clauses: dict[tuple[object, ...], list[Origin]] = {}
     for origin in verdict.origins:
-        # Who cannot be told from others is told with them, whatever each of them calls.
+        # Ranks that cannot be distinguished stand in one clause, whatever each of them calls.
         where = _place(verdict, origin.operation) if origin.certain else origin.operation.group
         clauses.setdefault((origin.kind, where, origin.certain), []).append(origin)
     parts = [

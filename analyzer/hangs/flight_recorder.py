@@ -175,7 +175,7 @@ def _that_matter(entries: Sequence[Any]) -> list[tuple[int, Any]]:
         if entry.get("state") == State.COMPLETED or entry.get("retired") is True:
             key = (_whole(entry["pg_id"]), entry.get("is_p2p") is True)
             seen[key] += 1
-            # Retired is over on gloo, and given up on NCCL, which `_operation` tells apart.
+            # Retired is over on gloo, and given up on NCCL, and `_operation` distinguishes them.
             if seen[key] > RECENT and entry.get("state") == State.COMPLETED:
                 continue
             if seen[key] > MAX_OPEN:
@@ -212,7 +212,7 @@ def _moment(written: float | None, last: float | None, timeout: float) -> float 
 def _operation(
     entry: Mapping[str, Any], number: int
 ) -> tuple[Operation | None, int, str, str]:  # fmt: skip
-    """(operation, the group's handle, its description, the backend); None = nothing is told."""
+    """(operation, the group's handle, its description, the backend); None = nothing is reported."""
     match = _NAME.fullmatch(_text(entry["profiling_name"])[:100])
     if match is None:
         raise ValueError(f"{entry['profiling_name'][:40]!r} is no operation")
@@ -299,7 +299,7 @@ def _groups(
     for name in dict.fromkeys((*configured, *by_name, *described)):
         description, members = configured.get(name, ("", ()))
         told = status.get(by_name.get(name, NONE_YET), {})
-        # Gloo's status counts transfers, too, which its entries do not tell.
+        # Gloo's status counts transfers, too, which its entries do not show.
         counts = {} if backend == "gloo" and name in collectives else told
         found[name] = GroupTrace(
             name=name,

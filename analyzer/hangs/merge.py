@@ -45,7 +45,7 @@ class Merged:
 
     @cached_property
     def members(self) -> Mapping[str, tuple[int, ...]]:
-        """By group, in its own order; () where nobody tells.
+        """By group, in its own order; () where it is not known.
 
         A list that lacks its own rank counts members within something else: then the members are
         those whose dumps know the group, as names are given once in a job.

@@ -203,7 +203,7 @@ USER = 1.0 / SELDOM
 STAYS = MOSTLY
 """P(all others of a run that its user ends are there a scrape after the first), for each scrape."""
 TOLD_APART = 2.0
-"""Who is less likely by less than this is not told apart; a choice of ours."""
+"""Who is less likely by less than this is not distinguished; a choice of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +211,9 @@ class Began:
     """Who began it.
 
     Attributes:
-        ranks: (R,) who is named; several where they are not told apart, or are all of `node`.
+        ranks: (R,) who is named; several where they are not distinguished, or are all of `node`.
         certainty: (R,) posterior of each; of the node where that is named.
-        node: Where all ranks stopped alike, or are not told apart.
+        node: Where all ranks stopped alike, or are not distinguished.
         states: (R,) STUCK, FROZEN or DEAD, if it is this one.
     """
 
@@ -224,10 +224,10 @@ class Began:
 
 
 def began(grid: Grid, how: Ended, standing: Sequence[Standing]) -> Began:
-    """Whom to name for a stop: the likeliest, and who is not told apart from it."""
+    """Whom to name for a stop: the likeliest, and who is not distinguished from it."""
     chance, states = _posterior(grid, how, standing)
     names, node_of, whole = _nodes(grid)
-    # Of who was not seen then nothing tells, unless others stand and wait.
+    # Nothing is known of who was not seen then, unless others stand and wait.
     hidden = unseen_then(grid) & ~np.isfinite(since(standing))
     seen = np.concatenate([~hidden, np.bincount(node_of, hidden) == 0, [False]])
     ranks, nodes = np.split(np.where(seen, chance, 0.0)[:-1], [len(node_of)])
@@ -274,9 +274,9 @@ def _lost(grid: Grid, node_of: NDArray[np.int64], *, waited: bool) -> FloatGrid:
     """(nodes,) P(silent since the stop | began it) by P(so | did not); 1 = not silent since then.
 
     A node that began it is as often lost with its collector as not. How often one that did not is
-    silent, the others tell: with Beta(1, 1 / SELDOM - 1) for that share, of n nodes k being silent,
+    silent, the others show: with Beta(1, 1 / SELDOM - 1) for that share, of n nodes k being silent,
     the ratio is (1 / SELDOM - 2 + n - k) / k. Where nobody was seen to wait, so that nothing else
-    tells of who was not seen, since when it was not is no excuse.
+    is known of who was not seen, since when it was not is no excuse.
     """
     unseen = unseen_then(grid)
     lately = silent(grid) & ~out_of_sight(grid) & np.isfinite(grid.scraped_until)
@@ -305,7 +305,7 @@ def _shown(grid: Grid, how: Ended, standing: Sequence[Standing]) -> Mapping[str,
     beat = _last_of(grid, metrics.TRAIN_HEARTBEAT_AGE.name)
     beats = np.isfinite(beat) & (~stalled | (beat >= began_to_wait + READ_SECONDS))
     known, begun = under_way(grid)
-    # Of who moved when it was looked at, operations tell nothing; nor of one whose peer was lost in
+    # Operations say nothing of who moved when it was looked at; nor of one whose peer was lost in
     # it. But one that is gone keeps its sequences, and where it is missing it never arrived.
     stood = np.any([missing, *(one.waiting for one in standing)], axis=0) & gone
     known &= stood | (stalled & later)

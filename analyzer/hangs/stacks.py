@@ -79,7 +79,7 @@ def shown(frame: Frame) -> str:
 
 
 def key(frame: Frame) -> tuple[str, str, int]:
-    """Calls of the same line are one, whether the class is told (py-spy) or not (faulthandler)."""
+    """Calls of the same line are one, with the class (py-spy) or without it (faulthandler)."""
     return frame.function.rpartition(".")[2], shown_file(frame), frame.line
 
 

@@ -78,7 +78,7 @@ ROOTED = frozenset(("broadcast", "reduce", "gather", "scatter", "_broadcast_oop"
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A rank waits in an operation for others; `proven` seconds, None = the files do not tell."""
+    """A rank waits in an operation for others; `proven` seconds, None = the files do not show."""
 
     rank: int
     operation: Operation
@@ -104,7 +104,7 @@ class Graph:
         stuck: Operations in which all that take part are, without anybody having finished.
         outdated: By rank, the groups in which it had not begun what others have ended, so that its
             dump is older than theirs.
-        unknown: Ranks that are waited for, of which the dumps do not tell how far they are.
+        unknown: Ranks that are waited for, of which the dumps do not show how far they are.
     """
 
     waits: dict[int, list[Wait]] = field(default_factory=lambda: defaultdict(list))
@@ -255,7 +255,7 @@ def _collective(
 
 
 def _all_inside(merged: Merged, graph: Graph, key: Key, ranks: Sequence[int]) -> None:
-    """Everybody is in it: who has not started, if others have; else nobody can be told."""
+    """Everybody is in it: who has not started, if others have; else it cannot be determined."""
     held = merged.collectives[key]
     started = [rank for rank in ranks if held[rank].state is State.STARTED]
     waiting = [rank for rank in ranks if held[rank].state is State.SCHEDULED]
@@ -361,7 +361,7 @@ def _wait(
 
 
 def _oldest(merged: Merged, ranks: Iterable[int]) -> float | None:
-    """When the first of these dumps was written; infinity where there is none, None = not told."""
+    """When the first of these dumps was written; infinity where there is none, None = not known."""
     written = [merged.traces[rank].written for rank in ranks if rank in merged.traces]
     known = [moment for moment in written if moment is not None]
     return None if len(known) < len(written) else min(known, default=float("inf"))

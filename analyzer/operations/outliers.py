@@ -262,7 +262,7 @@ def _suspect(finding: Finding, rest: Floats) -> Suspect:
 def as_windows(own: Floats) -> Grid:
     """(P, D, S) log own times as a run of one window a step; worker (p, d) is rank p * D + d.
 
-    Each stands on a node of its own: a trace does not tell where its workers are.
+    Each stands on a node of its own: a trace does not show where its workers are.
     """
     stages, replicas, steps = own.shape
     ranks = tuple(

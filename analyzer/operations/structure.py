@@ -56,7 +56,7 @@ class Facts:
         own: (K, D, S) seconds, of whatif.work.split, slow workers mended; durations without a
             graph.
         cells: Its computations.
-        slow: (P, D) workers known to be slow; they tell nothing about structure.
+        slow: (P, D) workers known to be slow; they say nothing about structure.
     """
 
     trace: Trace
@@ -265,7 +265,7 @@ def _beat(facts: Facts) -> Sequence[Structure]:
 
 
 def _wall(facts: Facts) -> Floats | None:
-    """(S,) seconds of the steps without what slow workers cost; None where nobody can tell.
+    """(S,) seconds of the steps without what slow workers cost; None where it cannot be determined.
 
     What no operation shows, as a checkpoint between steps, is in the steps alone: the simulated
     cost is taken off them.

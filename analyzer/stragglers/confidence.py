@@ -116,7 +116,7 @@ def place_confidence(finding: Finding, grid: Grid) -> float:
 
     As whoever found it tells it: `details["place_confidence"]`, its posterior among the places that
     explain the same windows, or a hang's `certainty`. Else by how far it is beyond chance. No place
-    is surer than the steps that nobody told of (docs/method/durations.md#steps).
+    is surer than the steps that nobody reported (docs/method/durations.md#steps).
 
     Args:
         finding: That accuses.

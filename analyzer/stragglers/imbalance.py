@@ -119,7 +119,7 @@ def _of_role(finding: Finding) -> bool:
 
 
 def _of_standing(grid: Grid, mine: Sequence[Finding], ratio: float) -> float:
-    """The log of R of a place that differs since the start, as far as that can be told.
+    """The log of R of a place that differs since the start, as far as that can be determined.
 
     Without a fault of the hardware it is not slow, with one it is not cleared by what else is
     well, nor where its work is proven to be the same, and a busy GPU with a lower clock is slow. Of
@@ -150,7 +150,7 @@ def _faulty(grid: Grid, finding: Finding, symptoms: Mapping[str, Symptom]) -> bo
 def _slow_clock(finding: Finding, symptoms: Mapping[str, Symptom]) -> bool:
     """Whether its GPU is known to be as busy as its peers, and to have a lower clock than parts do.
 
-    Nobody can say so where its utilisation is not told.
+    Nobody can say so where its utilisation is not known.
     """
     clock = symptoms.get("lower clock")
     if not finding.details.get(BY_CLOCK) or clock is None or "idle GPU" not in symptoms:

@@ -18,7 +18,7 @@ class Deviation:
 
     Attributes:
         subject: The part it is about.
-        metric: The contract's metric that tells of it.
+        metric: The contract's metric that reports it.
         node: Where.
         gpu: Index of the GPU on it; None = the node's own.
         size: Distance from the peers in spreads (symptoms.series.MILD is the least); None = an

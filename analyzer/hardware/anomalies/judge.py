@@ -57,7 +57,7 @@ def judge(samples: pd.DataFrame, ranks: Sequence[RankInfo] = ()) -> JudgedHardwa
 
 
 def _absent(stages: Mapping[Place, int], seen: Panel) -> tuple[str, ...]:
-    """How many of the run's GPUs told anything, where it is not all or none."""
+    """How many of the run's GPUs reported anything, where it is not all or none."""
     silent = sorted(set(stages) - set(seen.places))
     told = len(stages) - len(silent)
     if not told or not silent:

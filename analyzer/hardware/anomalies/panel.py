@@ -68,7 +68,7 @@ class Panel:
         times: (T,) unix seconds at which each bin begins.
         seconds: Width of a bin: the time between two scrapes, or a little more.
         nodes: Every node that was scraped, N of them.
-        places: Every GPU that told of itself, D of them.
+        places: Every GPU that reported, D of them.
         answered: (T, N) whether a scrape of the node succeeded in the bin.
         labels: The label sets that occur; samples hold their numbers.
         node_of: (D,) which of the nodes each GPU is on.
@@ -112,10 +112,10 @@ class Panel:
         self, metric: str, label: str = "", *, without: str = "", of_node: bool = False,
         fresh: bool = False, most: bool = False,
     ) -> FloatGrid | None:  # fmt: skip
-        """The same of by how much the counters rose since each was last told.
+        """The same of by how much the counters rose since each was last reported.
 
         Each series is followed on its own: one that comes and goes, as a virtual network device's,
-        or begins anew, does not rise by that. NaN where nothing was told.
+        or begins anew, does not rise by that. NaN where nothing was reported.
 
         Args:
             metric, label, without, of_node: As of `cells`.
@@ -139,7 +139,7 @@ class Panel:
         self, metric: str, label: str = "", *, without: str = "", of_node: bool = False,
         most: bool = False,
     ) -> FloatGrid | None:  # fmt: skip
-        """The same as increase per second since what was told before.
+        """The same as increase per second since what was reported before.
 
         Smoothed over as many scrapes as levels are, by their mean and not their median: errors come
         in bursts.
@@ -194,7 +194,7 @@ class Panel:
 
     @cached_property
     def kind(self) -> Integers:
-        """(D,) number of the GPU's model; those that do not tell it are of one kind."""
+        """(D,) number of the GPU's model; those without one are of one kind."""
         models = [parsed(text).get("model", "") for text in self._infos]
         return np.unique(np.array(models, dtype=str), return_inverse=True)[1].astype(np.int64)
 
@@ -205,7 +205,7 @@ class Panel:
 
     @cached_property
     def busy(self) -> NDArray[np.bool_]:
-        """(T, D) whether the GPU worked; one that does not tell is taken to."""
+        """(T, D) whether the GPU worked; one that does not report is taken to."""
         used = self.cells(metrics.GPU_UTILIZATION.name)
         return np.ones(self.series_of_gpus.shape, bool) if used is None else ~(used < BUSY)
 
@@ -227,7 +227,7 @@ class Panel:
 
     @cached_property
     def _infos(self) -> list[str]:
-        """(D,) labels of each GPU's info series, as last told."""
+        """(D,) labels of each GPU's info series, as last reported."""
         told = sorted(self.series(metrics.GPU_INFO.name), key=lambda each: each.last_bin)
         last = {each.gpu: each.labels for each in told}
         return [last.get(gpu, "") for gpu in range(len(self.places))]
@@ -283,7 +283,7 @@ class NodeScrapes:
         node: Its name.
         times: (T,) unix seconds, rising.
         answered: (T,) whether the scrape succeeded.
-        gpus: (G,) indexes of the GPUs that told of themselves, rising.
+        gpus: (G,) indexes of the GPUs that reported, rising.
         series: (T, G) how many series each of them reported.
     """
 

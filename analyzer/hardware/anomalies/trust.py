@@ -37,7 +37,7 @@ def one_name(samples: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """The samples with each node under its last name, and the changes in words.
 
     Names are one node if they tell the same boot, one after the other. Names that answer at the
-    same time are emulated nodes of one machine, which are told apart by their names alone.
+    same time are emulated nodes of one machine, which are distinguished by their names alone.
     """
     boots = samples[samples["metric"] == metrics.BOOT_INFO.name]
     named = boots.drop_duplicates(["node", "labels"])[["node", "labels"]].fillna("")
@@ -85,7 +85,7 @@ MEASURED = (
     (metrics.GPU_TEMPERATURE.name, 'sensor="gpu"', "temperature", CELSIUS.resolution),
     (USED, "", "utilization", PERCENT),
 )
-"""Gauges that are measured, with noise: metric, label, its name, the least that it tells apart."""
+"""Gauges that are measured, with noise: metric, label, its name, and its resolution."""
 Doubt = tuple[str, int, str]
 """(metric, column, why in words)."""
 
@@ -146,7 +146,7 @@ def _stand_still(panel: Panel) -> Iterator[Doubt]:
 
 
 def _held(panel: Panel) -> Iterator[str]:
-    """GPUs that tell of being held back at the clock of those that are not.
+    """GPUs that report being held back at the clock of those that are not.
 
     Only that reason is not to be believed (apart.apart): of another one they may tell rightly.
     """

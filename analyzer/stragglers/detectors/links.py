@@ -63,7 +63,7 @@ FULL = "waiting_nodes"
 """`details` of a finding that accuses nobody: on how many nodes packets wait, while no link counts
 errors; 0 where that is less than half."""
 BY_GROUPS = "groups"
-"""`details["by"]` of a link that nothing but slow and healthy groups tells of."""
+"""`details["by"]` of a link that only slow and healthy groups show."""
 COUNTERS = (*SPEEDS, *BAD_LINK, *FULL_LINK, ROUND_TRIP)
 
 
@@ -81,7 +81,7 @@ def links(grid: Grid) -> Sequence[Finding]:
     Times alone must be far from usual, because a lack of processors lengthens transfers as well,
     and accuse nobody where a rank's CPU quota holds it back; with counters that moved they must be
     longer in most steps. With pipeline stages collectives hold bubbles, and only times with
-    counters tell, or groups. A window in which a rank did not tell says nothing: all may wait for
+    counters tell, or groups. A window in which a rank did not report says nothing: all may wait for
     it.
 
     Beside the clearest link another one is accused of what transfers take longer at another time.
@@ -226,7 +226,7 @@ def _again_and_again(
     What chance can do is what the windows outside show: bubbles of a pipeline are long now and
     then. Of one that is there from the first step on there are none, and counters must move with
     each turn; by design, as of every n-th step, none move. Where ranks fell silent, when they take
-    longer is told by the others, and by how much by the windows in which all told.
+    longer is told by the others, and by how much by the windows in which all reported.
     """
     usable = np.concatenate(groups.members)
     bound, _ = of_those_who_told(grid, _end(groups))
@@ -432,7 +432,7 @@ def _finding(
 
 
 def _nowhere(grid: Grid) -> bool:
-    """Whether nobody told where the nodes stand: else who shares nothing has its own trouble."""
+    """Whether it is not known where nodes stand: else who shares nothing has its own trouble."""
     return not any(set(places) & set(DRAINED) for places in places_of(grid.meta).values())
 
 

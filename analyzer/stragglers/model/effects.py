@@ -70,7 +70,7 @@ def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
 
     Args:
         grid: The run.
-        precision: What its own time can tell.
+        precision: What its own time can show.
     """
     precision, accused = for_roles(grid, precision), set[int]()
     eased = without_run_queue(grid)
@@ -110,7 +110,7 @@ def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
 
 
 def _recorded(some: Sequence[Finding], precision: Precision, *, shared: bool) -> bool:
-    """Whether a scope is slow by the smallest slowdown that is recorded, as its size is told.
+    """Whether a scope is slow by the smallest slowdown that is recorded, by its measured size.
 
     Beside others that are slow it is found in some of the windows, and measured in all; and where
     ranks share processors in a part of own time. There a burst of another process looks like
@@ -126,7 +126,7 @@ def _recorded(some: Sequence[Finding], precision: Precision, *, shared: bool) ->
 def _by_quick_steps(
     grid: Grid, precision: Precision, accused: set[int], groups: Mapping[int, NDArray[np.int64]]
 ) -> list[Candidate]:
-    """Those whose quick steps are slow, where means of steps are too noisy to tell of anybody.
+    """Those whose quick steps are slow, where means of steps are too noisy to name anybody.
 
     For as long as what came and went: of a crowded host nobody knows whether a burst is over. Who
     is left is added to the accused.
@@ -255,7 +255,7 @@ def _usual_seconds(candidate: Candidate, table: Table, index: int) -> float:
 def _again_in(candidate: Candidate, whole: Sequence[Table]) -> tuple[Table, int] | None:
     """The table and the column of the scope of a candidate; None where some window is missing.
 
-    In that nobody but the accused told of own time.
+    In that only the accused reported own time.
     """
     columns, windows = candidate.scope.columns.tolist(), np.concatenate(candidate.groups.members)
     for table in whole:
@@ -291,9 +291,9 @@ def _search(
 
     Args:
         grid: The windows in which to look.
-        precision: What these can tell.
+        precision: What these can show.
         accused: Columns known to be slow.
-        groups: Column -> its peer group with all that told, of which half can be slow.
+        groups: Column -> its peer group with all that reported, of which half can be slow.
     """
     candidates: list[Candidate] = []
     while taken := list(_taken(tables(grid, precision), accused, groups)):
@@ -498,7 +498,7 @@ def _half_is_slow(
 ) -> bool:
     """Whether it always was slow, and half of the nodes are: two kinds of machines look like that.
 
-    Of few nodes half is one, or two by chance. What operations take tells of no machine.
+    Of few nodes half is one, or two by chance. What operations take shows no machine.
 
     Args:
         grid: The run.
