@@ -295,13 +295,13 @@ def _groups(
         raise ValueError(f"over {MAX_GROUPS} groups")
     named_handles = names_by_handle(status.keys() | handles.keys(), configured.keys(), handles)
     by_name = {name: handle for handle, name in named_handles.items()}
-    found = {}
+    groups = {}
     for name in dict.fromkeys((*configured, *by_name, *described)):
         description, members = configured.get(name, ("", ()))
         told = status.get(by_name.get(name, NONE_YET), {})
         # Gloo's status counts transfers, too, which its entries do not show.
         counts = {} if backend == "gloo" and name in collectives else told
-        found[name] = GroupTrace(
+        groups[name] = GroupTrace(
             name=name,
             description=_described(name, described.get(name) or description),
             members=members,
@@ -319,7 +319,7 @@ def _groups(
         )
         for handle in sorted(status.keys() - named_handles.keys())
     )
-    return found, unmapped
+    return groups, unmapped
 
 
 def _described(name: str, description: str) -> str:

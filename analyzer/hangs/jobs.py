@@ -13,7 +13,7 @@ APART_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedDump:
     """A dump and what stands before the rank in its path."""
 
     name: str
@@ -21,7 +21,7 @@ class Named:
 
 
 def jobs(
-    dumps: Sequence[Named],
+    dumps: Sequence[NamedDump],
     facts: Mapping[str, Sequence[Fact]] | None = None,
     stacks: Mapping[str, Sequence[Stacks]] | None = None,
 ) -> list[tuple[str, Dumps]]:

@@ -34,7 +34,7 @@ OPERATION = re.compile(r'op="([\w-]+)"')
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class GroupWaits:
     """How ranks stand in the groups of one kind; all else is of shape (R,).
 
     Attributes:
@@ -67,7 +67,7 @@ class Stall:
     seconds: float
 
 
-def standings(grid: Grid, how: Ended) -> Iterator[Standing]:
+def group_waits(grid: Grid, how: Ended) -> Iterator[GroupWaits]:
     """Groups in which some wait for long, or waited when somebody of them was gone."""
     never = np.full(len(grid.ranks), np.nan)
     noticed = how.word is not None or bool(last_said(grid, NOTICED).any())
@@ -87,21 +87,21 @@ def standings(grid: Grid, how: Ended) -> Iterator[Standing]:
         long = seconds >= stall_after(grid)
         stands = long | (noticed & (of_group(group, dead(grid)) > 0))
         stands &= of_group(group, waiting) > 0
-        yield Standing(
+        yield GroupWaits(
             kind, group, newest, waiting & stands, (enqueued < newest) & stands,
             np.nan_to_num(seconds), np.where(waiting & long & np.isfinite(since), since, np.inf),
         )  # fmt: skip
 
 
 def longest_stall(
-    grid: Grid, standing: Sequence[Standing], began: NDArray[np.bool_], hidden: NDArray[np.bool_]
+    grid: Grid, waits: Sequence[GroupWaits], began: NDArray[np.bool_], hidden: NDArray[np.bool_]
 ) -> Stall | None:
     """The longest that somebody is missing from; who began it inside a collective is missing.
 
     Not those of whom only old sequences are known, unless they began it.
     """
     stall: Stall | None = None
-    for one in standing:
+    for one in waits:
         missing = one.missing & (began | ~hidden)
         missing |= one.waiting & began & ~(of_group(one.group, missing) > 0)
         waiting = one.waiting & ~missing & (of_group(one.group, missing) > 0)
@@ -223,12 +223,12 @@ class Began:
     states: Sequence[str]
 
 
-def began(grid: Grid, how: Ended, standing: Sequence[Standing]) -> Began:
+def began(grid: Grid, how: Ended, waits: Sequence[GroupWaits]) -> Began:
     """Whom to name for a stop: the likeliest, and who is not distinguished from it."""
-    chance, states = _posterior(grid, how, standing)
+    chance, states = _posterior(grid, how, waits)
     names, node_of, whole = _nodes(grid)
     # Nothing is known of who was not seen then, unless others stand and wait.
-    hidden = unseen_then(grid) & ~np.isfinite(since(standing))
+    hidden = unseen_then(grid) & ~np.isfinite(since(waits))
     seen = np.concatenate([~hidden, np.bincount(node_of, hidden) == 0, [False]])
     ranks, nodes = np.split(np.where(seen, chance, 0.0)[:-1], [len(node_of)])
     best = max(ranks.max(), nodes.max())
@@ -245,16 +245,16 @@ def began(grid: Grid, how: Ended, standing: Sequence[Standing]) -> Began:
 
 
 def _posterior(
-    grid: Grid, how: Ended, standing: Sequence[Standing]
+    grid: Grid, how: Ended, waits: Sequence[GroupWaits]
 ) -> tuple[FloatGrid, Sequence[str]]:
     """(probability of each rank, each node, and the user; (R,) the likeliest role)."""
-    shown = _shown(grid, how, standing)
+    shown = _shown(grid, how, waits)
     rows = {name: np.array(cells) for name, cells in SHOWN.items()}
     rows[GONE] = rows[AT_ONCE] + rows[LATER]
     table = np.log(np.stack([rows[name] for name in shown]))
     logs = dict(zip(ROLES, table.T @ np.array([*shown.values()], dtype=float), strict=True))
     _, node_of, whole = _nodes(grid)
-    lost = np.log(_lost(grid, node_of, waited=bool(np.isfinite(since(standing)))))
+    lost = np.log(_lost(grid, node_of, waited=bool(np.isfinite(since(waits)))))
     by_rank, by_node = [], []
     for role, others in WORLDS:
         mine, if_others = logs[role] - logs[others], logs[others].sum()
@@ -264,7 +264,7 @@ def _posterior(
         suspect = whole & (np.bincount(node_of, how.done) == 0)
         by_node.append(np.where(suspect, if_others + together, -np.inf))
     by_user = np.logaddexp(logs[LEFT].sum(), logs[KILLED].sum()) - np.log(2.0)
-    user = by_user + _by_user(grid, how, since(standing))
+    user = by_user + _by_user(grid, how, since(waits))
     each = np.array([*np.logaddexp.reduce(by_rank), *np.logaddexp.reduce(by_node), user])
     states = [WORLDS[best][0] for best in np.argmax(by_rank, axis=0)]
     return np.exp(each - np.logaddexp.reduce(each)), states
@@ -295,7 +295,7 @@ def _nodes(grid: Grid) -> tuple[NDArray[np.str_], NDArray[np.int64], Mask]:
     return names, node_of, (np.bincount(node_of) > 1) & (len(names) > 1)
 
 
-def _shown(grid: Grid, how: Ended, standing: Sequence[Standing]) -> Mapping[str, Mask]:
+def _shown(grid: Grid, how: Ended, standing: Sequence[GroupWaits]) -> Mapping[str, Mask]:
     """(R,) for each of SHOWN whether it is so; of one that was out of sight nothing is known."""
     gone, hidden, unseen = dead(grid), out_of_sight(grid) | how.done, unseen_then(grid)
     began_to_wait, missing = since(standing), away(grid, standing) & ~how.done
@@ -373,15 +373,15 @@ def _last_of(grid: Grid, age: str) -> FloatGrid:
     return grid.last_time.get(age, nobody) - grid.last.get(age, nobody)
 
 
-def since(standing: Sequence[Standing]) -> float:
+def since(waits: Sequence[GroupWaits]) -> float:
     """Unix seconds since when somebody waits for long; infinite = nobody does."""
-    return min((float(one.since.min()) for one in standing), default=np.inf)
+    return min((float(one.since.min()) for one in waits), default=np.inf)
 
 
-def away(grid: Grid, standing: Sequence[Standing]) -> Mask:
+def away(grid: Grid, waits: Sequence[GroupWaits]) -> Mask:
     """(R,) missing from a collective that others stand in."""
     nobody = np.zeros(len(grid.ranks), dtype=bool)
-    found: Mask = np.any([nobody, *(one.missing for one in standing)], axis=0)
+    found: Mask = np.any([nobody, *(one.missing for one in waits)], axis=0)
     return found
 
 

@@ -27,14 +27,14 @@ def ranks_in_words(ranks: Iterable[int]) -> str:
 def stretches(ranks: Iterable[int]) -> str:
     """`0-7, 9`."""
     every = sorted(set(ranks))
-    found: list[list[int]] = []
+    runs: list[list[int]] = []
     for rank in every:
-        if found and rank == found[-1][1] + 1:
-            found[-1][1] = rank
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
         else:
-            found.append([rank, rank])
-    told = [f"{a}" if a == b else f"{a}-{b}" for a, b in found[:MOST_NAMED]]
-    return ", ".join(told) + (f" and more ({len(every)})" if len(found) > MOST_NAMED else "")
+            runs.append([rank, rank])
+    words = [f"{a}" if a == b else f"{a}-{b}" for a, b in runs[:MOST_NAMED]]
+    return ", ".join(words) + (f" and more ({len(every)})" if len(runs) > MOST_NAMED else "")
 
 
 class Owner(IntEnum):
@@ -248,13 +248,13 @@ def sentence(verdict: HangVerdict) -> str:
         return ""
     if not chosen.blamed:
         return _together(verdict, list(stacks.values()))
-    told = []
+    clauses = []
     groups: dict[str, list[int]] = {}
     for rank in chosen.blamed:
         groups.setdefault(_where(verdict, stacks[rank], culprit=True), []).append(rank)
     for where, ranks in list(groups.items())[:MOST_CLAUSES]:
-        told.append(f"{ranks_in_words(ranks)} {_of_many(where, ranks)}")
-    words = "; ".join(told)
+        clauses.append(f"{ranks_in_words(ranks)} {_of_many(where, ranks)}")
+    words = "; ".join(clauses)
     if chosen.peers:
         peer = stacks[chosen.peers[0]]
         words += f", while {ranks_in_words([peer.rank])} {_where(verdict, peer)}"
@@ -265,12 +265,12 @@ def _together(verdict: HangVerdict, stacks: Sequence[Stacks]) -> str:
     groups: dict[str, list[int]] = {}
     for one in stacks:
         groups.setdefault(_where(verdict, one), []).append(one.rank)
-    told = [
+    clauses = [
         f"{ranks_in_words(ranks)} {_of_many(where, ranks)}"
         for where, ranks in list(groups.items())[:MOST_CLAUSES]
     ]
-    more = len(groups) - len(told)
-    words = "; ".join(told) + (f"; and {more} more places" if more > 0 else "")
+    more = len(groups) - len(clauses)
+    words = "; ".join(clauses) + (f"; and {more} more places" if more > 0 else "")
     return f"{words[:1].upper()}{words[1:]}."
 
 
@@ -338,13 +338,13 @@ def table(verdict: HangVerdict) -> str:
     stacks = verdict.merged.dumps.stacks
     if not stacks:
         return ""
-    told = [sentence(verdict), *_drawn(_tree(stacks), "  ")]
-    told += [f"  {ranks_in_words([one.rank])}: {one.why}" for one in stacks if one.why]
+    lines_shown = [sentence(verdict), *_drawn(_tree(stacks), "  ")]
+    lines_shown += [f"  {ranks_in_words([one.rank])}: {one.why}" for one in stacks if one.why]
     for one in stacks:
         if (child := busy_child(one)) is not None:
-            told.append(f"  process {child[0].pid} of {ranks_in_words([one.rank])}:")
-            told += [f"    {line}" for line in _calls(own_calls(child[0]))]
-    return "\n".join(told)
+            lines_shown.append(f"  process {child[0].pid} of {ranks_in_words([one.rank])}:")
+            lines_shown += [f"    {line}" for line in _calls(own_calls(child[0]))]
+    return "\n".join(lines_shown)
 
 
 def _tree(stacks: Sequence[Stacks]) -> Node:
@@ -354,15 +354,15 @@ def _tree(stacks: Sequence[Stacks]) -> Node:
 def _drawn(node: Node, indent: str) -> list[str]:
     if not node.ranks:
         return []
-    told = [f"{indent}{ranks_in_words(node.ranks)}"]
-    told += [f"{indent}  {line}" for line in _calls(node.frames)]
+    drawn = [f"{indent}{ranks_in_words(node.ranks)}"]
+    drawn += [f"{indent}  {line}" for line in _calls(node.frames)]
     for each in node.children:
-        told += _drawn(each, f"{indent}  ")
-    return told
+        drawn += _drawn(each, f"{indent}  ")
+    return drawn
 
 
 def _calls(frames: Sequence[Frame]) -> list[str]:
     """The innermost of them; who calls those is told in the JSON."""
-    told = [shown(frame) for frame in frames[-MOST_SHOWN:]]
-    left = len(frames) - len(told)
-    return [f"… {left} calls above", *told] if left > 0 else told
+    calls = [shown(frame) for frame in frames[-MOST_SHOWN:]]
+    left = len(frames) - len(calls)
+    return [f"… {left} calls above", *calls] if left > 0 else calls
