@@ -57,7 +57,7 @@ def cost_of_suspects(
 
     Args:
         trace: The operations.
-        own: (K, D, S) seconds, of whatif.work.split.
+        own: (K, D, S) seconds, of `split_durations`.
         simulated: (S,) seconds a step as it was.
         suspects: Whom to mend; their computations are divided by what they took too long.
     """

@@ -53,7 +53,7 @@ class Facts:
     Attributes:
         trace: The operations.
         graph: What waits for what; None where the model does not explain the trace.
-        own: (K, D, S) seconds, of whatif.work.split, slow workers mended; durations without a
+        own: (K, D, S) seconds, of `split_durations`, slow workers mended; durations without a
             graph.
         cells: Its computations.
         slow: (P, D) workers known to be slow; they say nothing about structure.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from lockstep.analyzer.hardware.anomalies.apart import apart
+from lockstep.analyzer.hardware.anomalies.levels import level_deviations
 from lockstep.analyzer.hardware.anomalies.deviation import Deviation, merge_deviations
 from lockstep.analyzer.hardware.anomalies.events import events, silent_nodes, vanished_gpus
 from lockstep.analyzer.hardware.anomalies.panel import Panel, Place, as_panel
@@ -50,7 +50,7 @@ def judge(samples: pd.DataFrame, ranks: Sequence[RankInfo] = ()) -> JudgedHardwa
     seen = as_panel(samples, stages)
     since, exchanged = exchanged_parts(seen)
     believed, doubts = mark_untrusted(seen.believed(since, {}))
-    deviations = (*events(believed), *vanished_gpus(believed), *apart(believed))
+    deviations = (*events(believed), *vanished_gpus(believed), *level_deviations(believed))
     notes = (*renamed, *exchanged, *doubts, *silent_nodes(believed))
     missing = (*notes, *_absent(stages, believed))
     return JudgedHardware(samples, believed, merge_deviations(deviations), missing)

@@ -16,7 +16,7 @@ from lockstep.analyzer.causes.symptoms.idle import BUSY, idle_at_work
 from lockstep.analyzer.causes.symptoms.series import PERCENT
 from lockstep.analyzer.causes.telemetry_quality import SCRAPES, stands_still
 from lockstep.analyzer.hardware.anomalies.activity import PEGGED
-from lockstep.analyzer.hardware.anomalies.apart import held_at_full_clock
+from lockstep.analyzer.hardware.anomalies.levels import held_at_full_clock
 from lockstep.analyzer.hardware.anomalies.deviation import who
 from lockstep.analyzer.hardware.anomalies.distances import (
     LASTS_BINS,
@@ -148,7 +148,7 @@ def _stand_still(panel: Panel) -> Iterator[Doubt]:
 def _held(panel: Panel) -> Iterator[str]:
     """GPUs that report being held back at the clock of those that are not.
 
-    Only that reason is not to be believed (apart.apart): of another one they may tell rightly.
+    Only that reason is not to be believed (`level_deviations`): of another one they may tell rightly.
     """
     for watched, column in held_at_full_clock(panel):
         place = who(*panel.places[column])

@@ -29,7 +29,7 @@ from lockstep.analyzer.stats.robust_stats import mean_of, median, median_of, spr
 from lockstep.collector.contract import metrics
 
 
-def apart(panel: Panel) -> Iterator[Deviation]:
+def level_deviations(panel: Panel) -> Iterator[Deviation]:
     """Deviations of each watched series.
 
     Healthy parts are held back for power too: it deviates only where the clock is lower than the
