@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from lockstep.analyzer.hardware.anomalies.levels import level_deviations
 from lockstep.analyzer.hardware.anomalies.deviation import Deviation, merge_deviations
 from lockstep.analyzer.hardware.anomalies.events import events, silent_nodes, vanished_gpus
+from lockstep.analyzer.hardware.anomalies.levels import level_deviations
 from lockstep.analyzer.hardware.anomalies.panel import Panel, Place, as_panel
 from lockstep.analyzer.hardware.anomalies.trust import exchanged_parts, mark_untrusted, one_name
 from lockstep.analyzer.shapes.run import RankInfo

@@ -16,13 +16,13 @@ from lockstep.analyzer.causes.symptoms.idle import BUSY, idle_at_work
 from lockstep.analyzer.causes.symptoms.series import PERCENT
 from lockstep.analyzer.causes.telemetry_quality import SCRAPES, stands_still
 from lockstep.analyzer.hardware.anomalies.activity import PEGGED
-from lockstep.analyzer.hardware.anomalies.levels import held_at_full_clock
 from lockstep.analyzer.hardware.anomalies.deviation import who
 from lockstep.analyzer.hardware.anomalies.distances import (
     LASTS_BINS,
     longest_stretch,
     peer_distances,
 )
+from lockstep.analyzer.hardware.anomalies.levels import held_at_full_clock
 from lockstep.analyzer.hardware.anomalies.panel import Integers, Panel
 from lockstep.analyzer.shapes.labels import parsed
 from lockstep.analyzer.stats.robust_stats import median_of
@@ -148,7 +148,7 @@ def _stand_still(panel: Panel) -> Iterator[Doubt]:
 def _held(panel: Panel) -> Iterator[str]:
     """GPUs that report being held back at the clock of those that are not.
 
-    Only that reason is not to be believed (`level_deviations`): of another one they may tell rightly.
+    Only that reason is not to be believed (`level_deviations`): another one may be right.
     """
     for watched, column in held_at_full_clock(panel):
         place = who(*panel.places[column])
