@@ -138,13 +138,6 @@ def test_ranks_part_where_their_calls_differ():
     ) == tree  # fmt: skip
 
 
-def test_a_rank_that_stands_above_the_others_is_in_no_child():
-    tree = prefix_tree({0: [START], 1: [START, STEP]})
-
-    assert Node((0, 1), (START,), (Node((1,), (STEP,)),)) == tree
-    assert Node((), ()) == prefix_tree({})
-
-
 CALLS = st.builds(
     Frame, st.sampled_from("fgh"), st.sampled_from(["a.py", "b.py"]), st.integers(1, 2)
 )
