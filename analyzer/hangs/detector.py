@@ -42,7 +42,7 @@ def hang(grid: Grid) -> Sequence[Finding]:
     if by_user and seen.down_since is not None and (seen.down_since < ended_by).any():
         # Others may have waited for one that was ended.
         return ()
-    if not (any(one.waiting.any() for one in waits) or dead(grid).any() or how.first.any()):
+    if not (any(group.waiting.any() for group in waits) or dead(grid).any() or how.first.any()):
         return ()
     who = began(grid, how, waits)
     stall = longest_stall(grid, waits, who.ranks, out_of_sight(grid))

@@ -177,7 +177,7 @@ def _hang(verdict: HangVerdict) -> str:
     parts = [
         _clause(verdict, _place(verdict, some[0].operation), some) for some in clauses.values()
     ]
-    seconds = [one.seconds for one in verdict.origins if one.seconds is not None]
+    seconds = [origin.seconds for origin in verdict.origins if origin.seconds is not None]
     since = (
         f"for {max(seconds):.0f} s at least"
         if seconds

@@ -212,7 +212,7 @@ def statements(facts: Sequence[Fact]) -> list[Fact]:
     return [
         some[0]
         if len(some) == 1
-        else Fact(some[0].rank, some[0].kind, "\n".join(one.value for one in some))
+        else Fact(some[0].rank, some[0].kind, "\n".join(fact.value for fact in some))
         for some in joined
     ]
 
@@ -267,8 +267,11 @@ def _counts(
 ) -> bool:
     """Whether what the row would say is so: by the catalogue, the wait and the other ranks."""
     if (number := looked_up.get("xid")) is not None:
-        told = judged(int(number), fact.value)
-        return told.severity is Severity.FATAL and told.fault in (Fault.HARDWARE, Fault.SOFTWARE)
+        judgement = judged(int(number), fact.value)
+        return judgement.severity is Severity.FATAL and judgement.fault in (
+            Fault.HARDWARE,
+            Fault.SOFTWARE,
+        )
     if (age := looked_up.get("age")) is not None:
         others = [
             float(each.value)

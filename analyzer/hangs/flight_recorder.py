@@ -149,8 +149,8 @@ def _parsed(tree: Mapping[str, Any], rank: int, written: float | None) -> RankTr
                 collectives[operation.group] = max(collectives.get(operation.group, 0), count)
         timeout = max(timeout, operation.timeout or 0.0)
     groups, unmapped = _groups(tree, handles, described, collectives, transfers, backend)
-    waiting = [_with_start(one, groups.get(one.group)) for one in waiting]
-    waiting.sort(key=lambda one: one.order)
+    waiting = [_with_start(operation, groups.get(operation.group)) for operation in waiting]
+    waiting.sort(key=lambda operation: operation.order)
     return RankTrace(
         rank=rank,
         written=_moment(written, last, timeout),
@@ -158,7 +158,7 @@ def _parsed(tree: Mapping[str, Any], rank: int, written: float | None) -> RankTr
         quiet=quiet,
         groups=groups,
         open=tuple(waiting[:MAX_OPEN]),
-        recent=tuple(one for some in recent.values() for one in some),
+        recent=tuple(operation for some in recent.values() for operation in some),
         unmapped=unmapped,
         backend=backend,
         version=version,

@@ -262,14 +262,14 @@ def with_counters_by_peers(traces: Mapping[int, RankTrace]) -> Mapping[int, Rank
 def _renamed(trace: RankTrace, usual: Mapping[str, float]) -> RankTrace:
     free = [name for name, group in trace.groups.items() if group.enqueued is None]
     choices = {
-        one.handle: [
+        counters.handle: [
             name
             for name in free
-            if one.enqueued is not None
+            if counters.enqueued is not None
             and name in usual
-            and abs(usual[name] - one.enqueued) <= max(SAME_COUNT, usual[name] / 1000)
+            and abs(usual[name] - counters.enqueued) <= max(SAME_COUNT, usual[name] / 1000)
         ]
-        for one in trace.unmapped
+        for counters in trace.unmapped
     }
     taken = [name for names in choices.values() for name in names]
     groups, rest = dict(trace.groups), []

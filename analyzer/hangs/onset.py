@@ -101,21 +101,23 @@ def longest_stall(
     Not those of whom only old sequences are known, unless they began it.
     """
     stall: Stall | None = None
-    for one in waits:
-        missing = one.missing & (began | ~hidden)
-        missing |= one.waiting & began & ~(of_group(one.group, missing) > 0)
-        waiting = one.waiting & ~missing & (of_group(one.group, missing) > 0)
+    for group in waits:
+        missing = group.missing & (began | ~hidden)
+        missing |= group.waiting & began & ~(of_group(group.group, missing) > 0)
+        waiting = group.waiting & ~missing & (of_group(group.group, missing) > 0)
         if not waiting.any():
             continue
-        longest = max(np.flatnonzero(waiting), key=lambda at: (one.seconds[at], one.sequence[at]))
-        here = one.group == one.group[longest]
-        seconds = float(one.seconds[longest])
+        longest = max(
+            np.flatnonzero(waiting), key=lambda at: (group.seconds[at], group.sequence[at])
+        )
+        here = group.group == group.group[longest]
+        seconds = float(group.seconds[longest])
         if stall is None or seconds > stall.seconds:
-            ops = {float(np.nanmax(age[one.waiting & here], initial=0.0)): _label(OPERATION, it)
+            ops = {float(np.nanmax(age[group.waiting & here], initial=0.0)): _label(OPERATION, it)
                    for it, age in inside_operations(grid)
-                   if (_label(GROUP, it) or "world") == one.kind}  # fmt: skip
+                   if (_label(GROUP, it) or "world") == group.kind}  # fmt: skip
             stall = Stall(
-                one.kind, int(one.sequence[longest]), ops.get(seconds), waiting & here,
+                group.kind, int(group.sequence[longest]), ops.get(seconds), waiting & here,
                 missing & here, seconds,
             )  # fmt: skip
     return stall
@@ -307,10 +309,10 @@ def _shown(grid: Grid, how: Ended, standing: Sequence[GroupWaits]) -> Mapping[st
     known, begun = under_way(grid)
     # Operations say nothing of who moved when it was looked at; nor of one whose peer was lost in
     # it. But one that is gone keeps its sequences, and where it is missing it never arrived.
-    stood = np.any([missing, *(one.waiting for one in standing)], axis=0) & gone
+    stood = np.any([missing, *(group.waiting for group in standing)], axis=0) & gone
     known &= stood | (stalled & later)
     known &= ~last_said(grid, NOTICED) | missing
-    waits = [np.isfinite(one.since) for one in standing]
+    waits = [np.isfinite(group.since) for group in standing]
     inside = np.any([longest_inside(grid) > step_seconds(grid), *waits], axis=0)
     # Whom the launcher of a run that hangs ended was there until then.
     late = gone & (how.word == "hang") & ~died_first(grid)
@@ -375,13 +377,13 @@ def _last_of(grid: Grid, age: str) -> FloatGrid:
 
 def since(waits: Sequence[GroupWaits]) -> float:
     """Unix seconds since when somebody waits for long; infinite = nobody does."""
-    return min((float(one.since.min()) for one in waits), default=np.inf)
+    return min((float(group.since.min()) for group in waits), default=np.inf)
 
 
 def away(grid: Grid, waits: Sequence[GroupWaits]) -> Mask:
     """(R,) missing from a collective that others stand in."""
     nobody = np.zeros(len(grid.ranks), dtype=bool)
-    found: Mask = np.any([nobody, *(one.missing for one in waits)], axis=0)
+    found: Mask = np.any([nobody, *(group.missing for group in waits)], axis=0)
     return found
 
 

@@ -131,7 +131,7 @@ def _single(merged: Merged, graph: Graph, rank: int) -> Origin | None:
 
 def _tied(merged: Merged, graph: Graph, operation: Operation) -> int:
     """How many differ where no call is that of most, or stand in one call; 0 = only one can be."""
-    calling = [one for why, one in graph.origins.values() if why is Why.CALLING]
+    calling = [operation for why, operation in graph.origins.values() if why is Why.CALLING]
     alike = [
         one for one in calling if (one.group, one.sequence) == (operation.group, operation.sequence)
     ]
@@ -142,8 +142,8 @@ def _tied(merged: Merged, graph: Graph, operation: Operation) -> int:
         return 2 if any(why in (Why.SHAPE, Why.DTYPE) for why, _ in graph.origins.values()) else 0
     differ = [
         rank
-        for rank, one in held.items()
-        if rank in graph.origins and graph.origins[rank][1] is one
+        for rank, operation in held.items()
+        if rank in graph.origins and graph.origins[rank][1] is operation
         and graph.origins[rank][0] in (Why.OPERATION, Why.SHAPE, Why.DTYPE)
     ]  # fmt: skip
     return len(differ) if len(differ) == len(held) else 0

@@ -167,7 +167,7 @@ def as_tree(node: Node) -> dict[str, Any]:
     return {
         "ranks": list(node.ranks),
         "calls": [shown(frame) for frame in node.frames],
-        "children": [as_tree(each) for each in node.children],
+        "children": [as_tree(child) for child in node.children],
     }
 
 
@@ -214,35 +214,35 @@ def choice(verdict: HangVerdict | None, there: Collection[int]) -> Choice:
         there: Ranks whose stacks can be asked for.
     """
     origins = () if verdict is None else verdict.origins
-    named = [one for one in origins if one.rank in there]
+    named = [origin for origin in origins if origin.rank in there]
     if not named:
         suspects = () if verdict is None else verdict.suspects
         order = dict.fromkeys((*(rank for rank in suspects if rank in there), *sorted(there)))
         every = tuple(order)
         return Choice(others=every[:MOST_RANKS], left_out=max(0, len(every) - MOST_RANKS))
     assert verdict is not None
-    guilty = {one.rank for one in origins}
+    guilty = {origin.rank for origin in origins}
     peers = []
     for origin in named[:MOST_BLAMED]:
         members = verdict.merged.members.get(origin.operation.group, ())
         fit = [rank for rank in (*sorted(origin.waiting), *members) if rank in there]
         peers += [rank for rank in fit if rank not in guilty][:1]
-    ranks = tuple(one.rank for one in named[:MOST_BLAMED])
+    ranks = tuple(origin.rank for origin in named[:MOST_BLAMED])
     return Choice(ranks, tuple(dict.fromkeys(peers)), (), max(0, len(named) - MOST_BLAMED))
 
 
-def facts(stacks: Sequence[Stacks]) -> list[Fact]:
+def facts(all_stacks: Sequence[Stacks]) -> list[Fact]:
     """What the main thread of each rank says: helper threads stand in queues at any time."""
     return [
-        Fact(one.rank, FactKind.STACK, lines(one.main))
-        for one in stacks
-        if one.main is not None and one.main.frames
+        Fact(stacks.rank, FactKind.STACK, lines(stacks.main))
+        for stacks in all_stacks
+        if stacks.main is not None and stacks.main.frames
     ]
 
 
 def sentence(verdict: HangVerdict) -> str:
     """Where who is blamed stands, and where one who waits; "" where no stacks were taken."""
-    stacks = {one.rank: one for one in verdict.merged.dumps.stacks}
+    stacks = {stacks.rank: stacks for stacks in verdict.merged.dumps.stacks}
     chosen = choice(verdict, stacks)
     if not stacks:
         return ""
@@ -306,22 +306,22 @@ def _file(frame: Frame) -> str:
 
 def document(verdict: HangVerdict) -> dict[str, Any] | None:
     """As JSON; None = no stacks were taken."""
-    stacks = verdict.merged.dumps.stacks
-    if not stacks:
+    all_stacks = verdict.merged.dumps.stacks
+    if not all_stacks:
         return None
     return {
         "sentence": sentence(verdict),
-        "tree": as_tree(_tree(stacks)),
+        "tree": as_tree(_tree(all_stacks)),
         "ranks": [
             {
-                "rank": one.rank,
-                "state": one.state or None,
-                "reader": None if one.reader is None else one.reader.value,
-                "native": one.native,
-                "why": one.why,
-                "blamed_line": _line(one),
+                "rank": stacks.rank,
+                "state": stacks.state or None,
+                "reader": None if stacks.reader is None else stacks.reader.value,
+                "native": stacks.native,
+                "why": stacks.why,
+                "blamed_line": _line(stacks),
             }
-            for one in stacks
+            for stacks in all_stacks
         ],
     }
 
@@ -335,20 +335,24 @@ def _line(stacks: Stacks) -> dict[str, Any] | None:
 
 def table(verdict: HangVerdict) -> str:
     """For people: the sentence, then who stands where; "" = no stacks were taken."""
-    stacks = verdict.merged.dumps.stacks
-    if not stacks:
+    all_stacks = verdict.merged.dumps.stacks
+    if not all_stacks:
         return ""
-    lines_shown = [sentence(verdict), *_drawn(_tree(stacks), "  ")]
-    lines_shown += [f"  {ranks_in_words([one.rank])}: {one.why}" for one in stacks if one.why]
-    for one in stacks:
-        if (child := busy_child(one)) is not None:
-            lines_shown.append(f"  process {child[0].pid} of {ranks_in_words([one.rank])}:")
+    lines_shown = [sentence(verdict), *_drawn(_tree(all_stacks), "  ")]
+    lines_shown += [
+        f"  {ranks_in_words([stacks.rank])}: {stacks.why}" for stacks in all_stacks if stacks.why
+    ]
+    for stacks in all_stacks:
+        if (child := busy_child(stacks)) is not None:
+            lines_shown.append(f"  process {child[0].pid} of {ranks_in_words([stacks.rank])}:")
             lines_shown += [f"    {line}" for line in _calls(own_calls(child[0]))]
     return "\n".join(lines_shown)
 
 
-def _tree(stacks: Sequence[Stacks]) -> Node:
-    return prefix_tree({one.rank: one.main.frames for one in stacks if one.main is not None})
+def _tree(all_stacks: Sequence[Stacks]) -> Node:
+    return prefix_tree(
+        {stacks.rank: stacks.main.frames for stacks in all_stacks if stacks.main is not None}
+    )
 
 
 def _drawn(node: Node, indent: str) -> list[str]:

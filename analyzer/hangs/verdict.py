@@ -100,7 +100,7 @@ def _is_inside(merged: Merged, trace: RankTrace) -> bool:
 
 def _tells(trace: RankTrace) -> bool:
     counters = (*(_begun_by_counter(group) for group in trace.groups.values()),
-                *(one.enqueued for one in trace.unmapped))  # fmt: skip
+                *(counters.enqueued for counters in trace.unmapped))  # fmt: skip
     return bool(trace.recent or trace.open) or any(each is not None for each in counters)
 
 
@@ -190,9 +190,9 @@ def judge(dumps: Dumps, limit: float | None = None) -> HangVerdict:
     ]
     old = [origin for origin in candidates if origin.seconds is None or origin.seconds >= most]
     stuck = [
-        one
-        for one in graph.stuck.values()
-        if (age := age_of(merged, one.operation, one.ranks)) is None or age >= most
+        stuck
+        for stuck in graph.stuck.values()
+        if (age := age_of(merged, stuck.operation, stuck.ranks)) is None or age >= most
     ]
     certain = [
         origin for origin in old if origin.seconds is not None or not _is_doubtful(graph, origin)
@@ -346,7 +346,7 @@ def _by_facts(merged: Merged) -> list[Origin]:
 
 def _inside(verdict: HangVerdict, stuck: Sequence[Stuck]) -> HangVerdict:
     """Everybody is in the operation: only another sensor can tell who does not end it."""
-    first = min(stuck, key=lambda one: one.operation.created)
+    first = min(stuck, key=lambda wait: wait.operation.created)
     hang = replace(
         verdict,
         status=Status.HANG,

@@ -41,8 +41,8 @@ def level_deviations(panel: Panel) -> Iterator[Deviation]:
             continue
         for span, lower in _with_clock(panel, watched, cells):
             told = lower or not (watched.usual or (watched.held and lower is False))
-            if told and (found := _told(panel, watched, cells, span)) is not None:
-                yield found
+            if told and (deviation := _told(panel, watched, cells, span)) is not None:
+                yield deviation
 
 
 def held_at_full_clock(panel: Panel) -> Iterator[tuple[Watched, int]]:

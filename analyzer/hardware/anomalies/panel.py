@@ -228,8 +228,8 @@ class Panel:
     @cached_property
     def _infos(self) -> list[str]:
         """(D,) labels of each GPU's info series, as last reported."""
-        told = sorted(self.series(metrics.GPU_INFO.name), key=lambda each: each.last_bin)
-        last = {each.gpu: each.labels for each in told}
+        infos = sorted(self.series(metrics.GPU_INFO.name), key=lambda ends: ends.last_bin)
+        last = {ends.gpu: ends.labels for ends in infos}
         return [last.get(gpu, "") for gpu in range(len(self.places))]
 
     def _wanted(self, metric: str, label: str, without: str, *, of_node: bool) -> Rows | None:
@@ -306,16 +306,18 @@ def as_panel(samples: pd.DataFrame, stages: Mapping[Place, int]) -> Panel:
     table = SampleColumns(samples)
     scrape = np.full(len(table.time), -1, dtype=np.int32)
     nodes = list(_nodes(table, scrape))
-    of_node = np.repeat(np.arange(len(nodes), dtype=np.int32), [len(each.times) for each in nodes])
-    when = np.concatenate([np.empty(0), *(each.times for each in nodes)])
+    of_node = np.repeat(
+        np.arange(len(nodes), dtype=np.int32), [len(scrapes.times) for scrapes in nodes]
+    )
+    when = np.concatenate([np.empty(0), *(scrapes.times for scrapes in nodes)])
     width = _width(of_node, when)
     begin = float(when.min()) if len(when) else 0.0
     bins = ((when - begin) / width).astype(np.int32)
     last = np.ones(len(when), dtype=bool)
     last[:-1] = (of_node[1:] != of_node[:-1]) | (bins[1:] != bins[:-1])
     count = int(bins.max()) + 1 if len(bins) else 0
-    places = [(each.node, gpu) for each in nodes for gpu in each.gpus.tolist()]
-    node_of = np.repeat(np.arange(len(nodes)), [len(each.gpus) for each in nodes])
+    places = [(scrapes.node, gpu) for scrapes in nodes for gpu in scrapes.gpus.tolist()]
+    node_of = np.repeat(np.arange(len(nodes)), [len(scrapes.gpus) for scrapes in nodes])
     answered = np.zeros((count, len(nodes)), dtype=bool)
     series_of_gpus = np.zeros((count, len(places)), dtype=np.int64)
     for number, scrapes in enumerate(nodes):
@@ -341,7 +343,7 @@ def as_panel(samples: pd.DataFrame, stages: Mapping[Place, int]) -> Panel:
     return Panel(
         times=begin + width * np.arange(count, dtype=np.float64),
         seconds=width,
-        nodes=tuple(each.node for each in nodes),
+        nodes=tuple(scrapes.node for scrapes in nodes),
         places=tuple(places),
         answered=answered,
         labels=tuple(table.labels),

@@ -62,15 +62,15 @@ def exchanged_parts(panel: Panel) -> tuple[Integers, tuple[str, ...]]:
     """((D,) first bin of the part that is in each place now, the exchanges in words)."""
     since = np.zeros(len(panel.places), dtype=np.int64)
     known: dict[int, dict[str, str]] = {}
-    infos = [each for each in panel.series(metrics.GPU_INFO.name) if each.gpu >= 0]
-    for told in sorted(infos, key=lambda each: (each.first_bin, each.labels)):
-        labels = parsed(told.labels)
+    infos = [ends for ends in panel.series(metrics.GPU_INFO.name) if ends.gpu >= 0]
+    for ends in sorted(infos, key=lambda ends: (ends.first_bin, ends.labels)):
+        labels = parsed(ends.labels)
         now = {name: labels[name] for name in IDENTITY if labels.get(name)}
-        before = known.setdefault(told.gpu, now)
+        before = known.setdefault(ends.gpu, now)
         # A label that is only told now has not changed.
         if any(before.get(name, text) != text for name, text in now.items()):
-            since[told.gpu] = told.first_bin
-        known[told.gpu] = now
+            since[ends.gpu] = ends.first_bin
+        known[ends.gpu] = now
     words = tuple(
         f"{who(*panel.places[gpu])} is another part than at first: only what it told since then"
         " counts"

@@ -109,22 +109,27 @@ def _clearest(grid: Grid) -> Finding | None:
     if len({info.node for info in grid.ranks}) < 2 or not groups.members or not usual > 0:
         return None
     transfer = transfers(grid)
-    longer = (
+    candidates = (
         *_spans(grid, groups, transfer, usual),
         *_again_and_again(grid, groups, transfer, usual),
         *_with_a_counter(grid, groups, usual),
         *_ramp(grid, groups, transfer, usual),
     )
     findings = [
-        finding for one in longer if (finding := _judged(grid, one, transfer, usual)) is not None
+        finding
+        for longer in candidates
+        if (finding := _judged(grid, longer, transfer, usual)) is not None
     ]
     if one_host(grid):
-        findings = [_of_one_host(one) for one in findings]
+        findings = [_of_one_host(finding) for finding in findings]
     # Who tells whose it is explains more than who only tells that it is the network; and what
     # transfers tell by themselves more than what they tell at a time that a counter knows.
     return min(
         findings,
-        key=lambda each: (each.kind != "link", each.score < each.details["critical_score"]),
+        key=lambda finding: (
+            finding.kind != "link",
+            finding.score < finding.details["critical_score"],
+        ),
         default=None,
     )
 

@@ -203,9 +203,9 @@ def without_slow(grid: Grid, findings: Sequence[Finding]) -> Grid | None:
     """
     told = ~grid.masked
     slow = [
-        (column, one)
-        for one in findings
-        if one.kind == "slow" and (column := column_of(grid, one.rank)) is not None
+        (column, finding)
+        for finding in findings
+        if finding.kind == "slow" and (column := column_of(grid, finding.rank)) is not None
     ]
     own, some = grid.time["own"], np.zeros(len(told), dtype=bool)
     others = np.setdiff1d(np.arange(len(grid.ranks)), [column for column, _ in slow])

@@ -215,8 +215,8 @@ def _nodes(grid: Grid, of: Sequence[Reference], there: NDArray[np.bool_]) -> tup
         if len(every) >= 2 and len(every) == told.get(node):
             whom = np.unique(np.concatenate([peers for _, _, peers in parts]))
             scopes.append(
-                Scope(node, None, every, whom, all(each.alike for each, _, _ in parts),
-                      all(each.majority for each, _, _ in parts))
+                Scope(node, None, every, whom, all(reference.alike for reference, _, _ in parts),
+                      all(reference.majority for reference, _, _ in parts))
             )  # fmt: skip
     return tuple(scopes) if len(scopes) > 1 else ()
 
