@@ -122,7 +122,7 @@ class Stacks:
     @property
     def main(self) -> Thread | None:
         """The main thread of the rank's own process."""
-        own = (one for one in self.threads if one.main and one.pid == self.pid)
+        own = (thread for thread in self.threads if thread.main and thread.pid == self.pid)
         return next(own, None)
 
 
@@ -159,21 +159,21 @@ def frame(function: object, file: object, line: object, *, native: bool = False)
 
 def as_text(stacks: Sequence[Stacks]) -> str:
     """`stacks.json`."""
-    tree = {"schema_version": SCHEMA_VERSION, "ranks": [as_tree(one) for one in stacks]}
+    tree = {"schema_version": SCHEMA_VERSION, "ranks": [as_tree(stack) for stack in stacks]}
     return json.dumps(tree, indent=1)
 
 
-def as_tree(one: Stacks) -> dict[str, Any]:
+def as_tree(stacks: Stacks) -> dict[str, Any]:
     """One entry of `ranks`."""
     return {
-        "rank": one.rank,
-        "node": one.node,
-        "pid": one.pid,
-        "state": one.state,
-        "taken": one.taken,
-        "reader": None if one.reader is None else one.reader.value,
-        "native": one.native,
-        "why": one.why,
+        "rank": stacks.rank,
+        "node": stacks.node,
+        "pid": stacks.pid,
+        "state": stacks.state,
+        "taken": stacks.taken,
+        "reader": None if stacks.reader is None else stacks.reader.value,
+        "native": stacks.native,
+        "why": stacks.why,
         "threads": [
             {
                 "pid": thread.pid,
@@ -186,7 +186,7 @@ def as_tree(one: Stacks) -> dict[str, Any]:
                     for each in thread.frames
                 ],
             }
-            for thread in one.threads
+            for thread in stacks.threads
         ],
     }  # fmt: skip
 
@@ -211,7 +211,7 @@ def from_tree(tree: Any) -> list[Stacks]:
     if not isinstance(ranks, list):
         raise ValueError("it has no list `ranks`")  # noqa: TRY004 - of a file, one kind of error
     try:
-        return [_stacks(one) for one in ranks[:MAX_RANKS]]
+        return [_stacks(rank) for rank in ranks[:MAX_RANKS]]
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"a rank does not hold together: {type(error).__name__} {error}") from None
 

@@ -97,31 +97,31 @@ class Places:
         with self._changed:
             return self._close_one(self._here)
 
-    def leave(self, one: Connection) -> None:
+    def leave(self, connection: Connection) -> None:
         """The connection has ended; to be said before its descriptor is closed."""
         with self._changed:
-            self._here.discard(one)
-            self._leaving.discard(one)
-            self._large.discard(one)
+            self._here.discard(connection)
+            self._leaving.discard(connection)
+            self._large.discard(connection)
             self._changed.notify_all()
 
-    def becomes(self, one: Connection, wrapped: socket.socket) -> None:
+    def becomes(self, connection: Connection, wrapped: socket.socket) -> None:
         """The connection goes on behind TLS."""
         with self._changed:
-            one.socket = wrapped
-            if one not in self._here:
+            connection.socket = wrapped
+            if connection not in self._here:
                 _shut(wrapped)
 
-    def turn(self, one: Connection, stage: Stage) -> bool:
+    def turn(self, connection: Connection, stage: Stage) -> bool:
         """Say what the connection does now; False if it was closed meanwhile."""
         with self._changed:
-            one.stage, one.since = stage, self._monotonic()
+            connection.stage, connection.since = stage, self._monotonic()
             if stage is Stage.SILENT:
-                self._large.discard(one)
+                self._large.discard(connection)
             self._changed.notify_all()  # who waits for room may close it
-            return one in self._here
+            return connection in self._here
 
-    def large(self, one: Connection) -> None:
+    def large(self, connection: Connection) -> None:
         """Say that the answer which is being made is large; it is held until it has been taken.
 
         Of too many, the one that has been sent for longest is closed, of whom has most places:
@@ -130,7 +130,7 @@ class Places:
         with self._changed:
             while len(self._large) >= self.most_large and self._close_one(self._large):
                 pass
-            self._large.add(one)
+            self._large.add(connection)
 
     def end(self, seconds: float) -> None:
         """Let answers under way be finished for so long, and close everything."""

@@ -245,7 +245,9 @@ def _choices(header: str) -> list[tuple[str, float]]:
     found = []
     for entry in header.split(","):
         name, *parameters = (part.strip().lower() for part in entry.split(";"))
-        quality = next((m[1] for one in parameters if (m := _QUALITY.fullmatch(one))), "1")
+        quality = next(
+            (m[1] for parameter in parameters if (m := _QUALITY.fullmatch(parameter))), "1"
+        )
         found.append((name, float(quality)))
     return found
 

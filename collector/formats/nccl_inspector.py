@@ -103,7 +103,7 @@ def marker(tree: Any) -> Marker | None:
         return None
     header = tree.get("header")
     counts = [told.get(f"{kind}_records", 0) for kind in ("coll", "p2p", "proxy")]
-    if not isinstance(header, dict) or any(type(one) is not int or one < 0 for one in counts):
+    if not isinstance(header, dict) or any(type(count) is not int or count < 0 for count in counts):
         return None
     return Marker(header, tree.get("metadata"), sum(counts))
 

@@ -56,15 +56,15 @@ class Answers:
 
 def ranks_below(folder: Path, proc: Path, clock: Clock) -> list[Rank]:
     """Every rank with a ring in the folder or up to two levels below, as local runs have them."""
-    folders = [folder, *(each for each in _entries(folder) if each.is_dir())]
+    folders = [folder, *(entry for entry in _entries(folder) if entry.is_dir())]
     found = {rank.path: rank for each in folders for rank in scan(each, proc, clock)[0]}
     return [found[path] for path in sorted(found)]
 
 
 def of_newest_attempt(ranks: Sequence[Rank]) -> list[Rank]:
     """Those of one run's ranks that are of its newest attempt; rings of killed pods stay behind."""
-    newest = max((one.header.identity.attempt for one in ranks), default=0)
-    return [one for one in ranks if one.header.identity.attempt == newest]
+    newest = max((rank.header.identity.attempt for rank in ranks), default=0)
+    return [rank for rank in ranks if rank.header.identity.attempt == newest]
 
 
 def request_dumps(
@@ -94,7 +94,7 @@ def request_dumps(
                 places[number] += _torch(proc, rank, rank.pid, whys, ask=asked is None)
         dumps = _read(ranks, places, since, whys, clock, seconds)
     folders = {rank.path.parent for rank in ranks}
-    now = {rank.path: rank for each in folders for rank in scan(each, proc, clock)[0]}
+    now = {rank.path: rank for folder in folders for rank in scan(folder, proc, clock)[0]}
     answers = tuple(
         Answer(
             now.get(rank.path, rank),

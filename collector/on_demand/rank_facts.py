@@ -140,11 +140,11 @@ def _errors(rank: Rank, errors: Iterable[Told], clock: Clock) -> Iterator[tuple[
     """What the kernel log and the driver told of its GPU, its process, and of the whole node."""
     since = max(_began(rank), _progress(rank) - BEFORE_SECONDS)
     found: list[tuple[str, str]] = []
-    for one in errors:
-        event = one.event
+    for error in errors:
+        event = error.event
         if not since <= event.monotonic <= clock.monotonic():
             continue
-        mine = _is_of(rank, (one.gpu, one.uuid)) if one.gpu or one.uuid else False
+        mine = _is_of(rank, (error.gpu, error.uuid)) if error.gpu or error.uuid else False
         match event:
             case XidEvent(xid=number, text=text) if mine:
                 found.append(("xid", f"{number} {text}".strip()))

@@ -61,7 +61,7 @@ class Follower:
         stages = 1 + max(self._stage.values())
         for rank, answer in sorted(known.items()):
             first, end = self._next[rank], min(until, complete[rank])
-            steps += (step_row(answer, one) for one in answer.steps if first <= one.step < end)
+            steps += (step_row(answer, step) for step in answer.steps if first <= step.step < end)
             taken = [one for one in answer.ops if first <= one.step and (last or one.step < end)]
             ops += op_rows(answer, taken, self._starts, stages)
             if answer.truncated and answer.first_step_held is not None:
@@ -81,7 +81,7 @@ class Follower:
 
     def _completed(self, answer: RankAnswer) -> int:
         """Number of the step that the rank is in."""
-        return max((one.step + 1 for one in answer.steps), default=self._next[answer.rank])
+        return max((step.step + 1 for step in answer.steps), default=self._next[answer.rank])
 
     def _must_wait(self, answered: Iterable[int], now: float) -> bool:
         missing = set(range(self._world)) - set(answered)

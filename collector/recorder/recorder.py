@@ -146,8 +146,10 @@ class Recorder:
         for rows, ranks in self._pool.map(visit, self._targets):
             self._samples.add(rows)
             answers += ranks
-        self.places |= {one.rank: (one.dp, one.pp, one.tp) for one in answers}
-        self._uuids |= {one.rank: (one.node, one.uuid) for one in answers if one.uuid}
+        self.places |= {answer.rank: (answer.dp, answer.pp, answer.tp) for answer in answers}
+        self._uuids |= {
+            answer.rank: (answer.node, answer.uuid) for answer in answers if answer.uuid
+        }
         steps, ops = self._follower.take(answers, from_step, self._clock.monotonic(), last=last)
         self._steps.add(steps)
         self._ops.add(ops)

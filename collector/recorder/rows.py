@@ -186,7 +186,7 @@ def _rank_answer(data: Any) -> RankAnswer:
 
 def _step(*values: Any) -> StepRecord:
     step, start, wall, cpu, own, phases, tags, samples, tokens, flops, loss = values
-    phase_ns = tuple(_integer(one) for one in phases)
+    phase_ns = tuple(_integer(phase) for phase in phases)
     if len(phase_ns) != len(PHASES):
         raise AnswerError(f"{len(phase_ns)} phases; there are {len(PHASES)}")
     return StepRecord(

@@ -98,9 +98,9 @@ class Counters:
             self._held.clear()
             self._last = ((), ())
 
-    def _forget(self, told: set[Key]) -> None:
+    def _forget(self, keys: set[Key]) -> None:
         # False sorts first: what was not told now, in the order in which it was met.
-        for key in sorted(self._known, key=told.__contains__)[: len(self._known) - MAX_COUNTERS]:
+        for key in sorted(self._known, key=keys.__contains__)[: len(self._known) - MAX_COUNTERS]:
             del self._known[key]
             self._held.pop(key, None)
 

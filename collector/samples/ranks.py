@@ -88,15 +88,15 @@ def _living(
         yield _exchange(live.exchange, key)
 
 
-def _exchange(told: Exchange, key: tuple[str, str]) -> Sample:
-    every = sum(each.bytes for each in told.groups) + sum(each.bytes for each in told.peers)
+def _exchange(exchange: Exchange, key: tuple[str, str]) -> Sample:
+    every = sum(each.bytes for each in exchange.groups) + sum(each.bytes for each in exchange.peers)
     groups = {
         f"{group.members:012x}:{group.size}"
-        for group in told.groups
+        for group in exchange.groups
         if group.size > 1 and (group.unseen or group.bytes >= LEAST_SHARE * every)
     }
-    peers = map(str, sorted(peer.rank for peer in told.peers))
-    averages = "true" if told.plain == told.total else "false"
+    peers = map(str, sorted(peer.rank for peer in exchange.peers))
+    averages = "true" if exchange.plain == exchange.total else "false"
     return m.RANK_EXCHANGE_INFO(1, *key, ",".join(sorted(groups)), ",".join(peers), averages)
 
 

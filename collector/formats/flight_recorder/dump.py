@@ -249,17 +249,17 @@ def _named(name: Any, description: Any, configured: Mapping[str, Any]) -> GroupS
     return GroupState(name, group[:64] or "world", tuple(sorted(members(told.get("ranks", ())))))
 
 
-def _finished(one: _Group, written_at: float, without_statuses: bool) -> GroupState:
+def _finished(group: _Group, written_at: float, without_statuses: bool) -> GroupState:
     """With what the entries tell: operations that are open, and all where there is no pg_status.
 
     Of a group whose entries are not all understood, they tell nothing.
     """
-    state = one.state
-    gloo = any(_on_gloo(each) for each in one.entries)
-    if one.broken:
+    state = group.state
+    gloo = any(_on_gloo(entry) for entry in group.entries)
+    if group.broken:
         return replace(state, enqueued=None, completed=None) if gloo else state
-    done = [whole(each["collective_seq_id"]) for each in one.entries if _is_done(each)]
-    every = [whole(each["collective_seq_id"]) for each in one.entries]
+    done = [whole(entry["collective_seq_id"]) for entry in group.entries if _is_done(entry)]
+    every = [whole(entry["collective_seq_id"]) for entry in group.entries]
     if gloo:
         # Gloo's pg_status counts transfers from rank to rank, too, and the entries do not. What
         # went before the oldest entry is over.
@@ -271,10 +271,10 @@ def _finished(one: _Group, written_at: float, without_statuses: bool) -> GroupSt
     behind = state.completed or 0
     waiting = sorted(
         (
-            _operation(each, written_at)
-            for each in one.entries
+            _operation(entry, written_at)
+            for entry in group.entries
             # Gloo may end overlapped operations in another order than they began.
-            if (_on_gloo(each) or each["collective_seq_id"] > behind) and not _is_done(each)
+            if (_on_gloo(entry) or entry["collective_seq_id"] > behind) and not _is_done(entry)
         ),
         key=lambda operation: operation.sequence,
     )

@@ -35,7 +35,7 @@ class Bindings(NamedTuple):
 
 def installed(folders: Sequence[Path]) -> bool:
     """Whether the bindings are in one of the folders, or loaded already."""
-    return "pydcgm" in sys.modules or any((one / "pydcgm.py").exists() for one in folders)
+    return "pydcgm" in sys.modules or any((folder / "pydcgm.py").exists() for folder in folders)
 
 
 def load(folders: Sequence[Path]) -> Bindings:
@@ -185,7 +185,7 @@ class Session:
         self._instances = self._look()
         self._watched = [number for number, state in self._states.items() if state in READABLE]
         gpus = [Entity(GPU, number) for number in self._watched]
-        parts = [one.entity for one in self._instances]
+        parts = [instance.entity for instance in self._instances]
         ours = [
             number for one in DCGM_FIELDS for number in (one.id, *(also.id for also in one.also))
         ]
@@ -229,15 +229,17 @@ class Session:
                 gpus.append(self._lost(number, latest.get(Entity(GPU, number), {}), rejected))
             elif number in self._watched:
                 gpus += self._gpu(number, latest.get(Entity(GPU, number), {}), rejected)
-        for one in self._instances:
-            gpus.append(self._part(one, latest.get(one.entity, {}), rejected))
+        for instance in self._instances:
+            gpus.append(self._part(instance, latest.get(instance.entity, {}), rejected))
         present = sum(state not in GONE for state in self._states.values())
         return GpuReading(tuple(gpus), tuple(rejected), present=present)
 
     def _watch(self, name: str, entities: Iterable[Entity], numbers: Iterable[int]) -> Any:
         """A group and its fields, without those that this DCGM does not know yet."""
         pydcgm, structs = self._bindings.pydcgm, self._bindings.structs
-        known = [one for one in numbers if self._system.fields.GetFieldById(one) is not None]
+        known = [
+            number for number in numbers if self._system.fields.GetFieldById(number) is not None
+        ]
         group = pydcgm.DcgmGroup(self._handle, groupName=name, groupType=structs.DCGM_GROUP_EMPTY)
         for entity in entities:
             group.AddEntity(*entity)
@@ -273,16 +275,16 @@ class Session:
         known = self._known.get(number, Gpu(number, ""))
         return replace(known, up=False, values=values(numbers))
 
-    def _part(self, one: Instance, told: Mapping[int, Any], rejected: list[Rejected]) -> Gpu:
-        words, numbers = self._split(one.uuid, told, rejected)
-        compute = "" if one.compute_instance is None else str(one.compute_instance)
+    def _part(self, instance: Instance, told: Mapping[int, Any], rejected: list[Rejected]) -> Gpu:
+        words, numbers = self._split(instance.uuid, told, rejected)
+        compute = "" if instance.compute_instance is None else str(instance.compute_instance)
         info = {
-            "parent": one.parent,
-            "profile": words.get(NAME, "").removeprefix("MIG ") or f"{one.slices}g",
-            "gpu_instance": str(one.gpu_instance),
+            "parent": instance.parent,
+            "profile": words.get(NAME, "").removeprefix("MIG ") or f"{instance.slices}g",
+            "gpu_instance": str(instance.gpu_instance),
             "compute_instance": compute,
         }
-        return Gpu(one.gpu, one.uuid, info=info, values=values(numbers))
+        return Gpu(instance.gpu, instance.uuid, info=info, values=values(numbers))
 
     def _split(
         self, who: str, told: Mapping[int, Any], rejected: list[Rejected]
@@ -340,7 +342,7 @@ class Dcgm:
 
     def why_not(self) -> str:
         """What is missing."""
-        return f"pydcgm is in none of {', '.join(str(one) for one in self._folders)}"
+        return f"pydcgm is in none of {', '.join(str(folder) for folder in self._folders)}"
 
     def read(self) -> GpuReading:
         """The latest value of every field of every GPU.

@@ -200,13 +200,13 @@ class Xids:
         the event is its twin.
         """
         waits = now - WINDOW_SECONDS if self._has_log() else math.inf
-        told: list[XidEvent] = []
+        xid_events: list[XidEvent] = []
         held: list[XidEvent] = []
         for event in (*self._held, *driver):
             rated = event.xid not in BY_LINE or event.monotonic < waits
-            (told if rated else held).append(event)
+            (xid_events if rated else held).append(event)
         self._held = held[:MAX_HELD]
-        return told + held[MAX_HELD:]
+        return xid_events + held[MAX_HELD:]
 
     def _count_by_dcgm(self, now: float, wall: float) -> None:
         """Count what DCGM's counts tell, where the driver itself is not heard.

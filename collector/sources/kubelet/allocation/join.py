@@ -215,14 +215,14 @@ class _Process(NamedTuple):
 
 def listed(gpus: Sequence[Gpu]) -> list[GpuProcess]:
     """The processes that the driver lists; of a MIG device's only those whose device is known."""
-    found: list[GpuProcess] = []
+    gpu_processes: list[GpuProcess] = []
     for gpu in gpus:
         for key in gpu.values.get(PROCESSES, {}):
             pid, _, instance = key.partition("/")
             device = part_of(gpu, instance, gpus) if instance else Device(str(gpu.index), gpu.uuid)
             if device is not None:
-                found.append(GpuProcess(device, int(pid)))
-    return found
+                gpu_processes.append(GpuProcess(device, int(pid)))
+    return gpu_processes
 
 
 def joined(

@@ -61,7 +61,7 @@ def missing(
         for state in dump.groups:
             groups.setdefault(state.name, {})[dump.rank] = dump.written_at, state
     silent = set(here) - dumped
-    found = [one for told in groups.values() for one in _of_group(told, silent, places or {})]
+    found = [one for group in groups.values() for one in _of_group(group, silent, places or {})]
     return sorted(found, key=lambda one: (one.group, one.sequence))
 
 

@@ -164,7 +164,9 @@ class Tail:
         """
         raw = bytes.fromhex(mark)
         numbers = (device, inode, offset)
-        if any(type(one) is not int or one < 0 for one in numbers) or len(raw) != min(MARK, offset):
+        if any(type(number) is not int or number < 0 for number in numbers) or len(raw) != min(
+            MARK, offset
+        ):
             raise ValueError(f"{self.path}: {numbers} is not a place in a file")
         self._file, self._size = (device, inode), offset
         self.offset, self._mark, self._inside = offset, raw, inside is True

@@ -232,10 +232,10 @@ class NcclInspector:
         )  # fmt: skip
 
     def _advance(
-        self, one: _Followed, bad: Counter[tuple[str, str]], rejected: list[Rejected]
+        self, followed: _Followed, bad: Counter[tuple[str, str]], rejected: list[Rejected]
     ) -> bool:
         """Count the next part of a file; whether there may be more."""
-        tail = one.tail
+        tail = followed.tail
         start, before = tail.offset, (tail.dropped, tail.too_long, tail.lost)
         try:
             text = tail.read()
@@ -253,25 +253,27 @@ class NcclInspector:
             )
             bad["lost", f"{tail.path} was begun anew before all of it was read"] += tail.lost - lost
             # What follows does not follow on what came before.
-            self._gaps += one.sequences.gaps()
-            one.sequences.begin_anew()
-            one.lines.begin_anew()
+            self._gaps += followed.sequences.gaps()
+            followed.sequences.begin_anew()
+            followed.lines.begin_anew()
             if tail.dropped > dropped:
                 return False
-        self._count(one, lines, bad)
+        self._count(followed, lines, bad)
         return tail.offset > start
 
-    def _count(self, one: _Followed, lines: list[bytes], bad: Counter[tuple[str, str]]) -> None:
-        found, defects = one.lines.batches(lines)
+    def _count(
+        self, followed: _Followed, lines: list[bytes], bad: Counter[tuple[str, str]]
+    ) -> None:
+        found, defects = followed.lines.batches(lines)
         for (reason, words), count in defects.items():
-            bad[reason, f"{one.tail.path}: {words}"] += count
+            bad[reason, f"{followed.tail.path}: {words}"] += count
         for batch in found:
-            one.sequences.add(batch)
-            bad["bandwidth", f"{one.tail.path}: {DISAGREES}"] += batch.disagreeing
-            if not self._tally.add(one.run, batch):
+            followed.sequences.add(batch)
+            bad["bandwidth", f"{followed.tail.path}: {DISAGREES}"] += batch.disagreeing
+            if not self._tally.add(followed.run, batch):
                 self._dropped += len(batch.sizes)
                 bad["too_many", f"{TOO_MANY} at most"] += len(batch.sizes)
-            if not self._waits.add(one.run, batch):
+            if not self._waits.add(followed.run, batch):
                 bad["too_many", f"{TOO_MANY_RANKS} at most"] += len(batch.sizes)
 
     def _look(self) -> None:

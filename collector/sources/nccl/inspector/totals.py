@@ -281,7 +281,7 @@ class RankWaits:
                 )  # fmt: skip
 
 
-def _settle(one: _Communicator, by_rank: dict[int, dict[int, float]]) -> None:
+def _settle(communicator: _Communicator, by_rank: dict[int, dict[int, float]]) -> None:
     """Count the waits in what all ranks have told."""
     first, *others = by_rank.values()
     common = first.keys() & others[0].keys() if others else set(first)
@@ -292,4 +292,4 @@ def _settle(one: _Communicator, by_rank: dict[int, dict[int, float]]) -> None:
     told = {rank: [each.pop(number) for number in common] for rank, each in by_rank.items()}
     shortest = sum(map(min, zip(*told.values(), strict=True)))
     for rank, seconds in told.items():
-        one.ranks[rank].wait += sum(seconds) - shortest
+        communicator.ranks[rank].wait += sum(seconds) - shortest

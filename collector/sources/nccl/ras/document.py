@@ -189,7 +189,9 @@ def _status(tree: Mapping[str, Any], notes: Notes) -> Status:
     if notes and not communicators:
         raise ValueError(f"nothing of it is understood: {notes}")
     # How many there are is known where all are, and a broken document says itself how many it had.
-    whole = all(UNKNOWN not in (one.status, one.health) for one in communicators)
+    whole = all(
+        UNKNOWN not in (communicator.status, communicator.health) for communicator in communicators
+    )
     counted = tree.get("communicators_count", None if "broken" in tree else len(found))
     whole &= len(communicators) == len(found) == counted
     ras = tree.get("ras", {})
@@ -197,7 +199,9 @@ def _status(tree: Mapping[str, Any], notes: Notes) -> Status:
     return Status(
         communicators,
         whole,
-        Counter((one.status, one.health) for one in communicators) if whole else {},
+        Counter((communicator.status, communicator.health) for communicator in communicators)
+        if whole
+        else {},
         _seconds(ras.get("collection_time_sec"), notes),
         _optional_count(ras, "timeouts_count", notes),
         version_of(tree.get("nccl_version")),
@@ -256,11 +260,11 @@ def _communicator(tree: Mapping[str, Any], names: dict[str, str], notes: Notes) 
 
 def _bounds(ranks: list[Rank]) -> dict[str, tuple[int, int]]:
     """(fewest, most) by operation, of those that all ranks tell."""
-    counts = [one.launched for one in ranks]
+    counts = [rank.launched for rank in ranks]
     return {
         op: (min(values), max(values))
         for op in (counts[0] if counts else ())
-        if len(values := [each[op] for each in counts if op in each]) == len(counts)
+        if len(values := [count[op] for count in counts if op in count]) == len(counts)
     }
 
 

@@ -140,7 +140,7 @@ class Ethtool:
         self._silent &= set(devices)
         self._names = {name: self._names[name] for name in devices if name in self._names}
         rejected: list[Rejected] = []
-        found: list[DeviceStatistics] = []
+        statistics: list[DeviceStatistics] = []
         unknown: set[str] = set()
         channel = self._open()
         try:
@@ -148,7 +148,7 @@ class Ethtool:
                 if device in self._silent or self._pauses.waits(device):
                     continue
                 try:
-                    found.append(self._read(channel, device, rejected, unknown))
+                    statistics.append(self._read(channel, device, rejected, unknown))
                     self._pauses.answered(device)
                 except SourceError as error:
                     if error.reason == "unsupported":
@@ -158,7 +158,7 @@ class Ethtool:
                     rejected.append(Rejected.of(error))
         finally:
             channel.close()
-        return NicStatistics(tuple(found), tuple(rejected), frozenset(unknown))
+        return NicStatistics(tuple(statistics), tuple(rejected), frozenset(unknown))
 
     def _read(
         self, ask: Ask, device: str, rejected: list[Rejected], unknown: set[str]
