@@ -26,7 +26,7 @@ _POLL_SECONDS = 0.05
 RUNTIMES = ("docker", "podman")
 _KEEPER = (
     "import os, signal, subprocess, sys\n"
-    "from lockstep.workloads.processes.death import die_with_parent\n"
+    "from lockstep.workloads.launch.processes import die_with_parent\n"
     "die_with_parent(int(sys.argv[1]), signal.SIGTERM)\n"
     "os.execvp(sys.argv[2], sys.argv[2:])\n"
 )

@@ -31,6 +31,10 @@ class SpecError(ValueError):
     """A setting of the run is wrong; the message names it and what would be right."""
 
 
+class DataError(ValueError):
+    """Data cannot be used; the message names the file or place, what is wrong, what is right."""
+
+
 def one_of(what: str, word: str, known: tuple[str, ...]) -> None:
     """Refuse a word that is not known.
 
@@ -178,7 +182,7 @@ class RunSpec:
         device_noise: Standard deviation of the emulated device's time per step, as a ratio.
         device_seconds: Emulated device time per step at least.
         hang_timeout: Seconds without a completed step on any rank after which the run is ended.
-        record: In which formats of others its collectives are written, too (workloads.formats).
+        record: In which formats of others its collectives are written (measure/formats.py).
         team: Who pays for it; empty = nobody says.
         name: That its user gave it, as it stands in the run id; empty = none.
     """

@@ -25,7 +25,7 @@ from lockstep.bench.api.shapes import PostMetrics, StartRun, State
 from lockstep.bench.api.starting import WALL, Entry, Starting
 from lockstep.collector.contract import threads
 from lockstep.dashboard.shapes import RunRow, Span
-from lockstep.workloads.sdk.client.address import PREFIX
+from lockstep.workloads.sdk.client.calls import PREFIX
 
 LOG = logging.getLogger(__name__)
 

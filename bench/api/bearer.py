@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lockstep.collector.contract.words import ExitCode
 from lockstep.terminal.output import fail, note
-from lockstep.workloads.sdk.client.address import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
+from lockstep.workloads.sdk.client.calls import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
 
 FILE = "api-token"
 MAX_BYTES = 4096

@@ -8,7 +8,7 @@ from pathlib import Path
 from lockstep.bench.api.bearer import Bearer, bearer
 from lockstep.terminal.output import note
 from lockstep.watch.loop.server import Reply, Request, Route
-from lockstep.workloads.sdk.client.address import PREFIX, TOKEN_FILE_VARIABLE
+from lockstep.workloads.sdk.client.calls import PREFIX, TOKEN_FILE_VARIABLE
 
 
 def routes(folder: Path | None) -> tuple[Route, ...]:

@@ -16,9 +16,9 @@ from lockstep.bench.api.shapes import StartRun
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract import threads
 from lockstep.collector.contract.words import ExitCode, FaultKind
-from lockstep.dashboard.starting import kinds, process
-from lockstep.dashboard.starting.form import Form
-from lockstep.dashboard.starting.plan import Plan, PlanError, planned
+from lockstep.dashboard.starting import process
+from lockstep.dashboard.starting import world as kinds
+from lockstep.dashboard.starting.plan import Form, Plan, PlanError, planned
 from lockstep.dashboard.starting.process import Job, Stage, tail
 from lockstep.dashboard.starting.progress import lines as log_lines
 from lockstep.dashboard.starting.registry import HeldError, Lock, take

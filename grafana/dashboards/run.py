@@ -24,7 +24,7 @@ from lockstep.grafana.targets import (
 _RUN = 'run=~"$run"'
 _TO_STRAGGLER = lead("straggler", "straggler", "run")
 _TO_NODE = lead("node", "node", "node")
-_TO_GPU = lead("node", "gpu", "node", "gpu")
+_TO_GPU = lead("node", "node", "node", "gpu")
 _NO_RANKS = "No rank of this run told its steps in the range"
 _NO_GPUS = "No GPU of this run is told of: it trains on CPUs, or ranks do not tell their uuid"
 _STEPS = per_second(f"lockstep_train_steps_total{{{_RUN}}}", "run, rank")

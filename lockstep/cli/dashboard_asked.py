@@ -18,7 +18,7 @@ from lockstep.collector.contract.words import ExitCode
 from lockstep.dashboard.context import Settings
 from lockstep.terminal.output import fail, note
 from lockstep.watch.addresses import GRAFANA_VARIABLE
-from lockstep.workloads.sdk.client.address import place as api_place
+from lockstep.workloads.sdk.client.calls import place as api_place
 
 USUAL_FOLDER = Path("runs")
 """Where `lockstep run` writes."""
@@ -33,7 +33,6 @@ class Asked:
     folder: Path | None = None
     prometheus: str | None = None
     findings: Path | None = None
-    simulated: int | None = None
     listen: str = "127.0.0.1:0"
     runs: Path | None = None
     grafana: str = ""
@@ -44,12 +43,12 @@ class Asked:
 
 
 def source(asked: Asked) -> dict[str, Any]:
-    """What lockstep.dashboard.source reads; empty = none.
+    """What lockstep.dashboard.sources.opened reads; empty = none.
 
     Raises:
         CommandError: 64, two sources, or no address; 65, the folder is none.
     """
-    given = {"DIR": asked.folder, "--prometheus": asked.prometheus, "--simulated": asked.simulated}
+    given = {"DIR": asked.folder, "--prometheus": asked.prometheus}
     named = [name for name, value in given.items() if value is not None]
     if len(named) > 1:
         fail(ExitCode.USAGE, f"{' and '.join(named)} are two sources; give one of them")
@@ -61,8 +60,6 @@ def source(asked: Asked) -> dict[str, Any]:
             "url": _server(asked.prometheus),
             "findings": None if asked.findings is None else str(_coming(asked.findings)),
         }
-    if asked.simulated is not None:
-        return {"kind": "simulated", "gpus": asked.simulated, "seed": 0}
     if asked.folder is None and not USUAL_FOLDER.is_dir():
         return {}
     folder = _folder(asked.folder or USUAL_FOLDER)

@@ -115,8 +115,8 @@ def _of_cluster(
     from time import monotonic, sleep
 
     from lockstep.doctor import installed
-    from lockstep.workloads.launchers.kubernetes.api import ApiCluster, KubeconfigError
-    from lockstep.workloads.launchers.kubernetes.cluster import ClusterError
+    from lockstep.workloads.launch.kubernetes.api import ApiCluster, KubeconfigError
+    from lockstep.workloads.launch.kubernetes.cluster import ClusterError
 
     if not 0 <= wait <= LONGEST_WAIT:
         output.fail(ExitCode.USAGE, f"--wait is {wait:g}; it must be from 0 to {LONGEST_WAIT:g}")

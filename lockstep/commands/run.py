@@ -30,7 +30,7 @@ from lockstep.terminal import output
 from lockstep.terminal.output import Format, fail
 
 if TYPE_CHECKING:
-    from lockstep.workloads.launchers import Outcome
+    from lockstep.workloads.launch.launcher import Outcome
     from lockstep.workloads.spec import RunSpec
 
 
@@ -123,7 +123,7 @@ def observed(spec: "RunSpec", archive: Path, form: Format, *, judged: bool) -> i
     """
     from lockstep.runs import external_program, results
     from lockstep.runs.observe import run_observed
-    from lockstep.workloads.launchers import Ending
+    from lockstep.workloads.launch.launcher import Ending
 
     show = output.Progress()
     try:
@@ -235,7 +235,7 @@ def write_job(spec: "RunSpec", archive: Path, path: Path) -> None:
 
 def exit_code(spec: "RunSpec", outcome: "Outcome", archive: Path) -> int:
     """0 if the run ended as its faults said it would."""
-    from lockstep.workloads.launchers import Ending, as_injected
+    from lockstep.workloads.launch.launcher import Ending, as_injected
 
     if outcome.ending is Ending.INTERRUPTED:
         return ExitCode.INTERRUPTED

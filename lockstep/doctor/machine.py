@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lockstep.workloads.faults import capabilities, cgroup
+from lockstep.workloads.faults import capabilities, cpu_quota
 from lockstep.workloads.faults.kinds import BUILT
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ def _shared_memory(folder: Path = Path("/dev/shm")) -> list[Check]:  # noqa: S10
 
 
 def _cgroups() -> list[Check]:
-    reason = cgroup.why_not()
-    found = cgroup.cpu_root()
+    reason = cpu_quota.why_not()
+    found = cpu_quota.cpu_root()
     where = f"v{found[1]} at {found[0]}" if found else "no CPU controller"
     state = State.ABSENT if reason else State.OK
     return [Check("cgroup for cpu-quota", state, where, reason)]

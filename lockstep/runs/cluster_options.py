@@ -17,7 +17,7 @@ from lockstep.collector.contract.words import ExitCode
 from lockstep.terminal.output import fail
 
 if TYPE_CHECKING:
-    from lockstep.workloads.launchers.kubernetes.settings import Settings
+    from lockstep.workloads.launch.kubernetes.settings import Settings
 
 DEFAULT_NAMESPACE, DEFAULT_CLAIM, DEFAULT_KIND = RUNS_NAMESPACE, RUNS_ACCOUNT, "mpijob"
 RINGS = DEFAULT_RINGS, RINGS_IN_PODS = "node", "pod"
@@ -110,7 +110,7 @@ def settings(launcher: str, options: ClusterOptions) -> "Settings":
         CommandError: 64, with the option that is wrong and what would be right.
     """
     from lockstep.runs import submission
-    from lockstep.workloads.launchers.kubernetes import settings as cluster
+    from lockstep.workloads.launch.kubernetes import settings as cluster
     from lockstep.workloads.spec import SpecError, one_of
 
     if not options.image:

@@ -8,14 +8,13 @@ from typing import TypeVar
 from lockstep.collector.contract.words import ExitCode
 from lockstep.runs import external_program, node_names
 from lockstep.terminal.output import fail, note
-from lockstep.workloads.data import DataError
-from lockstep.workloads.launchers import Handle, Launcher, LaunchError
-from lockstep.workloads.launchers.local import LocalLauncher
-from lockstep.workloads.launchers.mpirun import MpirunLauncher
-from lockstep.workloads.launchers.mpirun.hostfile import HostfileError
+from lockstep.workloads.launch.launcher import Handle, Launcher, LaunchError
+from lockstep.workloads.launch.local import LocalLauncher
+from lockstep.workloads.launch.mpirun.hostfile import HostfileError
+from lockstep.workloads.launch.mpirun.launcher import MpirunLauncher
 from lockstep.workloads.network.emulated import EmulatedNetwork
-from lockstep.workloads.spec import RunSpec
-from lockstep.workloads.tasks import find
+from lockstep.workloads.spec import DataError, RunSpec
+from lockstep.workloads.tasks.registry import find
 
 T = TypeVar("T")
 SYNTHETIC = "synthetic"

@@ -24,15 +24,14 @@ from lockstep.runs.training_progress import TrainingProgress
 from lockstep.terminal.interrupts import Interrupts
 from lockstep.terminal.output import Progress as Show
 from lockstep.terminal.output import fail
-from lockstep.workloads.launchers import Ending, Handle, Outcome, Progress
-from lockstep.workloads.launchers.external_program import Programs
-from lockstep.workloads.launchers.local.janitor import Janitor
-from lockstep.workloads.launchers.local.ranks import Ranks
-from lockstep.workloads.launchers.mpirun.ranks import MpirunRanks
+from lockstep.workloads.launch.external_program.launcher import Programs
+from lockstep.workloads.launch.launcher import Ending, Handle, Outcome, Progress
+from lockstep.workloads.launch.local import Janitor, Ranks
+from lockstep.workloads.launch.mpirun.ranks import MpirunRanks
+from lockstep.workloads.launch.processes import COMMAND_FILE, OWNER_FILE, SHARED_MEMORY, owner
 from lockstep.workloads.network.emulated import EmulatedNetwork, emulated
-from lockstep.workloads.processes.ownership import COMMAND_FILE, OWNER_FILE, SHARED_MEMORY, owner
 from lockstep.workloads.spec import PROGRAM, RunSpec
-from lockstep.workloads.tasks import find
+from lockstep.workloads.tasks.registry import find
 
 if TYPE_CHECKING:
     from lockstep.collector.recorder.recorder import Recorder

@@ -4,10 +4,10 @@ from pathlib import Path
 from time import monotonic
 
 from lockstep.terminal.output import Progress as Show
-from lockstep.workloads.launchers import Progress
-from lockstep.workloads.resume import about
+from lockstep.workloads.launch.launcher import Progress
+from lockstep.workloads.loop.resume import about
 from lockstep.workloads.spec import RunSpec
-from lockstep.workloads.tasks import find
+from lockstep.workloads.tasks.registry import find
 
 BAR_CELLS = 20
 UNSEEN = (

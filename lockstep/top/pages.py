@@ -19,7 +19,7 @@ from lockstep.collector.readings.source import SourceError
 from lockstep.collector.recorder.rows import AnswerError
 from lockstep.top.look import GAUGES, Answered, Labels, Look, LookError, Rates, Who, by_name
 from lockstep.watch.loop.asking import ask
-from lockstep.workloads.processes.ownership import COMMAND_FILE, is_dead
+from lockstep.workloads.launch.processes import COMMAND_FILE, is_dead
 
 ANSWER_SECONDS = 4.0
 """For all pages together: who has not answered by then is silent."""

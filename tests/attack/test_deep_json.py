@@ -29,8 +29,8 @@ from lockstep.collector.sources.nccl.ras import document
 from lockstep.runs import results, truth
 from lockstep.terminal.output import CommandError
 from lockstep.watch.judge.memory import MemoryFileError, from_json
-from lockstep.workloads.joining.job_file import JobError
-from lockstep.workloads.joining.job_file import read as read_job
+from lockstep.workloads.launch.joining.job_file import JobError
+from lockstep.workloads.launch.joining.job_file import read as read_job
 from tests.attack import archives
 
 DEPTHS = (70, 990, 100_000)

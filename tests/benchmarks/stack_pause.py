@@ -26,7 +26,7 @@ PROGRAM = """
 import sys, threading, time
 from pathlib import Path
 import torch
-from lockstep.workloads.stack_signal import stacks_on_signal
+from lockstep.workloads.measure.heartbeat import stacks_on_signal
 stacks_on_signal(Path(sys.argv[1]), "run", 0)
 for _ in range(7):
     threading.Thread(target=time.sleep, args=(100000,), daemon=True).start()

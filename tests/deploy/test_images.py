@@ -31,13 +31,13 @@ ENTRY = {
         "lockstep.commands.analyze",
         "lockstep.commands.report",
     ],
-    "dashboard": ["lockstep.cli.dashboard_program", "lockstep.dashboard.app"],
+    "dashboard": ["lockstep.cli.dashboard_program", "lockstep.dashboard.serve.app"],
     "nodes": [
         "lockstep.watch.nodes.program",
         "lockstep.watch.node_conditions.kubernetes",
         "lockstep.commands.doctor",
         "lockstep.doctor.installed",
-        "lockstep.workloads.launchers.kubernetes.api",
+        "lockstep.workloads.launch.kubernetes.api",
     ],
     "workloads": [
         "lockstep.workloads.__main__",
@@ -48,8 +48,8 @@ ENTRY = {
 """Image -> modules that its commands need, imported with nothing else installed."""
 START = {
     "collector": "lockstep.commands.collect", "watch": "lockstep.watch.loop.program",
-    "dashboard": "lockstep.dashboard.server", "nodes": "lockstep.watch.nodes.program",
-    "workloads": "lockstep.workloads.train",
+    "dashboard": "lockstep.dashboard.serve.server", "nodes": "lockstep.watch.nodes.program",
+    "workloads": "lockstep.workloads.loop.train",
 }  # fmt: skip
 """Image -> module that the command of its pods loads when it starts."""
 # Refuses what is of another distribution, as if it were not installed.

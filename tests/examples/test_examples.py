@@ -11,7 +11,7 @@ import pytest
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.sources.ranks.records import read_records
 from lockstep.collector.sources.ranks.rings import scan
-from lockstep.workloads.launchers.external_program import environment_of
+from lockstep.workloads.launch.external_program.launcher import environment_of
 from lockstep.workloads.sdk.holder import Means, holder
 from lockstep.workloads.spec import Layout
 

@@ -85,12 +85,10 @@ def test_notes_are_written_without_a_login_on_loopback_only() -> None:
     assert not dashboard_asked.settings(Asked(), EVERYWHERE).local
 
 
-def test_a_prometheus_and_a_simulated_fleet_are_sources(tmp_path: Path) -> None:
+def test_a_prometheus_is_a_source(tmp_path: Path) -> None:
     asked = Asked(prometheus="http://host:9090/", findings=tmp_path)
     expected = {"kind": "prometheus", "url": "http://host:9090", "findings": str(tmp_path)}
     assert expected == dashboard_asked.source(asked)
-    simulated = dashboard_asked.source(Asked(simulated=64))
-    assert {"kind": "simulated", "gpus": 64, "seed": 0} == simulated
 
 
 @pytest.mark.parametrize(

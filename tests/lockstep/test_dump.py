@@ -15,7 +15,7 @@ from lockstep.collector.contract import ring
 from lockstep.collector.contract.flight_recorder import dump_name, request_name
 from lockstep.collector.contract.words import ExitCode
 from lockstep.collector.on_demand.dumps import ranks_below, request_dumps
-from lockstep.workloads.launchers.local import LocalLauncher
+from lockstep.workloads.launch.local import LocalLauncher
 from lockstep.workloads.ring import Identity, RingWriter
 from lockstep.workloads.spec import Layout, RunSpec
 

@@ -17,7 +17,7 @@ from lockstep.runs import archive, external_program, observe
 from lockstep.runs.node_collectors import NodeCollectors
 from lockstep.terminal.output import CommandError
 from lockstep.top.pages import commands
-from lockstep.workloads.launchers import Ending, Outcome
+from lockstep.workloads.launch.launcher import Ending, Outcome
 from lockstep.workloads.spec import Layout, RunSpec
 
 PROGRAM = """

@@ -8,7 +8,7 @@ import pytest
 
 from lockstep.doctor import installed
 from lockstep.doctor.installed import Namespace, Part, State, judged
-from lockstep.workloads.launchers.kubernetes import api as api_server
+from lockstep.workloads.launch.kubernetes import api as api_server
 from tests.cluster.fake_api import FakeApi
 
 HOME, COLLECTORS = "lockstep", "lockstep-collector"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from lockstep.runs import leftovers
+from lockstep.workloads.launch.processes import LOCK_FILE, OWNER_FILE
 from lockstep.workloads.network.names import token
 from lockstep.workloads.network.namespaces import Owner
-from lockstep.workloads.processes.ownership import LOCK_FILE, OWNER_FILE
 
 START_TICKS = 4711
 

@@ -14,9 +14,9 @@ import pytest
 from lockstep.runs import cluster_options, on_cluster
 from lockstep.runs.planning import plan, with_training_settings
 from lockstep.terminal.output import CommandError, Progress
-from lockstep.workloads.launchers.kubernetes import cluster_run
-from lockstep.workloads.launchers.kubernetes.cluster import RefusedError
-from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
+from lockstep.workloads.launch.kubernetes import cluster_run
+from lockstep.workloads.launch.kubernetes.cluster import RefusedError
+from lockstep.workloads.launch.kubernetes.settings import Kind, Settings
 from lockstep.workloads.spec import Layout, RunSpec
 from tests.workloads.kubernetes.conftest import NAMESPACE, FakeCluster, claim, node
 

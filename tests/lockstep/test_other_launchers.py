@@ -12,7 +12,7 @@ import pytest
 
 from lockstep.runs import archive
 from lockstep.workloads.data import converted
-from lockstep.workloads.joining import job_file
+from lockstep.workloads.launch.joining import job_file
 from lockstep.workloads.spec import Layout, RunSpec, Training
 
 Lockstep = Callable[..., Any]

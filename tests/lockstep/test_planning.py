@@ -12,7 +12,7 @@ import pytest
 from lockstep.runs import archive, planning
 from lockstep.runs.planning import named, plan, planned_program
 from lockstep.terminal.output import CommandError
-from lockstep.workloads.launchers import Ending, Outcome, Raised
+from lockstep.workloads.launch.launcher import Ending, Outcome, Raised
 from lockstep.workloads.spec import RunSpec, Training
 from lockstep.workloads.tasks import gpt
 

@@ -18,7 +18,7 @@ from lockstep.watch.loop.settings import Settings
 from tests.analyzer.recording_rules.fleet import Fleet
 from tests.lockstep.servers import PATIENCE, SCRAPE, serving
 
-pytestmark = [pytest.mark.prometheus, pytest.mark.slow]
+pytestmark = [pytest.mark.foreign, pytest.mark.prometheus, pytest.mark.slow]
 
 FLEET = Fleet(dp=8, tp=1, slow=5, factor=1.6, scrapes=30)
 VICTORIA = pytest.mark.skipif(

@@ -68,7 +68,7 @@ def test_run_json_tells_team_and_submission(tmp_path: Path):
 
 
 def test_a_checkpoint_that_was_read_comes_into_run_json(tmp_path: Path):
-    from lockstep.workloads.resume import RESTORED, tell_restored
+    from lockstep.workloads.loop.resume import RESTORED, tell_restored
 
     spec = planned()
     tell_restored(tmp_path / RESTORED, 0, 1_000_000_000, 2_500_000_000)
@@ -78,7 +78,7 @@ def test_a_checkpoint_that_was_read_comes_into_run_json(tmp_path: Path):
 
 
 def test_what_ranks_told_of_their_start_comes_into_run_json(tmp_path: Path):
-    from lockstep.workloads.starting import STARTING
+    from lockstep.workloads.measure.starting import STARTING
 
     spec = planned()
     (tmp_path / STARTING).mkdir()

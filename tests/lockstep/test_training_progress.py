@@ -10,10 +10,10 @@ import pytest
 from lockstep.runs import training_progress
 from lockstep.runs.training_progress import TrainingProgress, bar, clock
 from lockstep.terminal import output
-from lockstep.workloads.launchers import Progress
-from lockstep.workloads.resume import About
+from lockstep.workloads.launch.launcher import Progress
+from lockstep.workloads.loop.resume import About
 from lockstep.workloads.spec import PROGRAM, Layout, RunSpec, Training
-from lockstep.workloads.tasks import find
+from lockstep.workloads.tasks.registry import find
 
 SPEC = RunSpec("run", "gpt", Layout(1, 2, 2), 100, 0, Training(micro_batch=2))
 TOKENS = 2 * 2 * 64

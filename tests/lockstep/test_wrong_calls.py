@@ -67,7 +67,6 @@ CALLS: list[tuple[str, int, str]] = [
     ("analyze {archive} --timeline t.json --steps 9", USAGE, "it must be FIRST:END"),
     ("cluster {archive} {archive} -o yaml", USAGE, "it must be table, json or jsonl"),
     ("report {archive} --format pdf", USAGE, "'pdf' is not one of html, md, json"),
-    ("dashboard --simulated 3", USAGE, "it must be a whole number from 8 to 100000"),
     ("dashboard {archive} --listen here", USAGE, "--listen is 'here'"),
     ("watch --prometheus {nobody} --interval often", USAGE, "--interval is 'often'"),
     ("nodes --mode dance --once", USAGE, "dance"),

@@ -14,7 +14,7 @@ from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract.words import RankState
 from lockstep.collector.sources.ranks.owners import Rank
 from lockstep.collector.sources.ranks.rings import Rings
-from lockstep.workloads.joining.job_file import Job
+from lockstep.workloads.launch.joining.job_file import Job
 from lockstep.workloads.spec import Layout, RunSpec
 
 STANDS = """

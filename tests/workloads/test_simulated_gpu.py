@@ -9,7 +9,7 @@ from lockstep.collector.contract.device import DeviceState, file_name
 from lockstep.collector.contract.words import FaultKind
 from lockstep.collector.samples import simulated_gpu
 from lockstep.collector.sources.gpu.simulated import SimulatedGpus, parse
-from lockstep.workloads.simulated_gpu import SimulatedGpu, Trouble
+from lockstep.workloads.faults.simulated_gpu import SimulatedGpu, Trouble
 
 STEP = 0.05
 

@@ -10,7 +10,7 @@ from lockstep.analyzer.shapes.labels import number
 
 LARGE = 256
 """Ranks from which the rules are used: 512 take half a minute and 1.5 GB as a whole
-(docs/scores-by-origin.md)."""
+(docs/scores.md)."""
 
 
 @dataclass(frozen=True, slots=True)

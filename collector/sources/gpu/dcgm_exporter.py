@@ -207,12 +207,12 @@ def _utilization(gpus: Iterable[_Device], names: Collection[str]) -> Iterator[st
     field = PERCENT_FIELD if devices and _in_percent(devices, names) else SHARE_FIELD
     for device in devices:
         try:
-            value = checked(field, float(one.utilization))
+            value = checked(field, float(device.utilization))
         except ImplausibleError as error:
             yield str(error)
         else:
             if value is not None:
-                one.fields.setdefault(field, value)
+                device.fields.setdefault(field, value)
 
 
 def _in_percent(devices: Sequence[_Device], names: Collection[str]) -> bool:

@@ -100,6 +100,7 @@ class Header:
         group_names: By group index; "" = unused.
         tags: By tag index; "" = unused.
         round_trip_ns: To the other hosts, over TCP; 0 = nobody knows.
+        version: Of the layout.
     """
 
     identity: Identity
@@ -109,6 +110,7 @@ class Header:
     group_names: tuple[str, ...]
     tags: tuple[str, ...]
     round_trip_ns: int = 0
+    version: int = ring.VERSION
 
 
 def check_size(descriptor: int) -> None:
@@ -177,7 +179,10 @@ def _decode(page: bytes, clock: Clock, *, consistent: bool) -> Header:
     trip = header.round_trip_ns
     if not 0 <= trip <= LONGEST_TRIP_NS:
         raise SourceError("content", f"the ring tells a round trip of {trip} ns")
-    return Header(identity, RANK_STATES[state], heartbeat_ns, live, group_names, tags, trip)
+    return Header(
+        identity, RANK_STATES[state], heartbeat_ns, live, group_names, tags, trip,
+        header.identity.version,
+    )  # fmt: skip
 
 
 def _identity(identity: ring.Identity) -> Identity:
@@ -185,9 +190,12 @@ def _identity(identity: ring.Identity) -> Identity:
         raise SourceError(
             "magic", f"ring begins with {identity.magic!r}; it must be {ring.MAGIC!r}"
         )
-    if identity.version != ring.VERSION:
+    if identity.version not in ring.STEP_RECORDS:
+        versions = " and ".join(map(str, ring.STEP_RECORDS))
         raise SourceError(
-            "version", f"ring version {identity.version}; this collector reads {ring.VERSION}"
+            "version",
+            f"ring version {identity.version}; this collector reads {versions}: update the"
+            " collector",
         )
     sizes = (identity.header_bytes, *identity[-4:])
     right = (

@@ -20,7 +20,7 @@ from lockstep.dashboard.sources import notes
 from lockstep.dashboard.trouble import TroubleError
 
 STATES = {"finished": "ended", "crash": "failed", "hang": "hung", "interrupted": "stopped"}
-"""Word of lockstep.workloads.launchers.Ending -> of RunRow."""
+"""Word of lockstep.workloads.launch.launcher.Ending -> of RunRow."""
 LIVE_SECONDS = 60.0
 """A run without an end goes on while its last word is younger: twelve parts of 5 s."""
 

@@ -12,8 +12,7 @@ from lockstep.collector.contract import metrics as m
 from lockstep.dashboard.shapes import FleetMetric, FleetSnapshot
 from lockstep.dashboard.sources.chart_table import FLEET_ROWS
 from lockstep.dashboard.sources.prometheus.asking import Asking, Row
-from lockstep.dashboard.sources.prometheus.directory import Directory
-from lockstep.dashboard.sources.prometheus.living import living_last
+from lockstep.dashboard.sources.prometheus.directory import Directory, living_last
 from lockstep.dashboard.trouble import Kind, TroubleError
 
 OWN, MIDDLE = "lockstep:train_own_seconds:avg1m", "lockstep:train_own_seconds:med"

@@ -179,7 +179,7 @@ def _dcgm_exporter(path: str, text: str, found: Understood) -> None:
 
 
 def _training_log(path: str, text: str, found: Understood) -> None:
-    from lockstep.workloads.exec.choice import Choice
+    from lockstep.workloads.launch.external_program.choice import Choice
 
     choice = Choice()
     lines = text.replace("\r", "\n").splitlines()

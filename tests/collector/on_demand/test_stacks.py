@@ -418,7 +418,7 @@ def test_no_signal_is_sent_to_who_has_no_handler_of_it(tmp_path, monkeypatch):
 OFFERING = """
 import signal, sys, time
 from pathlib import Path
-from lockstep.workloads.stack_signal import stacks_on_signal
+from lockstep.workloads.measure.heartbeat import stacks_on_signal
 folder = Path(sys.argv[1])
 offer = stacks_on_signal(folder, "run", 3)
 if sys.argv[2] == "blocked":

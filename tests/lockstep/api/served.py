@@ -16,8 +16,9 @@ from lockstep.bench.api.reading import Reading
 from lockstep.bench.api.server import Server
 from lockstep.bench.api.starting import Starting
 from lockstep.collector.config import Address
-from lockstep.dashboard.starting import kinds, process
-from lockstep.workloads.sdk import client as client_module
+from lockstep.dashboard.starting import process
+from lockstep.dashboard.starting import world as kinds
+from lockstep.workloads.sdk.client import client as client_module
 from tests.dashboard.archives import Made, write
 
 FAKE = Path(__file__).with_name("fake_program.py")

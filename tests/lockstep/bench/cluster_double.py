@@ -11,8 +11,8 @@ from typing import Any
 
 from lockstep.runs import on_cluster
 from lockstep.terminal.output import Progress
-from lockstep.workloads.launchers.kubernetes import cluster_run, measuring
-from lockstep.workloads.launchers.kubernetes.settings import Settings
+from lockstep.workloads.launch.kubernetes import cluster_run, workflow
+from lockstep.workloads.launch.kubernetes.settings import Settings
 from lockstep.workloads.spec import Layout, RunSpec
 from tests.workloads.kubernetes.conftest import NAMESPACE, RUN, FakeCluster, claim, node
 
@@ -57,7 +57,7 @@ def main() -> int:
     said, condition, *words = sys.argv[1:]
     if "run" not in words[:1]:
         return 0
-    cluster_run.POLL_SECONDS = measuring._POLL_SECONDS = 0.01
+    cluster_run.POLL_SECONDS = workflow._POLL_SECONDS = 0.01
     cluster_run.GONE_SECONDS = 1.0
     cluster = Cluster(said, condition)
     before = set(cluster.objects)

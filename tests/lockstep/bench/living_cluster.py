@@ -21,13 +21,12 @@ from typing import Any
 
 from lockstep.runs import on_cluster
 from lockstep.terminal.output import Progress
-from lockstep.workloads.launchers.kubernetes import cluster_run
-from lockstep.workloads.launchers.kubernetes.cluster import UnreachableError
-from lockstep.workloads.launchers.kubernetes.cluster_run import ClusterRun
-from lockstep.workloads.launchers.kubernetes.conditions import Phase
-from lockstep.workloads.launchers.kubernetes.names import JOB, MPIJOB, WORKFLOW
-from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
-from lockstep.workloads.launchers.kubernetes.submission import submission
+from lockstep.workloads.launch.kubernetes import cluster_run
+from lockstep.workloads.launch.kubernetes.cluster import UnreachableError
+from lockstep.workloads.launch.kubernetes.cluster_run import ClusterRun
+from lockstep.workloads.launch.kubernetes.conditions import Phase
+from lockstep.workloads.launch.kubernetes.settings import JOB, MPIJOB, WORKFLOW, Kind, Settings
+from lockstep.workloads.launch.kubernetes.submission import submission
 from lockstep.workloads.spec import Layout, RunSpec
 from tests.cluster.controllers import at, kueue
 from tests.workloads.kubernetes.conftest import NAMESPACE, RUN, FakeCluster, claim, node

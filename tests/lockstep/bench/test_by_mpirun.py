@@ -10,6 +10,7 @@ import pytest
 from lockstep.bench import results
 
 pytestmark = [
+    pytest.mark.foreign,
     pytest.mark.distributed,
     pytest.mark.slow,
     pytest.mark.skipif(shutil.which("mpirun") is None, reason="needs mpirun"),

@@ -20,9 +20,9 @@ from lockstep.bench.workflow import workflow
 from lockstep.commands.bench.here import LOCKSTEP
 from lockstep.runs import on_cluster
 from lockstep.terminal.output import Progress
-from lockstep.workloads.launchers.kubernetes import cluster_run
-from lockstep.workloads.launchers.kubernetes.conditions import Pod
-from lockstep.workloads.launchers.kubernetes.settings import Settings
+from lockstep.workloads.launch.kubernetes import cluster_run
+from lockstep.workloads.launch.kubernetes.conditions import Pod
+from lockstep.workloads.launch.kubernetes.settings import Settings
 from lockstep.workloads.spec import Layout, RunSpec
 from tests.lockstep.bench.cluster_double import DIGEST, Cluster
 from tests.workloads.kubernetes.conftest import AWAY, NAMESPACE, RUN

@@ -17,7 +17,7 @@ from lockstep.bench.plan import cells
 from lockstep.bench.runner import Runner, Told, refuse_without_room
 from lockstep.bench.spec import BenchError, UnreachableError, parse
 from lockstep.bench.turns import VARIABLE, default_file, turn
-from lockstep.workloads.launchers.kubernetes.cluster import ClusterError
+from lockstep.workloads.launch.kubernetes.cluster import ClusterError
 
 COUNT = "import pathlib, sys; p = pathlib.Path('{out}/ran-{cell}'); p.open('a').write('x')"
 

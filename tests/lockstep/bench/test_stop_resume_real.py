@@ -37,8 +37,8 @@ STARTS = 4.0
 is there, and its ranks are, or are about to be."""
 everywhere = pytest.mark.parametrize("launcher", [
     "local",
-    pytest.param("mpirun", marks=pytest.mark.skipif(
-        shutil.which("mpirun") is None, reason="needs mpirun")),
+    pytest.param("mpirun", marks=[pytest.mark.foreign, pytest.mark.skipif(
+        shutil.which("mpirun") is None, reason="needs mpirun")]),
 ])  # fmt: skip
 
 

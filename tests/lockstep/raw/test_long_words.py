@@ -15,7 +15,7 @@ from lockstep.collector.formats.kernel_log import parse as kernel_line
 from lockstep.collector.sources.gpu.dcgm_exporter import parse as dcgm_page
 from lockstep.collector.sources.nccl.ras.text import parse as ras_report
 from lockstep.doctor.raw.pseudonyms import Pseudonyms
-from lockstep.workloads.exec.patterns import known_forms, loss_alone
+from lockstep.workloads.launch.external_program.patterns import known_forms, loss_alone
 
 WORDS = (
     "a", "_", "-", ".", " ", "\n", "\t", "1", "0x", "[1]", "a.", "1.", "1:", "ab:", "a=", "a@",

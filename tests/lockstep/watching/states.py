@@ -31,8 +31,8 @@ from lockstep.dashboard.shapes import (
     Severity,
     Span,
 )
+from lockstep.dashboard.sources.prometheus.findings import said
 from lockstep.dashboard.sources.prometheus.runs import RunStatus
-from lockstep.dashboard.sources.prometheus.verdicts import said
 from lockstep.dashboard.words import now as first_page
 from lockstep.watch.judge import page
 from lockstep.watch.judge import questions as ask

@@ -18,7 +18,7 @@ from lockstep.collector.sources.ranks.processes import MAX_SEARCHES, SEARCH_SECO
 from lockstep.collector.sources.ranks.records import read_records
 from lockstep.collector.sources.ranks.rings import LivingRanks, Rings
 from lockstep.collector.sources.ranks.source import RankRings
-from lockstep.workloads.processes import stopping
+from lockstep.workloads.launch import ring_state
 from lockstep.workloads.ring import GROUP_INDEX, OP_INDEX, Identity, RingWriter
 
 POD, OTHER = (f"12345678-abcd-ef01-2345-6789abcdef0{n}" for n in (1, 2))
@@ -160,7 +160,7 @@ RANK = """
     if not forked():
         os._exit(0)
 
-    from lockstep.workloads.clocksync import wall_minus_monotonic_ns
+    from lockstep.workloads.measure.process import wall_minus_monotonic_ns
     from lockstep.workloads.ring import Identity, RingWriter
 
     wall = wall_minus_monotonic_ns()[0]
@@ -214,7 +214,7 @@ def test_what_a_rank_writes_is_what_the_collector_reads(tmp_path):
         arrival = writer.begin(OP_INDEX["dp-all-reduce"], dp)
         writer.end(OP_INDEX["dp-all-reduce"], dp, arrival, 4096, tag)
         writer.end_step(
-            start_ns=start, wall_ns=1000, cpu_ns=500, own_ns=700,
+            start_ns=start, wall_ns=1000, cpu_ns=500, own_ns=700, wait_ns=300,
             phase_ns=list(range(len(PHASES))), tags=1, samples=4, tokens=256, flops=1e9, loss=1.5,
         )  # fmt: skip
     writer.begin(OP_INDEX["dp-all-reduce"], dp)
@@ -253,7 +253,7 @@ def test_who_ends_a_pod_says_so_for_the_ranks_that_live_and_for_no_others(tmp_pa
         file.seek(ring.HEARTBEAT_OFFSET)
         file.write(ring.HEARTBEAT.pack(time.monotonic_ns() - 4_000_000_000))
 
-    subprocess.run([sys.executable, "-m", stopping.__name__, tmp_path], check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", ring_state.__name__, tmp_path], check=True, timeout=60)
 
     told = [ring.Header(path.read_bytes()).state for path in sorted(tmp_path.glob("*.ring"))[:4]]
     assert [
