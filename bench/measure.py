@@ -39,11 +39,11 @@ def of_archive(archive: Path) -> dict[str, Value]:
     Raises:
         BenchError: It is no archive.
     """
-    from lockstep.analyzer.read.archive import load
+    from lockstep.analyzer.read.archive.load import load_archive
     from lockstep.analyzer.shapes.run import LoadError
 
     try:
-        run = load(archive)
+        run = load_archive(archive)
     except LoadError as error:
         raise BenchError(f"the archive cannot be read: {error}") from error
     return {

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from lockstep.analyzer.findings.alertmanager.matching import (
+from lockstep.analyzer.findings.alertmanager.webhook import (
     FINDING_ALERT,
+    ReceivedAlert,
     matching_finding,
     with_alert,
 )
-from lockstep.analyzer.findings.alertmanager.webhook import ReceivedAlert
 from lockstep.analyzer.findings.alerts import of_alert
 from lockstep.analyzer.findings.finding import WatchFinding
 from lockstep.collector.contract.archive import REPORT_STEM

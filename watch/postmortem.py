@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from lockstep.analyzer.findings.alertmanager.matching import FINDING_ALERT
-from lockstep.analyzer.findings.alertmanager.webhook import Notification, ReceivedAlert
+from lockstep.analyzer.findings.alertmanager.webhook import (
+    FINDING_ALERT,
+    Notification,
+    ReceivedAlert,
+)
 from lockstep.analyzer.rules.alert_rules.shape import Severity
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract import threads

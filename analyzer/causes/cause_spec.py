@@ -58,7 +58,7 @@ class CauseSpec:
         runbook_without_gpu: The same on nodes without GPUs; None = the same.
         of_gpu: Only a rank with a GPU can have it; nothing of it is missing on the others.
         of_network: It lies between ranks, so communication is the limit.
-        explains: Parts of a node's own hardware (`analyzer.hardware.anomalies.watched.Subject`)
+        explains: Parts of a node's own hardware (`anomalies.watched_metrics.Subject`)
             whose deviation costs time where this is the cause.
     """
 

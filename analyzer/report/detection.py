@@ -10,7 +10,7 @@ from lockstep.analyzer.report.timeline import since
 from lockstep.analyzer.report.watched import FindingTimes
 from lockstep.analyzer.shapes.run import Finding, Grid, Verdict
 from lockstep.analyzer.stats import changepoint, significance
-from lockstep.analyzer.stragglers.detectors import DETECTORS
+from lockstep.analyzer.stragglers.registry import DETECTORS
 
 NOT_WATCHED = (
     "No finding.json stands beside the archive: nobody watched this run live, so there is no"

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lockstep.analyzer.shapes.known import all_known
+from lockstep.analyzer.shapes.waits import all_known, waited
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.words import PHASES
 
@@ -55,7 +55,7 @@ def from_steps(steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def _waited(steps: pd.DataFrame) -> "pd.Series[float]":
-    rest = steps["wall_seconds"] - steps["own_seconds"]
+    rest = waited(steps["wall_seconds"], steps["own_seconds"])
     return steps["wait_seconds"].fillna(rest) if "wait_seconds" in steps else rest
 
 
@@ -158,7 +158,7 @@ def _interpolate(own: pd.DataFrame, edges: NDArray[np.float64]) -> pd.DataFrame:
             "start": moments[:-1],
             "end": moments[1:],
             "steps": np.diff(edges).astype(np.int64),
-            "collective_seconds": sums["wall_seconds"] - sums["own_seconds"],
+            "collective_seconds": waited(sums["wall_seconds"], sums["own_seconds"]),
             "tags": "",
             "loss": at_edges("loss")[1:],
             **sums,

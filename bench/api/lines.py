@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from lockstep.analyzer.read.archive import Archive
+from lockstep.analyzer.read.archive.load import Archive
 from lockstep.analyzer.read.archive.series import COLUMNS, grouped
 from lockstep.bench.api import posted
 from lockstep.bench.api.refusal import Refusal

@@ -11,8 +11,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from lockstep.analyzer.read.archive import Archive
 from lockstep.analyzer.read.archive.files import moment, part, whole
+from lockstep.analyzer.read.archive.load import Archive
 from lockstep.analyzer.shapes.run import LoadError
 from lockstep.bench import results as table_of_results
 from lockstep.bench.api import forms

@@ -28,7 +28,8 @@ from lockstep.dashboard.widgets.links import link_to
 from lockstep.dashboard.widgets.markup import plain
 from lockstep.dashboard.widgets.shown import sentence
 from lockstep.workloads.faults.kinds import BUILT
-from lockstep.workloads.sdk.client import GOING, ApiError
+from lockstep.workloads.sdk.client.calls import ApiError
+from lockstep.workloads.sdk.client.client import GOING
 from lockstep.workloads.spec import WORKLOADS
 
 MAX_BYTES = 1 << 20

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lockstep.analyzer.read.gpu_numbers import as_ranks_number
+from lockstep.analyzer.read.ranks import as_ranks_number
 from lockstep.analyzer.shapes.run import RankInfo, Run
 from lockstep.analyzer.shapes.windows import from_samples, from_steps
 from lockstep.collector.contract import archive, metrics

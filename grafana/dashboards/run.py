@@ -1,6 +1,6 @@
 """One run: model and hardware on one time axis."""
 
-from lockstep.analyzer.shapes.known import own_per_step
+from lockstep.analyzer.read.prometheus.questions import own_per_step
 from lockstep.grafana.annotations import CHECKPOINTS, STARTS, XIDS, findings
 from lockstep.grafana.board import board
 from lockstep.grafana.links import lead

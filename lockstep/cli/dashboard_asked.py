@@ -10,8 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from lockstep.analyzer.read.prometheus import RequestError
-from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus.access import RequestError, access
 from lockstep.collector.config import Address, ConfigError, address, is_loopback
 from lockstep.collector.contract import archive as contract
 from lockstep.collector.contract.words import ExitCode

@@ -105,7 +105,7 @@ def _judged(
     from tempfile import TemporaryDirectory
 
     from lockstep.analyzer.hangs.document import document, table
-    from lockstep.analyzer.hangs.standing import choice
+    from lockstep.analyzer.hangs.stacks import choice
     from lockstep.analyzer.hangs.verdict import judge
     from lockstep.collector.contract import stacks
     from lockstep.collector.on_demand.stacks import take_stacks

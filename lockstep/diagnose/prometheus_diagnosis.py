@@ -43,8 +43,10 @@ def diagnose_prometheus(
     """
     if gpu_hour_price is not None and not math.isfinite(gpu_hour_price):
         fail(ExitCode.USAGE, f"--gpu-hour-price {gpu_hour_price} is not a price; give a number")
-    from lockstep.analyzer.read import places, prometheus
-    from lockstep.analyzer.read.prometheus.node_labels import with_own
+    from lockstep.analyzer.read import places
+    from lockstep.analyzer.read.prometheus.access import RequestError, SourceError
+    from lockstep.analyzer.read.prometheus.kubernetes import with_own
+    from lockstep.analyzer.read.prometheus.load import load_prometheus
     from lockstep.analyzer.rules.recording_rules import diagnosis
     from lockstep.analyzer.shapes.run import LoadError
     from lockstep.analyzer.verdict import pipeline
@@ -61,12 +63,12 @@ def diagnose_prometheus(
                 url, run, since, until, gpu_hour_price=gpu_hour_price, known=known,
                 node_labels=labels,
             )  # fmt: skip
-        recorded = prometheus.load(url, run, since, until, node_labels=labels)
+        recorded = load_prometheus(url, run, since, until, node_labels=labels)
     except LoadError as error:
         fail(ExitCode.BAD_INPUT, str(error))
-    except prometheus.RequestError as error:
+    except RequestError as error:
         fail(ExitCode.USAGE, str(error))
-    except prometheus.SourceError as error:
+    except SourceError as error:
         fail(ExitCode.UNREACHABLE, str(error))
     where = places.merged(places.places_of(recorded.meta), known)
     recorded = dataclasses.replace(recorded, meta={**recorded.meta, places.META_KEY: where})
@@ -81,7 +83,7 @@ def _chosen(url: str, run: str, since: str | None, until: str | None) -> bool:
     """
     from lockstep.analyzer.read.prometheus.access import access
     from lockstep.analyzer.read.prometheus.connection import Connection
-    from lockstep.analyzer.rules.recording_rules.choice import choose
+    from lockstep.analyzer.rules.recording_rules.diagnosis import choose
 
     if not run:
         return False  # which is refused with the right words

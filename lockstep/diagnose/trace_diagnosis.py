@@ -38,15 +38,16 @@ def diagnose_trace(
 
 def read_trace(path: Path, layout: str | None = None, meta: Path | None = None) -> "Trace":
     """Loads a trace; arguments and errors as `diagnose_trace`."""
-    from lockstep.analyzer.read import optrace
+    from lockstep.analyzer.read.optrace.layout import parse_layout, read_meta
+    from lockstep.analyzer.read.optrace.load import load_trace
     from lockstep.analyzer.shapes.run import LoadError
 
     try:
-        told = None if layout is None else optrace.parse(layout)
+        told = None if layout is None else parse_layout(layout)
     except LoadError as error:
         fail(ExitCode.USAGE, str(error))
     try:
-        told = told if meta is None else optrace.read_meta(meta)
-        return optrace.load(path, told)
+        told = told if meta is None else read_meta(meta)
+        return load_trace(path, told)
     except LoadError as error:
         fail(ExitCode.BAD_INPUT, str(error))

@@ -8,9 +8,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from lockstep.analyzer.hangs.dump_tree import TreeError, parse
+from lockstep.analyzer.hangs.dumps import Dumps, Fact, FactKind
+from lockstep.analyzer.hangs.flight_recorder import TreeError, parse
 from lockstep.analyzer.hangs.jobs import Named, jobs
-from lockstep.analyzer.hangs.shapes import Dumps, Fact, FactKind
 from lockstep.collector.contract import bounded_json, stacks
 from lockstep.collector.contract.flight_recorder import EVIDENCE_FILE
 from lockstep.collector.files.opening import opened

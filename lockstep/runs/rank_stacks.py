@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lockstep.analyzer.hangs.standing import facts
+from lockstep.analyzer.hangs.stacks import facts
 from lockstep.collector.contract.flight_recorder import EVIDENCE_FILE
 from lockstep.collector.contract.stacks import FILE, Stacks, as_text
 

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from lockstep.analyzer.shapes.known import own_each
 from lockstep.analyzer.shapes.labels import number
+from lockstep.analyzer.shapes.waits import own_each
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.files.opening import opened
 from lockstep.collector.readings.source import SourceError

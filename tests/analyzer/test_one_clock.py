@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lockstep.analyzer.align.grid import align
-from lockstep.analyzer.align.one_clock import on_one_clock
+from lockstep.analyzer.align.grid import align, on_one_clock
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract.words import Cause
 from lockstep.evaluation.synth.difficulty import Difficulty

@@ -2,8 +2,7 @@
 
 import pandas as pd
 
-from lockstep.analyzer.read.rank_info import last_attempts, rank_labels
-from lockstep.analyzer.read.topology import rank_infos, world_of
+from lockstep.analyzer.read.ranks import last_attempts, rank_infos, rank_labels, world_of
 from lockstep.analyzer.shapes.labels import parsed
 from lockstep.collector.contract import metrics
 from lockstep.watch.judge.members import members

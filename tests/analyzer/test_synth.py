@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lockstep.analyzer.shapes.schedule import program
+from lockstep.analyzer.shapes.operations import program
 from lockstep.evaluation import synth
 
 SCENE = synth.Scene(dp=2, pp=2, micro_batches=4, steps=6, noise=0.0)

@@ -10,8 +10,8 @@ import pytest
 
 from lockstep.analyzer.findings.alertmanager.webhook import WebhookError
 from lockstep.analyzer.findings.alertmanager.webhook import parse as parse_webhook
-from lockstep.analyzer.read.prometheus.decoding import decode
-from lockstep.analyzer.read.prometheus.errors import SourceError as AnswerError
+from lockstep.analyzer.read.prometheus.access import SourceError as AnswerError
+from lockstep.analyzer.read.prometheus.answers import decode
 from lockstep.collector.contract.archive import (
     FINDING_FILE,
     RESULTS_FILE,

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lockstep.analyzer.operations.trace_outliers import Suspect, cells, judge
+from lockstep.analyzer.operations.outliers import Suspect, judge, trace_cells
 from lockstep.analyzer.shapes.operations import Floats, Trace
 from lockstep.analyzer.stats.temporal_shape import Shape
 from lockstep.evaluation import synth
@@ -111,7 +111,7 @@ def _scene(dice: np.random.Generator, seed: int, dp: int | None = None) -> synth
 
 
 def _suspects(trace: Trace) -> Sequence[Suspect]:
-    found = cells(trace)
+    found = trace_cells(trace)
     return judge(found).suspects if found else ()
 
 

@@ -7,7 +7,7 @@ stands for it.
 import json
 from collections.abc import Iterator
 
-from lockstep.analyzer.read.prometheus.node_labels import LABELS, read_labels, series_label
+from lockstep.analyzer.read.prometheus.kubernetes import LABELS, read_labels, series_label
 from lockstep.collector.formats.flight_recorder.dump import parse as parse_dump
 from lockstep.collector.formats.flight_recorder.pickled import as_json
 from lockstep.collector.formats.nccl_inspector import batches

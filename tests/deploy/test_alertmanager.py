@@ -19,7 +19,7 @@ import pytest
 
 from lockstep.analyzer.findings.alertmanager import outbox
 from lockstep.analyzer.findings.alertmanager.alert import Alert
-from lockstep.analyzer.findings.alertmanager.fan_out import Alertmanagers
+from lockstep.analyzer.findings.alertmanager.service import Alertmanagers
 from lockstep.analyzer.findings.alertmanager.webhook import parse
 from lockstep.analyzer.findings.alerts import alert as alert_of
 from lockstep.analyzer.findings.finding import Who

@@ -3,8 +3,7 @@
 import re
 from urllib.parse import parse_qsl, urlsplit
 
-from lockstep.analyzer.rules.alert_rules.groups import ALERTS
-from lockstep.analyzer.rules.alert_rules.render import annotations
+from lockstep.analyzer.rules.alert_rules.groups import ALERTS, annotations
 from lockstep.dashboard import address
 from lockstep.dashboard.pages.registry import PAGES
 from lockstep.grafana import links as made

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from lockstep.analyzer.read.archive import load
+from lockstep.analyzer.read.archive.load import load_archive
 from lockstep.analyzer.shapes.verdict_json import verdict_json
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract.words import ExitCode
@@ -99,7 +99,7 @@ def test_a_slow_rank_of_a_program_that_was_not_changed_is_named(tmp_path, decide
         assert Ending.FINISHED is outcome.ending
         assert {"by torch's optimizer"} == set(programs.means.values())
         assert programs.own_time_known
-        return [json.dumps(verdict_json(diagnose(load(out)).verdict))]
+        return [json.dumps(verdict_json(diagnose(load_archive(out)).verdict))]
 
     (verdict,) = decided(judged)
 

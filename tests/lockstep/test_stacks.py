@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.analyzer.hangs.standing import sentence
+from lockstep.analyzer.hangs.stacks import sentence
 from lockstep.analyzer.hangs.verdict import judge
 from lockstep.collector.contract.words import ExitCode
 from lockstep.collector.on_demand.process import children, status

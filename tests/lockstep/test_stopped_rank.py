@@ -15,10 +15,10 @@ import pandas as pd
 import pytest
 
 from lockstep.analyzer.align.grid import align
-from lockstep.analyzer.read.topology import rank_infos
+from lockstep.analyzer.hangs.detector import Hang
+from lockstep.analyzer.read.ranks import rank_infos
 from lockstep.analyzer.shapes.run import Run
 from lockstep.analyzer.shapes.windows import from_samples
-from lockstep.analyzer.stragglers.detectors.hang import Hang
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.archive import RANKS, SAMPLES

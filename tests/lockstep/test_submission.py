@@ -90,7 +90,7 @@ def test_what_ranks_told_of_their_start_comes_into_run_json(tmp_path: Path):
 
 
 def test_pods_of_a_run_are_read_from_the_folder_of_who_submitted_it(tmp_path: Path):
-    from lockstep.analyzer.read.archive import _pods
+    from lockstep.analyzer.read.archive.load import _pods
 
     archived, beside = tmp_path / "run", tmp_path / "run.launch"
     for folder in (archived, beside):

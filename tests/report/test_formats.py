@@ -11,7 +11,7 @@ import pytest
 from lockstep.analyzer.report import FORMATS, detection, render
 from lockstep.analyzer.report.document import document
 from lockstep.analyzer.rules.alert_rules.shape import PLACEHOLDERS
-from lockstep.analyzer.stragglers.detectors import DETECTORS
+from lockstep.analyzer.stragglers.registry import DETECTORS
 from lockstep.analyzer.verdict.pipeline import Diagnosis
 
 Page = Callable[[dict[str, Any]], str]

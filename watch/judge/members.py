@@ -1,6 +1,5 @@
 """Who the ranks of all live runs are, as arrays: the columns of everything that is watched."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,9 +7,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.analyzer.read.rank_info import Labels, last_attempts
+from lockstep.analyzer.read.ranks import Labels, last_attempts
 from lockstep.analyzer.shapes.labels import page_label
-from lockstep.analyzer.stats.peer_groups import MAJORITY
+from lockstep.analyzer.stats.peer_groups import same_work
 
 Words = NDArray[np.str_]
 Numbers = NDArray[np.int64]
@@ -133,10 +132,8 @@ def _words(texts: Iterable[str]) -> Words:
 
 
 def _strata(runs: list[str], stages: list[int], parts: list[int]) -> Words:
-    places = list(zip(runs, stages, parts, strict=True))
-    ranks = Counter(places)
-    small = {(run, stage) for (run, stage, _), count in ranks.items() if count < MAJORITY}
-    return _words(
-        f"{run} stage {stage}" if (run, stage) in small else f"{run} stage {stage} part {part}"
-        for run, stage, part in places
-    )
+    places = [((run, stage), part) for run, stage, part in zip(runs, stages, parts, strict=True)]
+    names = np.full(len(places), "", dtype=object)
+    for ((run, stage), part), columns in same_work(places, np.ones(len(places), bool)).items():
+        names[columns] = f"{run} stage {stage}" + ("" if part is None else f" part {part}")
+    return _words(names.tolist())

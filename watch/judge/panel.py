@@ -6,11 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.analyzer.hardware.sequential_test.arrays import TelemetryArrays
-from lockstep.analyzer.hardware.sequential_test.metrics import MONITORED_METRICS, MonitoredMetric
-from lockstep.analyzer.read.prometheus.decoding import Series
-from lockstep.analyzer.shapes.known import own_each
+from lockstep.analyzer.hardware.sequential_test.telemetry import (
+    MONITORED_METRICS,
+    MonitoredMetric,
+    TelemetryArrays,
+)
+from lockstep.analyzer.read.prometheus.answers import Series
 from lockstep.analyzer.shapes.labels import number
+from lockstep.analyzer.shapes.waits import own_each
 from lockstep.watch.judge.members import Members
 
 Floats = NDArray[np.float64]

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.analyzer.hardware.sequential_test.peers import middle, same_size
-from lockstep.analyzer.stats.peer_groups import MAJORITY
+from lockstep.analyzer.stragglers import peers
 from lockstep.watch.judge.members import Members
 
 Floats = NDArray[np.float64]
@@ -29,16 +28,9 @@ class Speed:
 
 
 def over_peers(values: Floats, members: Members) -> Floats:
-    """(R,) value over the median of the stratum; NaN with fewer than MAJORITY that told."""
-    found = np.full(len(members), np.nan)
+    """(R,) value over that of the peers, as `lockstep.analyzer.stragglers.peers.over_peers`."""
     _, code = np.unique(members.stratum, return_inverse=True)
-    for columns in same_size(code.astype(np.int64)):
-        own = values[columns].astype(np.float32)
-        told = np.isfinite(own).sum(axis=1, keepdims=True)
-        usual = middle(own)
-        with np.errstate(all="ignore"):
-            found[columns] = np.where((told >= MAJORITY) & (usual > 0), own / usual, np.nan)
-    return found
+    return peers.over_peers(values, code.astype(np.int64))
 
 
 def speed(step_rate: Floats, members: Members) -> dict[str, Speed]:

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from lockstep.analyzer.read.prometheus.questions import OF_DIAGNOSIS
 from lockstep.watch.judge.hardware import Target
 from lockstep.watch.judge.inventory import KEEP_SECONDS
 from lockstep.watch.judge.members import Members
 from lockstep.watch.judge.panel import KNOWN, OWN, STEPS
-from lockstep.watch.judge.questions import OF_DIAGNOSIS
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lockstep.analyzer.findings.finding import Tier, WatchFinding, finding_json
-from lockstep.analyzer.read.prometheus import SourceError, read
+from lockstep.analyzer.read.prometheus.access import SourceError
 from lockstep.analyzer.read.prometheus.connection import SCRAPE_URL, Connection
+from lockstep.analyzer.read.prometheus.load import read_targets
 from lockstep.analyzer.shapes.run import Fact, Run
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract import threads
@@ -297,7 +298,7 @@ class Archivist:
         why = ""
         for _ in range(TRIES):
             try:
-                run = read(
+                run = read_targets(
                     connection, finding.who.run, plan.pages.targets, plan.start, plan.end,
                     MOST_SAMPLES, part=plan.pages.part,
                 )  # fmt: skip

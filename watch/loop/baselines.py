@@ -47,11 +47,11 @@ def steps_per_second(archive: Path) -> tuple[tuple[str, int], float]:
     Raises:
         CommandError: 65, it is no archive, or has no steps.
     """
-    from lockstep.analyzer.read.archive import load
+    from lockstep.analyzer.read.archive.load import load_archive
     from lockstep.analyzer.shapes.run import LoadError
 
     try:
-        run = load(archive)
+        run = load_archive(archive)
     except LoadError as error:
         fail(ExitCode.BAD_INPUT, f"--baseline {error}")
     windows = run.windows[run.windows["tags"] == ""] if len(run.windows) else run.windows

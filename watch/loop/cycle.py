@@ -13,8 +13,8 @@ from lockstep.analyzer.findings.assessment import UNKNOWN, Assessment, Facts, as
 from lockstep.analyzer.findings.finding import Change, Kind, Tier, WatchFinding, is_named
 from lockstep.analyzer.findings.finding_lifecycle import Course, advance
 from lockstep.analyzer.hardware.sequential_test.alarms import Alarm
+from lockstep.analyzer.hardware.sequential_test.monitor import watch
 from lockstep.analyzer.hardware.sequential_test.state import State
-from lockstep.analyzer.hardware.sequential_test.watching import watch
 from lockstep.analyzer.read.prometheus.connection import Connection
 from lockstep.watch.judge import (
     hardware,

@@ -5,10 +5,10 @@ from email.message import Message
 from pathlib import Path
 
 from lockstep.analyzer.findings.alertmanager.alert import FIRING_SECONDS
-from lockstep.analyzer.findings.alertmanager.fan_out import Alertmanagers
+from lockstep.analyzer.findings.alertmanager.service import Alertmanagers
 from lockstep.analyzer.findings.alerts import alerts, superseded
 from lockstep.analyzer.findings.finding import WatchFinding
-from lockstep.analyzer.read.prometheus import RequestError
+from lockstep.analyzer.read.prometheus.access import RequestError
 from lockstep.analyzer.rules.alert_rules.shape import PLACEHOLDERS, Addresses
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract.metrics import Sample

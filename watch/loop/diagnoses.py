@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.analyzer.read.places import META_KEY, Places
-from lockstep.analyzer.read.prometheus import SourceError, read
+from lockstep.analyzer.read.prometheus.access import SourceError
 from lockstep.analyzer.read.prometheus.connection import Connection
+from lockstep.analyzer.read.prometheus.load import read_targets
+from lockstep.analyzer.rules.recording_rules.diagnosis import of_whole_run
 from lockstep.analyzer.rules.recording_rules.suspects import Answered
-from lockstep.analyzer.rules.recording_rules.whole import of_whole_run
 from lockstep.analyzer.shapes.run import Span
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.analyzer.verdict.sentence import without_loss
@@ -139,7 +140,7 @@ class Diagnoses:
         back = reach(wish.onset, look.now, self._settings.interval, self._settings.window)
         span = Span(look.now - back, look.now)
         try:
-            recorded = read(
+            recorded = read_targets(
                 connection, run, chosen.targets, span.start, span.end, MOST_SAMPLES,
                 part=chosen.part,
             )  # fmt: skip

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from lockstep.analyzer.hangs.shapes import FactKind
+from lockstep.analyzer.hangs.dumps import FactKind
 from lockstep.collector.contract import bounded_json
 from lockstep.collector.contract.flight_recorder import (
     DUMPS_MAX_BYTES,

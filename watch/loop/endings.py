@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from lockstep.analyzer.read.prometheus import SourceError
+from lockstep.analyzer.read.prometheus import questions as ask
+from lockstep.analyzer.read.prometheus.access import SourceError
+from lockstep.analyzer.read.prometheus.answers import Series
 from lockstep.analyzer.read.prometheus.connection import Connection
-from lockstep.analyzer.read.prometheus.decoding import Series
 from lockstep.analyzer.shapes.labels import number
-from lockstep.watch.judge import questions as ask
 from lockstep.watch.judge.progress import Progress
 from lockstep.watch.judge.run_end import MISSED_SCRAPES, UNTOLD_TIMES, Seen, ended
 from lockstep.watch.judge.run_life import End, Heard, How, Life, Place, lived, remembered

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lockstep.analyzer.findings.finding import WatchFinding, finding_json
-from lockstep.analyzer.read.archive.judged import MISSING_KEY
+from lockstep.analyzer.read.archive.files import MISSING_KEY
 from lockstep.analyzer.shapes.run import Run
 from lockstep.collector.contract import archive as contract
 from lockstep.collector.recorder.parts import Row, arrow_schema

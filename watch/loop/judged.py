@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lockstep.analyzer.read.archive.judged import ANSWERED_KEY, SPAN_KEY
+from lockstep.analyzer.read.archive.files import ANSWERED_KEY, SPAN_KEY
 from lockstep.analyzer.read.places import META_KEY, Places
 from lockstep.analyzer.rules.recording_rules.suspects import Answered
 from lockstep.analyzer.shapes.run import Span, Verdict

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from lockstep.analyzer.findings.finding import Kind
 from lockstep.analyzer.findings.finding_lifecycle import READING_SECONDS
 from lockstep.analyzer.read.places import Places
-from lockstep.analyzer.read.prometheus import SourceError
+from lockstep.analyzer.read.prometheus import questions as ask
+from lockstep.analyzer.read.prometheus.access import SourceError
+from lockstep.analyzer.read.prometheus.answers import Series
 from lockstep.analyzer.read.prometheus.connection import Connection
-from lockstep.analyzer.read.prometheus.decoding import Series
-from lockstep.analyzer.read.prometheus.node_labels import places
+from lockstep.analyzer.read.prometheus.kubernetes import places
 from lockstep.analyzer.shapes.labels import number
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.metric_rows.ranges import RELATION, SECONDS, Range
-from lockstep.watch.judge import questions as ask
 from lockstep.watch.judge.hardware import EVENT_SECONDS
 from lockstep.watch.judge.members import Members, members, namesakes
 from lockstep.watch.judge.panel import (

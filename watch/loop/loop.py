@@ -9,9 +9,8 @@ from pathlib import Path
 from time import monotonic, process_time
 
 from lockstep.analyzer.findings.finding import Change, Kind, Tier, WatchFinding
-from lockstep.analyzer.hardware.sequential_test.state import State
-from lockstep.analyzer.hardware.sequential_test.state_file import restore, save
-from lockstep.analyzer.read.prometheus import SourceError
+from lockstep.analyzer.hardware.sequential_test.state import State, restore, save
+from lockstep.analyzer.read.prometheus.access import SourceError
 from lockstep.analyzer.read.prometheus.connection import Connection
 from lockstep.analyzer.shapes.run import Verdict
 from lockstep.collector.contract import metrics as m

@@ -12,9 +12,8 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 
-from lockstep.analyzer.hardware.sequential_test.budget import BudgetError
-from lockstep.analyzer.read.prometheus import RequestError
-from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.hardware.sequential_test.false_alarms import BudgetError
+from lockstep.analyzer.read.prometheus.access import RequestError, access
 from lockstep.analyzer.rules.alert_rules.shape import Addresses
 from lockstep.bench.api import beside
 from lockstep.collector.config import ConfigError, address

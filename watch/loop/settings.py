@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lockstep.analyzer.findings.finding_lifecycle import Pace
-from lockstep.analyzer.hardware.sequential_test.budget import Budget
+from lockstep.analyzer.hardware.sequential_test.false_alarms import Budget
 from lockstep.analyzer.read.prometheus.access import Access
 
 WINDOW_CHECKS = 40

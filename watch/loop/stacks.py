@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
-from lockstep.analyzer.hangs.standing import choice
+from lockstep.analyzer.hangs.stacks import choice
 from lockstep.analyzer.hangs.verdict import HangVerdict, judge
 from lockstep.collector.contract import bounded_json
 from lockstep.collector.contract.flight_recorder import EVIDENCE_FILE

@@ -19,14 +19,14 @@ from time import monotonic
 from lockstep.analyzer.findings.finding_lifecycle import folder_of_run
 from lockstep.analyzer.hangs.document import document
 from lockstep.analyzer.hangs.verdict import HangVerdict, Status, judge
-from lockstep.analyzer.read.prometheus import SourceError
+from lockstep.analyzer.read.prometheus import questions
+from lockstep.analyzer.read.prometheus.access import SourceError
 from lockstep.analyzer.read.prometheus.connection import SCRAPE_URL, Connection
 from lockstep.collector.contract import threads
 from lockstep.collector.contract.flight_recorder import DUMPS_AGAIN_SECONDS
 from lockstep.collector.contract.metric_rows.ranges import AGE, THINGS
 from lockstep.diagnose.diagnosis import write_whole
 from lockstep.runs.hang_dumps import NoDumpsError, read_folder
-from lockstep.watch.judge import questions
 from lockstep.watch.judge.progress import LONGEST_PAUSE_SECONDS, Progress
 from lockstep.watch.judge.standing import (
     MOST_TOLD_SECONDS,

@@ -9,9 +9,9 @@ import logging
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from lockstep.analyzer.read.prometheus import SourceError
+from lockstep.analyzer.read.prometheus import questions as ask
+from lockstep.analyzer.read.prometheus.access import SourceError
 from lockstep.analyzer.read.prometheus.connection import Connection
-from lockstep.watch.judge import questions as ask
 from lockstep.watch.judge.hardware import Target
 from lockstep.watch.judge.inventory import Seen
 from lockstep.watch.judge.memory import Memory

@@ -16,13 +16,13 @@ from lockstep.analyzer.causes.symptoms.series import (
     symptom,
 )
 from lockstep.analyzer.causes.symptoms.shape import Symptom
-from lockstep.analyzer.hangs.ended import WENT_QUERY
-from lockstep.analyzer.hangs.stopped import FROZEN_SECONDS, heartbeat_stopped
+from lockstep.analyzer.hangs.last_seen import FROZEN_SECONDS, heartbeat_stopped
+from lockstep.analyzer.hangs.run_end import WENT_QUERY
 from lockstep.analyzer.shapes.run import Finding, Grid
 from lockstep.analyzer.stats.before_after import column_of, has_gpu, query, share_of_excess
-from lockstep.analyzer.stats.on_and_off import stretches
 from lockstep.analyzer.stats.processor import QUEUE, share_in_run_queue
 from lockstep.analyzer.stats.robust_stats import MOSTLY, NOTHING, WITHIN, median_of
+from lockstep.analyzer.stats.temporal_shape import stretches
 from lockstep.collector.contract import metrics
 
 RATIO = Sensor(PERCENT)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.analyzer.read.collectives.table import MOST_COMMUNICATORS, MOST_ROWS, Rows
-from lockstep.analyzer.shapes.collective_waits import ALONE, Communicator, Process
+from lockstep.analyzer.shapes.waits import ALONE, Communicator, Process
 from lockstep.collector.contract import bounded_json
 from lockstep.collector.formats.flight_recorder.fields import (
     PICKLE,

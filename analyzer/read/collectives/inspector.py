@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.analyzer.read.collectives.table import MOST_COMMUNICATORS, MOST_ROWS, Rows
-from lockstep.analyzer.shapes.collective_waits import ALONE, Communicator, Process
+from lockstep.analyzer.shapes.waits import ALONE, Communicator, Process
 from lockstep.collector.contract.bandwidth import OPERATIONS
 from lockstep.collector.formats.nccl_inspector import (
     MAX_MICROSECONDS,

@@ -3,8 +3,7 @@
 from lockstep.analyzer.causes.posterior import Posterior
 from lockstep.analyzer.shapes.run import Culprit, Fact, Finding, Grid
 from lockstep.analyzer.shapes.wording import utc
-from lockstep.analyzer.stragglers.model.candidate import CERTAIN
-from lockstep.analyzer.stragglers.place import PAGE_SLOWDOWN, place_confidence
+from lockstep.analyzer.stragglers.confidence import CERTAIN, PAGE_SLOWDOWN, place_confidence
 
 
 def link_culprit(grid: Grid, finding: Finding, causes: Posterior) -> Culprit:

@@ -5,15 +5,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from lockstep.analyzer.causes.posterior import Posterior
-from lockstep.analyzer.operations.from_operations import Look
-from lockstep.analyzer.operations.from_operations.placed import DETECTOR, Placed
+from lockstep.analyzer.operations.examine import DETECTOR, Look, Placed
 from lockstep.analyzer.shapes.run import Culprit, Fact, Finding, Grid
 from lockstep.analyzer.shapes.wording import utc
 from lockstep.analyzer.stats.before_after import column_of
 from lockstep.analyzer.stats.significance import TRANSIENT_SHARE, WAKES, WAKES_BY_BOUND
-from lockstep.analyzer.stats.waited_for import waited_for
-from lockstep.analyzer.stragglers.model.candidate import CERTAIN
-from lockstep.analyzer.stragglers.place import PAGE_SLOWDOWN, place_confidence
+from lockstep.analyzer.stats.transfers import waited_for
+from lockstep.analyzer.stragglers.confidence import CERTAIN, PAGE_SLOWDOWN, place_confidence
 from lockstep.analyzer.stragglers.step_time import cost
 
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from lockstep.analyzer.operations.from_operations.words import LATE_QUERY
+from lockstep.analyzer.operations.evidence import LATE_QUERY
 from lockstep.analyzer.shapes.run import Culprit, Fact, Finding, Grid
 from lockstep.analyzer.shapes.wording import NAMED
 from lockstep.analyzer.stats.shared_part import Part
-from lockstep.analyzer.stragglers.where import node_of
+from lockstep.analyzer.stragglers.imbalance import node_of
 
 PLACE = re.compile(r'(rank|gpu|uuid|node)="[^"]*"')
 OWN_QUERY = "own_seconds of steps.parquet by rank, median by node"

@@ -13,8 +13,9 @@ from lockstep.analyzer.read.archive.files import part, whole
 from lockstep.analyzer.read.archive.series import ScrapedSeries
 from lockstep.analyzer.read.archive.steps import Steps, middle, quantiles
 from lockstep.analyzer.read.archive.table import Table
-from lockstep.analyzer.read.topology import rank_infos
+from lockstep.analyzer.read.ranks import rank_infos
 from lockstep.analyzer.stats.coverage import KNOWN_AT_LEAST
+from lockstep.analyzer.stragglers.peers import group_numbers, over_peers
 from lockstep.collector.contract import archive, metrics
 from lockstep.collector.contract.words import PHASES
 from lockstep.dashboard.shapes import Floats, Matrix
@@ -107,7 +108,7 @@ def table(who: pd.DataFrame, steps: Steps) -> pd.DataFrame:
         own_seconds=of(told["own_seconds"]),
     )  # fmt: skip
     own, wall = frame["own_seconds"].to_numpy(float), frame["wall_seconds"].to_numpy(float)
-    frame["slowdown"] = over_stratum(own[None, :], frame["pp"].to_numpy())[0]
+    frame["slowdown"] = beside_peers(own[None, :], frame)[0]
     frame["wait_share"] = np.where(wall > 0, 1 - own / np.where(wall > 0, wall, 1.0), np.nan)
     for column in PHASE_COLUMNS:
         frame[column] = of(told[column])
@@ -119,19 +120,19 @@ def table(who: pd.DataFrame, steps: Steps) -> pd.DataFrame:
     return frame
 
 
-def over_stratum(own: Floats, stage: Floats) -> Floats:
-    """(W, R) own time over the median of the ranks of the same pipeline stage."""
-    found = np.full(own.shape, np.nan)
-    for each in np.unique(stage):
-        mine = stage == each
-        peers = middle(own[:, mine])
-        known = np.where(peers > 0, peers, np.nan)
-        found[:, mine] = own[:, mine] / known[:, None]
-    return found
+def beside_peers(own: Floats, who: pd.DataFrame) -> Floats:
+    """(W, R) own time over that of the peers (lockstep.analyzer.stragglers.peers).
+
+    Args:
+        own: (W, R) seconds; NaN = not known.
+        who: A row a rank.
+    """
+    places = list(zip(who["pp"].tolist(), who["tp"].tolist(), strict=True))
+    return over_peers(own, group_numbers(places, np.isfinite(own).any(axis=0)))
 
 
-def times(who: pd.DataFrame, steps: Steps, unit_title: str = "Own time over its stage") -> Matrix:
-    """Own time of each rank over its stage's median, by window."""
+def times(who: pd.DataFrame, steps: Steps, unit_title: str = "Own time over peers") -> Matrix:
+    """Own time of each rank over that of its peers, by window."""
     mine = np.isin(steps.ranks, who["rank"])
     own = windowed(steps.cells["own_seconds"][:, mine], MOST_WINDOWS)
     ranks = steps.ranks[mine]
@@ -140,7 +141,7 @@ def times(who: pd.DataFrame, steps: Steps, unit_title: str = "Own time over its 
     return Matrix(
         unit_title, "ratio", names(rows.reset_index()), steps.start[first],
         steps.steps[first].astype(np.float64),
-        over_stratum(own, rows["pp"].to_numpy()).T,
+        beside_peers(own, rows).T,
     )  # fmt: skip
 
 

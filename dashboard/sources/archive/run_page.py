@@ -8,11 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
-from lockstep.workloads.outcome.peak import Peak
 from numpy.typing import NDArray
 
-from lockstep.analyzer.read.archive import Archive
 from lockstep.analyzer.read.archive.growing import Growing
+from lockstep.analyzer.read.archive.load import Archive
 from lockstep.analyzer.read.archive.parts import whole
 from lockstep.analyzer.read.archive.series import COLUMNS, Series, grouped
 from lockstep.analyzer.shapes.windows import MAX_GAP
@@ -29,6 +28,7 @@ from lockstep.dashboard.sources.chart_table import (
     share_of_peak,
 )
 from lockstep.dashboard.sources.grid import thin
+from lockstep.workloads.measure.peak import Peak
 
 GAP_SECONDS = 1.0
 """Shorter pauses are no gap: a run with steps of 20 ms often pauses for some of them."""

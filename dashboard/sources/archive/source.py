@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analyzer.read import places
-from lockstep.analyzer.read.archive import Archive
 from lockstep.analyzer.read.archive.files import ArchiveError, moment, number, part
+from lockstep.analyzer.read.archive.load import Archive
 from lockstep.analyzer.shapes.run import LoadError
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract import metrics
@@ -152,7 +152,7 @@ class ArchiveSource:
 
     @guarded
     def rank_times(self, run: str, span: Span) -> Matrix:
-        """Own time of each rank over its stage's median."""
+        """Own time of each rank over that of its peers."""
         self._checked(run)
         told = self._log.steps(("own_seconds",), self._cut(span))
         return ranks.times(ranks.with_unknown(self._who(), told.ranks.tolist()), told)

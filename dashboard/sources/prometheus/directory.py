@@ -4,12 +4,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lockstep.analyzer.read.prometheus.node_labels import places
+from lockstep.analyzer.read.prometheus.kubernetes import places
 from lockstep.analyzer.read.prometheus.promql import lasting, of_targets, one_of, series
-from lockstep.analyzer.read.rank_info import last_attempts
+from lockstep.analyzer.read.prometheus.questions import NODES_BY_RANK, collectors
+from lockstep.analyzer.read.ranks import last_attempts
 from lockstep.analyzer.shapes.labels import Target, number, page_label, target_of
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.contract.metrics import BUILD_INFO, RANK_INFO
+from lockstep.collector.contract.metrics import RANK_INFO
 from lockstep.dashboard.sources.prometheus.asking import Asking, Row
 
 LOOK_BACK = 3600.0
@@ -63,14 +64,11 @@ class Member:
 
 def directory(asking: Asking, at: float) -> Directory:
     """The nodes whose collectors were scraped in the last LOOK_BACK before a moment."""
-    back = lasting(LOOK_BACK)
     names: dict[Target, str] = {}
-    query = f"group by (job, instance, node) (last_over_time({BUILD_INFO.name}[{back}]))"
-    for labels, _ in asking.instant(query, at):
+    for labels, _ in asking.instant(collectors(LOOK_BACK), at):
         names[target_of(labels)] = labels.get("node") or labels.get("instance", "")
     # What ranks call their node goes before what Prometheus calls it, as in the analyzer.
-    query = f"group by (job, instance, node, exported_node) ({RANK_INFO.name})"
-    for labels, _ in asking.instant(query, at):
+    for labels, _ in asking.instant(NODES_BY_RANK, at):
         if page_label(labels, "node") and target_of(labels) in names:
             names[target_of(labels)] = page_label(labels, "node")
     rack = asking.call(lambda: places(asking.connection, at))

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from lockstep.analyzer.read.prometheus.promql import lasting, of_targets, quoted, series
+from lockstep.analyzer.read.prometheus.promql import of_targets, quoted, series
+from lockstep.analyzer.read.prometheus.questions import runs_with
 from lockstep.analyzer.report.checks import Check as Limit
 from lockstep.analyzer.shapes.labels import Target, number, page_label
 from lockstep.collector.contract import metrics as m
@@ -91,8 +92,7 @@ def facts(
 
 def runs(asking: Asking, targets: Sequence[Target], span: Span, at: float) -> tuple[str, ...]:
     """Ids of the runs that had ranks on these pages."""
-    name, step = series(m.RANK_UP.name, of_targets(targets)), lasting(max(BACK, span.seconds))
-    query = f"group by (run) (last_over_time({name}[{step}]))"
+    query = runs_with(series(m.RANK_UP.name, of_targets(targets)), max(BACK, span.seconds))
     found = {labels.get("run", "") for labels, _ in asking.instant(query, max(span.end, at))}
     return tuple(sorted(found - {""}))
 

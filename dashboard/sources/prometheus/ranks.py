@@ -4,11 +4,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from lockstep.analyzer.read.prometheus.promql import lasting, one_of, series, window
-from lockstep.analyzer.shapes.known import all_known, own_per_step
+from lockstep.analyzer.read.prometheus.questions import own_per_step
 from lockstep.analyzer.shapes.labels import number
+from lockstep.analyzer.shapes.waits import all_known
 from lockstep.analyzer.shapes.windows import PHASE_COLUMNS
+from lockstep.analyzer.stragglers.peers import group_numbers, over_peers
 from lockstep.collector.contract import metrics as m
 from lockstep.dashboard.shapes import Floats, Matrix, Span
 from lockstep.dashboard.sources.grid import Grid
@@ -80,9 +83,7 @@ def ranks(
             **{name: phases[name].to_numpy() for name in PHASE_COLUMNS},
         }
     )
-    frame["slowdown"] = frame["own_seconds"] / frame.groupby("pp")["own_seconds"].transform(
-        "median"
-    )
+    frame["slowdown"] = over_peers(own.to_numpy(), _groups(found, np.isfinite(own.to_numpy())))
     frame = frame.sort_values("slowdown", ascending=False, kind="stable", ignore_index=True)
     frame = frame[list(COLUMNS)]
     note = f"means over the last {seconds:.0f} s of the range"
@@ -100,7 +101,7 @@ def rank_times(
     scrape: float,
     first: Sequence[int],
 ) -> Matrix:
-    """Own time over the stage's median by window, of MOST_SERIES ranks.
+    """Own time over that of the peers by window, of MOST_SERIES ranks.
 
     Args:
         asking: The Prometheus.
@@ -120,14 +121,13 @@ def rank_times(
     told = {number(one.labels, "rank"): one.values for one in asking.over(query, grid)}
     nothing = np.full(len(grid.times), np.nan)
     values = np.stack([told.get(one.rank, nothing) for one in chosen]) if chosen else _none(grid)
-    for stage in {one.pp for one in chosen}:
-        rows = [place for place, one in enumerate(chosen) if one.pp == stage]
-        known = np.isfinite(values[rows]).any(axis=0)
-        middle = np.full(values.shape[1], np.nan)
-        middle[known] = np.nanmedian(values[rows][:, known], axis=0)
-        values[rows] /= middle
+    values = over_peers(values.T, _groups(chosen, np.isfinite(values).any(axis=1))).T
     names = tuple(name(one) for one in chosen)
     return Matrix("Own time over peers", "ratio", names, grid.times, None, values)
+
+
+def _groups(members: Sequence[Member], told: NDArray[np.bool_]) -> NDArray[np.int64]:
+    return group_numbers([(member.pp, member.tp) for member in members], told)
 
 
 def name(one: Member) -> str:

@@ -148,7 +148,7 @@ _SERIAL = (
 _SAYS = r"(?:[\"']\s*:\s*[\"']|=[\"']?)"
 _VALUE = r"(?P<name>[\w.-]+)"
 # Labels of clouds with an identity of a host or of the switches above it, as Kubernetes and as
-# Prometheus write them; how they are called: analyzer/read/prometheus/node_labels.py.
+# Prometheus write them; how they are called: analyzer/read/prometheus/kubernetes.py.
 _PLACE = _form(
     r"(?:host[._-]id|topology[._-](?:host|(?:sub)?block)|network[._-]node[._-]layer[._-]\d",
     r"|ultraserver[._-]id|memory[._-]fabric[._-]id|rdma[._-]\w{1,40}[._-]id|leaf[._-]?group",

@@ -190,7 +190,7 @@ def _training_log(path: str, text: str, found: Understood) -> None:
 
 
 def _node_labels(path: str, text: str, found: Understood) -> None:
-    from lockstep.analyzer.read.prometheus.node_labels import LABELS
+    from lockstep.analyzer.read.prometheus.kubernetes import LABELS
 
     told = bounded_json.loads(text)
     used = {label for labels in LABELS.values() for label in labels}

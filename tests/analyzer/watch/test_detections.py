@@ -7,11 +7,11 @@ import pytest
 
 from lockstep.analyzer.findings.finding import Kind, Tier, Who
 from lockstep.analyzer.hardware.sequential_test.alarms import Alarm
-from lockstep.analyzer.hardware.sequential_test.metrics import CLOCK, OWN
+from lockstep.analyzer.hardware.sequential_test.telemetry import CLOCK, OWN
+from lockstep.analyzer.read.prometheus import questions as ask
 from lockstep.analyzer.shapes.run import Culprit, Verdict
 from lockstep.collector.contract.xid import PAGED
 from lockstep.watch.judge import detections
-from lockstep.watch.judge import questions as ask
 from lockstep.watch.judge.detections import (
     alarmed_ranks,
     columns_by_stream,

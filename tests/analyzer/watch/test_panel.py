@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lockstep.analyzer.read.prometheus.decoding import Series
+from lockstep.analyzer.read.prometheus.answers import Series
 from lockstep.watch.judge.members import members
 from lockstep.watch.judge.panel import (
     CLOCK,

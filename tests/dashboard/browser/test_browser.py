@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from lockstep.analyzer.findings.alerts import LOOK_BACK_SECONDS, alert
 from lockstep.analyzer.findings.finding import Kind, Tier, WatchFinding, Who
-from lockstep.analyzer.read.archive import load
+from lockstep.analyzer.read.archive.load import load_archive
 from lockstep.analyzer.rules.alert_rules.shape import Addresses
 from lockstep.collector.contract.archive import RUN_FILE
 from lockstep.dashboard.sources.archive.source import ArchiveSource
@@ -162,7 +162,7 @@ def _start_and_stop(page: Page, address: str, folder: Path) -> None:
     expect(page.get_by_role("button", name="Start", exact=True)).to_be_enabled(timeout=START_MS)
     told = json.loads((folder / RUN_FILE).read_text())
     assert "interrupted" == told["outcome"]["ending"]
-    assert 2 == len(load(folder).ranks)
+    assert 2 == len(load_archive(folder).ranks)
 
     page.goto(f"{address}/runs")
     settled(page, "Runs")

@@ -25,8 +25,7 @@ import pytest
 from lockstep.analyzer.findings.alertmanager.posting import Answer, Result
 from lockstep.analyzer.findings.alertmanager.replica import Replica
 from lockstep.analyzer.findings.finding import Kind, WatchFinding
-from lockstep.analyzer.read.prometheus import SourceError
-from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus.access import SourceError, access
 from lockstep.analyzer.shapes.run import Culprit, Span, Verdict
 from lockstep.watch import finding_folders
 from lockstep.watch.judge.choice import Pages
@@ -350,7 +349,7 @@ class SimulatedConnection(Direct):
     def instant(
         self, query: str, time: float, *, every: bool = False, within: object = None
     ) -> list[tuple[Mapping[str, str], float]]:
-        from lockstep.watch.judge import questions as ask
+        from lockstep.analyzer.read.prometheus import questions as ask
 
         if query == ask.PAGES:
             return self._pages(time)

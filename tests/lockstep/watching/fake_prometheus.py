@@ -8,9 +8,9 @@ from functools import partial
 
 import numpy as np
 
-from lockstep.analyzer.read.prometheus.node_labels import LABELS, METRIC, series_label
+from lockstep.analyzer.read.prometheus import questions as ask
+from lockstep.analyzer.read.prometheus.kubernetes import LABELS, METRIC, series_label
 from lockstep.collector.contract import metrics as m
-from lockstep.watch.judge import questions as ask
 
 STEP, OWN, SCRAPE = 0.5, 0.4, 15.0
 START = 1_790_000_000.0

@@ -18,6 +18,7 @@ import numpy as np
 
 from lockstep.analyzer.findings.finding import Tier, WatchFinding, Who
 from lockstep.analyzer.hardware.sequential_test.state import State
+from lockstep.analyzer.read.prometheus import questions as ask
 from lockstep.analyzer.read.prometheus.access import access
 from lockstep.analyzer.read.prometheus.connection import Connection
 from lockstep.analyzer.read.prometheus.servers import PROMETHEUS, Server
@@ -35,7 +36,6 @@ from lockstep.dashboard.sources.prometheus.findings import said
 from lockstep.dashboard.sources.prometheus.runs import RunStatus
 from lockstep.dashboard.words import now as first_page
 from lockstep.watch.judge import page
-from lockstep.watch.judge import questions as ask
 from lockstep.watch.judge.memory import Memory
 from lockstep.watch.loop.cycle import Cycles, Outcome
 from lockstep.watch.loop.settings import Settings

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.analyzer.findings.alertmanager.fan_out import Alertmanagers
+from lockstep.analyzer.findings.alertmanager.service import Alertmanagers
 from lockstep.analyzer.findings.alertmanager.webhook import MAX_BYTES, ReceivedAlert
 from lockstep.analyzer.findings.alerts import of_alert
 from lockstep.analyzer.findings.finding import WatchFinding

@@ -5,10 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from lockstep.analyzer.read.prometheus import SourceError
-from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus import questions as ask
+from lockstep.analyzer.read.prometheus.access import SourceError, access
 from lockstep.collector.contract import metrics as m
-from lockstep.watch.judge import questions as ask
 from lockstep.watch.loop import loop
 from lockstep.watch.loop.loop import Watch
 from lockstep.watch.loop.settings import Settings

@@ -12,11 +12,10 @@ from lockstep.analyzer.findings.closable import AGAIN, TOLD_AGAIN, Closable
 from lockstep.analyzer.findings.finding import Kind, Tier, Who
 from lockstep.analyzer.findings.finding_lifecycle import Course, advance
 from lockstep.analyzer.hardware.sequential_test.state import State
-from lockstep.analyzer.read.prometheus import SourceError
-from lockstep.analyzer.read.prometheus.access import access
-from lockstep.analyzer.read.prometheus.decoding import Series
+from lockstep.analyzer.read.prometheus import questions as ask
+from lockstep.analyzer.read.prometheus.access import SourceError, access
+from lockstep.analyzer.read.prometheus.answers import Series
 from lockstep.collector.contract import metrics as m
-from lockstep.watch.judge import questions as ask
 from lockstep.watch.judge.members import members
 from lockstep.watch.judge.memory import Memory
 from lockstep.watch.judge.progress import Progress

@@ -5,13 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from lockstep.analyzer.read.prometheus import SourceError
-from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus import questions as ask
+from lockstep.analyzer.read.prometheus.access import SourceError, access
+from lockstep.analyzer.read.prometheus.answers import Series, plausible
 from lockstep.analyzer.read.prometheus.connection import Connection
-from lockstep.analyzer.read.prometheus.decoding import Series
-from lockstep.analyzer.read.prometheus.plausible import plausible
 from lockstep.collector.contract import metrics as m
-from lockstep.watch.judge import questions as ask
 
 ODD = ("+Inf", "-Inf", "NaN", "1e308", "-1e308")
 QUERIES = (ask.LOST, ask.XIDS, ask.OPEN, ask.TELLING)

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from lockstep.analyzer.read.prometheus import SourceError
+from lockstep.analyzer.read.prometheus.access import SourceError
 from lockstep.watch.judge.choice import Pages
 from lockstep.watch.loop import operations
 from lockstep.watch.loop.archivist import addresses

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from lockstep.analyzer.hangs.evidence import Kind
-from lockstep.analyzer.hangs.standing import sentence
+from lockstep.analyzer.hangs.stacks import sentence
 from lockstep.analyzer.hangs.verdict import judge
 from lockstep.collector.contract.stacks import Frame, Reader, Stacks, Thread, as_tree
 from lockstep.runs.hang_dumps import read_folder

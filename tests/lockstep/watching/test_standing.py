@@ -11,9 +11,9 @@ from contextlib import ExitStack
 import pytest
 
 from lockstep.analyzer.hangs.verdict import Status
+from lockstep.analyzer.read.prometheus import questions as ask
 from lockstep.analyzer.read.prometheus.access import access
 from lockstep.collector.contract.stacks import Frame, Reader, Stacks, Thread
-from lockstep.watch.judge import questions as ask
 from lockstep.watch.judge.progress import Progress
 from lockstep.watch.judge.standing import limit
 from lockstep.watch.loop import standing

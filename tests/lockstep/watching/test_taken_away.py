@@ -7,8 +7,8 @@ import pytest
 
 from lockstep.analyzer.findings.closable import TAKEN_AWAY, Closable
 from lockstep.analyzer.findings.finding import Kind, Who
-from lockstep.analyzer.read.prometheus import SourceError
-from lockstep.watch.judge import questions as ask
+from lockstep.analyzer.read.prometheus import questions as ask
+from lockstep.analyzer.read.prometheus.access import SourceError
 from lockstep.watch.judge.inventory import Inventory
 from lockstep.watch.judge.memory import Memory
 from lockstep.watch.loop.taken_away import SILENT_SECONDS, old_names, taken_away, without

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from lockstep.analyzer.findings.finding import Kind, Tier
+from lockstep.analyzer.read.prometheus import questions as ask
 from lockstep.collector.contract import metrics as m
-from lockstep.watch.judge import questions as ask
 from tests.lockstep.watching.cluster_life import FOREVER, Episode, SimulatedConnection
 from tests.lockstep.watching.few_runs import EVERY
 
