@@ -22,7 +22,7 @@ def test_a_run_is_recorded_and_reported_with_what_the_demo_installs() -> None:
     absent = ("requests", "prometheus_api_client", "grpc", "yaml", "bcrypt", "httpx", "fastapi")
     imported = (
         "lockstep.collector.__main__", "lockstep.runs.observe", "lockstep.diagnose.diagnosis",
-        "lockstep.diagnose.report_inputs", "lockstep.diagnose.report_trace",
+        "lockstep.diagnose.report_inputs",
         "lockstep.analyzer.report.document", "lockstep.analyzer.report.page",
     )  # fmt: skip
     program = f"import sys; sys.modules |= dict.fromkeys({absent}); import {', '.join(imported)}"

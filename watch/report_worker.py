@@ -27,16 +27,14 @@ def write_report(archive: Path) -> None:
         CommandError: It is no archive, or cannot be diagnosed: its verdict says so.
         OSError: The files cannot be written.
     """
-    from lockstep.diagnose import diagnosis, recurrence
-    from lockstep.watch import watched_diagnosis
+    from lockstep.diagnose import archive_stages, diagnosis
 
     try:
-        found = watched_diagnosis.diagnose_watched(archive)
+        diagnosed = diagnosis.diagnose_archive(archive, history=True)
     except CommandError as error:
         if archive.is_dir():
-            diagnosis.write_verdict(watched_diagnosis.undiagnosed(archive, error.sentence), archive)
+            diagnosis.write_verdict(archive_stages.undiagnosed(archive, error.sentence), archive)
         raise
-    diagnosed = recurrence.with_recurrence(found, archive)
     diagnosis.write_verdict(diagnosed.verdict, archive)
     diagnosis.write_reports(diagnosed, archive, diagnosis.FORMATS)
 

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from shlex import quote
 
 from lockstep.analyzer.causes.cause_spec import DRAIN
-from lockstep.analyzer.causes.specs import CAUSE_WORDS
+from lockstep.analyzer.causes.registry import CAUSE_WORDS
 from lockstep.analyzer.findings.finding import LOST, Kind, Tier, WatchFinding
-from lockstep.analyzer.report.advice import UNSURE, actions_of, argument, command_of
+from lockstep.analyzer.report.sections.advice import UNSURE, actions_of, argument, command_of
 from lockstep.analyzer.shapes.run import Culprit
 from lockstep.analyzer.shapes.wording import TOLD, certainty, duration, ratio
 from lockstep.collector.contract.words import Cause

@@ -1,22 +1,28 @@
 """Who stopped a run: missing from a collective that others are in, or the first that was gone."""
 
+import numpy as np
 from collections.abc import Sequence
 from dataclasses import replace
-
-import numpy as np
-
-from lockstep.analyzer.hangs.last_seen import dead, out_of_sight, silent, stall_after
-from lockstep.analyzer.hangs.onset import Began, Stall, began, longest_stall, since, standings
-from lockstep.analyzer.hangs.run_end import (
-    FINISHED,
-    INTERRUPTED,
-    Ended,
-    ended,
-    failed_alike,
-    how_it_went,
-)
-from lockstep.analyzer.shapes.run import Finding, Grid
+from lockstep.analyzer.hangs.last_seen import dead
+from lockstep.analyzer.hangs.last_seen import out_of_sight
+from lockstep.analyzer.hangs.last_seen import silent
+from lockstep.analyzer.hangs.last_seen import stall_after
+from lockstep.analyzer.hangs.onset import Began
+from lockstep.analyzer.hangs.onset import Stall
+from lockstep.analyzer.hangs.onset import began
+from lockstep.analyzer.hangs.onset import longest_stall
+from lockstep.analyzer.hangs.onset import since
+from lockstep.analyzer.hangs.onset import standings
+from lockstep.analyzer.hangs.run_end import Ended
+from lockstep.analyzer.hangs.run_end import FINISHED
+from lockstep.analyzer.hangs.run_end import INTERRUPTED
+from lockstep.analyzer.hangs.run_end import ended
+from lockstep.analyzer.hangs.run_end import failed_alike
+from lockstep.analyzer.hangs.run_end import how_it_went
+from lockstep.analyzer.shapes.run import Finding
+from lockstep.analyzer.shapes.run import Grid
 from lockstep.analyzer.shapes.wording import TOLD
+
 
 
 def hang(grid: Grid) -> Sequence[Finding]:
@@ -27,7 +33,8 @@ def hang(grid: Grid) -> Sequence[Finding]:
     nothing of how ranks went after the stall, for that was the user's doing.
 
     The `state` of a finding is dead, frozen, stuck, or raised: that exception ended its work, and
-    its process is there. `details["went"]` says how it ended by itself, where that was seen.
+    its process is there. `details["went"]` says how it ended by itself, where that was seen, and
+    `details["waits"]` who waits for whom.
 
     `details["certainty"]` is the posterior of its place; `details["node"]` is there where all
     ranks of a node stopped alike, or it cannot be told which of them did.
@@ -100,6 +107,7 @@ def _finding(
             "waiting_ranks": waiting,
             "state": state,
             "went": went,
+            "waits": text,
             "stalled_seconds": None if stall is None else stall.seconds,
             "certainty": certainty,
             **({} if who.node is None else {"node": who.node}),

@@ -5,33 +5,33 @@ getPgConfig). Whatever a field holds, it is looked at before it is used: dumps c
 """
 
 from bisect import bisect_left
-from collections import defaultdict
-from collections import deque
-from collections.abc import Collection
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from lockstep.analyzer.hangs.dumps import GroupTrace
-from lockstep.analyzer.hangs.dumps import Operation
-from lockstep.analyzer.hangs.dumps import RankTrace
-from lockstep.analyzer.hangs.dumps import State
-from lockstep.analyzer.hangs.dumps import Transfer
-from lockstep.analyzer.hangs.dumps import Unmapped
-from lockstep.analyzer.hangs.dumps import WORLD
-from lockstep.collector.formats.flight_recorder.fields import MAX_ENTRIES
-from lockstep.collector.formats.flight_recorder.fields import NONE_YET
-from lockstep.collector.formats.flight_recorder.fields import WRONG
-from lockstep.collector.formats.flight_recorder.fields import count
-from lockstep.collector.formats.flight_recorder.fields import is_over
-from lockstep.collector.formats.flight_recorder.fields import members
-from lockstep.collector.formats.flight_recorder.fields import operation_name
-from lockstep.collector.formats.flight_recorder.fields import sequence
-from lockstep.collector.formats.flight_recorder.fields import text
-from lockstep.collector.formats.flight_recorder.fields import whole
 from typing import Any
 
+from lockstep.analyzer.hangs.dumps import (
+    WORLD,
+    GroupTrace,
+    Operation,
+    RankTrace,
+    State,
+    Transfer,
+    Unmapped,
+)
+from lockstep.collector.formats.flight_recorder.fields import (
+    MAX_ENTRIES,
+    NONE_YET,
+    WRONG,
+    count,
+    is_over,
+    members,
+    operation_name,
+    sequence,
+    text,
+    whole,
+)
 
 
 def names_by_handle(

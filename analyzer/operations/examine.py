@@ -296,9 +296,7 @@ def examine_operations(run: Run, grid: Grid) -> Look:
         # Operations hold the waits that nobody timed: they make no structure and clear nobody.
         why = {"method": "none", "why": dark}
         observed = replace(observed, structures=(), rejected=(), what_if=why)
-    words = tuple(
-        f"operations: {words}" for words in trace.missing if BY_DESIGN not in words
-    )
+    words = tuple(f"operations: {words}" for words in trace.missing if BY_DESIGN not in words)
     return Look(observed, suspects, not missing and not words, (*missing, *words))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -226,13 +227,38 @@ class Rejected:
     why: str
 
 
+class Basis(StrEnum):
+    """What a fact is read from."""
+
+    STEPS = "steps"
+    """Step times, waits and CPU time: they show who is slow, and seldom why."""
+    TELEMETRY = "telemetry"
+    PHASES = "phases"
+    COLLECTOR = "garbage collector"
+    OFF_PROCESSOR = "off the processor"
+    LATENESS = "lateness"
+    """Whom the other replicas wait for."""
+    OUTCOME = "outcome"
+    """How a launcher saw a rank end."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One observation for or against a cause; `query` is the PromQL or frame expression for it."""
+    """One observation for or against a cause.
+
+    Attributes:
+        supports: Whether it speaks for the cause.
+        text: The observation in words.
+        query: The PromQL or frame expression that shows it.
+        basis: What it is read from.
+        waits: Of a rank that stopped the run: `text` without how the rank itself stands.
+    """
 
     supports: bool
     text: str
     query: str
+    basis: Basis = Basis.STEPS
+    waits: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +286,8 @@ class Culprit:
     `confidence` is about the cause, if this is the place. `place_confidence` is that this is the
     place, whatever the cause; None = nobody told it, as in a verdict of an earlier version.
     `known_to_step` is the step after the last one in which it could be compared with anybody, where
-    the run went on; None = to `to_step`, or the end.
+    the run went on; None = to `to_step`, or the end. `of_ranks` is how many ranks of a node are
+    slow, and how many it has in the run; None where that is no question.
     """
 
     scope: str
@@ -283,6 +310,7 @@ class Culprit:
     evidence: tuple[Fact, ...]
     place_confidence: float | None = None
     known_to_step: int | None = None
+    of_ranks: tuple[int, int] | None = None
 
     @property
     def who(self) -> str:
@@ -300,9 +328,9 @@ class Verdict:
 
     `missing` says what was not there, `provenance` what was emulated or simulated, `lost_money`
     the lost GPU-hours at the price given (None = no price); `lost_per_day` is as
-    analyzer.verdict.cost.loss.PerDay tells it, and `recurrence` how often its culprits were
-    culprits before (analyzer.verdict.cost.recurrence). `history` is what was told of the run before
-    this verdict, beside it (lockstep.watch.judge.history).
+    analyzer.verdict.cost.PerDay tells it, and `recurrence` how often its culprits were
+    culprits before (analyzer.verdict.recurrence). `history` is what was told of the run before
+    this verdict, beside it (lockstep.diagnose.history).
     """
 
     run: str

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lockstep.analyzer.shapes.run import Culprit, Fact, Finding, FloatGrid, Grid
+from lockstep.analyzer.shapes.run import Basis, Culprit, Fact, Finding, FloatGrid, Grid
 from lockstep.analyzer.stats.before_after import (
     QUEUED,
     contrast,
@@ -40,7 +40,7 @@ def cpu_time_evidence(grid: Grid, finding: Finding) -> tuple[Fact, ...]:
     if 1.0 - busy < MOSTLY:
         return ()
     text = f"{1.0 - busy:.0%} of the excess is time off the processor: its training thread"
-    return (Fact(True, f"{text} {_what(grid, finding)}", OFF_QUERY),)
+    return (Fact(True, f"{text} {_what(grid, finding)}", OFF_QUERY, Basis.OFF_PROCESSOR),)
 
 
 def _what(grid: Grid, finding: Finding) -> str:
@@ -84,4 +84,4 @@ def share_in_run_queue(grid: Grid, finding: Finding) -> float | None:
 
 def off_processor(culprit: Culprit) -> bool:
     """Whether that is where its excess is."""
-    return any(fact.supports and fact.query == OFF_QUERY for fact in culprit.evidence)
+    return any(fact.supports and fact.basis is Basis.OFF_PROCESSOR for fact in culprit.evidence)

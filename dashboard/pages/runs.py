@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from lockstep.analyzer.report.settings import differing
+from lockstep.analyzer.report.sections.comparison import differing
 from lockstep.dashboard import comparison
 from lockstep.dashboard.address import Place, link, utc
 from lockstep.dashboard.comparison import MOST

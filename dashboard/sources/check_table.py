@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lockstep.analyzer.read.archive.series import UP
-from lockstep.analyzer.report.checks import CHECKS
-from lockstep.analyzer.report.checks import Check as Limit
+from lockstep.analyzer.report.sections.checks import CHECKS
+from lockstep.analyzer.report.sections.checks import Check as Limit
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract import xid
 from lockstep.dashboard.shapes import Severity

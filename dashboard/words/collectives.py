@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lockstep.analyzer.causes.specs import CAUSES
+from lockstep.analyzer.causes.registry import CAUSES
 from lockstep.analyzer.report.figures import cell
 from lockstep.dashboard.shapes import Matrix, Severity, Span
 from lockstep.dashboard.words.said import Said

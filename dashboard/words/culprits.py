@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from lockstep.analyzer.causes.specs import CAUSE_WORDS
+from lockstep.analyzer.causes.registry import CAUSE_WORDS
 from lockstep.dashboard.address import Place
 from lockstep.dashboard.shapes import FindingRow, RunRow
 from lockstep.dashboard.words import verdict

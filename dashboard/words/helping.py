@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from lockstep.analyzer.report.glossary import GLOSSARY
+from lockstep.analyzer.report.sections.supporting import GLOSSARY
 from lockstep.dashboard.palette import severity_word
 from lockstep.dashboard.shapes import Check, Health, Severity
 
@@ -106,7 +106,7 @@ def formulas() -> pd.DataFrame:
 def thresholds() -> pd.DataFrame:
     """The limits in force, from the analyzer itself."""
     # Here, because it brings the whole analyzer, and most readers never open this page.
-    from lockstep.analyzer.report.detection import THRESHOLDS
+    from lockstep.analyzer.report.sections.detection import THRESHOLDS
 
     return pd.DataFrame(list(THRESHOLDS), columns=["judged", "limit", "source"])
 

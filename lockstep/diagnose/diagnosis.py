@@ -16,19 +16,28 @@ if TYPE_CHECKING:
     from lockstep.analyzer.shapes.run import Verdict
     from lockstep.analyzer.verdict.pipeline import Diagnosis
 
+
+
 FORMATS: tuple[str, ...] = ("html", "md", "json")
 """Formats of a report, known here without importing what makes them."""
 
 
 def diagnose_archive(
-    archive: Path, gpu_hour_price: float | None = None, topology: Path | None = None
+    archive: Path,
+    gpu_hour_price: float | None = None,
+    topology: Path | None = None,
+    *,
+    history: bool = False,
 ) -> "Diagnosis":
     """Loads and diagnoses an archive, or a folder in which NCCL Inspector alone wrote.
+
+    Through `analyzer.verdict.pipeline.STAGES`, then `archive_stages`.
 
     Args:
         archive: The folder of the run.
         gpu_hour_price: Money per GPU-hour, in any currency; None = cost in hours only.
         topology: A topology.toml in place of the archive's own.
+        history: Whether finding.json and past runs in the same folder count, too.
 
     Raises:
         CommandError: 65, the folder is not an archive of this schema version, or the topology is
@@ -44,10 +53,9 @@ def diagnose_archive(
         load_collectives,
     )
     from lockstep.analyzer.read.places import META_KEY, read
-    from lockstep.analyzer.rules.recording_rules.diagnosis import of_whole_run
-    from lockstep.analyzer.rules.recording_rules.suspects import answered_of
     from lockstep.analyzer.shapes.run import LoadError
     from lockstep.analyzer.verdict import pipeline
+    from lockstep.diagnose import archive_stages
 
     try:
         alone = not (archive / RUN_FILE).exists() and has_collectives(archive)
@@ -56,13 +64,13 @@ def diagnose_archive(
             run = joined(run, load_collectives(archive, _unpickled))
         if topology is not None:
             run = dataclasses.replace(run, meta={**run.meta, META_KEY: read(topology)})
-        found = pipeline.diagnose(run, gpu_hour_price=gpu_hour_price)
-        answered = answered_of(run.meta)
-        if answered is not None:
-            found = dataclasses.replace(found, verdict=of_whole_run(found, answered))
-        return found
+        diagnosed = pipeline.diagnose(run, gpu_hour_price=gpu_hour_price)
+        diagnosed = archive_stages.through(archive_stages.RUN_STAGES, diagnosed, archive)
     except LoadError as error:
         fail(ExitCode.BAD_INPUT, str(error))
+    if not history:
+        return diagnosed
+    return archive_stages.through(archive_stages.HISTORY_STAGES, diagnosed, archive)
 
 
 def write_transfers(folder: Path, path: Path) -> None:
@@ -146,8 +154,8 @@ def write_reports(
         OSError: The folder cannot be written.
         CommandError: 65, the report.md that is there cannot be kept.
     """
-    from lockstep.analyzer.report import render
     from lockstep.analyzer.report.document import document
+    from lockstep.analyzer.report.render import render
     from lockstep.diagnose import report_inputs
 
     archive = folder if archive is None else archive

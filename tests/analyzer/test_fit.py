@@ -21,8 +21,8 @@ from lockstep.analyzer.causes.cause_weights import (
     possible,
     shown_when_slow,
 )
-from lockstep.analyzer.causes.specs import CAUSES, SPECS
-from lockstep.analyzer.causes.symptoms import SYMPTOMS
+from lockstep.analyzer.causes.registry import CAUSES, SPECS
+from lockstep.analyzer.causes.symptoms.table import SYMPTOMS
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract.words import Cause
 from lockstep.evaluation.scoring.examples import WELL, Example, background, elsewhere

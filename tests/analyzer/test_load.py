@@ -144,13 +144,13 @@ def test_waiting_is_its_column_and_in_an_older_archive_what_the_own_time_leaves(
 
     folder = synthetic().write(tmp_path / "a")
     table = pq.read_table(folder / "steps.parquet")
-    steps = load(folder).windows
+    steps = load_archive(folder).windows
     twice = pa.array(2 * table["wait_seconds"].to_numpy())
     place = table.column_names.index("wait_seconds")
     pq.write_table(table.set_column(place, "wait_seconds", twice), folder / "steps.parquet")
-    stored = load(folder)
+    stored = load_archive(folder)
     pq.write_table(table.drop_columns(["wait_seconds"]), folder / "steps.parquet")
-    older = load(folder)
+    older = load_archive(folder)
 
     rest = (steps["wall_seconds"] - steps["own_seconds"]).to_numpy()
     assert stored.windows["collective_seconds"].to_numpy() == pytest.approx(2 * rest, abs=1e-9)

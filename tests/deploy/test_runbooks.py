@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.analyzer.causes.specs import CAUSE_WORDS
+from lockstep.analyzer.causes.registry import CAUSE_WORDS
 from lockstep.analyzer.rules.alert_rules.groups import WRITTEN, alerts
 from lockstep.analyzer.rules.alert_rules.shape import Alert, Recording
 from lockstep.collector.contract.kernel_log import KINDS, TOLD

@@ -1,7 +1,7 @@
 """What each key of a verdict's JSON means; a test holds it against
 `analyzer.shapes.verdict_json`."""
 
-from lockstep.analyzer.causes.specs import CAUSES
+from lockstep.analyzer.causes.registry import CAUSES
 from lockstep.analyzer.shapes.verdict_json import VERDICT_SCHEMA_VERSION, WHAT_IF
 from tests.docs.tables import code, table
 

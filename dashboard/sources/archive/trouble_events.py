@@ -27,7 +27,7 @@ FALL: tuple[Metric | str, ...] = (
 )  # fmt: skip
 """States: what is 1 is well."""
 THROTTLED_SHARE = 0.1
-"""Of the time between two scrapes. SOURCE: lockstep.analyzer.report.checks.THROTTLED_SHARE."""
+"""Of the time between two scrapes. SOURCE: analyzer.report.sections.checks.THROTTLED_SHARE."""
 FORGIVEN = 2.5
 """Scrape intervals between two signs of the same thing that are one event."""
 HEAT, POWER = "heat", "power"

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from lockstep.analyzer.read.prometheus.promql import of_targets, quoted, series
+from lockstep.analyzer.read.prometheus.promql import lasting, of_targets, quoted, series
 from lockstep.analyzer.read.prometheus.questions import runs_with
 from lockstep.analyzer.report.checks import Check as Limit
 from lockstep.analyzer.shapes.labels import Target, number, page_label

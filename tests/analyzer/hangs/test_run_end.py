@@ -11,7 +11,7 @@ from lockstep.analyzer.align.grid import align
 from lockstep.analyzer.hangs.last_seen import stood_still
 from lockstep.analyzer.hangs.run_end import unexplained
 from lockstep.analyzer.read.archive.load import load_archive
-from lockstep.analyzer.report.advice import actions_of
+from lockstep.analyzer.report.sections.advice import actions_of
 from lockstep.analyzer.shapes.run import LoadError
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.diagnose.diagnosis import exit_code

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from lockstep.analyzer.read.optrace.layout import read_meta
+from lockstep.analyzer.read.optrace.load import load_trace
 from tests.analyzer.edited import healed
 
 PUBLISHED = "shared/data/bytedance"
