@@ -137,9 +137,11 @@ def _capture(folder: Path, config: Config, clock: SystemClock) -> int:
 
 
 def _check(sampler: Sampler) -> int:
-    found = examined(sampler)
-    width = max(len(one.name) for one in found)
-    lines = (visible_line(f"{one.name:{width}}  {one.state:7}  {one.found}") for one in found)
+    checks = examined(sampler)
+    width = max(len(check.name) for check in checks)
+    lines = (
+        visible_line(f"{check.name:{width}}  {check.state:7}  {check.found}") for check in checks
+    )
     _print("\n".join(lines))
     return ExitCode.OK
 

@@ -245,8 +245,8 @@ def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, 
     values |= _from_environment(environment)
     for name, value in flags.items():
         if value is not None:
-            told = f"--{name.replace('_', '-')}"
-            values[name] = SETTINGS[name].parse(told, value) if name in SETTINGS else value
+            option = f"--{name.replace('_', '-')}"
+            values[name] = SETTINGS[name].parse(option, value) if name in SETTINGS else value
     return Config(**values)
 
 
@@ -300,7 +300,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _depth(name: str, value: Any) -> Depth:
-    return Depth(one_of([each.value for each in Depth])(name, value))
+    return Depth(one_of([depth.value for depth in Depth])(name, value))
 
 
 PREFIX = "LOCKSTEP_"

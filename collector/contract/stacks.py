@@ -181,9 +181,9 @@ def as_tree(stacks: Stacks) -> dict[str, Any]:
                 "main": thread.main,
                 "holds_gil": thread.holds_gil,
                 "frames": [
-                    {"function": each.function, "file": each.file, "line": each.line,
-                     "native": each.native}
-                    for each in thread.frames
+                    {"function": frame.function, "file": frame.file, "line": frame.line,
+                     "native": frame.native}
+                    for frame in thread.frames
                 ],
             }
             for thread in stacks.threads
@@ -216,31 +216,31 @@ def from_tree(tree: Any) -> list[Stacks]:
         raise ValueError(f"a rank does not hold together: {type(error).__name__} {error}") from None
 
 
-def _stacks(one: Mapping[str, Any]) -> Stacks:
-    reader = one.get("reader")
+def _stacks(tree: Mapping[str, Any]) -> Stacks:
+    reader = tree.get("reader")
     return Stacks(
-        rank=int(one["rank"]),
-        node=_cut(one.get("node", ""), MAX_FUNCTION),
-        pid=None if one.get("pid") is None else int(one["pid"]),
-        state=_cut(one.get("state", ""), 8),
-        taken=_moment(one.get("taken", 0.0)),
+        rank=int(tree["rank"]),
+        node=_cut(tree.get("node", ""), MAX_FUNCTION),
+        pid=None if tree.get("pid") is None else int(tree["pid"]),
+        state=_cut(tree.get("state", ""), 8),
+        taken=_moment(tree.get("taken", 0.0)),
         reader=None if reader is None else Reader(reader),
-        native=bool(one.get("native", False)),
-        why=_cut(one.get("why", ""), MAX_FILE),
-        threads=most([_thread(each) for each in list(one["threads"])]),
+        native=bool(tree.get("native", False)),
+        why=_cut(tree.get("why", ""), MAX_FILE),
+        threads=most([_thread(thread) for thread in list(tree["threads"])]),
     )
 
 
-def _thread(one: Mapping[str, Any]) -> Thread:
-    holds = one.get("holds_gil")
+def _thread(tree: Mapping[str, Any]) -> Thread:
+    holds = tree.get("holds_gil")
     return Thread(
-        pid=int(one["pid"]),
-        name=_cut(one.get("name", ""), MAX_FUNCTION),
-        main=bool(one.get("main", False)),
+        pid=int(tree["pid"]),
+        name=_cut(tree.get("name", ""), MAX_FUNCTION),
+        main=bool(tree.get("main", False)),
         holds_gil=None if holds is None else bool(holds),
         frames=tuple(
-            frame(each["function"], each["file"], each["line"], native=bool(each.get("native")))
-            for each in list(one.get("frames", ()))[-MAX_FRAMES:]
+            frame(frame["function"], frame["file"], frame["line"], native=bool(frame.get("native")))
+            for frame in list(tree.get("frames", ()))[-MAX_FRAMES:]
         ),
     )
 

@@ -116,15 +116,15 @@ class BoundedServer(socketserver.TCPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Give the connection a place and a thread, or refuse it at once."""
-        one = self.places.take(request, client_of(client_address[0]))
-        if one is None:
+        connection = self.places.take(request, client_of(client_address[0]))
+        if connection is None:
             self.shutdown_request(request)
             return
-        serve = threads.task("request", lambda: self._serve(one, client_address))
+        serve = threads.task("request", lambda: self._serve(connection, client_address))
         try:
             serve.start()
         except RuntimeError:  # this machine gives no thread now
-            self.places.leave(one)
+            self.places.leave(connection)
             self.shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:

@@ -88,9 +88,9 @@ class Places:
         with self._changed:
             if not self._changed.wait_for(lambda: self._room(client), ROOM_SECONDS):
                 return None
-            one = Connection(connection, client, self._monotonic())
-            self._here.add(one)
-            return one
+            taken = Connection(connection, client, self._monotonic())
+            self._here.add(taken)
+            return taken
 
     def close_one(self) -> bool:
         """Close the connection that is missed least; whether there was one."""
@@ -137,41 +137,41 @@ class Places:
         with self._changed:
             busy = (Stage.WORKING, Stage.SENDING)
             self._changed.wait_for(
-                lambda: not any(one.stage in busy for one in self._here), seconds
+                lambda: not any(other.stage in busy for other in self._here), seconds
             )
-            for one in self._here:
-                _shut(one.socket)
+            for idle in self._here:
+                _shut(idle.socket)
 
     def _room(self, client: str) -> bool:
         """Whether there is a place for one more of the client, closing a connection if need be."""
         if len(self._leaving) >= MAX_LEAVING:
             return False
-        mine = [one for one in self._here if one.client == client]
+        mine = [connection for connection in self._here if connection.client == client]
         if len(mine) >= self.most_a_client:
             return self._close_one(mine)
         return len(self._here) < self.most or self._close_one(self._here)
 
     def _close_one(self, among: Iterable[Connection]) -> bool:
         now = self._monotonic()
-        held = Counter(one.client for one in self._here)
-        closable = [one for one in among if one.stage is not Stage.WORKING]
+        held = Counter(connection.client for connection in self._here)
+        closable = [connection for connection in among if connection.stage is not Stage.WORKING]
         if not closable:
             return False
 
-        def missed(one: Connection) -> tuple[bool, int, float]:
-            new = one.stage is Stage.NEW and now - one.since < NEW_SECONDS
-            return new, -held[one.client], one.since
+        def missed(connection: Connection) -> tuple[bool, int, float]:
+            new = connection.stage is Stage.NEW and now - connection.since < NEW_SECONDS
+            return new, -held[connection.client], connection.since
 
-        one = min(closable, key=missed)
-        self._here.discard(one)
-        self._large.discard(one)
-        self._leaving.add(one)
-        _shut(one.socket)
+        connection = min(closable, key=missed)
+        self._here.discard(connection)
+        self._large.discard(connection)
+        self._leaving.add(connection)
+        _shut(connection.socket)
         if now - self._told >= TOLD_SECONDS:
             self._told = now
             LOG.warning(
                 "%d connections are open, %d of them of %s; silent ones are closed to make room",
-                len(self._here) + 1, held[one.client], one.client,
+                len(self._here) + 1, held[connection.client], connection.client,
             )  # fmt: skip
         return True
 

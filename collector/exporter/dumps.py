@@ -82,9 +82,9 @@ class NodeDumps:
     def answer(self, query: DumpsQuery) -> bytes | None:
         """The JSON of the query, or None when this node has no rank of the run."""
         with self._alone:
-            found = self._rings.scan().ranks
+            ranks = self._rings.scan().ranks
             mine = sorted(
-                (one for one in found if one.key[0] == query.run), key=lambda one: one.key
+                (rank for rank in ranks if rank.key[0] == query.run), key=lambda one: one.key
             )
             return self._answer(query.run, of_newest_attempt(mine)) if mine else None
 
@@ -105,9 +105,9 @@ class NodeDumps:
             part, size = _part(rank, left, self._clock)
             left -= size
             parts.append(part)
-        told = facts([rank.rank for rank in answers.ranks], self._heard(), self._proc, self._clock)
+        known = facts([rank.rank for rank in answers.ranks], self._heard(), self._proc, self._clock)
         tree = {
-            "schema_version": DUMPS_SCHEMA_VERSION, "run": run, "ranks": parts, "facts": told,
+            "schema_version": DUMPS_SCHEMA_VERSION, "run": run, "ranks": parts, "facts": known,
         }  # fmt: skip
         return json.dumps(tree, separators=(",", ":")).encode()
 

@@ -265,7 +265,7 @@ def _stamps(files: tuple[Path, ...]) -> tuple[_Stamp, ...]:
 
 def _stamp(file: Path) -> _Stamp:
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns

@@ -105,7 +105,7 @@ def request_dumps(
         for rank in ranks
     )
     who = [rank.header.identity for rank in ranks]
-    coordinates = {one.rank: (one.dp, one.pp, one.tp) for one in who}
+    coordinates = {info.rank: (info.dp, info.pp, info.tp) for info in who}
     dumped = [dump for dump, _ in dumps.values()]
     return Answers(answers, tuple(missing(dumped, coordinates, coordinates)), since)
 
@@ -229,19 +229,19 @@ def _read(
     of its ring.
     """
     until = clock.monotonic() + seconds
-    found: dict[int, tuple[Dump, bytes]] = {}
+    dumps: dict[int, tuple[Dump, bytes]] = {}
     while True:
         for rank in ranks:
             run, number = rank.key
             for path in places[number]:
-                if number not in found and _written(path) >= since:
+                if number not in dumps and _written(path) >= since:
                     try:
                         dump, data = dump_and_bytes(path, run, number, rank.user)
-                        found[number] = dump, zlib.compress(data, 1)
+                        dumps[number] = dump, zlib.compress(data, 1)
                     except SourceError as error:
                         whys[number] = f"{path}: {error}"
-        if all(rank.key[1] in found for rank in ranks if rank.up) or clock.monotonic() >= until:
-            return found
+        if all(rank.key[1] in dumps for rank in ranks if rank.up) or clock.monotonic() >= until:
+            return dumps
         clock.sleep(POLL_SECONDS)
 
 
@@ -264,6 +264,6 @@ def _why(rank: Rank, whys: Mapping[int, str], clock: Clock) -> str:
 
 def _entries(folder: Path) -> list[Path]:
     try:
-        return sorted(each for each in folder.iterdir() if not each.is_symlink())
+        return sorted(entry for entry in folder.iterdir() if not entry.is_symlink())
     except OSError:
         return []

@@ -52,11 +52,11 @@ def read_stacks(
         seconds: Of all ranks together; those that no time is left for say so.
     """
     until = clock.monotonic() + seconds
-    found = []
-    for index, one in enumerate(ranks):  # what one does not use is of those behind it
+    stacks = []
+    for index, rank in enumerate(ranks):  # what one does not use is of those behind it
         mine = _share(clock, until, len(ranks) - index)
-        found.append(_of_rank(one, depth, proc, clock, mine))
-    return found
+        stacks.append(_of_rank(rank, depth, proc, clock, mine))
+    return stacks
 
 
 def _share(clock: Clock, until: float, parts: int) -> float:
@@ -143,8 +143,8 @@ def _of_child(
         if known.state in ENDED or known.users != users:
             return ()
         native = native and known.state not in STOPPED
-        found = by_py_spy(pid, native=native, proc=proc, clock=clock, until=until)
-        return tuple(one for one in found if one.main)
+        threads = by_py_spy(pid, native=native, proc=proc, clock=clock, until=until)
+        return tuple(thread for thread in threads if thread.main)
     except SourceError:
         return ()
 

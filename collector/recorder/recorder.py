@@ -115,8 +115,8 @@ class Recorder:
     @property
     def gpus(self) -> dict[int, tuple[int | None, str]]:
         """See the class."""
-        told = self._uuids.items()
-        return {rank: (self._numbers.get((node, uuid)), uuid) for rank, (node, uuid) in told}
+        names = self._uuids.items()
+        return {rank: (self._numbers.get((node, uuid)), uuid) for rank, (node, uuid) in names}
 
     @property
     def lost_steps(self) -> int:

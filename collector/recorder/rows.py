@@ -65,7 +65,7 @@ def rank_answers(body: bytes, run: str) -> list[RankAnswer]:
         data = bounded_json.loads(body)
         if data["schema_version"] != SCHEMA_VERSION or data["run"] != run:
             raise AnswerError(f"schema {data['schema_version']} of run {data['run']!r}")
-        return [_rank_answer(one) for one in data["ranks"]]
+        return [_rank_answer(rank) for rank in data["ranks"]]
     except (ValueError, KeyError, TypeError) as error:
         raise AnswerError(f"the answer to /ops is not as agreed: {error!r}") from error
 
@@ -157,10 +157,10 @@ def _place(op: OpRecord, number: int) -> tuple[int, int]:
     compute = op.op in _COMPUTE
     if not compute and op.op not in _TRANSFERS:
         return -1, -1
-    told = _PLACE.fullmatch(op.tag)
-    if told is None:
+    match = _PLACE.fullmatch(op.tag)
+    if match is None:
         return (0, number) if compute else (-1, -1)
-    return int(told[1]), int(told[2]) if compute else -1
+    return int(match[1]), int(match[2]) if compute else -1
 
 
 def op_start_ns(answer: RankAnswer, op: OpRecord) -> int:

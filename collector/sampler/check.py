@@ -19,9 +19,9 @@ def examined(sampler: Sampler) -> list[SourceCheck]:
     """Reads every source once, at most until its deadline, and stops the sampler."""
     sampler.start()
     sampler.wait_ready()
-    found = [_checked(state) for state in sampler.states()]
+    checks = [_checked(state) for state in sampler.states()]
     sampler.stop(timeout=0.0)
-    return found
+    return checks
 
 
 def _checked(source_state: SourceState) -> SourceCheck:

@@ -111,8 +111,8 @@ class Sampler:
 
     def source(self, name: str) -> Source[Any] | None:
         """A source by its name, if it is read."""
-        found = (reader.feed.source for reader in self._readers if reader.feed.source.name == name)
-        return next(found, None)
+        named = (reader.feed.source for reader in self._readers if reader.feed.source.name == name)
+        return next(named, None)
 
     def snapshot(self) -> tuple[tuple[Sample, ...], ...]:
         """Everything that is fresh now: the health of the sources, then what each last said.

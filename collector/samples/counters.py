@@ -76,10 +76,10 @@ class Counters:
         if self.falls is Falls.TOLD:
             return tuple(samples)
         with self._lock:
-            told = tuple(samples)
-            passed = tuple(self._passed(told))
+            given = tuple(samples)
+            passed = tuple(self._passed(given))
             if self.falls is Falls.CARRY:  # of a held counter, every reading counts
-                self._last = (told, passed)
+                self._last = (given, passed)
             if len(self._known) > MAX_COUNTERS:
                 self._forget({(sample.metric.name, sample.labels) for sample in passed})
         return passed
@@ -89,7 +89,7 @@ class Counters:
         with self._lock:
             if self.falls is Falls.CARRY:
                 return dict(self._known)
-            return {key: one for key, one in self._known.items() if one.offset}
+            return {key: counter for key, counter in self._known.items() if counter.offset}
 
     def resume(self, kept: Mapping[Key, Counter]) -> None:
         """Go on where an earlier process stopped."""

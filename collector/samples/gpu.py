@@ -170,8 +170,8 @@ _OWN = 2
 def collect_info(gpu: Gpu) -> Iterator[Sample]:
     """One info series, of a GPU or of a MIG device."""
     metric = m.MIG_INFO if gpu.is_mig else m.GPU_INFO
-    told = {"simulated": "false"} | dict(gpu.info)
-    words = (told.get(label, "") for label in metric.labels[_OWN:])
+    info = {"simulated": "false"} | dict(gpu.info)
+    words = (info.get(label, "") for label in metric.labels[_OWN:])
     yield metric(1, str(gpu.index), gpu.uuid, *words)
 
 
@@ -197,16 +197,16 @@ def rows(
     """
     who = (str(gpu.index), gpu.uuid)
     said: dict[str, Row] = {}
-    for name, told in gpu.values.items():
+    for name, labelled in gpu.values.items():
         metric, row = metrics.get(name), before.get(name)
         if metric is None:
             continue
-        if row is None or (row.told is not told and row.told != told):
+        if row is None or (row.told is not labelled and row.told != labelled):
             samples = (
                 Sample(metric, (*who, *labels.split("/")) if labels else who, value)
-                for labels, value in folded(gpu, name, told).items()
+                for labels, value in folded(gpu, name, labelled).items()
             )
-            row = Row(told, tuple(samples))
+            row = Row(labelled, tuple(samples))
         said[name] = row
     return said
 
@@ -271,11 +271,13 @@ class Collect:
             if name in QUIET:
                 self._folding.recall((*labels[:2], name), "/".join(labels[2:]))
 
-    def _folded(self, gpu: Gpu, name: str, told: Mapping[str, float]) -> Mapping[str, float]:
+    def _folded(self, gpu: Gpu, name: str, counts: Mapping[str, float]) -> Mapping[str, float]:
         together = QUIET.get(name)
         if together is None:
-            return told
-        return self._folding.fold((str(gpu.index), gpu.uuid, name), told, lambda _: False, together)
+            return counts
+        return self._folding.fold(
+            (str(gpu.index), gpu.uuid, name), counts, lambda _: False, together
+        )
 
 
 def _made(gpu: Gpu, before: Made | None) -> Made:

@@ -132,10 +132,10 @@ def collect_dumps(reading: DumpReading) -> Iterator[Sample]:
     for dump, state in states[:MAX_DUMP_STATES]:
         yield from _dump_state((dump.run, state.group, str(dump.rank)), state)
     absent = {
-        (run, one.group, str(rank)): one.sequence
-        for run, one in reversed(reading.missing)  # of several, the first sequence stands
-        if one.held_up
-        for rank in (*one.ranks, *one.silent)
+        (run, absence.group, str(rank)): absence.sequence
+        for run, absence in reversed(reading.missing)  # of several, the first sequence stands
+        if absence.held_up
+        for rank in (*absence.ranks, *absence.silent)
     }
     for key in sorted(absent)[:MAX_DUMP_MISSING]:
         yield m.NCCL_FR_MISSING(absent[key], *key)

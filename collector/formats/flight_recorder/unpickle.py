@@ -114,7 +114,7 @@ def _drop_old(tree: Any, newest: int | None) -> None:
         entry.get("time_discovered_completed_ns") or begun
         for entry, begun in zip(entries, created, strict=True)
     ]
-    begun = [each for each in created if each]
+    begun = [moment for moment in created if moment]
     tree["longest_quiet_ns"] = max(0, *map(sub, begun[1:], begun), *map(sub, ended, created))
     tree["entries"] = [
         entry for entry in entries[:-newest] if entry.get("state") != "completed"

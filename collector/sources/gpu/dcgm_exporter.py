@@ -76,13 +76,13 @@ class _Device:
 
     def values(self) -> Values:
         """All of it; of errors that are told as a sum too, the links alone tell nothing more."""
-        said = {name: dict(told) for name, told in values(self.fields).items()}
-        for name, told in self.more.items():
+        said = {name: dict(labelled) for name, labelled in values(self.fields).items()}
+        for name, labelled in self.more.items():
             sums = {label.removeprefix(f"{ALL_LINKS}/") for label in said.get(name, ())}
             said.setdefault(name, {}).update(
                 {
                     label: value
-                    for label, value in told.items()
+                    for label, value in labelled.items()
                     if label.partition("/")[2] not in sums
                 }
             )

@@ -248,15 +248,18 @@ def _live(header: ring.Header, group_names: tuple[str, ...]) -> Live:
 
 def _exchange(header: ring.Header) -> ring.Exchange | None:
     """None where nobody told, or ranks are told that the run has not."""
-    told, world = header.exchange, header.identity.world
-    ranks = [*(group.size - 1 for group in told.groups), *(peer.rank for peer in told.peers)]
-    sound = told.plain <= told.total and all(0 <= rank < world for rank in ranks)
-    return told if told.total and sound else None
+    exchange, world = header.exchange, header.identity.world
+    ranks = [
+        *(group.size - 1 for group in exchange.groups),
+        *(peer.rank for peer in exchange.peers),
+    ]
+    sound = exchange.plain <= exchange.total and all(0 <= rank < world for rank in ranks)
+    return exchange if exchange.total and sound else None
 
 
 def _values(header: ring.Header) -> tuple[tuple[str, float], ...]:
-    told = [(_name(name, "value"), value) for name, value in header.values]
-    used = [(name, value) for name, value in told if name]
+    named = [(_name(name, "value"), value) for name, value in header.values]
+    used = [(name, value) for name, value in named if name]
     names = [name for name, _ in used]
     if len(set(names)) != len(names):
         raise SourceError("content", f"the value names repeat: {', '.join(names)}")

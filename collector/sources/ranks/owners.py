@@ -76,8 +76,8 @@ class Owners:
         folder (inode(7)): who should be root, or the user that reads them.
         """
         below = {path.parent for path in paths} if self._shared else set()
-        told = ((folder, _danger(folder)) for folder in sorted({self._folder, *below}))
-        return [Rejected("unsafe_folder", f"{folder}: {why}") for folder, why in told if why]
+        dangers = ((folder, _danger(folder)) for folder in sorted({self._folder, *below}))
+        return [Rejected("unsafe_folder", f"{folder}: {why}") for folder, why in dangers if why]
 
     def of(self, path: Path, uid: int) -> str:
         """The owner of a ring in a file of this user."""

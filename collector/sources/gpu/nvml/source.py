@@ -360,13 +360,13 @@ class XidInbox:
 
     def put(self, message: Mapping[str, Any]) -> Iterator[Rejected]:
         """Keep an event; if it was not kept, why."""
-        place = pci_bus_id(message["bus"])
-        if place is None:
+        bus_id = pci_bus_id(message["bus"])
+        if bus_id is None:
             yield Rejected("events_dropped", f"XID {message['xid']} of an unknown GPU")
             return
         event = XidEvent(
             monotonic=message["at"],
-            pci_bus_id=place,
+            pci_bus_id=bus_id,
             xid=message["xid"],
             origin="nvml",
             uuid=message["uuid"],
@@ -377,7 +377,7 @@ class XidInbox:
             if len(self._events) < MAX_EVENTS:
                 self._events.append(event)
                 return
-        text = f"XID {event.xid} of {place}: {MAX_EVENTS} events wait already"
+        text = f"XID {event.xid} of {bus_id}: {MAX_EVENTS} events wait already"
         yield Rejected("events_dropped", text)
 
     def taken(self) -> tuple[XidEvent, ...]:

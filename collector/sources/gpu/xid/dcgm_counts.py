@@ -117,11 +117,11 @@ def place_of(gpu: Gpu) -> str:
 
 def _by_place(gpus: Iterable[Gpu]) -> dict[str, list[Gpu]]:
     """GPUs, also those that are lost; a MIG device tells the XIDs of its GPU."""
-    found: dict[str, list[Gpu]] = {}
+    by_place: dict[str, list[Gpu]] = {}
     for gpu in gpus:
         if place_of(gpu):
-            found.setdefault(place_of(gpu), []).append(gpu)
-    return found
+            by_place.setdefault(place_of(gpu), []).append(gpu)
+    return by_place
 
 
 def _together(devices: Iterable[Gpu], before: _Told) -> _Told:

@@ -68,8 +68,8 @@ class Twins:
 
     def resume(self, alone: Iterable[Untwinned]) -> None:
         """Go on where an earlier process of this boot stopped."""
-        for one in alone:
-            self._remember(*one)
+        for event in alone:
+            self._remember(*event)
 
     def _remember(self, origin: str, bus: str, xid: int, monotonic: float) -> None:
         times = self._alone.setdefault((origin, bus, xid), deque(maxlen=MAX_REMEMBERED))

@@ -153,8 +153,8 @@ class Xids:
             heard = KernelEvents((), None) if self._log is None else self._log.take()
             now, wall = self._clock.monotonic(), self._clock.wall()
             self._learn_names()
-            told = (*heard.events, *self._not_held(self._driver(), now))
-            for event in sorted(told, key=lambda one: one.monotonic):
+            events = (*heard.events, *self._not_held(self._driver(), now))
+            for event in sorted(events, key=lambda one: one.monotonic):
                 self._told.append(event)
                 if isinstance(event, XidEvent) and event.uuid:
                     self._names.setdefault(event.pci_bus_id, Name("", event.uuid))

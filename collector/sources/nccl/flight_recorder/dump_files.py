@@ -83,20 +83,20 @@ def prefixes_of(
     ranks: Iterable[RankProcess], proc: Path, known: Mapping[int, str | None]
 ) -> tuple[dict[int, str | None], list[Rejected]]:
     """What the environment of each rank says, by process; `known` is not read again."""
-    found: dict[int, str | None] = {}
+    prefixes: dict[int, str | None] = {}
     rejected = []
     for rank in ranks:
         if rank.pid in known:
-            found[rank.pid] = known[rank.pid]
+            prefixes[rank.pid] = known[rank.pid]
             continue
-        found[rank.pid] = None
+        prefixes[rank.pid] = None
         try:
-            found[rank.pid] = named_prefix(environment(proc, rank.pid))
+            prefixes[rank.pid] = named_prefix(environment(proc, rank.pid))
         except SourceError as error:
             # Another user's process, or one that has just ended: the usual places stay.
             if error.reason not in ("missing", "permission"):
                 rejected.append(Rejected.of(error))
-    return found, rejected
+    return prefixes, rejected
 
 
 def told_by(
@@ -110,7 +110,9 @@ def told_by(
     Ranks that were there before the collector may have written at any time. Each user's word is
     kept apart: anybody may name the prefix of somebody else's rank.
     """
-    tellers = {key: one for key, one in before.items() if now - one.seen < REMEMBERED_SECONDS}
+    tellers = {
+        key: teller for key, teller in before.items() if now - teller.seen < REMEMBERED_SECONDS
+    }
     # A rank whose environment may not be read writes where others of its run do.
     usual = {rank.run: said[rank.pid] for rank in ranks if said[rank.pid] is not None}
     for rank in ranks:

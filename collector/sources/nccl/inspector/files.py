@@ -51,7 +51,7 @@ def logs(folder: Path, pids: frozenset[int], most: int) -> tuple[list[Log], list
         most: How many files.
     """
     names = _Names(folder)
-    found = nlargest(most, _dated(names, pids))
+    newest = nlargest(most, _dated(names, pids))
     if names.count > most or names.rest:
         more = "more than " if names.rest else ""
         names.rejected.append(
@@ -61,7 +61,7 @@ def logs(folder: Path, pids: frozenset[int], most: int) -> tuple[list[Log], list
                 f" process lives, then of the newest, {most} are followed",
             )
         )
-    return found, names.rejected
+    return newest, names.rejected
 
 
 class _Names:

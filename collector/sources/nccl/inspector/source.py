@@ -80,12 +80,12 @@ class Sequences:
 
     def gaps(self) -> int:
         """Numbers found missing since the last call; those that come late are not, in one call."""
-        found = 0
-        for key, one in self._known.items():
-            if one.missing > one.told:
-                found += one.missing - one.told
-                self._known[key] = one._replace(told=one.missing)
-        return found
+        gaps = 0
+        for key, numbers in self._known.items():
+            if numbers.missing > numbers.told:
+                gaps += numbers.missing - numbers.told
+                self._known[key] = numbers._replace(told=numbers.missing)
+        return gaps
 
     def begin_anew(self) -> None:
         """What came so far says nothing about what comes next."""
@@ -194,7 +194,7 @@ class NcclInspector:
         What a collector that was killed told since it last saved its memory would be told twice.
         """
         followed = self._followed.items() if self._closed else ()
-        return {str(path): one.tail.memory() for path, one in followed if one.tail.begun}
+        return {str(path): log.tail.memory() for path, log in followed if log.tail.begun}
 
     def recall(self, tree: Any) -> None:
         """Go on in the files of an earlier process of this boot; call before `read`.
@@ -216,13 +216,13 @@ class NcclInspector:
         ends = self._cpu_time() + SECONDS_PER_READING
         waiting = deque(self._followed.values())
         while waiting and self._cpu_time() < ends and bad.total() < MAX_BAD:
-            one = waiting.popleft()
+            followed = waiting.popleft()
             # Whoever had its turn goes to the end, so that the next reading begins with the others.
-            self._followed[one.tail.path] = self._followed.pop(one.tail.path)
-            if self._advance(one, bad, rejected):
-                waiting.append(one)
-        for one in self._followed.values():
-            self._gaps += one.sequences.gaps()
+            self._followed[followed.tail.path] = self._followed.pop(followed.tail.path)
+            if self._advance(followed, bad, rejected):
+                waiting.append(followed)
+        for followed in self._followed.values():
+            self._gaps += followed.sequences.gaps()
         for (reason, message), count in bad.items():
             rejected += [Rejected(reason, message)] * count
         now = self._clock.monotonic()
@@ -264,10 +264,10 @@ class NcclInspector:
     def _count(
         self, followed: _Followed, lines: list[bytes], bad: Counter[tuple[str, str]]
     ) -> None:
-        found, defects = followed.lines.batches(lines)
+        batches, defects = followed.lines.batches(lines)
         for (reason, words), count in defects.items():
             bad[reason, f"{followed.tail.path}: {words}"] += count
-        for batch in found:
+        for batch in batches:
             followed.sequences.add(batch)
             bad["bandwidth", f"{followed.tail.path}: {DISAGREES}"] += batch.disagreeing
             if not self._tally.add(followed.run, batch):
@@ -284,12 +284,12 @@ class NcclInspector:
             # In containers pids repeat: of two runs that have one, neither is sure to be it.
             ranks[rank.pid] = rank.run if ranks.get(rank.pid, rank.run) == rank.run else ""
         pids = self._pids()
-        found: list[Log] = []
+        newest: list[Log] = []
         before, self._looked_at, self._rejected = self._looked_at, {}, []
         for folder in self._where(ranks):
             looked_at, self._looked_at[folder] = before.get(folder), self._clock.wall()
             some, refused = logs(folder, pids, MAX_FILES)
-            found += some
+            newest += some
             self._rejected += refused
             for log in some:
                 if log.path not in self._followed:
@@ -301,7 +301,7 @@ class NcclInspector:
                 if log.pid in ranks:
                     self._followed[log.path].run = ranks[log.pid]
         self._refused = bool(self._rejected)
-        kept = {log.path for log in sorted(found, reverse=True)[:MAX_FILES]}
+        kept = {log.path for log in sorted(newest, reverse=True)[:MAX_FILES]}
         for path in [path for path in self._followed if path not in kept]:
             if len(self._followed) > MAX_FILES:
                 self._leave(path)
@@ -310,10 +310,10 @@ class NcclInspector:
 
     def _leave(self, path: Path) -> None:
         """Follow a file no more; if it comes back, what was counted is not counted again."""
-        one = self._followed.pop(path)
-        self._gaps += one.sequences.gaps()
-        if one.tail.begun:
-            self._left[str(path)] = one.tail.memory()
+        followed = self._followed.pop(path)
+        self._gaps += followed.sequences.gaps()
+        if followed.tail.begun:
+            self._left[str(path)] = followed.tail.memory()
         while len(self._left) > MAX_LEFT:
             del self._left[next(iter(self._left))]
 

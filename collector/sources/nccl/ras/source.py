@@ -117,14 +117,17 @@ class NcclRas:
         for endpoint in self._endpoints.values():
             rejected += endpoint.rejected()
             answers = endpoint.answers
-            seen = [each for each in answers.seen if now <= each.until]
+            seen = [picture for picture in answers.seen if now <= picture.until]
             readings.append(
                 EndpointReading(
                     str(endpoint.address),
                     False
                     if answers.up is None and endpoint.address in said and not answers.held
                     else answers.up,
-                    tuple((max(0.0, now - each.at), each.picture) for each in seen),
+                    tuple(
+                        (max(0.0, now - seen_picture.at), seen_picture.picture)
+                        for seen_picture in seen
+                    ),
                     answers.events,
                 )
             )

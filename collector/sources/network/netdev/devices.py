@@ -71,7 +71,7 @@ class Devices:
         Raises:
             SourceError: As `read`.
         """
-        shown = [one.device for one in self.read().traffic]
+        shown = [traffic.device for traffic in self.read().traffic]
         return [] if self.elsewhere() else shown
 
     def elsewhere(self) -> bool:
@@ -99,10 +99,10 @@ class Devices:
         elif names != self._names:
             self._physical = {name for name in names if is_physical(self.folder / name)}
             self._names = names
-        others = [one for one in traffic if one.device != LOOPBACK]
-        shown = [one for one in others if one.device in self._physical]
+        others = [device for device in traffic if device.device != LOOPBACK]
+        shown = [device for device in others if device.device in self._physical]
         if self._virtual or not shown:
-            shown += [one for one in others if one.device not in self._physical]
+            shown += [device for device in others if device.device not in self._physical]
         if len(shown) > MAX_DEVICES:
             message = f"{len(shown)} network devices; the first {MAX_DEVICES} are read"
             rejected.append(Rejected("too_many", message))
@@ -114,7 +114,7 @@ class Devices:
             traffic = list(traffic_of(read_lines(self.table, LIMIT)))
         except ValueError as error:
             raise SourceError("content", f"{self.table}: {error}") from error
-        own = {one.device for one in traffic}
+        own = {device.device for device in traffic}
         try:
             with os.scandir(self.folder) as entries:
                 some = islice(entries, MAX_ENTRIES)
