@@ -179,8 +179,8 @@ class Config:
         legacy_dcgm: Whether `/metrics/dcgm` serves GPUs under the names of dcgm-exporter.
         dcgm_exporter: URL of a dcgm-exporter's page, read where NVML and DCGM are not there.
         replay: Folder of a capture that is played in place of this machine's GPUs.
-        dumps: Whether flight-recorder dumps of ranks are given to who asks.
-        stacks: Whether stacks of ranks are given to who asks: off, python, or native, too.
+        dumps: Whether flight-recorder dumps of ranks are served.
+        stacks: Whether stacks of ranks are served: off, python, or native as well.
         node_name: Name of the node, where the host name is another's, as in a pod.
         node: Name of the emulated node, or None on a real one.
     """

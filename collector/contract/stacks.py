@@ -1,6 +1,6 @@
 """Where the threads of a rank stand: the shape of it, and `stacks.json`, which keeps it.
 
-A stack is what somebody else's program told of itself: names are made visible and cut, frames and
+A stack is what another user's program says of itself: names are made visible and cut, frames and
 threads counted, and nothing but names of functions, files and lines is kept: local variables and
 arguments hold secrets.
 """
@@ -34,7 +34,7 @@ STACKS_SECONDS = 10.0
 STACKS_MOST = 32
 """Ranks in one question; a node has 8 or 16."""
 STACKS_AGAIN_SECONDS = 10.0
-"""A rank is not read again before: who asks so soon gets what was read last."""
+"""A rank is not read again before; an earlier request gets the last reading."""
 
 MAX_FUNCTION = 200
 MAX_FILE = 400

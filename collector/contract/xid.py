@@ -139,4 +139,4 @@ REPEATED: Mapping[Repeats, tuple[int, ...]] = MappingProxyType({
     kind: tuple(number for number, row in XIDS.items() if row.repeats is kind)
     for kind in (Repeats.CONTAINED, Repeats.APPLICATION)
 })  # fmt: skip
-"""XIDs of which the second within a day on one GPU is told, by what it says."""
+"""XIDs of which the second within a day on one GPU is reported, by its meaning."""

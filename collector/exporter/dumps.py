@@ -1,7 +1,7 @@
 """`GET /dumps`: flight-recorder dumps of a run's ranks here (contract/flight_recorder.py).
 
-With them goes what this node's sensors told of these ranks. A dump is served as the bytes that were
-parsed: whoever owns its folder may put another file in its place.
+They are sent with what this node's sensors know of these ranks. A dump is served as the bytes that
+were parsed: the owner of its folder may put another file in its place.
 """
 
 import json

@@ -253,7 +253,7 @@ def _choices(header: str) -> list[tuple[str, float]]:
 
 
 WAIT_SECONDS = 8.0
-"""Who has not had his turn by then is told to ask again: Prometheus waits for 10 s."""
+"""A client whose turn has not come by then is asked to try again: Prometheus waits for 10 s."""
 
 
 class InTurn:

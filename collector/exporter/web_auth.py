@@ -167,8 +167,8 @@ class WebAuth:
     """TLS and users by a web config file, or none; for many threads.
 
     The files are looked at with each connection and each request, as in the exporter toolkit, so
-    that renewed certificates and users count at once. Files that turn out wrong are told once, and
-    what they said before still holds. TLS does not come or go without a restart, and the users do
+    that renewed certificates and users count at once. Files that turn out wrong are logged once,
+    and what they said before still holds. TLS does not come or go without a restart, and the users do
     not all go: a file that is being written may look empty.
 
     Args:

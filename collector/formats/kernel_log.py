@@ -1,4 +1,4 @@
-"""The kernel log: its records, whoever wrote them down, and the events that lines report.
+"""The kernel log: its records in every form, and the events that lines report.
 
 Read are the forms of the device itself (/dev/kmsg), of dmesg with any of its options (-x, -r, -T,
 -e, -d, -J, --time-format, --color), of journalctl with any of its short outputs, cat and json, of
@@ -58,9 +58,9 @@ _ESCAPE = re.compile(r"\\x([0-9a-f]{2})", re.ASCII)
 
 
 def parse(text: str, monotonic: float) -> KernelEvent | None:
-    """The event that a line of the log tells, or None if it tells of none.
+    """The event that a line of the log reports, or None.
 
-    Runs of blanks are one blank: drivers pad their words to columns. An SXID is told in several
+    Runs of blanks are one blank: drivers pad their words to columns. An SXID takes several
     lines (severity and link, engine, registers): only the one with its severity is the event.
 
     Raises:

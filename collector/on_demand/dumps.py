@@ -113,7 +113,7 @@ def request_dumps(
 def _requested(
     paths: Iterable[Path], made: ExitStack, ranks: Sequence[Rank], whys: dict[int, str]
 ) -> Iterator[int]:
-    """The time of each request; ranks whose folder may not be written to are told of in `whys`.
+    """The time of each request; `whys` gets those whose folder may not be written to.
 
     In a cluster the collector may only read there, and torch's pipe is what is left.
     """

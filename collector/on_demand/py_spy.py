@@ -86,7 +86,7 @@ def parsed(output: bytes, pid: int, inside: int = 0) -> tuple[Thread, ...]:
     """The threads in what `py-spy dump --json` writes: frames there begin with the innermost.
 
     Args:
-        inside: By which the process knows itself: threads of a container are told by its numbers.
+        inside: By which the process knows itself: threads of a container have its numbers.
 
     Raises:
         SourceError: It is nothing that py-spy writes.

@@ -1,4 +1,4 @@
-"""What the sensors of a node last told of its ranks, in the words of `evidence.json`.
+"""What the sensors of a node last read of its ranks, in the words of `evidence.json`.
 
 Nothing is asked anew: samples are those of the page, and errors what the kernel log and the driver
 told. The process table alone is looked at now.
@@ -111,7 +111,7 @@ def _state(proc: Path, pid: int) -> str:
 
 
 def _gpu(rank: Rank, samples: dict[str, list[Sample]]) -> Iterator[tuple[str, str]]:
-    """Whether its GPU answers; nothing where no source tells of it."""
+    """Whether its GPU answers; nothing where no source reads it."""
 
     def said(metric: m.Metric) -> float | None:
         mine = (
@@ -139,7 +139,7 @@ def _is_of(rank: Rank, labels: tuple[str, ...]) -> bool:
 
 
 def _errors(rank: Rank, errors: Iterable[Told], clock: Clock) -> Iterator[tuple[str, str]]:
-    """What the kernel log and the driver told of its GPU, its process, and of the whole node."""
+    """What the kernel log and the driver reported of its GPU, its process and the whole node."""
     since = max(_began(rank), _progress(rank) - BEFORE_SECONDS)
     rows: list[tuple[str, str]] = []
     for error in errors:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from lockstep.collector.contract.xid_catalogue.shape import Severity
 
-# An XID event: the driver's word that something went wrong on a GPU, whoever heard it.
+# XID events: the driver reports that something went wrong on a GPU.
 
 _BUS_ID = re.compile(
     r"(?:PCI:)?(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?", re.IGNORECASE

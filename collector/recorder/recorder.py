@@ -55,7 +55,7 @@ class Recorder:
     Attributes:
         errors: Failed fetches and writes so far.
         gpus: Of each rank that told its GPU's uuid, that and the number by which its node's page
-            tells of this GPU; None where no page did.
+            has this GPU; None where no page has.
         places: (dp, pp, tp) of each rank, as its ring told last.
     """
 

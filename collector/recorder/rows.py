@@ -80,7 +80,7 @@ def sample_rows(
     """SAMPLES rows of a page; metrics outside the contract and other runs are left out.
 
     Args:
-        numbers: Gets the number of each GPU that the page tells of, by node and uuid: the rows
+        numbers: Gets the number of each GPU of the page, by node and uuid: the rows
             have no uuid.
 
     Raises:

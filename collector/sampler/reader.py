@@ -133,7 +133,7 @@ class FeedReader:
         self.first_pass.set()
 
     def count(self, failure: Rejected) -> None:
-        """Count a failure by its reason; the first of each is logged, and who asks for it."""
+        """Count a failure by its reason; the first of each is logged."""
         with self._lock:
             first = not self._errors[failure.reason]
             self._errors[failure.reason] += 1

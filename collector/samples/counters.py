@@ -10,7 +10,7 @@ from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.metrics import Kind, Sample
 
 MAX_COUNTERS = 20_000
-"""Counters remembered; those that are told no more are forgotten first, the oldest before."""
+"""Counters remembered; those that are exported no more are forgotten first, the oldest before."""
 HELD_READINGS = 60
 """Readings in a row below a held value, after which it goes on from there: it was no noise."""
 WRAPS: Mapping[str, float] = {
@@ -18,7 +18,7 @@ WRAPS: Mapping[str, float] = {
 }
 """Metrics known to begin at 0 again after so many (nvmlDeviceGetPcieReplayCounter counts in an
 unsigned int). Softnet's wraps are undone where they are read, processor by processor. Others
-saturate in place of wrapping: they stand at their highest value, and are told so."""
+saturate in place of wrapping: they stand at their highest value, and are exported so."""
 STEPS: Mapping[str, float] = {
     m.GPU_ENERGY.name: 1.0,
     m.GPU_CLOCK_EVENT_SECONDS.name: 1e-3,
@@ -42,17 +42,17 @@ class Falls(StrEnum):
     """What a counter that reads less than before means."""
 
     TOLD = "told"
-    """It is told as it is: a rank begins anew, and its attempt says so."""
+    """It is exported as it is: a rank begins anew, and its attempt says so."""
     HOLD = "hold"
     """Noise of the kernel's arithmetic: the higher value stands until it is passed again, or has
-    been missed HELD_READINGS times. Less than half of it is no noise, and told as it is."""
+    been missed HELD_READINGS times. Less than half of it is no noise, and exported as it is."""
     CARRY = "carry"
     """A reset, as of a GPU or its driver, or a wrap: what was counted before is added. One by less
     than a step of STEPS is the rounding of another source: the higher value stands."""
 
 
 class Counter(NamedTuple):
-    """What the source last told, and what it had told before its resets."""
+    """The last value of the source, and what it had counted before its resets."""
 
     raw: float
     offset: float

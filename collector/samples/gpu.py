@@ -1,4 +1,4 @@
-"""GPUs, whichever source told of them."""
+"""GPUs, whichever source read them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -117,7 +117,7 @@ PCIE = (
 NVLINK = (m.GPU_NVLINK_UP, m.GPU_NVLINK_BYTES, m.GPU_NVLINK_ERRORS, m.GPU_NVLINK_BER)
 
 ALL = "all"
-"""The link of a sum over all links, which is told also at 0."""
+"""The link of a sum over all links, which is exported also at 0."""
 
 
 def _another_link(labels: str) -> str:
@@ -176,7 +176,7 @@ def collect_info(gpu: Gpu) -> Iterator[Sample]:
 
 
 class Row(NamedTuple):
-    """What a GPU told of one metric, by further label values, and its samples."""
+    """Values of one metric of a GPU by further label values, and their samples."""
 
     told: Mapping[str, float]
     samples: tuple[Sample, ...]

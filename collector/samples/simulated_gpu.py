@@ -11,7 +11,7 @@ from lockstep.collector.contract.xid import describe
 from lockstep.collector.sources.gpu.simulated import SimulatedReading
 
 SOURCE = "simulated"
-"""Who told of an XID: neither nvml nor the kernel log."""
+"""The source of an XID: neither nvml nor the kernel log."""
 NOT_TOLD = ("",) * (len(m.GPU_INFO.labels) - 5)
 """Labels of the identity that a simulated GPU does not have."""
 

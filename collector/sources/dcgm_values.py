@@ -86,7 +86,7 @@ def checked(field: int, value: float) -> float | None:
 def values(numbers: Mapping[int, float]) -> Values:
     """Values in base units, from DCGM's by field id.
 
-    Where only the average of the power is told, it stands for the present one too; where only the
+    Where only the average of the power is read, it stands for the present one too; where only the
     requested limit is (dcgm-exporter's own list up to 3.3), for the enforced one.
     """
     said = Telling()

@@ -250,7 +250,7 @@ def _named(name: Any, description: Any, configured: Mapping[str, Any]) -> GroupS
 
 
 def _finished(group: _Group, written_at: float, without_statuses: bool) -> GroupState:
-    """With what the entries tell: operations that are open, and all where there is no pg_status.
+    """With what the entries show: operations that are open, and all where there is no pg_status.
 
     Of a group whose entries are not all understood, they tell nothing.
     """
@@ -304,7 +304,7 @@ def _refused(word: str) -> float:
 BATCH_BYTES = 8 << 20
 """Half of what a child is known to read within its bounds."""
 CHILDREN = 2
-"""At once; whoever sends dumps may be on a node that still trains."""
+"""At once: dumps may be sent from a node that still trains."""
 
 
 def trees(dumps: Sequence[bytes]) -> Iterator[Any | SourceError]:

@@ -104,7 +104,7 @@ def _drop_frames(tree: Any) -> None:
 def _drop_old(tree: Any, newest: int | None) -> None:
     """What came to an end long before the dump: who compares many dumps looks at their ends.
 
-    How long the rank has ever been still goes with it, so that is told in its place.
+    How long the rank has been still at most is lost with it, and is stored in its place.
     """
     entries = tree.get("entries") if isinstance(tree, dict) else None
     if newest is None or not isinstance(entries, list) or len(entries) <= newest:

@@ -36,7 +36,7 @@ TIMEOUT_SECONDS = 1.5
 MAX_GPUS = 64
 """GPUs and MIG devices of one page; and as many that are gone are remembered."""
 LOST_SECONDS = 600.0
-"""How long a GPU that left the page is told as not up: as long as a rank that is gone."""
+"""How long a GPU that left the page is reported as not up: as long as a rank that is gone."""
 
 _NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|[iI]nf|[nN]a[nN])"
 _SAMPLE = re.compile(
@@ -75,7 +75,7 @@ class _Device:
     more: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def values(self) -> Values:
-        """All of it; of errors that are told as a sum too, the links alone tell nothing more."""
+        """All of it; errors that have a sum are left out link by link."""
         said = {name: dict(labelled) for name, labelled in values(self.fields).items()}
         for name, labelled in self.more.items():
             sums = {label.removeprefix(f"{ALL_LINKS}/") for label in said.get(name, ())}
@@ -152,7 +152,7 @@ class DcgmExporter:
 
 
 def _lost(gpu: Gpu, rest: Gpu | None) -> Gpu:
-    """A GPU that is not up: its words, and the XIDs that the page still tells of it."""
+    """A GPU that is not up: its words, and the XIDs that the page still has of it."""
     if rest is None:
         return replace(gpu, up=False, values={})
     return replace(gpu, up=False, info={**gpu.info, **rest.info}, values=rest.values)
@@ -202,7 +202,7 @@ def parse(text: str) -> GpuReading:
 
 
 def _utilization(gpus: Iterable[_Device], names: Collection[str]) -> Iterator[str]:
-    """Give each GPU what AMBIGUOUS tells of it; yields what cannot be."""
+    """Give each GPU its value of AMBIGUOUS; yields what cannot be."""
     devices = [device for device in gpus if device.utilization]
     field = PERCENT_FIELD if devices and _in_percent(devices, names) else SHARE_FIELD
     for device in devices:
@@ -242,7 +242,7 @@ def _in_percent(devices: Sequence[_Device], names: Collection[str]) -> bool:
 
 
 def _take(line: str, gpus: dict[tuple[int, str], _Device]) -> str:
-    """Keep what a line tells of a GPU; returns its field, empty where it is about another part."""
+    """Keep the value of a line; returns its field, empty where it is about another part."""
     match = _SAMPLE.fullmatch(line.rstrip("\r"))
     if match is None:
         raise ValueError("not a sample")
@@ -299,7 +299,7 @@ def _keep_xids(device: _Device, word: str, xid: str, count: float) -> None:
 
 
 def _keep_link(device: _Device, name: str, link: str, value: float) -> None:
-    """What is told of one NVLink of a GPU."""
+    """Keep the value of one NVLink."""
     metric, kind = LINK_FIELDS.get(name, (None, ""))
     if metric is None or blank(value):
         return

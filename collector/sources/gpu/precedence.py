@@ -137,7 +137,7 @@ class GpuInventory:
         return next((gpus for gpus in self._told.values() if gpus), ())
 
     def source(self) -> str:
-        """Who told of them; empty when none answers."""
+        """The source that read them; empty when none answers."""
         return next((name for name, gpus in self._told.items() if gpus), "")
 
 

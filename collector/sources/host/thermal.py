@@ -131,7 +131,7 @@ _OF_A_ZONE = "/thermal_zone"
 def sensors(folder: Path) -> Iterator[tuple[str, Path, Path, Path]]:
     """(place, file of the value, of the chip's name, of the sensor's label), chip by chip.
 
-    Chips that show a thermal zone are left out: the zone is told already.
+    Chips that show a thermal zone are left out: the zone is read already.
     """
     for chip in _numbered(folder, _CHIP):
         if _OF_A_ZONE in os.path.realpath(chip):

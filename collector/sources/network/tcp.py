@@ -29,7 +29,7 @@ class TcpCounters:
 
     Args:
         proc: Where procfs is mounted.
-        elsewhere: Whether it tells of another network than the node's.
+        elsewhere: Whether it is of another network than the node's.
     """
 
     name = "tcp"

@@ -129,7 +129,7 @@ class Nvml:
         Listens itself, so that an event need not wait for the next reading. What happened while the
         process was down or hung is not among them: the kernel log has it.
         """
-        if self._hearing.acquire(blocking=False):  # whoever reads at this moment hears them
+        if self._hearing.acquire(blocking=False):  # a reading under way hears them
             try:
                 self._hear_what_is_there()
             finally:
@@ -308,7 +308,7 @@ MAX_KNOWN = 256
 class Roster:
     """Remembers GPUs, so that one that falls off the PCI bus leaves a trace.
 
-    A GPU that was seen and is no more is told as down until it returns, until another version of
+    A GPU that was seen and is gone is reported as down until it returns, until another version of
     the driver is loaded, or until the collector starts anew. MIG devices are not remembered: they
     come and go by design.
     """

@@ -45,11 +45,11 @@ class Rise(NamedTuple):
 
 @dataclass(slots=True)
 class _Told:
-    """What was last told of a GPU: counts by XID, the last XIDs, and readings without a count.
+    """The last reading of a GPU: counts by XID, the last XIDs, and readings without a count.
 
     Attributes:
         last: 0 is none; empty where the last XID was never told.
-        ahead: By XID that the last XID alone told of, the readings since; its count may be late.
+        ahead: By XID that the last XID alone reported, the readings since; its count may be late.
     """
 
     total: dict[int, int] = field(default_factory=dict)

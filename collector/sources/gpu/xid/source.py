@@ -211,7 +211,7 @@ class Xids:
     def _count_by_dcgm(self, now: float, wall: float) -> None:
         """Count what DCGM's counts tell, where the driver itself is not heard.
 
-        What stood when a GPU was first looked at happened since boot: it is told of that time, so
+        What stood when a GPU was first looked at happened since boot: it has that time, so
         that a restart tells nothing anew.
         """
         gpus = self._gpus() if self._source().startswith(DCGM) else ()
@@ -302,7 +302,7 @@ class Xids:
 
 
 NVML = "nvml"
-"""Who tells of XIDs that nobody has told of: alerts add up all tellers, so one is enough."""
+"""The source of XIDs that have not happened: alerts add up all sources, so one is enough."""
 MAX_TOLD = 256
 """Events that are kept as they were told; counts keep all."""
 MAX_HELD = 1000

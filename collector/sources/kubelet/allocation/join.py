@@ -86,7 +86,7 @@ def process_words(proc: Path, pid: int) -> tuple[ProcessWords, list[Rejected]]:
     """What the process says, and which of its two files could not be read.
 
     The environment of another user's process is for who may trace it, which no pod of ours may: it
-    is not told, and that is no failure. Its cgroup, which names the pod, is for everybody.
+    is not readable, and that is no failure. Its cgroup, which names the pod, is for everybody.
     """
     rejected: list[Rejected] = []
     environment: Mapping[str, str] = {}

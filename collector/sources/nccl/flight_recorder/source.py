@@ -129,7 +129,7 @@ class FlightRecorder:
         )
 
     def read(self) -> DumpReading:
-        """The dumps; what was refused is told once."""
+        """The dumps; what was refused is reported once."""
         reading = self._reading
         self._reading = DumpReading(reading.now, reading.dumps, reading.missing, ())
         return DumpReading(self._clock.wall(), reading.dumps, reading.missing, reading.rejected)
@@ -165,7 +165,7 @@ class FlightRecorder:
         return DumpReading(now, dumps, tuple(_missing(dumps, here, now)), tuple(rejected))
 
     def _denied(self, ranks: Sequence[RankProcess]) -> list[Rejected]:
-        """Ranks whose dumps nobody can ask for; each thing that is in the way is told once."""
+        """Ranks that cannot be asked for dumps; each obstacle is reported once."""
         reasons = list(dict.fromkeys(filter(None, map(denied, ranks))))
         new = [reason for reason in reasons if reason not in self._in_the_way]
         self._in_the_way = reasons

@@ -19,11 +19,11 @@ from lockstep.collector.formats.nccl_inspector import UNTOLD, Batch
 # What the lines add up to: counts by operation, and the bandwidths of late.
 
 MAX_OPERATIONS = 32
-"""Operations by run and group that are told: some 20 to 40 series each."""
+"""Operations by run and group that are exported: some 20 to 40 series each."""
 WINDOW_SECONDS = 15.0
 """Bandwidths are means over so long: a usual scrape interval."""
 IDLE_SECONDS = 600.0
-"""An operation that was not met for so long is told no more."""
+"""An operation that was not met for so long is exported no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ def _size_totals(ranges: tuple[_Range, ...], now: float) -> Iterator[SizeTotals]
 
 
 MAX_RANKS = 256
-"""Ranks by communicator that are told: eight GPUs are in some ten communicators each."""
+"""Ranks by communicator that are exported: eight GPUs are in some ten communicators each."""
 MAX_PENDING = 4096
 """Collectives of one kind that wait for the other ranks of this node: four rings of Inspector."""
 
@@ -269,7 +269,7 @@ class RankWaits:
             whole = len(communicator.ranks) == communicator.size
             if not whole:  # nobody here will ever know the shortest
                 communicator.pending.clear()
-            # Nodes may write into one folder. Each tells of its own ranks, whose run it knows, and
+            # Nodes may write into one folder. Each exports its own ranks, whose run it knows, and
             # where it knows none, of all.
             own = any(waits.run for waits in communicator.ranks.values())
             for rank, waits in sorted(communicator.ranks.items()):

@@ -46,7 +46,7 @@ class Known(NamedTuple):
 GLOBAL = "global"
 """Priority of a pause that stops the whole link (IEEE 802.3x)."""
 ANY = "any"
-"""Priority of pauses that a driver adds up over all; told where it tells of none by itself."""
+"""Priority of pauses that a driver adds up over all; used where it has none by itself."""
 _DIRECTIONS = {"rx": "receive", "tx": "transmit", "rd": "read", "wr": "write"}
 
 ERRORS: Mapping[str, tuple[str, ...]] = {
@@ -217,7 +217,7 @@ _FORMS = tuple(form for forms in FORMS.values() for form in forms)
 
 
 def is_alone(meaning: Meaning) -> bool:
-    """Whether a statistic is told on its own also while it is 0."""
+    """Whether a statistic is exported on its own also while it is 0."""
     if meaning.what is What.ERROR:
         return meaning.of in ALONE
     return meaning.what is What.PCI_STALL_PERCENT or meaning.of == GLOBAL

@@ -198,7 +198,7 @@ class Ethtool:
         return DeviceStatistics(device, self._rare_together(device, summed | counts))
 
     def _rare_together(self, device: str, counts: Mapping[Meaning, int]) -> dict[Meaning, int]:
-        # mlx5 tells of the priorities that have PFC, others of all eight.
+        # mlx5 has the priorities that have PFC, others all eight.
         every = (
             len({meaning.of for meaning in counts if meaning.what is What.PAUSE} - {GLOBAL})
             == PRIORITIES

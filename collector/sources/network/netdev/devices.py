@@ -3,7 +3,7 @@
 Shown are the devices with hardware behind them; where there is none (a container, an emulated
 node), all but the loopback. A bond or VLAN is not shown: its traffic is that of its devices.
 
-/proc/net tells of this process' network namespace, a mount of sysfs of the one that mounted it. In
+/proc/net is of this process' network namespace, a mount of sysfs of the one that mounted it. In
 a pod without the host's network they differ: then a sysfs that was given (`--sys`) is the node's,
 and its counters are read instead of the pod's.
 """
@@ -37,7 +37,7 @@ class Traffic(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """The devices that are shown, and whether sysfs tells of them."""
+    """The devices that are shown, and whether sysfs has them."""
 
     traffic: list[Traffic]
     in_sysfs: bool
@@ -137,7 +137,7 @@ class Devices:
         if self._nodes_sysfs and names is not None:
             rejected: list[Rejected] = []
             return list(traffic_in(self.folder, names, rejected)), names, rejected
-        # It is so for good: said once, not at each reading.
+        # It stays so: logged once, not at each reading.
         first, self._told_foreign = not self._told_foreign, True
         message = (
             f"{self.folder} does not list the devices of {self.table}: it belongs to another"
