@@ -168,8 +168,8 @@ class WebAuth:
 
     The files are looked at with each connection and each request, as in the exporter toolkit, so
     that renewed certificates and users count at once. Files that turn out wrong are logged once,
-    and what they said before still holds. TLS does not come or go without a restart, and the users do
-    not all go: a file that is being written may look empty.
+    and what they said before still holds. TLS does not come or go without a restart, and the users
+    do not all go: a file that is being written may look empty.
 
     Args:
         file: The web config file.
