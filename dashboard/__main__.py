@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from lockstep.workloads.launch.processes import die_with_parent
+from lockstep.terminal.processes import die_with_parent
 
 HOSTS_VARIABLE = "STREAMLIT_SERVER_ALLOWED_HOSTS"
 """Streamlit's own: names under which a proxy on this machine is reached."""

@@ -9,7 +9,12 @@ import pandas as pd
 from scipy import stats
 
 from lockstep.analyzer.align.grid import WARMUP_SHARE, WARMUP_STEPS
-from lockstep.analyzer.report.ratio import STEPS_AT_LEAST, WORTH_TELLING, middles, ratio
+from lockstep.analyzer.report.sections.comparison import (
+    STEPS_AT_LEAST,
+    WORTH_TELLING,
+    middles,
+    ratio,
+)
 from lockstep.collector.contract.words import PHASES
 from lockstep.dashboard.shapes import Floats, Lines, RunRow
 

@@ -19,6 +19,7 @@ from types import FrameType
 from lockstep.collector.contract.ring import file_name
 from lockstep.collector.contract.visible import visible_line
 from lockstep.collector.contract.words import ExitCode
+from lockstep.terminal.processes import die_with_parent
 from lockstep.workloads.launch.joining import run_directory
 from lockstep.workloads.launch.joining.job_file import Job, JobError, read
 from lockstep.workloads.launch.joining.meeting import Meeting, check, meet_by_mpi, mpi_installed
@@ -30,7 +31,6 @@ from lockstep.workloads.launch.joining.rendezvous import (
     identify,
 )
 from lockstep.workloads.launch.keeper import KEPT_SECONDS, Keeper, Report
-from lockstep.workloads.launch.processes import die_with_parent
 from lockstep.workloads.loop.first_ring import first_ring
 from lockstep.workloads.measure.process import process_began_ns
 from lockstep.workloads.spec import DataError

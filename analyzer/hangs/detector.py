@@ -1,28 +1,22 @@
 """Who stopped a run: missing from a collective that others are in, or the first that was gone."""
 
-import numpy as np
 from collections.abc import Sequence
 from dataclasses import replace
-from lockstep.analyzer.hangs.last_seen import dead
-from lockstep.analyzer.hangs.last_seen import out_of_sight
-from lockstep.analyzer.hangs.last_seen import silent
-from lockstep.analyzer.hangs.last_seen import stall_after
-from lockstep.analyzer.hangs.onset import Began
-from lockstep.analyzer.hangs.onset import Stall
-from lockstep.analyzer.hangs.onset import began
-from lockstep.analyzer.hangs.onset import longest_stall
-from lockstep.analyzer.hangs.onset import since
-from lockstep.analyzer.hangs.onset import standings
-from lockstep.analyzer.hangs.run_end import Ended
-from lockstep.analyzer.hangs.run_end import FINISHED
-from lockstep.analyzer.hangs.run_end import INTERRUPTED
-from lockstep.analyzer.hangs.run_end import ended
-from lockstep.analyzer.hangs.run_end import failed_alike
-from lockstep.analyzer.hangs.run_end import how_it_went
-from lockstep.analyzer.shapes.run import Finding
-from lockstep.analyzer.shapes.run import Grid
-from lockstep.analyzer.shapes.wording import TOLD
 
+import numpy as np
+
+from lockstep.analyzer.hangs.last_seen import dead, out_of_sight, silent, stall_after
+from lockstep.analyzer.hangs.onset import Began, Stall, began, longest_stall, since, standings
+from lockstep.analyzer.hangs.run_end import (
+    FINISHED,
+    INTERRUPTED,
+    Ended,
+    ended,
+    failed_alike,
+    how_it_went,
+)
+from lockstep.analyzer.shapes.run import Finding, Grid
+from lockstep.analyzer.shapes.wording import TOLD
 
 
 def hang(grid: Grid) -> Sequence[Finding]:

@@ -5,11 +5,9 @@ thing: the verdict is a function of the run alone. The finding of `lockstep watc
 an archive has any, change the verdict afterwards, in `lockstep.diagnose.archive_stages`.
 """
 
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
 from lockstep.analyzer.align.common_writes import without_common_writes
 from lockstep.analyzer.align.same_work import for_same_work
 from lockstep.analyzer.causes.cause_weights import posterior
@@ -17,53 +15,46 @@ from lockstep.analyzer.causes.telemetry_quality import drop_stuck_sensors
 from lockstep.analyzer.hangs.run_end import unexplained
 from lockstep.analyzer.hardware.anomalies.uninstrumented import with_hardware
 from lockstep.analyzer.operations import trace_evidence
-from lockstep.analyzer.operations.examine import examine_operations
-from lockstep.analyzer.operations.examine import examine_trace
+from lockstep.analyzer.operations.examine import examine_operations, examine_trace
 from lockstep.analyzer.operations.structure import slower_models
 from lockstep.analyzer.shapes.operations import Trace
-from lockstep.analyzer.shapes.run import Evidence
-from lockstep.analyzer.shapes.run import Finding
-from lockstep.analyzer.shapes.run import Grid
-from lockstep.analyzer.shapes.run import NO_NODES_FAULT
-from lockstep.analyzer.shapes.run import Rejected
-from lockstep.analyzer.shapes.run import Run
-from lockstep.analyzer.shapes.run import Verdict
+from lockstep.analyzer.shapes.run import (
+    NO_NODES_FAULT,
+    Evidence,
+    Finding,
+    Grid,
+    Rejected,
+    Run,
+    Verdict,
+)
 from lockstep.analyzer.stats.processor import cpu_time_evidence
 from lockstep.analyzer.stragglers import shared_causes
-from lockstep.analyzer.stragglers.confidence import UNPLACED
-from lockstep.analyzer.stragglers.confidence import accepted
-from lockstep.analyzer.stragglers.confidence import surely_slower
+from lockstep.analyzer.stragglers.confidence import UNPLACED, accepted, surely_slower
 from lockstep.analyzer.stragglers.detectors.change import change
-from lockstep.analyzer.stragglers.detectors.links import FULL
-from lockstep.analyzer.stragglers.detectors.links import links
-from lockstep.analyzer.stragglers.imbalance import heavier_or_slow
-from lockstep.analyzer.stragglers.imbalance import heavier_stages
-from lockstep.analyzer.stragglers.imbalance import placed
-from lockstep.analyzer.stragglers.imbalance import standing_roles
+from lockstep.analyzer.stragglers.detectors.links import FULL, links
+from lockstep.analyzer.stragglers.imbalance import (
+    heavier_or_slow,
+    heavier_stages,
+    placed,
+    standing_roles,
+)
 from lockstep.analyzer.stragglers.model.adjusted_time import without_slow
 from lockstep.analyzer.stragglers.model.precision import STEP_TIMES
 from lockstep.analyzer.stragglers.model.roles import with_roles
 from lockstep.analyzer.stragglers.registry import DETECTORS
 from lockstep.analyzer.stragglers.step_time import bill
-from lockstep.analyzer.verdict.case import Accused
-from lockstep.analyzer.verdict.case import Case
-from lockstep.analyzer.verdict.case import accuses
-from lockstep.analyzer.verdict.case import of_last_launch
-from lockstep.analyzer.verdict.case import opened
-from lockstep.analyzer.verdict.cost import bounds_what_if
-from lockstep.analyzer.verdict.cost import loss
-from lockstep.analyzer.verdict.cost import with_loss
-from lockstep.analyzer.verdict.culprits import culprit
-from lockstep.analyzer.verdict.culprits import full_networks
-from lockstep.analyzer.verdict.culprits import link_culprit
-from lockstep.analyzer.verdict.culprits import slower_structures
-from lockstep.analyzer.verdict.culprits import together
+from lockstep.analyzer.verdict.case import Accused, Case, accuses, of_last_launch, opened
+from lockstep.analyzer.verdict.cost import bounds_what_if, loss, with_loss
+from lockstep.analyzer.verdict.culprits import (
+    culprit,
+    full_networks,
+    link_culprit,
+    slower_structures,
+    together,
+)
 from lockstep.analyzer.verdict.rejected import rejected
 from lockstep.analyzer.verdict.sentence import sentence
-from lockstep.analyzer.verdict.status import provenance
-from lockstep.analyzer.verdict.status import why_unknown
-
-
+from lockstep.analyzer.verdict.status import provenance, why_unknown
 
 Stage = Callable[[Case], Case]
 WHOLE_RUN = ("structure", "change")

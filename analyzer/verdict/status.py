@@ -1,46 +1,35 @@
 """Whether a run is healthy, degraded or unknown, and why it cannot be called healthy."""
 
-import numpy as np
 from dataclasses import replace
-from lockstep.analyzer.align.common_writes import BY_DESIGN
-from lockstep.analyzer.causes.symptoms.network import always_worse
-from lockstep.analyzer.hangs.last_seen import STALL_SECONDS
-from lockstep.analyzer.hangs.last_seen import STALL_STEPS
-from lockstep.analyzer.shapes.run import Finding
-from lockstep.analyzer.shapes.run import FloatGrid
-from lockstep.analyzer.shapes.run import Grid
-from lockstep.analyzer.shapes.waits import waited
-from lockstep.analyzer.shapes.wording import listed
-from lockstep.analyzer.stats.before_after import gpu_words
-from lockstep.analyzer.stats.changepoint import BLOCKS_AT_LEAST
-from lockstep.analyzer.stats.changepoint import FALSE_ALARM
-from lockstep.analyzer.stats.changepoint import blocks
-from lockstep.analyzer.stats.changepoint import column_medians
-from lockstep.analyzer.stats.coverage import COVERAGE_AT_LEAST
-from lockstep.analyzer.stats.coverage import unseen_words
-from lockstep.analyzer.stats.peer_groups import peer_groups
-from lockstep.analyzer.stats.robust_stats import MOSTLY
-from lockstep.analyzer.stats.robust_stats import NOTHING
-from lockstep.analyzer.stats.robust_stats import median_of
-from lockstep.analyzer.stats.robust_stats import shows
-from lockstep.analyzer.stats.significance import NATURAL_SPREAD
-from lockstep.analyzer.stats.significance import STEPS_AT_LEAST
-from lockstep.analyzer.stats.significance import TENTH
-from lockstep.analyzer.stats.significance import TENTH_MORE
-from lockstep.analyzer.stats.significance import WAKES
-from lockstep.analyzer.stats.temporal_shape import on_and_off
-from lockstep.analyzer.stats.temporal_shape import stretches
-from lockstep.analyzer.stats.transfers import transfers
-from lockstep.analyzer.stragglers.detectors.change import per_work
-from lockstep.analyzer.stragglers.detectors.checkpoints import longer_writes
-from lockstep.analyzer.stragglers.detectors.checkpoints import unlike_writers
-from lockstep.analyzer.stragglers.model.minimum_detectable_effect import smallest_noticed
-from lockstep.analyzer.stragglers.model.precision import Precision
-from lockstep.analyzer.stragglers.model.precision import WINDOWS
+
+import numpy as np
 from numpy.typing import NDArray
 from scipy.special import pdtrc
 
-
+from lockstep.analyzer.align.common_writes import BY_DESIGN
+from lockstep.analyzer.causes.symptoms.network import always_worse
+from lockstep.analyzer.hangs.last_seen import STALL_SECONDS, STALL_STEPS
+from lockstep.analyzer.shapes.run import Finding, FloatGrid, Grid
+from lockstep.analyzer.shapes.waits import waited
+from lockstep.analyzer.shapes.wording import listed
+from lockstep.analyzer.stats.before_after import gpu_words
+from lockstep.analyzer.stats.changepoint import BLOCKS_AT_LEAST, FALSE_ALARM, blocks, column_medians
+from lockstep.analyzer.stats.coverage import COVERAGE_AT_LEAST, unseen_words
+from lockstep.analyzer.stats.peer_groups import peer_groups
+from lockstep.analyzer.stats.robust_stats import MOSTLY, NOTHING, median_of, shows
+from lockstep.analyzer.stats.significance import (
+    NATURAL_SPREAD,
+    STEPS_AT_LEAST,
+    TENTH,
+    TENTH_MORE,
+    WAKES,
+)
+from lockstep.analyzer.stats.temporal_shape import on_and_off, stretches
+from lockstep.analyzer.stats.transfers import transfers
+from lockstep.analyzer.stragglers.detectors.change import per_work
+from lockstep.analyzer.stragglers.detectors.checkpoints import longer_writes, unlike_writers
+from lockstep.analyzer.stragglers.model.minimum_detectable_effect import smallest_noticed
+from lockstep.analyzer.stragglers.model.precision import WINDOWS, Precision
 
 NOTICED_AT_MOST = 1.5
 """A run in which only slower ranks than this would have been noticed is not called healthy."""

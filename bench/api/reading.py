@@ -17,7 +17,7 @@ from lockstep.analyzer.shapes.run import LoadError
 from lockstep.bench import results as table_of_results
 from lockstep.bench.api import forms
 from lockstep.bench.api.lines import Line, Summary, Wish, lines, names, sized
-from lockstep.bench.api.refusal import Refusal, absent, bad_value, conflict
+from lockstep.bench.api.shapes import Refusal, absent, bad_value, conflict
 from lockstep.collector.contract.archive import RESULTS_FILE
 from lockstep.dashboard.shapes import FindingRow, RunRow, Severity, Span
 from lockstep.dashboard.sources.archive.guard import BROKEN

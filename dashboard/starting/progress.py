@@ -48,7 +48,7 @@ def lines(raw: bytes) -> tuple[str, ...]:
 
 
 def progress(log: Sequence[str]) -> Progress:
-    """The newest that lines of lockstep.runs.training_progress tell; other lines tell nothing."""
+    """The newest that lines of lockstep.runs.observe tell; other lines tell nothing."""
     for line in reversed(log):
         if found := _TRAINING.match(line):
             step, steps, loss = found.groups()

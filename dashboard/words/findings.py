@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pandas as pd
 
-from lockstep.analyzer.causes.specs import CAUSE_WORDS
+from lockstep.analyzer.causes.registry import CAUSE_WORDS
 from lockstep.analyzer.findings.finding import Kind, Tier, WatchFinding, Who
 from lockstep.analyzer.findings.headline import first_action
 from lockstep.analyzer.shapes.wording import certainty, hours, ratio

@@ -54,7 +54,7 @@ def dashboard(
 
     Example: lockstep dashboard runs
     """
-    from lockstep.cli import dashboard_program as program
+    from lockstep.cli import dashboard as program
 
     asked = program.Asked(
         folder=folder, prometheus=prometheus, findings=findings,

@@ -109,9 +109,7 @@ def _judged(
     from lockstep.analyzer.hangs.verdict import judge
     from lockstep.collector.contract import stacks
     from lockstep.collector.on_demand.stacks import take_stacks
-    from lockstep.runs.dumps import save, sensed
-    from lockstep.runs.hang_dumps import NoDumpsError, read_folder
-    from lockstep.runs.rank_stacks import save_stacks
+    from lockstep.runs.hang_dumps import NoDumpsError, read_folder, save, save_stacks, sensed
 
     try:
         with TemporaryDirectory() if out is None else nullcontext(str(out)) as name:

@@ -24,7 +24,8 @@ from lockstep.cli.run_options import (
 )
 from lockstep.collector.contract.visible import visible_line
 from lockstep.collector.contract.words import ExitCode
-from lockstep.runs import afterwards, cluster_options
+from lockstep.runs import cluster_options
+from lockstep.runs import results as afterwards
 from lockstep.runs.cluster_options import ClusterOptions
 from lockstep.terminal import output
 from lockstep.terminal.output import Format, fail
@@ -66,7 +67,8 @@ def run(
 
     Example: lockstep run gpt --fault thermal:rank=2,factor=1.5
     """
-    from lockstep.runs import external_program, submission
+    from lockstep.runs import cluster_options as submission
+    from lockstep.runs import external_program
     from lockstep.runs.planning import named, plan, planned_program, with_training_settings
     from lockstep.workloads.spec import CLUSTER_LAUNCHERS
 

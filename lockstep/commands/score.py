@@ -152,7 +152,7 @@ def _level(told: str) -> str:
     Raises:
         BadParameter: It names what is no difficulty.
     """
-    from lockstep.evaluation.synth.difficulty import Difficulty
+    from lockstep.evaluation.synth.fleet import Difficulty
 
     if told in ("easy", "hard"):
         return told

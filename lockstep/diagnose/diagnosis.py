@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lockstep.collector.contract.archive import REPORT_STEM, RUN_FILE, VERDICT_FILE
-from lockstep.collector.contract.whole_file import write_whole as write_whole
+from lockstep.collector.contract.whole_file import write_whole
 from lockstep.collector.contract.words import ExitCode
 from lockstep.terminal.output import fail
 
 if TYPE_CHECKING:
     from lockstep.analyzer.shapes.run import Verdict
     from lockstep.analyzer.verdict.pipeline import Diagnosis
-
 
 
 FORMATS: tuple[str, ...] = ("html", "md", "json")

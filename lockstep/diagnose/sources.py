@@ -172,8 +172,7 @@ def diagnose_hardware(
         CommandError: 64, no such GPUs or moment; 69, Prometheus cannot be asked.
     """
     from lockstep.analyzer.hardware.anomalies.uninstrumented import uninstrumented
-    from lockstep.analyzer.read.prometheus import RequestError, SourceError
-    from lockstep.analyzer.read.prometheus.access import access
+    from lockstep.analyzer.read.prometheus.access import RequestError, SourceError, access
     from lockstep.analyzer.read.prometheus.connection import Connection
     from lockstep.analyzer.read.prometheus.hardware import gpu_list, hardware
 

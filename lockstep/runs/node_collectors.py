@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from lockstep.collector.contract.words import ExitCode
 from lockstep.terminal.output import fail
+from lockstep.terminal.processes import stop
 
 if TYPE_CHECKING:
     from lockstep.collector.recorder.recorder import Recorder
@@ -74,14 +75,7 @@ class NodeCollectors:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for process in self._processes.values():
-            process.terminate()
-        for process in self._processes.values():
-            try:
-                process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        stop(list(self._processes.values()), STOP_SECONDS)
 
     def recorder(
         self, archive: Path, run: str, others: Mapping[str, str] | None = None

@@ -18,7 +18,7 @@ from lockstep.collector.files.opening import opened
 from lockstep.collector.readings.source import SourceError
 from lockstep.collector.recorder.rows import AnswerError
 from lockstep.top.look import GAUGES, Answered, Labels, Look, LookError, Rates, Who, by_name
-from lockstep.watch.loop.asking import ask
+from lockstep.watch.look.collectors import ask
 from lockstep.workloads.launch.processes import COMMAND_FILE, is_dead
 
 ANSWER_SECONDS = 4.0

@@ -19,7 +19,7 @@ from lockstep.analyzer.operations.whatif.graph import COMPUTE
 from lockstep.analyzer.read.optrace.layout import read_meta
 from lockstep.analyzer.read.optrace.load import load_trace
 from lockstep.analyzer.shapes.operations import Trace
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 from tests.analyzer.edited import healed, slowed
 
 RUNS = int(os.environ.get("OP_DETECTION_RUNS", "200"))

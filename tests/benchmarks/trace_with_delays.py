@@ -31,7 +31,7 @@ from lockstep.analyzer.read.optrace.load import load_trace
 from lockstep.analyzer.shapes.operations import Floats, Trace
 from lockstep.analyzer.shapes.run import Verdict
 from lockstep.analyzer.verdict.pipeline import diagnose
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 from tests.analyzer.edited import healed
 from tests.wild import SHARED
 

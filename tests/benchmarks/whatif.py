@@ -23,7 +23,7 @@ from lockstep.analyzer.operations.whatif.work import published_ideals, split_dur
 from lockstep.analyzer.read.optrace.layout import read_meta
 from lockstep.analyzer.read.optrace.load import load_trace
 from lockstep.analyzer.shapes.operations import Floats, Layout, Trace
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 
 ROUNDS = 5
 GOALS = {

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from lockstep.terminal.processes import die_with_parent
 from lockstep.workloads.launch.joining.reachable import free_port
-from lockstep.workloads.launch.processes import die_with_parent
 
 VERSION = "1.20.2"
 KEPT = (

@@ -16,7 +16,7 @@ from lockstep.collector.contract.kubernetes import (
     RUNS_ACCOUNT,
     RUNS_NAMESPACE,
 )
-from lockstep.watch.node_conditions.kubernetes import Cluster
+from lockstep.watch.kubernetes.client import Cluster
 from lockstep.workloads.launch.kubernetes.api import ApiCluster
 from lockstep.workloads.launch.kubernetes.facts import look
 from lockstep.workloads.launch.kubernetes.settings import Kind, Settings

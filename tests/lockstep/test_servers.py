@@ -13,8 +13,8 @@ from lockstep.analyzer.read.prometheus.load import load_prometheus
 from lockstep.analyzer.read.prometheus.ranges import fetch
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.dashboard.sources.prometheus.source import PrometheusSource
-from lockstep.watch.loop.loop import Watch
-from lockstep.watch.loop.settings import Settings
+from lockstep.watch.loop import Watch
+from lockstep.watch.settings import Settings
 from tests.analyzer.recording_rules.fleet import Fleet
 from tests.lockstep.servers import PATIENCE, SCRAPE, serving
 

@@ -19,7 +19,7 @@ from lockstep.analyzer.hangs.verdict import judge
 from lockstep.collector.contract.words import ExitCode
 from lockstep.collector.on_demand.process import children, status
 from lockstep.runs.hang_dumps import read_folder
-from lockstep.watch.loop.stacks import added
+from lockstep.watch.hangs.stacks import added
 from lockstep.workloads.launch.joining import reachable
 
 PROGRAM = Path(__file__).with_name("stacks_program.py")

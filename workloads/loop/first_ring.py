@@ -13,8 +13,8 @@ from time import monotonic_ns, sleep
 
 from lockstep.collector.contract.ring import file_name
 from lockstep.collector.contract.words import RankState
+from lockstep.terminal.processes import die_with_parent
 from lockstep.workloads.launch.joining.rendezvous import RendezvousError
-from lockstep.workloads.launch.processes import die_with_parent
 from lockstep.workloads.loop.resume import CheckpointError, about
 from lockstep.workloads.measure.heartbeat import HEARTBEAT_SECONDS
 from lockstep.workloads.measure.process import wall_minus_monotonic_ns

@@ -1,31 +1,23 @@
 """Tensor-parallel groups whose exchanges take longer: an NVLink, of which no own time tells."""
 
-import numpy as np
 from collections.abc import Sequence
 from dataclasses import replace
-from lockstep.analyzer.causes.symptoms.gpu_errors import nvlink
-from lockstep.analyzer.causes.symptoms.gpu_errors import xid_of
-from lockstep.analyzer.shapes.run import Basis
-from lockstep.analyzer.shapes.run import Finding
-from lockstep.analyzer.shapes.run import Grid
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockstep.analyzer.causes.symptoms.gpu_errors import nvlink, xid_of
+from lockstep.analyzer.shapes.run import Basis, Finding, Grid
 from lockstep.analyzer.shapes.waits import least
 from lockstep.analyzer.shapes.wording import milliseconds
 from lockstep.analyzer.stats.changepoint import column_medians
-from lockstep.analyzer.stats.peer_groups import columns_by
-from lockstep.analyzer.stats.peer_groups import peer_groups
-from lockstep.analyzer.stats.robust_stats import median_of
-from lockstep.analyzer.stats.robust_stats import shows
-from lockstep.analyzer.stats.transfers import TENSOR_SECONDS
-from lockstep.analyzer.stats.transfers import USUAL_STEP
-from lockstep.analyzer.stats.transfers import exchanges
-from lockstep.analyzer.stats.transfers import grown
+from lockstep.analyzer.stats.peer_groups import columns_by, peer_groups
+from lockstep.analyzer.stats.robust_stats import median_of, shows
+from lockstep.analyzer.stats.transfers import TENSOR_SECONDS, USUAL_STEP, exchanges, grown
 from lockstep.analyzer.stragglers.confidence import HEAVY
 from lockstep.analyzer.stragglers.model.effects import effects
 from lockstep.analyzer.stragglers.model.precision import EXCHANGES
-from lockstep.collector.contract.words import Cause
-from lockstep.collector.contract.words import Phase
-from numpy.typing import NDArray
-
+from lockstep.collector.contract.words import Cause, Phase
 
 
 def tensor_groups(grid: Grid) -> Sequence[Finding]:

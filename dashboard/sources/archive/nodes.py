@@ -7,7 +7,7 @@ import pandas as pd
 
 from lockstep.analyzer.causes.symptoms.network import REGISTERS
 from lockstep.analyzer.read.archive.series import NOBODY, UP, Series
-from lockstep.analyzer.report.checks import Check as Limit
+from lockstep.analyzer.report.sections.checks import Check as Limit
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.metrics import Metric
 from lockstep.dashboard.shapes import Check, NodeFacts, Severity, Span

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from lockstep.analyzer.read.archive.files import LATEST
 from lockstep.analyzer.read.archive.table import Table
-from lockstep.analyzer.report.perfetto import TimelineError, of_run
 from lockstep.analyzer.report.perfetto.operations import MEMBERS, SENDER
+from lockstep.analyzer.report.perfetto.timeline import TimelineError, of_run
 from lockstep.analyzer.shapes.run import RankInfo, Run
 from lockstep.analyzer.shapes.windows import from_steps
 from lockstep.collector.contract import archive

@@ -6,7 +6,7 @@ import pandas as pd
 
 from lockstep.analyzer.read.prometheus.promql import lasting, of_targets, quoted, series
 from lockstep.analyzer.read.prometheus.questions import runs_with
-from lockstep.analyzer.report.checks import Check as Limit
+from lockstep.analyzer.report.sections.checks import Check as Limit
 from lockstep.analyzer.shapes.labels import Target, number, page_label
 from lockstep.collector.contract import metrics as m
 from lockstep.dashboard.shapes import Check, NodeFacts, Severity, Span

@@ -12,7 +12,7 @@ from lockstep.analyzer.shapes.operations import Trace
 from lockstep.analyzer.shapes.run import Run, Verdict
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract import archive
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 
 EPOCH = 1_760_000_000
 SLOW = synth.Slow(dp=1, stage=1, factor=1.3, from_step=20)

@@ -10,7 +10,7 @@ from lockstep.analyzer.operations.whatif.analysis import analyze
 from lockstep.analyzer.read.optrace.fold import fold
 from lockstep.analyzer.read.optrace.load import trace_of_run
 from lockstep.analyzer.shapes.run import LoadError, Run
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 
 START = 1_700_000_000_000_000_000
 

@@ -6,7 +6,7 @@ import pytest
 from lockstep.analyzer.align.grid import align
 from lockstep.analyzer.read.optrace.windows import run_of_trace
 from lockstep.analyzer.shapes.windows import COLUMNS, PHASE_COLUMNS
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 
 SCENE = synth.Scene(dp=2, pp=2, micro_batches=4, steps=6, slow=(synth.Slow(1, 0, 1.5),))
 

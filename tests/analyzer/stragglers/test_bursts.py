@@ -19,8 +19,14 @@ from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.analyzer.verdict.status import why_unknown
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.words import Cause
-from lockstep.evaluation.synth.difficulty import Difficulty
-from lockstep.evaluation.synth.fleet import Defect, Fault, Resolution, Shape, SyntheticFleet
+from lockstep.evaluation.synth.fleet import (
+    Defect,
+    Difficulty,
+    Fault,
+    Resolution,
+    Shape,
+    SyntheticFleet,
+)
 from lockstep.evaluation.synth.hard_draw import hard
 from lockstep.evaluation.synth.whole import labelled
 

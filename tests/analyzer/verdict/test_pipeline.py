@@ -17,7 +17,7 @@ from lockstep.analyzer.stats.changepoint import FALSE_ALARM
 from lockstep.analyzer.stragglers.confidence import CERTAIN, place_confidence
 from lockstep.analyzer.verdict.case import accuses, opened
 from lockstep.analyzer.verdict.pipeline import STAGES, comparable, diagnose, effects, through
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 from lockstep.evaluation.synth.draw import drawn
 from lockstep.evaluation.synth.whole import labelled
 from tests.analyzer.stages import verdict_of

@@ -15,8 +15,8 @@ from lockstep.dashboard.starting import remote
 from lockstep.dashboard.starting.plan import Form
 from lockstep.dashboard.starting.process import Stage
 from lockstep.dashboard.starting.progress import headline, progress
+from tests.bench.api.served import TOKEN, Api, served
 from tests.dashboard.apps import boxes, look
-from tests.lockstep.api.served import TOKEN, Api, served
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 
 from lockstep.collector.contract.kubernetes import LEASE, RUNS_NAMESPACE
-from lockstep.watch.node_conditions.rights import DRY_RUN, OBSERVE, RIGHTS, Right
+from lockstep.watch.kubernetes.client import DRY_RUN, OBSERVE, RIGHTS, Right
 from lockstep.workloads.launch.kubernetes.facts import ENFORCED_LABEL
 from lockstep.workloads.launch.kubernetes.settings import Kind, Settings
 from lockstep.workloads.launch.kubernetes.submission import rights

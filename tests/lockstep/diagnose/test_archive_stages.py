@@ -13,7 +13,7 @@ import pytest
 from lockstep.analyzer.findings.finding import Kind, Tier, WatchFinding, Who, finding_json
 from lockstep.analyzer.shapes.run import Fact
 from lockstep.collector.contract.words import ExitCode
-from lockstep.watch.report_worker import write_report
+from lockstep.watch.archive.report_worker import write_report
 from tests.analyzer.conftest import Fault, Synthetic
 
 XID = WatchFinding(

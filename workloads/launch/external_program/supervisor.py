@@ -16,9 +16,9 @@ from time import monotonic, sleep
 from typing import NoReturn
 
 from lockstep.collector.contract import ring
+from lockstep.terminal.processes import die_with_parent
 from lockstep.workloads.launch.external_program.choice import Choice
 from lockstep.workloads.launch.external_program.follow import Follower
-from lockstep.workloads.launch.processes import die_with_parent
 from lockstep.workloads.launch.ring_state import say_failed
 
 LOOK_SECONDS = 0.02

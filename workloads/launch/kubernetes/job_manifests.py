@@ -55,7 +55,7 @@ KEPT_SECONDS = 3600
 MPIJob its launcher's Job alone, for the operator hands the number on and deletes no MPIJob."""
 MPI_VARIABLES = {
     "LOCKSTEP_DIR": RINGS_FOLDER,
-    # The host file has names of pods; who is paged looks for nodes (lockstep/runs/node_names.py).
+    # The host file has names of pods; who is paged looks for nodes (lockstep/runs/launching.py).
     "LOCKSTEP_NODE_NAMES": "collectors",
     # One value for all hosts, so it is no pod's own address: RAS listens on all of a pod's.
     "NCCL_RAS_ADDR": f"0.0.0.0:{RAS_PORT}",

@@ -12,11 +12,11 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
+from lockstep.terminal.processes import die_with_parent
 from lockstep.workloads.launch.joining.job_file import Job
 from lockstep.workloads.launch.launcher import LaunchError
 from lockstep.workloads.launch.mpirun import hostfile
 from lockstep.workloads.launch.mpirun.ranks import MpirunRanks
-from lockstep.workloads.launch.processes import die_with_parent
 from lockstep.workloads.measure import peak
 from lockstep.workloads.spec import RunSpec
 from lockstep.workloads.tasks.registry import find as find_task

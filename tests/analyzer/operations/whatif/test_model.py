@@ -10,7 +10,7 @@ from lockstep.analyzer.operations.whatif.graph import ModelError, Unit, sort
 from lockstep.analyzer.operations.whatif.simulate import simulate, timeline
 from lockstep.analyzer.operations.whatif.work import launch_delay, split_durations
 from lockstep.analyzer.shapes.operations import program
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 
 FIELDS = ["optype", "seq", "stage", "chunk", "global_chunk", "micro_batch"]
 LAYOUTS = [

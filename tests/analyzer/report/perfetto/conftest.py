@@ -7,7 +7,7 @@ import pytest
 from lockstep.analyzer.read.optrace.windows import run_of_trace
 from lockstep.analyzer.report.perfetto.operations import GROUPS
 from lockstep.analyzer.shapes.run import Run
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 
 EPOCH = 1_760_000_000_000_000_000
 

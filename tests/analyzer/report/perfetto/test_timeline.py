@@ -13,7 +13,7 @@ from lockstep.analyzer.read.optrace.windows import run_of_trace
 from lockstep.analyzer.report.perfetto import events
 from lockstep.analyzer.report.perfetto.events import lanes
 from lockstep.analyzer.report.perfetto.timeline import TimelineError, of_run, of_trace, steps_around
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 
 ALL = range(10)
 
