@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lockstep.analyzer.findings.finding import ALERT_SCOPE, Kind, Tier, Who, is_named
 from lockstep.analyzer.read.archive.files import moment, number, part, whole
@@ -18,12 +18,6 @@ from lockstep.analyzer.verdict.sentence import with_whole_loss as loss_in_all
 from lockstep.collector.contract import bounded_json
 from lockstep.collector.contract.archive import FINDING_FILE
 from lockstep.collector.contract.words import Cause
-from lockstep.diagnose.diagnosis import diagnose_archive
-from lockstep.watch.archive import finding_folders
-
-if TYPE_CHECKING:
-    from lockstep.analyzer.verdict.pipeline import Diagnosis
-
 
 TOLD_BY: Mapping[str, str] = {
     Kind.SLOW: "from the windows of its steps",
@@ -228,35 +222,3 @@ def _text(text: object) -> str | None:
 
 def _iso(unix: float | None) -> str | None:
     return None if unix is None else datetime.fromtimestamp(unix, UTC).isoformat()
-
-
-def diagnose_watched(
-    archive: Path, gpu_hour_price: float | None = None, topology: Path | None = None
-) -> "Diagnosis":
-    """The diagnosis of an archive, with what its finding.json says beside the verdict.
-
-    Arguments and errors as `diagnosis.diagnose_archive`; an archive may be of no finding.
-    """
-    diagnosed = diagnose_archive(archive, gpu_hour_price, topology)
-    finding = finding_folders.read(archive)
-    if finding is None:
-        return diagnosed
-    whole = with_whole_loss(diagnosed.verdict, diagnosed.grid, finding)
-    return replace(diagnosed, verdict=with_history(whole, finding))
-
-
-def undiagnosed(archive: Path, why: str) -> Verdict:
-    """The verdict about an archive that cannot be diagnosed: unknown, and why."""
-    finding = finding_folders.read(archive) or {}
-    run = finding.get("run")
-    words = f"This archive cannot be diagnosed: {why.rstrip('.')}."
-    name = run if isinstance(run, str) else ""
-    return verdict_with_history(
-        Verdict(name, "unknown", words, None, None, None, coverage=0.0), archive
-    )
-
-
-def verdict_with_history(verdict: Verdict, archive: Path) -> Verdict:
-    """The verdict about an archive with the history of its finding; as it is without a finding."""
-    finding = finding_folders.read(archive)
-    return verdict if finding is None else with_history(verdict, finding)
