@@ -31,22 +31,6 @@ def opened_new(path: Path, flags: int) -> tuple[int, Path]:
     return os.open(hidden, flags | _NEW, 0o644), hidden
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Put a file in the place of what is there, at once.
-
-    Raises:
-        OSError: It cannot be written.
-    """
-    descriptor, hidden = opened_new(path, os.O_WRONLY)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        hidden.replace(path)
-    except BaseException:
-        hidden.unlink(missing_ok=True)
-        raise
-
-
 @contextmanager
 def reading(path: Path) -> Iterator[int | None]:
     """The descriptor of a regular file; None where there is none that may be read."""

@@ -33,6 +33,7 @@ from lockstep.collector.contract.device import (
     REMAP_CAUSES,
     DeviceState,
 )
+from lockstep.collector.contract.whole_file import write_whole
 from lockstep.collector.contract.words import CLOCK_EVENT_REASONS, FaultKind
 from lockstep.workloads.measure.process import wall_minus_monotonic_ns
 
@@ -149,9 +150,7 @@ class SimulatedGpu:
 
     def write(self, path: Path) -> None:
         """Replace the state file atomically."""
-        temporary = path.with_suffix(".new")
-        temporary.write_text(json.dumps(self.state()))
-        temporary.replace(path)
+        write_whole(path, json.dumps(self.state()), mode=None)
 
 
 _REASONS: dict[FaultKind, str] = {

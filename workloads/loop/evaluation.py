@@ -14,6 +14,7 @@ from typing import Any, SupportsFloat
 import torch
 import torch.distributed as dist
 
+from lockstep.collector.contract.whole_file import write_whole
 from lockstep.collector.contract.words import PHASES
 from lockstep.workloads.loop.goals import (
     Evaluated,
@@ -303,9 +304,7 @@ class Evaluation:
             "throughput": self._throughput(),
             **self._parts.results(),
         }
-        temporary = self._results.with_suffix(".new")
-        temporary.write_text(json.dumps(tree, indent=2) + "\n")
-        temporary.replace(self._results)
+        write_whole(self._results, json.dumps(tree, indent=2) + "\n", mode=None)
 
     def _note(
         self, step: int, loss: SupportsFloat, metrics: Mapping[str, float] | None, elapsed: float

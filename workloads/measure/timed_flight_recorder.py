@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d
 
 from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.whole_file import write_whole
 from lockstep.workloads.measure.flight_recorder import TRACE
 from lockstep.workloads.measure.formats import Streams
 from lockstep.workloads.measure.process import wall_minus_monotonic_ns
@@ -79,9 +80,7 @@ class TimedFlightRecorder:
         dump: Callable[[], bytes] = getattr(_distributed_c10d, TRACE)
         tree = with_durations(bounded_json.loads(dump(), limit=None), self._timed)
         tree["entries"] += transfers(tree["entries"], self._timed)
-        hidden = self._path.with_name(f".{self._path.name}")
-        hidden.write_text(json.dumps(tree, separators=(",", ":")), encoding="utf-8")
-        hidden.replace(self._path)
+        write_whole(self._path, json.dumps(tree, separators=(",", ":")), mode=None)
 
 
 def with_durations(tree: Any, timed: list[_Arrived]) -> Any:

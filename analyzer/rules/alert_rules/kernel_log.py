@@ -6,8 +6,8 @@ The latter are those of `lockstep.collector.contract.kernel_log`.
 from lockstep.analyzer.rules.alert_rules.shape import GPU, Alert, Recording, Severity
 from lockstep.collector.contract.kernel_log import TOLD
 from lockstep.collector.contract.xid import PAGED, REPEATED, selector
-from lockstep.collector.contract.xid import Severity as Line
 from lockstep.collector.contract.xid_catalogue.shape import Repeats
+from lockstep.collector.contract.xid_catalogue.shape import Severity as Line
 
 
 def _any(numbers: tuple[int, ...]) -> str:
