@@ -130,7 +130,8 @@ class StepRecorder:
         *, samples: int, tokens: int, flops: float,
     ) -> None:  # fmt: skip
         wall = end - start
-        own = wall - self._waited_ns if self._all_timed else None
+        wait = self._waited_ns if self._all_timed else None
+        own = None if wait is None else wall - wait
         phases = self._phase_ns
         phases[_OTHER] = max(0, wall - sum(phases))
         self.wall_seconds = wall / 1e9
@@ -138,8 +139,8 @@ class StepRecorder:
         self.last_phases = phases
         self.last_tags = tags
         self.writer.end_step(
-            start_ns=start, wall_ns=wall, cpu_ns=cpu, own_ns=own, phase_ns=phases, tags=tags,
-            samples=samples, tokens=tokens, flops=flops, loss=float(loss),
+            start_ns=start, wall_ns=wall, cpu_ns=cpu, own_ns=own, wait_ns=wait, phase_ns=phases,
+            tags=tags, samples=samples, tokens=tokens, flops=flops, loss=float(loss),
         )  # fmt: skip
 
     def _close_span(self, phase: int, op: int | None, start: int, tag: int) -> None:

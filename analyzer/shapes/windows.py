@@ -39,8 +39,9 @@ that stands still while it is scraped is none."""
 def from_steps(steps: pd.DataFrame) -> pd.DataFrame:
     """One window of length 1 a row of steps.parquet; a step that was recorded twice counts once.
 
-    Collective time is the rest of the step: own time is defined as the step outside blocking
-    collectives (contract TRAIN_OWN). Both are NaN where nobody timed all collectives of the step.
+    Collective time is `wait_seconds`, or the rest of the step where an archive lacks that column:
+    own time is the step outside blocking collectives (contract TRAIN_OWN). Both are NaN where
+    nobody timed all collectives of the step.
     """
     windows = steps.drop_duplicates(["rank", "attempt", "step"], keep="last")
     windows = windows.rename(columns={"step": "from_step"})
@@ -48,9 +49,14 @@ def from_steps(steps: pd.DataFrame) -> pd.DataFrame:
         to_step=windows["from_step"] + 1,
         end=windows["start"] + windows["wall_seconds"],
         steps=1,
-        collective_seconds=windows["wall_seconds"] - windows["own_seconds"],
+        collective_seconds=_waited(windows),
         tags=windows["tags"].fillna(""),
     )[list(COLUMNS)]
+
+
+def _waited(steps: pd.DataFrame) -> "pd.Series[float]":
+    rest = steps["wall_seconds"] - steps["own_seconds"]
+    return steps["wait_seconds"].fillna(rest) if "wait_seconds" in steps else rest
 
 
 def from_samples(samples: pd.DataFrame) -> pd.DataFrame:

@@ -73,7 +73,7 @@ def test_of_two_rings_of_one_rank_the_one_started_last_counts(machine, rings, im
     ("reason", "change"),
     [
         ("magic", {"magic": b"NOTARING"}),
-        ("version", {"version": 2}),
+        ("version", {"version": ring.VERSION + 1}),
         ("content", {"world": 0}),
         ("content", {"run": ""}),
         ("content", {"run": 'a"b\nc'}),

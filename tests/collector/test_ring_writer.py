@@ -29,7 +29,7 @@ def test_what_a_rank_writes_is_what_the_collector_reads(tmp_path):
         arrival = writer.begin(OP_INDEX["dp-all-reduce"], dp)
         writer.end(OP_INDEX["dp-all-reduce"], dp, arrival, 4096, tag)
         writer.end_step(
-            start_ns=start, wall_ns=1000, cpu_ns=500, own_ns=700,
+            start_ns=start, wall_ns=1000, cpu_ns=500, own_ns=700, wait_ns=300,
             phase_ns=list(range(len(PHASES))), tags=1, samples=4, tokens=256, flops=1e9, loss=1.5,
         )  # fmt: skip
     writer.begin(OP_INDEX["dp-all-reduce"], dp)

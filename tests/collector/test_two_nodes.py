@@ -65,7 +65,7 @@ RANK = """
         wait = ring.end(op, group, arrival, 4096, 0xFFFF)
         wall_ns = time.monotonic_ns() - start
         ring.end_step(
-            start_ns=start, wall_ns=wall_ns, cpu_ns=0, own_ns=wall_ns - wait,
+            start_ns=start, wall_ns=wall_ns, cpu_ns=0, own_ns=wall_ns - wait, wait_ns=wait,
             phase_ns=[0] * len(PHASES),
             tags=0, samples=1, tokens=1, flops=0.0, loss=0.0,
         )

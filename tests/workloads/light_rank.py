@@ -42,7 +42,8 @@ def write(job: Job, member: Member, meeting: Meeting | None, hosts: int) -> int:
                 os.kill(os.getpid(), stop)
         time.sleep(STEP_SECONDS)
         writer.end_step(
-            start_ns=1, wall_ns=1, cpu_ns=1, own_ns=1, phase_ns=[0] * len(PHASES), tags=0,
+            start_ns=1, wall_ns=1, cpu_ns=1, own_ns=1, wait_ns=0,
+            phase_ns=[0] * len(PHASES), tags=0,
             samples=1, tokens=1, flops=1.0, loss=1.0,
         )  # fmt: skip
     return 0

@@ -100,7 +100,7 @@ def recorded(
             if OPS[one[0]] != "gc"  # Python collects when it will
         )
         raw = page[ring.STEPS_OFFSET :][: steps * ring.STEP_RECORD.size]
-        losses = [one[-2] for one in ring.STEP_RECORD.iter_unpack(raw)]
+        losses = [ring.step_record(slot).loss for slot in ring.STEP_RECORD.iter_unpack(raw)]
         late = [
             one[8] > one[9] for one in ring.OP_RECORD.iter_unpack(page[ring.OPS_OFFSET :][:480])
         ]

@@ -103,7 +103,7 @@ def load(path: Path) -> Run:
     if meta.get("own_time_known") is False:
         # No step of any rank: of an archive whose steps do not say so themselves, own times are
         # wall times. Where some are known, the steps say which.
-        steps = steps.assign(own_seconds=math.nan)
+        steps = steps.assign(own_seconds=math.nan, wait_seconds=math.nan)
     judged = judged_samples(meta, samples)
     samples = samples if judged is None else judged
     windows = from_steps(steps) if judged is None and not steps.empty else from_samples(samples)

@@ -100,6 +100,7 @@ class Header:
         group_names: By group index; "" = unused.
         tags: By tag index; "" = unused.
         round_trip_ns: To the other hosts, over TCP; 0 = nobody knows.
+        version: Of the layout.
     """
 
     identity: Identity
@@ -109,6 +110,7 @@ class Header:
     group_names: tuple[str, ...]
     tags: tuple[str, ...]
     round_trip_ns: int = 0
+    version: int = ring.VERSION
 
 
 def check_size(descriptor: int) -> None:
@@ -177,15 +179,20 @@ def _decode(page: bytes, clock: Clock, *, consistent: bool) -> Header:
     trip = header.round_trip_ns
     if not 0 <= trip <= LONGEST_TRIP_NS:
         raise SourceError("content", f"the ring tells a round trip of {trip} ns")
-    return Header(identity, RANK_STATES[state], heartbeat_ns, live, group_names, tags, trip)
+    return Header(
+        identity, RANK_STATES[state], heartbeat_ns, live, group_names, tags, trip,
+        header.identity.version,
+    )  # fmt: skip
 
 
 def _identity(told: ring.Identity) -> Identity:
     if told.magic != ring.MAGIC:
         raise SourceError("magic", f"ring begins with {told.magic!r}; it must be {ring.MAGIC!r}")
-    if told.version != ring.VERSION:
+    if told.version not in ring.STEP_RECORDS:
+        versions = " and ".join(map(str, ring.STEP_RECORDS))
         raise SourceError(
-            "version", f"ring version {told.version}; this collector reads {ring.VERSION}"
+            "version",
+            f"ring version {told.version}; this collector reads {versions}: update the collector",
         )
     sizes = (told.header_bytes, *told[-4:])
     right = (

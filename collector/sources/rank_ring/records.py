@@ -9,7 +9,7 @@ from typing import Any
 
 from lockstep.collector.clock import Clock
 from lockstep.collector.contract import ring
-from lockstep.collector.contract.words import OPS, PHASES
+from lockstep.collector.contract.words import OPS
 from lockstep.collector.files import opened
 from lockstep.collector.reading import SourceError
 from lockstep.collector.sources.rank_ring.header import (
@@ -18,6 +18,8 @@ from lockstep.collector.sources.rank_ring.header import (
     read_cursors,
     read_header,
 )
+
+_WHOLE_GUARD = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +57,15 @@ def read_records(path: Path, from_step: int, to_step: int | None, clock: Clock) 
         )
         ops_after, steps_after = read_cursors(descriptor)
     ops = SlotCopy(ring.OP_RECORD, 3, op_slots, ops_before, ops_after)
-    steps = SlotCopy(ring.STEP_RECORD, 0, step_slots, steps_before, steps_after)
+    layout = ring.STEP_RECORDS[header.version]
+    short = ring.STEP_WORD if layout is ring.STEP_RECORD else _WHOLE_GUARD
+    steps = SlotCopy(layout, 0, step_slots, steps_before, steps_after, short)
     lost = ops.lost or steps.lost
     held = _first_step_held(ops, steps)
     first = max(from_step, held or 0)
     return Records(
         header,
-        tuple(_step(record) for record in steps.window(first, to_step)),
+        tuple(_step(record, header.version) for record in steps.window(first, to_step)),
         tuple(_op(record, header) for record in ops.window(first, to_step)),
         held,
         lost and held is not None and from_step < held,
@@ -80,6 +84,7 @@ class SlotCopy:
         step_field: Index of the record's step; steps never fall from one record to the next.
         before: Cursor (records written) before the copy.
         after: Cursor after it.
+        guard_bits: Those of the guard that a record holds.
     """
 
     layout: Struct
@@ -87,6 +92,7 @@ class SlotCopy:
     slots: bytes
     before: int
     after: int
+    guard_bits: int = _WHOLE_GUARD
 
     @property
     def capacity(self) -> int:
@@ -108,7 +114,7 @@ class SlotCopy:
 
     def oldest_step(self) -> int | None:
         """Step of the oldest whole record; None = there is none."""
-        whole = (number for number in self.numbers if self._record(number)[-1] == number + 1)
+        whole = (number for number in self.numbers if self._is_whole(number))
         oldest = next(whole, None)
         return None if oldest is None else self._step(oldest)
 
@@ -122,10 +128,13 @@ class SlotCopy:
         return [
             record
             for number, record in records
-            if record[-1] == number + 1
+            if record[-1] == (number + 1) & self.guard_bits
             and from_step <= record[self.step_field]
             and (to_step is None or record[self.step_field] < to_step)
         ]
+
+    def _is_whole(self, number: int) -> bool:
+        return bool(self._record(number)[-1] == (number + 1) & self.guard_bits)
 
     def _step(self, number: int) -> int:
         step: int = self._record(number)[self.step_field]
@@ -162,18 +171,10 @@ def _op(record: tuple[Any, ...], header: Header) -> ring.OpRecord:
     )  # fmt: skip
 
 
-def _step(record: tuple[Any, ...]) -> ring.StepRecord:
-    step, start_ns, wall_ns, cpu_ns, own_ns = record[:5]
-    phase_ns = record[5 : 5 + len(PHASES)]
-    known = own_ns != ring.OWN_UNKNOWN_NS
-    if min(step, wall_ns, cpu_ns, own_ns if known else 0, *phase_ns) < 0:
-        raise SourceError("content", f"step record {step} holds a time below zero")
-    return ring.StepRecord(
-        step,
-        start_ns,
-        wall_ns,
-        cpu_ns,
-        own_ns if known else None,
-        phase_ns,
-        *record[5 + len(PHASES) : -1],
-    )
+def _step(slot: tuple[Any, ...], version: int) -> ring.StepRecord:
+    record = ring.step_record(slot, version)
+    wait_ns = 0 if version == 1 else record.wait_ns or 0  # version 1 does not hold it
+    times = (record.wall_ns, record.cpu_ns, record.own_ns or 0, wait_ns)
+    if min(record.step, *times, *record.phase_ns) < 0:
+        raise SourceError("content", f"step record {record.step} holds a time below zero")
+    return record

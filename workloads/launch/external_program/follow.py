@@ -139,6 +139,6 @@ class Follower:
             last = index == told.steps - 1
             self._writer.end_step(
                 start_ns=told.since + index * wall, wall_ns=wall, cpu_ns=0, own_ns=None,
-                phase_ns=[*_BEFORE_OTHER, wall], tags=0, samples=0, tokens=0, flops=0.0,
-                loss=told.loss if last else math.nan,
+                wait_ns=None, phase_ns=[*_BEFORE_OTHER, wall], tags=0, samples=0, tokens=0,
+                flops=0.0, loss=told.loss if last else math.nan,
             )  # fmt: skip
