@@ -19,7 +19,7 @@ from lockstep.collector.contract.words import ExitCode
 from lockstep.dashboard.context import Settings
 from lockstep.terminal.output import fail, note
 from lockstep.watch.addresses import GRAFANA_VARIABLE
-from lockstep.workloads.sdk.client.calls import place as api_place
+from lockstep.workloads.sdk.client.calls import endpoint
 
 USUAL_FOLDER = Path("runs")
 """Where `lockstep run` writes."""
@@ -117,7 +117,7 @@ def _api(url: str) -> str:
     if not url:
         return ""
     try:
-        return api_place(url).url
+        return endpoint(url).url
     except ValueError as error:
         fail(ExitCode.USAGE, f"--api: {error}")
     except OSError as error:

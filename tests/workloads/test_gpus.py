@@ -76,7 +76,7 @@ def test_a_rank_has_a_gpu_of_its_own_machine(
         RankJob(spec, rank, tmp_path, "", tmp_path, tmp_path, 2, 0, node=node) for rank in range(4)
     ]
 
-    assert places == [job.place for job in jobs]
+    assert places == [job.local_index for job in jobs]
 
 
 def test_a_batch_of_anything_but_arrays_is_refused_on_any_device() -> None:

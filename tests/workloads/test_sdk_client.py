@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("httpx", reason="needs the extra api")
 
 import lockstep
-from lockstep.workloads.sdk.client.calls import Place
+from lockstep.workloads.sdk.client.calls import Endpoint
 
 
 class _Answers(BaseHTTPRequestHandler):
@@ -55,4 +55,4 @@ def test_a_proxy_of_the_environment_never_sees_the_token_of_this_machine(
     ],
 )  # fmt: skip
 def test_a_proxy_stands_between_only_where_it_cannot_read_the_token(url: str, may: bool) -> None:
-    assert may == Place(url, "secret").may_be_proxied
+    assert may == Endpoint(url, "secret").may_be_proxied

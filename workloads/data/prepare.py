@@ -59,9 +59,9 @@ class MarkovSource:
         begin = np.cumsum(self.stationary)
         begin[-1] = 1.0
         tokens[:, 0] = np.searchsorted(begin, draws[0], side="right")
-        for place in range(1, length):
-            rows = self._cumulative[tokens[:, place - 1]]
-            tokens[:, place] = (rows <= draws[place][:, None]).sum(axis=1)
+        for position in range(1, length):
+            rows = self._cumulative[tokens[:, position - 1]]
+            tokens[:, position] = (rows <= draws[position][:, None]).sum(axis=1)
         return tokens
 
 

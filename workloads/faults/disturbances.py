@@ -89,7 +89,7 @@ def parse_disturbance(spec: str, *, dp: int, pp: int, steps: int, pace: bool) ->
         every = _DEFAULT_EVERY[kind] if every is None else every
         if every < 2:
             raise words.wrong(f"every={every} is too often; at least 2")
-    replica = words.place("replica", dp) if kind is Kind.SEQUENCES else None
+    replica = words.number_below("replica", dp) if kind is Kind.SEQUENCES else None
     begin, end = words.integer("from"), words.integer("to")
     begin = 0 if begin is None else begin
     if end is None:
@@ -139,12 +139,12 @@ class Disturber:
         drawn = self._in_force(Kind.SEQUENCES, step)
 
         def weight(index: int) -> float:
-            found = 1.0
+            factor = 1.0
             for each in drawn:
                 if each.replica in (None, self._replica) and self._is_long(each, step, index):
                     assert each.factor is not None
-                    found *= each.factor
-            return found
+                    factor *= each.factor
+            return factor
 
         return weight
 

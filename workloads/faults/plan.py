@@ -178,8 +178,8 @@ def parse(
     if available[kind]:
         raise FaultError(f"fault {spec!r}: {available[kind]}")
     words = Words("fault", FaultError, spec, rest)
-    rank = words.place("rank", nodes * ranks_per_node)
-    node = words.place("node", nodes)
+    rank = words.number_below("rank", nodes * ranks_per_node)
+    node = words.number_below("node", nodes)
     if (rank is None) == (node is None):
         raise words.wrong("give exactly one of rank=R and node=N")
     peer, link = _link(kind, words, rank, node, nodes)
@@ -205,7 +205,7 @@ def _link(
         return None, None
     if rank is not None:
         raise words.wrong("a link belongs to a node: give node=N")
-    peer = words.place("peer", nodes)
+    peer = words.number_below("peer", nodes)
     if peer is not None and peer == node:
         raise words.wrong(f"peer={peer} is the node itself; give another one")
     try:

@@ -120,8 +120,8 @@ class LocalLauncher:
             )
             run = partial(training.run_rank, job)
             if self._network is not None:
-                place = self._network.namespace(rank // spec.layout.ranks_per_node)
-                run = partial(in_namespace, place, run)
+                namespace = self._network.namespace(rank // spec.layout.ranks_per_node)
+                run = partial(in_namespace, namespace, run)
             try:
                 ranks.append(RankProcess(rank, forked(run, log), node_dir, log))
             except BaseException:

@@ -121,8 +121,8 @@ def _goes_on(lines: list[str], at: int) -> bool:
 
 
 def _cpp(kind: str, after: list[str]) -> str:
-    told = next((found for line in after[:2] if (found := _WHAT.match(line))), None)
-    return (kind if told is None else f"{kind}: {told['message']}")[:SHOWN_CHARACTERS]
+    match = next((candidate for line in after[:2] if (candidate := _WHAT.match(line))), None)
+    return (kind if match is None else f"{kind}: {match['message']}")[:SHOWN_CHARACTERS]
 
 
 def _tail(log: Path, begin: int) -> str:

@@ -229,7 +229,7 @@ def _first_to_fail(exits: Sequence[Exit], raised: Sequence[Raised]) -> tuple[int
 
 def left_early(ranks: Sequence[WatchedRank], exits: Sequence[Exit]) -> tuple[int, ...]:
     """Ranks that ended as if all were done, before a collective in which another one failed."""
-    arrived = {one.rank: told.arrived for one in ranks if (told := one.ring_state())}
+    arrived = {one.rank: state.arrived for one in ranks if (state := one.ring_state())}
     failed = next((one for one in exits if one.code), None)
     if failed is None:
         return ()
@@ -240,16 +240,16 @@ def left_early(ranks: Sequence[WatchedRank], exits: Sequence[Exit]) -> tuple[int
 
 def _evaluates(one: WatchedRank, patience: float) -> bool:
     """Whether a rank gets on with an evaluation, which may take longer than many steps."""
-    told = one.ring_state()
-    return told is not None and told.evaluates and told.progress_age < patience
+    state = one.ring_state()
+    return state is not None and state.evaluates and state.progress_age < patience
 
 
 def progress_of(spec: RunSpec, ranks: Sequence[WatchedRank]) -> Progress:
     """Where the slowest rank is; 0 until all have been heard of."""
-    told = [known for one in ranks if (known := one.ring_state())]
-    step = min((one.steps for one in told), default=0) if len(told) == len(ranks) else 0
+    states = [known for one in ranks if (known := one.ring_state())]
+    step = min((one.steps for one in states), default=0) if len(states) == len(ranks) else 0
     # Only the last stage knows the loss.
-    losses = [one.loss for one in told if not math.isnan(one.loss)]
+    losses = [one.loss for one in states if not math.isnan(one.loss)]
     return Progress(step, spec.steps, losses[0] if losses else None)
 
 
@@ -260,20 +260,20 @@ def laggards(ranks: Sequence[WatchedRank]) -> tuple[int, ...]:
     tell only where all ranks wait. Ranks whose steps come from their logs arrive nowhere: the
     fewest steps tell of them, and last of all. Ranks that tell nothing are not compared.
     """
-    told = {one.rank: known for one in ranks if (known := one.ring_state())}
-    frozen = tuple(rank for rank, one in told.items() if one.heartbeat_age > FROZEN_SECONDS)
+    states = {one.rank: known for one in ranks if (known := one.ring_state())}
+    frozen = tuple(rank for rank, one in states.items() if one.heartbeat_age > FROZEN_SECONDS)
     if 0 < len(frozen) < len(ranks):
         return frozen
-    arrived = min((one.arrived for one in told.values()), default=0)
-    steps = min((one.steps for one in told.values()), default=0)
+    arrived = min((one.arrived for one in states.values()), default=0)
+    steps = min((one.steps for one in states.values()), default=0)
     for holds_up in (
         lambda one: not one.waits,
         lambda one: one.arrived == arrived,
         lambda one: one.steps == steps,
     ):
-        found = tuple(rank for rank, one in told.items() if holds_up(one))
-        if 0 < len(found) < len(told):
-            return found
+        late = tuple(rank for rank, one in states.items() if holds_up(one))
+        if 0 < len(late) < len(states):
+            return late
     return ()
 
 

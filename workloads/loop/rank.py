@@ -81,14 +81,14 @@ class Accelerator:
         return host.copy_(value.detach(), non_blocking=True)
 
 
-def accelerator(spec: RunSpec, place: int) -> Accelerator:
+def accelerator(spec: RunSpec, index: int) -> Accelerator:
     """A rank's device: its own GPU of this machine, or the cores.
 
     Args:
-        place: Among the ranks of this machine: its rank where nodes are emulated.
+        index: Among the ranks of this machine: its rank where nodes are emulated.
     """
     if spec.device == "cuda":
-        return Accelerator(torch.device("cuda", place))
+        return Accelerator(torch.device("cuda", index))
     return Accelerator(torch.device("cpu"))
 
 
@@ -132,7 +132,7 @@ class RankJob:
         return self.checkpoints.parent
 
     @property
-    def place(self) -> int:
+    def local_index(self) -> int:
         """Among the ranks of this machine, which has all of them where nodes are emulated."""
         return self.rank if self.node is None else self.spec.layout.local_rank(self.rank)
 

@@ -193,9 +193,9 @@ class Clocks:
         which = torch.zeros(1, dtype=torch.int64)
         for node in range(1, self._layout.nodes):
             leader = node * self._layout.ranks_per_node
-            found = best_of(_asker(leader))
+            measurement = best_of(_asker(leader))
             dist.recv(which, leader)
-            entries += [found.offset_ns, found.error_ns, found.at_ns, int(which)]
+            entries += [measurement.offset_ns, measurement.error_ns, measurement.at_ns, int(which)]
         following = self._following(step, began, monotonic_ns())
         self._table.copy_(torch.tensor([following, self._wall_minus_monotonic_ns, *entries]))
 

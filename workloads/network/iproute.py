@@ -93,7 +93,7 @@ def own_networks() -> list[IPv4Network]:
             (each.get("local") or each.get("address"), each["prefixlen"])
             for each in calls.get_addr(family=AF_INET)
         ]
-    return [IPv4Network(place, strict=False) for place in places if place[0] is not None]
+    return [IPv4Network(network, strict=False) for network in places if network[0] is not None]
 
 
 def why_not() -> str:
@@ -102,7 +102,7 @@ def why_not() -> str:
 
 
 def _index(calls: "IPRoute", name: str) -> int:
-    found = calls.link_lookup(ifname=name)
-    if not found:
+    indices = calls.link_lookup(ifname=name)
+    if not indices:
         raise NetworkError(f"a change of the network was refused: there is no device {name}")
-    return int(found[0])
+    return int(indices[0])

@@ -369,7 +369,7 @@ def test_a_pod_of_which_nothing_runs_is_its_nodes_to_forget(
     about |= {"ownerReferences": [], "deletionTimestamp": "2026-01-01T00:00:00Z"}
 
     assert over == run.end()
-    assert ([] if over else ["late on node gpu-1"]) == [each.place for each in run.leaving]
+    assert ([] if over else ["late on node gpu-1"]) == [each.described for each in run.leaving]
 
 
 def test_pods_that_do_not_end_are_told(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from lockstep.collector.contract.ring import file_name
 from lockstep.collector.contract.words import GROUPS, OPS, PHASES
-from lockstep.workloads.network.controller import Place, RingSteps
+from lockstep.workloads.network.controller import Progress, RingSteps
 from lockstep.workloads.ring import RingWriter
 from lockstep.workloads.ring_file import Identity
 
@@ -26,7 +26,7 @@ def test_a_rank_without_a_ring_is_nowhere(tmp_path: Path) -> None:
 def test_steps_their_wall_time_and_collectives_add_up(tmp_path: Path) -> None:
     writer = RingWriter(tmp_path / file_name(0), WHO)
     steps = RingSteps(tmp_path / file_name(0))
-    assert Place(0, 0.0, 0) == steps.read()
+    assert Progress(0, 0.0, 0) == steps.read()
 
     op, group = OPS.index("dp-all-reduce"), GROUPS.index("dp")
     for _ in range(3):
@@ -35,7 +35,7 @@ def test_steps_their_wall_time_and_collectives_add_up(tmp_path: Path) -> None:
     end_step(writer, 40_000_000)
     end_step(writer, 60_000_000)
 
-    assert Place(2, 0.1, 3) == steps.read()
+    assert Progress(2, 0.1, 3) == steps.read()
     writer.close()
 
 

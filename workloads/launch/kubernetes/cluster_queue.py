@@ -52,8 +52,8 @@ def pod_sets(spec: RunSpec, settings: Settings) -> tuple[PodSet, ...]:
     if "mpiReplicaSpecs" not in whole:
         return (_pod_set("main", int(whole["parallelism"]), whole["template"]),)
     return tuple(
-        _pod_set(name.lower(), int(told["replicas"]), told["template"])
-        for name, told in whole["mpiReplicaSpecs"].items()
+        _pod_set(name.lower(), int(replicas["replicas"]), replicas["template"])
+        for name, replicas in whole["mpiReplicaSpecs"].items()
     )
 
 
@@ -63,11 +63,11 @@ def _pod_set(name: str, count: int, template: Told) -> PodSet:
 
 def total(sets: Sequence[PodSet]) -> Need:
     """Of all pods of a run, and how many there are."""
-    found: dict[str, Fraction] = {"pods": Fraction(sum(each.count for each in sets))}
+    requests: dict[str, Fraction] = {"pods": Fraction(sum(each.count for each in sets))}
     for each in sets:
         for what, much in each.whole.items():
-            found[what] = found.get(what, Fraction(0)) + much
-    return found
+            requests[what] = requests.get(what, Fraction(0)) + much
+    return requests
 
 
 def _asked(template: Told) -> Need:
@@ -76,20 +76,20 @@ def _asked(template: Told) -> Need:
     https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers
     """
     pod = template["spec"]
-    found: dict[str, Fraction] = {}
+    requests: dict[str, Fraction] = {}
     for one in pod["containers"]:
         for what, much in _requests(one).items():
-            found[what] = found.get(what, Fraction(0)) + much
+            requests[what] = requests.get(what, Fraction(0)) + much
     for one in pod.get("initContainers", ()):
         for what, much in _requests(one).items():
-            found[what] = max(found.get(what, Fraction(0)), much)
-    return found
+            requests[what] = max(requests.get(what, Fraction(0)), much)
+    return requests
 
 
 def _requests(container: Told) -> Need:
     """Where only a limit is given, that is asked for."""
-    told = container.get("resources") or {}
-    asked = {**(told.get("limits") or {}), **(told.get("requests") or {})}
+    resources = container.get("resources") or {}
+    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
     return {what: parsed(much) for what, much in asked.items()}
 
 
@@ -111,11 +111,11 @@ _BINARY = {f"{name}i": Fraction(1024) ** power for power, name in enumerate("KMG
 
 def parsed(text: object) -> Fraction:
     """The number; 0 of what is none, for only the API itself writes quantities."""
-    found = _FORM.fullmatch(str(text).strip())
-    if found is None:
+    match = _FORM.fullmatch(str(text).strip())
+    if match is None:
         return Fraction(0)
-    suffix = found["suffix"] or ""
-    number = Fraction(found["number"])
+    suffix = match["suffix"] or ""
+    number = Fraction(match["number"])
     if suffix[:1] in ("e", "E") and suffix[1:]:
         return number * Fraction(10) ** int(suffix[1:])
     return number * (_BINARY.get(suffix) or _SCALES.get(suffix) or 1)
@@ -176,15 +176,17 @@ def lacking(
                  for one in sets]  # fmt: skip
         repel = [{name: _untolerated(known.get(name) or {}, one) for name in called}
                  for one in sets]  # fmt: skip
-        suits = [[place for place, name in enumerate(called) if not taints[name]]
+        suits = [[index for index, name in enumerate(called) if not taints[name]]
                  for taints in repel]  # fmt: skip
         if _fit(needs, flavors, suits):
             continue
         anywhere = [range(len(flavors))] * len(needs)
         if _fit(needs, flavors, anywhere):
             met = [taints for need, taints in zip(needs, repel, strict=True) if need]
-            told = {f"{name}: {taints[name]}" for taints in met for name in called if taints[name]}
-            return Lacking(" and ".join(names), Fraction(0), None, ", ".join(sorted(told)))
+            reasons = {
+                f"{name}: {taints[name]}" for taints in met for name in called if taints[name]
+            }
+            return Lacking(" and ".join(names), Fraction(0), None, ", ".join(sorted(reasons)))
         for what in names:
             only = [{what: one[what]} for one in needs if what in one]
             if only and not _fit(only, flavors, anywhere):
@@ -267,14 +269,14 @@ def _untolerated(flavor: Told, one: PodSet) -> str:
     """Taints of a flavor that neither pods nor the flavor itself tolerate, as kubectl has them."""
     spec = flavor.get("spec") or {}
     tolerations = (*one.tolerations, *(spec.get("tolerations") or ()))
-    found = (
+    taints = (
         taint for taint in spec.get("nodeTaints") or ()
         if taint.get("effect") in ("NoSchedule", "NoExecute")
         and not any(_tolerates(each, taint) for each in tolerations)
     )  # fmt: skip
     return " ".join(
         f"{each.get('key')}{'=' * bool(each.get('value'))}{each.get('value') or ''}"
-        f":{each.get('effect')}" for each in found
+        f":{each.get('effect')}" for each in taints
     )  # fmt: skip
 
 

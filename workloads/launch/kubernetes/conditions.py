@@ -78,7 +78,7 @@ class Pod:
     over: bool = False
 
     @property
-    def place(self) -> str:
+    def described(self) -> str:
         """Its name and node."""
         return f"{self.name} on node {self.node}" if self.node else self.name
 
@@ -108,13 +108,13 @@ def ended(whole: Told) -> tuple[Phase, str] | None:
     return None
 
 
-def pod(told: Told) -> Pod:
+def pod(manifest: Told) -> Pod:
     """A pod by what the API says of it."""
-    about, status = told.get("metadata") or {}, told.get("status") or {}
+    about, status = manifest.get("metadata") or {}, manifest.get("status") or {}
     labels = about.get("labels") or {}
     waits_for, hopeless = _waiting(status)
-    spec = told.get("spec") or {}
-    found = Pod(
+    spec = manifest.get("spec") or {}
+    result = Pod(
         name=str(about.get("name", "")),
         role=str(labels.get(ROLE_LABEL, "")),
         node=str(spec.get("nodeName") or ""),
@@ -130,15 +130,15 @@ def pod(told: Told) -> Pod:
         deleted=bool(about.get("deletionTimestamp")),
         over=bool(about.get("deletionTimestamp")) and _stands(status),
     )
-    if found.deleted or found.phase != "Running" or found.failed:
-        return found  # then its collector ends, too
-    return replace(found, noted=_without_collector(found, status))
+    if result.deleted or result.phase != "Running" or result.failed:
+        return result  # then its collector ends, too
+    return replace(result, noted=_without_collector(result, status))
 
 
 def trouble(pods: Sequence[Pod]) -> str:
     """The pods that failed, in words; empty = none."""
     return "; ".join(
-        f"{each.role or 'pod'} {each.place} {each.failed}" for each in pods if each.failed
+        f"{each.role or 'pod'} {each.described} {each.failed}" for each in pods if each.failed
     )
 
 
@@ -217,7 +217,7 @@ def _without_collector(pod: Pod, status: Told) -> str:
     for one in status.get("containerStatuses") or ():
         last = _terminated(one)
         if last and one.get("name") == COLLECTOR:
-            return f"the collector of {pod.place} {_code(last)}: what it saw ends there"
+            return f"the collector of {pod.described} {_code(last)}: what it saw ends there"
     return ""
 
 
@@ -242,8 +242,8 @@ def _containers(status: Told) -> list[Told]:
 
 def _stands(status: Told) -> bool:
     """Whether its node tells of its containers, and that none runs or is about to."""
-    told = _containers(status)
-    return bool(told) and all(_still(one.get("state") or {}) for one in told)
+    containers = _containers(status)
+    return bool(containers) and all(_still(one.get("state") or {}) for one in containers)
 
 
 def _still(state: Told) -> bool:
@@ -275,8 +275,8 @@ def _ran(status: Told) -> str:
     for one in status.get("containerStatuses") or ():
         if one.get("name") in (RANKS, LAUNCHER) and not one.get("restartCount"):
             state = one.get("state") or {}
-            told = state.get("running") or state.get("terminated") or {}
-            return str(told.get("startedAt") or "")
+            span = state.get("running") or state.get("terminated") or {}
+            return str(span.get("startedAt") or "")
     return ""
 
 

@@ -147,14 +147,14 @@ def service(spec: RunSpec, settings: Settings) -> Manifest:
 def job(spec: RunSpec, settings: Settings) -> Manifest:
     """The Job; the service must be in the same namespace under the same name."""
     layout, name = spec.layout, object_name(spec.run)
-    told = Job(spec, Path(archive_folder(spec)), hosts=layout.nodes)
+    rank_job = Job(spec, Path(archive_folder(spec)), hosts=layout.nodes)
     ranks: Manifest = {
         "name": RANKS,
         "command": ["torchrun"],
         "args": [
             f"--nnodes={layout.nodes}", f"--nproc-per-node={layout.ranks_per_node}",
             f"--node-rank=$({INDEX})", f"--master-addr={name}-0.{name}",
-            f"--master-port={MEETING_PORT}", "-m", "lockstep.workloads", told.text(),
+            f"--master-port={MEETING_PORT}", "-m", "lockstep.workloads", rank_job.text(),
         ],
         "env": [{
             "name": INDEX,

@@ -83,32 +83,32 @@ def taken_back(uid: str, workloads: Sequence[Told]) -> str:
     return ""
 
 
-def _owned_by(told: Told, uid: str) -> bool:
-    owners = (told.get("metadata") or {}).get("ownerReferences") or ()
+def _owned_by(workload: Told, uid: str) -> bool:
+    owners = (workload.get("metadata") or {}).get("ownerReferences") or ()
     return any(each.get("uid") == uid for each in owners)
 
 
-def _is(told: Told, condition: str) -> bool:
-    conditions = (told.get("status") or {}).get("conditions") or ()
+def _is(workload: Told, condition: str) -> bool:
+    conditions = (workload.get("status") or {}).get("conditions") or ()
     return any(each.get("type") == condition and each.get("status") == "True"
                for each in conditions)  # fmt: skip
 
 
-def _message(told: Told | None) -> str:
-    conditions = ((told or {}).get("status") or {}).get("conditions") or ()
-    found = [str(each.get("message", "")) for each in conditions
+def _message(workload: Told | None) -> str:
+    conditions = ((workload or {}).get("status") or {}).get("conditions") or ()
+    messages = [str(each.get("message", "")) for each in conditions
              if each.get("type") == "QuotaReserved" and each.get("status") == "False"]  # fmt: skip
-    return found[0][:300] if found else ""
+    return messages[0][:300] if messages else ""
 
 
-def _rank(told: Told) -> tuple[int, str]:
+def _rank(workload: Told) -> tuple[int, str]:
     """Kueue's order in a queue: priority, then age."""
-    created = str((told.get("metadata") or {}).get("creationTimestamp", ""))
-    return -int((told.get("spec") or {}).get("priority") or 0), created
+    created = str((workload.get("metadata") or {}).get("creationTimestamp", ""))
+    return -int((workload.get("spec") or {}).get("priority") or 0), created
 
 
-def _name(told: Told) -> str:
-    metadata = told.get("metadata") or {}
+def _name(workload: Told) -> str:
+    metadata = workload.get("metadata") or {}
     owners: Sequence[Told] = metadata.get("ownerReferences") or ({},)
     return str(owners[0].get("name") or metadata.get("name"))
 

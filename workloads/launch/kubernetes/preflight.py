@@ -177,7 +177,7 @@ def _quotas(
             left = parsed(most) - parsed(used.get(what, "0"))
             if needed is not None and needed > left:
                 never = needed > parsed(most)
-                found = Refusal(
+                refusal = Refusal(
                     ExitCode.USAGE if never else ExitCode.UNREACHABLE,
                     f"the quota {name} of namespace {settings.namespace} leaves"
                     f" {format_quantity(left)} of {format_quantity(parsed(most))} {what}, and the"
@@ -186,8 +186,8 @@ def _quotas(
                     f"{'' if never else ', or wait until others have ended'}",
                 )
                 if never:
-                    return found
-                not_now = not_now or found
+                    return refusal
+                not_now = not_now or refusal
     return not_now
 
 

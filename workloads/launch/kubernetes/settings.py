@@ -141,8 +141,8 @@ def is_hosts_name(run: str, nodes: int) -> bool:
 
 def labels(run: str, role: str = "") -> dict[str, str]:
     """On everything that a run creates."""
-    told = {"app.kubernetes.io/part-of": "lockstep", RUN_LABEL: run}
-    return {**told, ROLE_LABEL: role} if role else told
+    by_key = {"app.kubernetes.io/part-of": "lockstep", RUN_LABEL: run}
+    return {**by_key, ROLE_LABEL: role} if role else by_key
 
 
 def team_labels(team: str) -> dict[str, str]:

@@ -81,18 +81,18 @@ def submission(spec: RunSpec, settings: Settings, command: Sequence[str]) -> Sub
     Args:
         command: What the launcher of an MPIJob, or the first step of a Workflow, runs.
     """
-    place = (settings.namespace, object_name(spec.run))
+    namespaced = (settings.namespace, object_name(spec.run))
     nodes, mark = spec.layout.nodes, settings.submission
     if settings.chain:
         whole = workflow.manifest(spec, settings, command)
-        return Submission(WORKFLOW, *place, whole, started=kinds(settings)[1:], mark=mark)
+        return Submission(WORKFLOW, *namespaced, whole, started=kinds(settings)[1:], mark=mark)
     owner = WORKFLOW if settings.step else None
     if settings.kind is Kind.MPIJOB:
         whole = job_manifests.manifest(spec, settings, command)
-        return Submission(MPIJOB, *place, whole, workers=nodes, owner=owner, mark=mark)
+        return Submission(MPIJOB, *namespaced, whole, workers=nodes, owner=owner, mark=mark)
     service = (SERVICE, job_manifests.service(spec, settings))
     whole = job_manifests.job(spec, settings)
-    return Submission(JOB, *place, whole, (service,), nodes, owner=owner, mark=mark)
+    return Submission(JOB, *namespaced, whole, (service,), nodes, owner=owner, mark=mark)
 
 
 def kinds(settings: Settings) -> tuple[Resource, ...]:

@@ -212,30 +212,30 @@ def measured(
     most = STEP_SECONDS + settings.start_timeout
     while True:
         whole, now = cluster.read(path), clock()
-        found = conditions.ended(whole)
+        state = conditions.ended(whole)
         queued += now - looked if suspended(whole) else 0.0
         looked = now
         late = now - begun - queued >= most or queued > settings.queue_timeout
         pods = _pods(cluster, spec, namespace)
         stuck = next((each for each in pods if each.hopeless), None)
-        if found is not None or stuck is not None or late:
+        if state is not None or stuck is not None or late:
             break
         pause(_POLL_SECONDS)
     said = "\n".join(_log(cluster, namespace, each) for each in pods)
-    if found is not None and found[0] is Phase.SUCCEEDED:
+    if state is not None and state[0] is Phase.SUCCEEDED:
         return said, ""
     why = (
-        f"{stuck.place} cannot start: {stuck.waits_for}" if stuck is not None
+        f"{stuck.described} cannot start: {stuck.waits_for}" if stuck is not None
         else (said.strip().splitlines() or [conditions.waits(pods)])[-1][:500]
-        or ("it had not ended in time" if found is None else found[1])
+        or ("it had not ended in time" if state is None else state[1])
     )  # fmt: skip
     return "", why
 
 
 def _pods(cluster: Cluster, spec: RunSpec, namespace: str) -> list[conditions.Pod]:
     chosen = f"{selector(spec.run)},{ROLE_LABEL}={STEP}"
-    told = cluster.read(POD.path(namespace), labelSelector=chosen)
-    pods = (conditions.pod(each) for each in told.get("items") or ())
+    listed = cluster.read(POD.path(namespace), labelSelector=chosen)
+    pods = (conditions.pod(each) for each in listed.get("items") or ())
     return [each for each in pods if SUFFIX in each.name]
 
 

@@ -48,8 +48,8 @@ class RemoteRank:
         """What its ring said, and a heartbeat as old as the report makes it."""
         if self.report is None or self.report.told is None:
             return None
-        told = self.report.told
-        return replace(told, heartbeat_age=told.heartbeat_age + monotonic() - self.heard)
+        state = self.report.told
+        return replace(state, heartbeat_age=state.heartbeat_age + monotonic() - self.heard)
 
     def how(self) -> str:
         """How it ended, in words."""

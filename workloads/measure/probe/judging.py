@@ -90,7 +90,7 @@ def references(links: Mapping[Pair, LinkTimes]) -> tuple[Reference, Reference]:
 def slow_links(links: Mapping[Pair, LinkTimes]) -> dict[Pair, Slowness]:
     """Those that are slow in at least one probe."""
     compared = references(links)
-    found: dict[Pair, Slowness] = {}
+    slow: dict[Pair, Slowness] = {}
     for pair, one in links.items():
         seen = [
             Slowness(reference.probe, seconds, reference.usual)
@@ -98,8 +98,8 @@ def slow_links(links: Mapping[Pair, LinkTimes]) -> dict[Pair, Slowness]:
             if reference.is_slower(seconds := _seconds(one, reference.probe), reference.usual)
         ]
         if seen:
-            found[pair] = max(seen, key=lambda slowness: slowness.ratio)
-    return found
+            slow[pair] = max(seen, key=lambda slowness: slowness.ratio)
+    return slow
 
 
 def _seconds(link: LinkTimes, probe: str) -> float:

@@ -38,7 +38,7 @@ def matchings(nodes: int) -> tuple[Slot, ...]:
     even = nodes + nodes % 2
     slots: list[Slot] = []
     for turn in range(even - 1):
-        circle = [even - 1, *((turn + place) % (even - 1) for place in range(even - 1))]
+        circle = [even - 1, *((turn + position) % (even - 1) for position in range(even - 1))]
         pairs = zip(circle[: even // 2], reversed(circle[even // 2 :]), strict=True)
         slots.append(tuple(sorted(_pair(*ends) for ends in pairs if max(ends) < nodes)))
     return tuple(slots)
@@ -120,16 +120,16 @@ History = Sequence[Mapping[Pair, LinkTimes]]
 
 def fastest(history: History) -> dict[Pair, LinkTimes]:
     """Of each link the fastest timings of all rounds."""
-    found: dict[Pair, LinkTimes] = {}
+    times: dict[Pair, LinkTimes] = {}
     for measured in history:
         for pair, now in measured.items():
-            known = found.get(pair, now)
-            found[pair] = LinkTimes(
+            known = times.get(pair, now)
+            times[pair] = LinkTimes(
                 _faster(known.latency, now.latency),
                 _faster(known.there, now.there),
                 _faster(known.back, now.back),
             )
-    return found
+    return times
 
 
 def _faster(one: Timing, other: Timing) -> Timing:

@@ -74,12 +74,12 @@ def planned(sizes: str, repetitions: int, dtype: str, ranks: int) -> Sweep:
 
 def expected(ranks: int) -> list[int]:
     """The sum over the ranks of the PATTERN elements, which repeat."""
-    return [sum(pattern(rank)[place] for rank in range(ranks)) for place in range(PATTERN)]
+    return [sum(pattern(rank)[index] for rank in range(ranks)) for index in range(PATTERN)]
 
 
 def pattern(rank: int) -> list[int]:
     """The first PATTERN elements of a rank."""
-    return [place * (rank + 1) % PATTERN for place in range(PATTERN)]
+    return [index * (rank + 1) % PATTERN for index in range(PATTERN)]
 
 
 def table(

@@ -115,12 +115,12 @@ class SweepPasses:
         return perf_counter() - began
 
     def _fill(self, values: torch.Tensor) -> None:
-        for place, value in enumerate(pattern(self._rank)):
-            values[place::PATTERN] = value
+        for index, value in enumerate(pattern(self._rank)):
+            values[index::PATTERN] = value
 
     def _errors(self, values: torch.Tensor) -> int:
         return sum(
-            int((values[place::PATTERN] != value).sum()) for place, value in enumerate(self._right)
+            int((values[index::PATTERN] != value).sum()) for index, value in enumerate(self._right)
         )
 
     def _settle(self) -> None:

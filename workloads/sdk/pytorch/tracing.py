@@ -40,4 +40,4 @@ def _skip() -> Callable[[CodeType], object] | None:
 
 def _within(code: CodeType) -> list[CodeType]:
     inner = [each for each in code.co_consts if isinstance(each, CodeType)]
-    return [code, *(found for each in inner for found in _within(each))]
+    return [code, *(nested for each in inner for nested in _within(each))]
