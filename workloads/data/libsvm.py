@@ -86,7 +86,7 @@ def blocks(path: Path, features: int) -> Iterator[RowBlock]:
     for text in _texts(path):
         lines = text.translate(_WHITE).split(b"\n")
         if b"#" in text:
-            lines = [each.partition(b"#")[0] for each in lines]
+            lines = [line.partition(b"#")[0] for line in lines]
         hexadecimal = b"x" in text or b"X" in text  # which Arrow would take
         try:
             block = (None if hexadecimal else _fast(lines, features)) or _slow(lines, features)

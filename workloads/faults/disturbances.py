@@ -120,18 +120,18 @@ class Disturber:
 
     def due(self, kind: Kind, step: int) -> Disturbance | None:
         """The disturbance of a periodic kind that comes at the end of a step, if one does."""
-        for each in self._in_force(kind, step):
-            assert each.every is not None
-            if (step + 1) % each.every == 0:
-                return each
+        for disturbance in self._in_force(kind, step):
+            assert disturbance.every is not None
+            if (step + 1) % disturbance.every == 0:
+                return disturbance
         return None
 
     def work(self, step: int) -> float:
         """The device's work in a step over that of an ordinary one."""
         work = 1.0
         for kind in (Kind.UNIFORM, Kind.STAGE, Kind.WARMUP):
-            for each in self._in_force(kind, step):
-                work *= self._factor(each, step)
+            for disturbance in self._in_force(kind, step):
+                work *= self._factor(disturbance, step)
         return work
 
     def weight(self, step: int) -> Callable[[int], float]:
@@ -140,10 +140,12 @@ class Disturber:
 
         def weight(index: int) -> float:
             factor = 1.0
-            for each in drawn:
-                if each.replica in (None, self._replica) and self._is_long(each, step, index):
-                    assert each.factor is not None
-                    factor *= each.factor
+            for disturbance in drawn:
+                if disturbance.replica in (None, self._replica) and self._is_long(
+                    disturbance, step, index
+                ):
+                    assert disturbance.factor is not None
+                    factor *= disturbance.factor
             return factor
 
         return weight

@@ -85,7 +85,7 @@ def exception(log: Path, begin: int = 0) -> str:
         return as_exception(last_line(log, begin))
     if of_a_lost_peer(chain[0]):
         return chain[0]
-    return [one for one in chain if not of_a_lost_peer(one)][-1]
+    return [error for error in chain if not of_a_lost_peer(error)][-1]
 
 
 def as_exception(line: str) -> str:

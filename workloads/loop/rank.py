@@ -67,7 +67,7 @@ class Accelerator:
             TypeError: It is anything else, which only a GPU would miss.
         """
         if isinstance(made, tuple):
-            return tuple(self.batch(one) for one in made)
+            return tuple(self.batch(item) for item in made)
         host = torch.from_numpy(made) if isinstance(made, np.ndarray) else made
         if not isinstance(host, torch.Tensor):
             raise TypeError(f"a batch of arrays or tensors is asked for, not {type(made).__name__}")

@@ -121,7 +121,7 @@ def train(job: RankJob, ring_is_there: Callable[[], None] = lambda: None) -> Non
     except BaseException:
         writer.state(RankState.FAILED)
         raise
-    for each in others:
-        each.close()
+    for timer in others:
+        timer.close()
     writer.state(RankState.FINISHED)
     dist.destroy_process_group()

@@ -63,9 +63,11 @@ def offset_now(
     last = measurements[-1]
     ahead = now_ns - last.at_ns
     # Differences from the last one: a double cannot hold the nanoseconds of a clock itself.
-    times = [float(one.at_ns - last.at_ns) for one in measurements]
+    times = [float(measurement.at_ns - last.at_ns) for measurement in measurements]
     held = last.error_ns + drift * ahead
-    shares = _shares(times, [float(one.error_ns) for one in measurements], float(ahead))
+    shares = _shares(
+        times, [float(measurement.error_ns) for measurement in measurements], float(ahead)
+    )
     if shares is not None:
         bound = sum(abs(s) * one.error_ns for s, one in zip(shares, measurements, strict=True))
         if bound < held:

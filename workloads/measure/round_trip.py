@@ -95,7 +95,10 @@ class RoundTrips:
                 self._busy[descriptor] = _Peer(host, now)
                 self._readings[host].append((self._looks, now.round_trip_us))
         since = self._looks - KEPT_LOOKS
-        fresh = ([trip for look, trip in each if look > since] for each in self._readings.values())
+        fresh = (
+            [trip for look, trip in readings if look > since]
+            for readings in self._readings.values()
+        )
         known = [median(trips) for trips in fresh if len(trips) >= ENOUGH]
         self._tell(int(min(known) * 1000) if len(known) >= PEERS_AT_LEAST else 0)
 
@@ -105,17 +108,21 @@ class RoundTrips:
             descriptors = sorted(map(int, os.listdir(self._descriptors)))[:MOST]
         except (OSError, ValueError):
             return  # no proc(5) here
-        connections = {each: now for each in descriptors if (now := self._ask.connection(each))}
+        connections = {
+            descriptor: now
+            for descriptor in descriptors
+            if (now := self._ask.connection(descriptor))
+        }
         before, self._carried = self._carried, {
             each: now.acked + now.received for each, now in connections.items()
         }  # fmt: skip
         sent = {each: all_of_it - before.get(each, 0) for each, all_of_it in self._carried.items()}
         much = {
-            each: host
-            for each in connections
-            if sent[each] >= LEAST_BYTES and (host := self._ask.other_host(each))
+            descriptor: host
+            for descriptor in connections
+            if sent[descriptor] >= LEAST_BYTES and (host := self._ask.other_host(descriptor))
         }
-        least = SHARE * max((sent[each] for each in much), default=0)
+        least = SHARE * max((sent[descriptor] for descriptor in much), default=0)
         if much:
             self._busy = {
                 each: self._busy.get(each, _Peer(host, connections[each]))

@@ -178,7 +178,7 @@ class LogisticRegression:
         with self._segment("forward", TAG):
             for first in range(begin, end, EVALUATED_ROWS):
                 part = self._validation.take(slice(first, min(first + EVALUATED_ROWS, end)))
-                numbers, labels = (each.to(self._device) for each in part)
+                numbers, labels = (item.to(self._device) for item in part)
                 logits = numbers @ self._weights
                 sums[0] += ((logits > 0) == (labels > 0)).sum()
                 sums[1] += log_loss(logits, labels, reduction="sum")

@@ -95,27 +95,31 @@ def control(
     steered = [_Steered(fault, names, how, workspace, ranks_per_node) for fault in faults]
     try:
         while True:
-            for one in steered:
-                one.follow()
-            for node in {one.node for one in steered}:
-                _apply(links, node, [one for one in steered if one.node == node])
+            for steering in steered:
+                steering.follow()
+            for node in {steering.node for steering in steered}:
+                _apply(links, node, [steering for steering in steered if steering.node == node])
             sleep(POLL_SECONDS)
     finally:
-        write(logs, [one.finished() for one in steered])
+        write(logs, [steering.finished() for steering in steered])
 
 
 def _apply(links: Links, node: int, here: list["_Steered"]) -> None:
     """Let what its faults want now hold for a node, and nothing else."""
-    if not any(one.turns for one in here):
+    if not any(steering.turns for steering in here):
         return
-    rules = {one.fault.peer: one.wanted for one in here if one.wanted != LinkSetting()}
+    rules = {
+        steering.fault.peer: steering.wanted
+        for steering in here
+        if steering.wanted != LinkSetting()
+    }
     try:
         links.apply(node, rules)
     except NetworkError as error:
-        for one in here:
-            one.seen.error = str(error)
-    for one in here:
-        one.turned()
+        for steering in here:
+            steering.seen.error = str(error)
+    for steering in here:
+        steering.turned()
 
 
 class _Steered:

@@ -88,10 +88,12 @@ def shape(device: str, requests: Sequence[Queueing], namespace: str | None = Non
 def own_networks() -> list[IPv4Network]:
     """Every IPv4 network that this machine routes or has an address in."""
     with kernel() as calls:
-        places = [(each.get("dst"), each["dst_len"]) for each in calls.get_routes(family=AF_INET)]
+        places = [
+            (route.get("dst"), route["dst_len"]) for route in calls.get_routes(family=AF_INET)
+        ]
         places += [
-            (each.get("local") or each.get("address"), each["prefixlen"])
-            for each in calls.get_addr(family=AF_INET)
+            (address.get("local") or address.get("address"), address["prefixlen"])
+            for address in calls.get_addr(family=AF_INET)
         ]
     return [IPv4Network(network, strict=False) for network in places if network[0] is not None]
 

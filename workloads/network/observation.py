@@ -101,7 +101,7 @@ def _state(state: State) -> dict[str, Any]:
 def write(folder: Path, observations: list[Observation]) -> None:
     """Leave them where the launcher finds them, whole or not at all."""
     temporary = folder / f"{REPORT_FILE}.new"
-    temporary.write_text(json.dumps([one.to_json() for one in observations]))
+    temporary.write_text(json.dumps([observation.to_json() for observation in observations]))
     temporary.replace(folder / REPORT_FILE)
 
 
@@ -111,4 +111,4 @@ def read(folder: Path) -> dict[str, dict[str, Any]]:
         listed = bounded_json.read(folder / REPORT_FILE)
     except FileNotFoundError:
         return {}
-    return {one["spec"]: one for one in listed}
+    return {item["spec"]: item for item in listed}

@@ -154,7 +154,7 @@ class Collective:
 
     def _arrive(self, tensor: torch.Tensor, peer: int | None = None) -> list[Any]:
         """What each timer of others' formats makes of it."""
-        return [each.arrive(self.op, self.group, tensor.nbytes, peer) for each in self._timers]
+        return [timer.arrive(self.op, self.group, tensor.nbytes, peer) for timer in self._timers]
 
     def _complete(self, arrivals: list[Any], begin_ns: int, end_ns: int) -> None:
         for each, arrived in zip(self._timers, arrivals, strict=True):

@@ -177,8 +177,8 @@ class _Stage(PipelineStage):
             if op.endswith("-recv") and ops:
                 self._receiving[op, micro_batch] = collective.start(lambda: None, ops[0].tensor)
             return ops
-        for one in ops:
-            one.op = partial(_begun, collective, one.op is dist.isend)
+        for operation in ops:
+            operation.op = partial(_begun, collective, operation.op is dist.isend)
         return ops
 
 

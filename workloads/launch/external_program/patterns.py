@@ -294,7 +294,7 @@ def _contradicted(match: re.Match[str], text: str) -> bool:
     """Whether a line says the same twice with other numbers: two were written into each other."""
     words = _DIGITS.sub("", match[0])
     others = match.re.finditer(text, match.end())
-    return any(one[0] != match[0] and _DIGITS.sub("", one[0]) == words for one in others)
+    return any(other[0] != match[0] and _DIGITS.sub("", other[0]) == words for other in others)
 
 
 def _said(match: re.Match[str], form: str, text: str, word: str) -> Said | None:

@@ -31,19 +31,19 @@ class PodSet:
     """Pods of one template.
 
     Attributes:
-        each: Resource -> how much one pod asks for.
+        of_one: Resource -> how much one pod asks for.
         tolerations: Of its pods.
     """
 
     name: str
     count: int
-    each: Need
+    of_one: Need
     tolerations: tuple[Told, ...] = ()
 
     @property
     def whole(self) -> Need:
         """Of all its pods."""
-        return {what: self.count * much for what, much in self.each.items()}
+        return {what: self.count * much for what, much in self.of_one.items()}
 
 
 def pod_sets(spec: RunSpec, settings: Settings) -> tuple[PodSet, ...]:
@@ -63,9 +63,9 @@ def _pod_set(name: str, count: int, template: Told) -> PodSet:
 
 def total(sets: Sequence[PodSet]) -> Need:
     """Of all pods of a run, and how many there are."""
-    requests: dict[str, Fraction] = {"pods": Fraction(sum(each.count for each in sets))}
-    for each in sets:
-        for what, much in each.whole.items():
+    requests: dict[str, Fraction] = {"pods": Fraction(sum(pod_set.count for pod_set in sets))}
+    for pod_set in sets:
+        for what, much in pod_set.whole.items():
             requests[what] = requests.get(what, Fraction(0)) + much
     return requests
 
@@ -77,11 +77,11 @@ def _asked(template: Told) -> Need:
     """
     pod = template["spec"]
     requests: dict[str, Fraction] = {}
-    for one in pod["containers"]:
-        for what, much in _requests(one).items():
+    for container in pod["containers"]:
+        for what, much in _requests(container).items():
             requests[what] = requests.get(what, Fraction(0)) + much
-    for one in pod.get("initContainers", ()):
-        for what, much in _requests(one).items():
+    for container in pod.get("initContainers", ()):
+        for what, much in _requests(container).items():
             requests[what] = max(requests.get(what, Fraction(0)), much)
     return requests
 
@@ -152,7 +152,7 @@ class Lacking:
 def uncovered(cluster_queue: Told, sets: Sequence[PodSet]) -> tuple[str, ...]:
     """Resources that a run asks for and the queue covers not at all."""
     known = {what for covered, _, _ in _groups(cluster_queue) for what in covered}
-    asked = dict.fromkeys(what for one in sets for what, much in one.each.items() if much)
+    asked = dict.fromkeys(what for pod_set in sets for what, much in pod_set.of_one.items() if much)
     return tuple(what for what in asked if what not in known)
 
 
@@ -172,10 +172,10 @@ def lacking(
         known: ResourceFlavors by name; one that may not be seen has no taints.
     """
     for names, flavors, called in _groups(cluster_queue):
-        needs = [{what: much for what, much in _counted(one).items() if what in names and much}
-                 for one in sets]  # fmt: skip
-        repel = [{name: _untolerated(known.get(name) or {}, one) for name in called}
-                 for one in sets]  # fmt: skip
+        needs = [{what: much for what, much in _counted(pod_set).items() if what in names and much}
+                 for pod_set in sets]  # fmt: skip
+        repel = [{name: _untolerated(known.get(name) or {}, pod_set) for name in called}
+                 for pod_set in sets]  # fmt: skip
         suits = [[index for index, name in enumerate(called) if not taints[name]]
                  for taints in repel]  # fmt: skip
         if _fit(needs, flavors, suits):
@@ -188,9 +188,9 @@ def lacking(
             }
             return Lacking(" and ".join(names), Fraction(0), None, ", ".join(sorted(reasons)))
         for what in names:
-            only = [{what: one[what]} for one in needs if what in one]
+            only = [{what: need[what]} for need in needs if what in need]
             if only and not _fit(only, flavors, anywhere):
-                return _short(what, [one[what] for one in only], flavors)
+                return _short(what, [need[what] for need in only], flavors)
         largest = max(needs, key=lambda one: sum(one.values()))
         return Lacking(" and ".join(largest), Fraction(0), None)
     return None
@@ -204,10 +204,12 @@ def left_out(resources: Told, what: str) -> bool:
     """
     if resources.get("quotaCheckStrategy") == IGNORES:
         return True
-    if any(what.startswith(str(one)) for one in resources.get("excludeResourcePrefixes") or ()):
+    if any(
+        what.startswith(str(prefix)) for prefix in resources.get("excludeResourcePrefixes") or ()
+    ):
         return True
-    return any(one.get("input") == what and one.get("strategy") == "Replace"
-               for one in resources.get("transformations") or ())  # fmt: skip
+    return any(transformation.get("input") == what and transformation.get("strategy") == "Replace"
+               for transformation in resources.get("transformations") or ())  # fmt: skip
 
 
 def takes(cluster_queue: Told, namespace: Told) -> bool:
@@ -221,7 +223,9 @@ def takes(cluster_queue: Told, namespace: Told) -> bool:
     labels = (namespace.get("metadata") or {}).get("labels") or {}
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False
-    return all(_matches(one, labels) for one in selector.get("matchExpressions") or ())
+    return all(
+        _matches(expression, labels) for expression in selector.get("matchExpressions") or ()
+    )
 
 
 def _matches(one: Told, labels: Told) -> bool:
@@ -252,11 +256,11 @@ def _groups(
         flavors = []
         for flavor in group.get("flavors") or ():
             gives: dict[str, Fraction | None] = {}
-            for one in flavor.get("resources") or ():
-                borrows = one.get("borrowingLimit") if shared else "0"
-                gives[str(one.get("name"))] = (
+            for resource in flavor.get("resources") or ():
+                borrows = resource.get("borrowingLimit") if shared else "0"
+                gives[str(resource.get("name"))] = (
                     None if borrows is None
-                    else parsed(one.get("nominalQuota", "0")) + parsed(borrows)
+                    else parsed(resource.get("nominalQuota", "0")) + parsed(borrows)
                 )  # fmt: skip
             flavors.append(gives)
         names = dict.fromkeys([*(group.get("coveredResources") or ()),
@@ -272,11 +276,11 @@ def _untolerated(flavor: Told, one: PodSet) -> str:
     taints = (
         taint for taint in spec.get("nodeTaints") or ()
         if taint.get("effect") in ("NoSchedule", "NoExecute")
-        and not any(_tolerates(each, taint) for each in tolerations)
+        and not any(_tolerates(toleration, taint) for toleration in tolerations)
     )  # fmt: skip
     return " ".join(
-        f"{each.get('key')}{'=' * bool(each.get('value'))}{each.get('value') or ''}"
-        f":{each.get('effect')}" for each in taints
+        f"{taint.get('key')}{'=' * bool(taint.get('value'))}{taint.get('value') or ''}"
+        f":{taint.get('effect')}" for taint in taints
     )  # fmt: skip
 
 
@@ -298,7 +302,7 @@ def _counted(one: PodSet) -> Need:
 
 def _fit(needs: Sequence[Need], flavors: Sequence[Flavor], suits: Sequence[Sequence[int]]) -> bool:
     """Whether some choice of a flavor for each, of those that suit it, has room for all."""
-    asking = [one for one in needs if one]
+    asking = [need for need in needs if need]
     places = [places for one, places in zip(needs, suits, strict=False) if one]
     return any(_room(asking, chosen, flavors) for chosen in product(*places))
 
@@ -317,7 +321,7 @@ def _room(needs: Sequence[Need], chosen: Sequence[int], flavors: Sequence[Flavor
 
 def _short(what: str, needs: Sequence[Fraction], flavors: Sequence[Flavor]) -> Lacking:
     """One set alone is too large, or all together are."""
-    gives = [each.get(what) or Fraction(0) for each in flavors]
+    gives = [flavor.get(what) or Fraction(0) for flavor in flavors]
     if max(needs) > max(gives, default=Fraction(0)):
         return Lacking(what, max(needs), max(gives, default=Fraction(0)))
     return Lacking(what, sum(needs, Fraction(0)), sum(gives, Fraction(0)))

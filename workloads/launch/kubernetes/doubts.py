@@ -62,7 +62,7 @@ def _unset(facts: Facts, spec: RunSpec, settings: Settings) -> list[str]:
     unset = (*UNSET, *(UNSET_WITH_GPUS if spec.device == "cuda" else ()))
     sentences = []
     for quota in facts.quotas or ():
-        if wanted := [each for each in hard(quota) if each in unset]:
+        if wanted := [resource for resource in hard(quota) if resource in unset]:
             name = quota.get("metadata", {}).get("name")
             sentences.append(
                 f"the quota {name} of namespace {settings.namespace} wants"

@@ -87,7 +87,7 @@ def look(cluster: Cluster, settings: Settings) -> Facts:
         nodes=_all(cluster, "/api/v1/nodes"),
         queue=queue,
         cluster_queue=cluster_queue,
-        flavors={str(_metadata(each).get("name")): each for each in flavors},
+        flavors={str(_metadata(flavor).get("name")): flavor for flavor in flavors},
         kueue_resources=_kueue_resources(cluster) if cluster_queue else None,
     )
 

@@ -162,6 +162,6 @@ def stop_command(resources: Sequence[Resource], namespace: str, which: str) -> s
         resources: The first owns all else; others may be gone already.
         which: A name, or a selector of labels with its option.
     """
-    kinds = ",".join(f"{each.plural}.{each.group}" for each in resources)
+    kinds = ",".join(f"{resource.plural}.{resource.group}" for resource in resources)
     missing = " --ignore-not-found" if len(resources) > 1 else ""
     return f"kubectl -n {namespace} delete {kinds} {which}{missing}"

@@ -105,7 +105,9 @@ def rights(settings: Settings) -> tuple[Right, ...]:
     """What the account that submits must be allowed, and what the chart's role grants."""
     resource, *started = kinds(settings)
     needed = [Right(verb, resource.group, resource.plural) for verb in ("create", "get", "delete")]
-    needed += [Right(verb, one.group, one.plural) for one in started for verb in ("get", "delete")]
+    needed += [
+        Right(verb, kind.group, kind.plural) for kind in started for verb in ("get", "delete")
+    ]
     if resource is JOB:
         needed.append(Right("create", SERVICE.group, SERVICE.plural))
     if settings.measured and resource is not JOB:

@@ -217,11 +217,11 @@ def measured(
         looked = now
         late = now - begun - queued >= most or queued > settings.queue_timeout
         pods = _pods(cluster, spec, namespace)
-        stuck = next((each for each in pods if each.hopeless), None)
+        stuck = next((pod for pod in pods if pod.hopeless), None)
         if state is not None or stuck is not None or late:
             break
         pause(_POLL_SECONDS)
-    said = "\n".join(_log(cluster, namespace, each) for each in pods)
+    said = "\n".join(_log(cluster, namespace, pod) for pod in pods)
     if state is not None and state[0] is Phase.SUCCEEDED:
         return said, ""
     why = (
@@ -235,8 +235,8 @@ def measured(
 def _pods(cluster: Cluster, spec: RunSpec, namespace: str) -> list[conditions.Pod]:
     chosen = f"{selector(spec.run)},{ROLE_LABEL}={STEP}"
     listed = cluster.read(POD.path(namespace), labelSelector=chosen)
-    pods = (conditions.pod(each) for each in listed.get("items") or ())
-    return [each for each in pods if SUFFIX in each.name]
+    pods = (conditions.pod(item) for item in listed.get("items") or ())
+    return [pod for pod in pods if SUFFIX in pod.name]
 
 
 def _log(cluster: Cluster, namespace: str, pod: conditions.Pod) -> str:

@@ -187,7 +187,7 @@ class Links:
         table = torch.zeros(len(pairs), 3, 2, dtype=torch.float64)
         self._place.run(table, lambda: self._exchange(pairs, table))
         return {
-            pair: LinkTimes(*(Timing(*one) for one in row))
+            pair: LinkTimes(*(Timing(*values) for values in row))
             for pair, row in zip(pairs, table.tolist(), strict=True)
         }
 
@@ -236,4 +236,4 @@ class Links:
 
 def _is_known(times: list[float]) -> bool:
     """Whether the least of them is the link's, and not what was left of a busy machine."""
-    return sum(one <= FLOOR * min(times) for one in times) >= FLOOR_REPETITIONS
+    return sum(time <= FLOOR * min(times) for time in times) >= FLOOR_REPETITIONS

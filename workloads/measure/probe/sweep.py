@@ -68,8 +68,8 @@ def planned(sizes: str, repetitions: int, dtype: str, ranks: int) -> Sweep:
         )
     least, most, count = _range(sizes, width)
     spaced = np.geomspace(least, most, count) if count > 1 else np.array([least])
-    elements = sorted({max(1, round(one / width)) for one in spaced.tolist()})
-    return Sweep(tuple(one * width for one in elements), repetitions, dtype)
+    elements = sorted({max(1, round(size / width)) for size in spaced.tolist()})
+    return Sweep(tuple(count * width for count in elements), repetitions, dtype)
 
 
 def expected(ranks: int) -> list[int]:

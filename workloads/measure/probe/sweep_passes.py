@@ -176,11 +176,11 @@ def find(nodes: int, links: Links) -> tuple[ProbeResult, History]:
 def _finding(finding: ProbeResult) -> dict[str, Any]:
     culprits = [
         {
-            "nodes": [f"node-{node}" for node in one.nodes],
-            **asdict(one.slowness),
-            "ratio": one.slowness.ratio,
+            "nodes": [f"node-{node}" for node in culprit.nodes],
+            **asdict(culprit.slowness),
+            "ratio": culprit.slowness.ratio,
         }
-        for one in finding.culprits
+        for culprit in finding.culprits
     ]
     return {"kind": finding.kind.value, "culprits": culprits, "text": finding.text}
 

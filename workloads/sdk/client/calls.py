@@ -163,7 +163,7 @@ def stop(name: str) -> Call[Tree]:
 
 def log(name: str) -> Call[list[str]]:
     """As Client.log."""
-    return Call("GET", _of(name, "/log"), lambda body: [str(each) for each in _tree(body)["lines"]])
+    return Call("GET", _of(name, "/log"), lambda body: [str(line) for line in _tree(body)["lines"]])
 
 
 def delete(name: str) -> Call[None]:
@@ -188,7 +188,7 @@ def download(name: str, form: Form, query: Mapping[str, Any]) -> Call[bytes]:
 
 def post_metrics(name: str, samples: Sequence[Mapping[str, Any]]) -> Call[int]:
     """As Client.post_metrics."""
-    payload = {"samples": [dict(each) for each in samples]}
+    payload = {"samples": [dict(sample) for sample in samples]}
     return Call("POST", _of(name, "/metrics"), lambda body: int(_tree(body)["taken"]), body=payload)
 
 

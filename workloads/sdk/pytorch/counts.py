@@ -100,7 +100,7 @@ def numbers(group: ProcessGroup) -> dict[str, int | None]:
     A group of several, or of one that is named with its device, has no number of its own.
     """
     devices: list[torch.device] = group._device_types
-    backends = {each.name(): each for each in map(group._get_backend, devices)}
+    backends = {backend.name(): backend for backend in map(group._get_backend, devices)}
     return {name: _number(backend) for name, backend in backends.items()}
 
 
@@ -130,4 +130,4 @@ def registered() -> int:
 def device_in_use() -> bool:
     """Whether the program computes on a device: then host times are not what a step took."""
     accelerators = (torch.cuda, torch.xpu)
-    return any(each.is_initialized() for each in accelerators)
+    return any(accelerator.is_initialized() for accelerator in accelerators)
