@@ -291,8 +291,9 @@ def away(facts: Facts, spec: RunSpec, ranks: PodSet) -> tuple[int, int]:
 
     They come back, or wait to be replaced: nothing that is refused.
     """
-    fitting = [node for node in facts.nodes or ()
-               if _takes(node, gpu=spec.device == "cuda") and _fits(node, ranks.of_one)]  # fmt: skip
+    gpu = spec.device == "cuda"
+    nodes = facts.nodes or ()
+    fitting = [node for node in nodes if _takes(node, gpu=gpu) and _fits(node, ranks.of_one)]
     there = sum(_is_there(node) for node in fitting)
     return len(fitting) - there, max(0, spec.layout.nodes - there)
 
