@@ -21,9 +21,9 @@ from lockstep.workloads.measure.starting import FOLDER_VARIABLE
 from lockstep.workloads.sdk import automatic
 from lockstep.workloads.sdk.guard import Guard
 from lockstep.workloads.sdk.recorder import Recorder
-from tests.workloads.exceptions.injection import Look, Point
-from tests.workloads.waits.programs import WIDTH, a_model
-from tests.workloads.waits.ranks import prepared
+from tests.workloads.sdk.exceptions.injection import Look, Point
+from tests.workloads.sdk.waits.programs import WIDTH, a_model
+from tests.workloads.sdk.waits.ranks import prepared
 
 STEPS = 5
 WORLD = 2

@@ -17,8 +17,8 @@ from torch.utils.data import DataLoader
 
 import lockstep
 from lockstep.workloads.launch.joining.reachable import free_port
-from tests.workloads.waits import programs
-from tests.workloads.waits.ranks import prepared
+from tests.workloads.sdk.waits import programs
+from tests.workloads.sdk.waits.ranks import prepared
 
 pytestmark = pytest.mark.distributed
 

@@ -14,7 +14,7 @@ from lockstep.workloads.launch.kubernetes.facts import look
 from lockstep.workloads.launch.kubernetes.preflight import Refusal, refusal
 from lockstep.workloads.launch.kubernetes.settings import Kind, Settings
 from lockstep.workloads.spec import Layout, RunSpec
-from tests.workloads.kubernetes.conftest import NAMESPACE, FakeCluster, claim, node
+from tests.workloads.launch.kubernetes.conftest import NAMESPACE, FakeCluster, claim, node
 
 CLAIM = f"{NAMESPACE}/persistentvolumeclaims/lockstep-runs"
 

@@ -14,10 +14,10 @@ from time import sleep
 import pytest
 
 from lockstep.workloads.launch.joining.reachable import free_port
-from tests.workloads.waits import frameworks, programs
-from tests.workloads.waits.ranks import Told, grouped, told, unchanged
+from tests.workloads.sdk.waits import frameworks, programs
+from tests.workloads.sdk.waits.ranks import Told, grouped, told, unchanged
 
-PAGE = Path(__file__).parents[3] / "docs" / "ml" / "timed-waits.md"
+PAGE = Path(__file__).parents[4] / "docs" / "ml" / "timed-waits.md"
 LATE_RANK, LATE = 1, 0.040
 MOST_LATE = 0.5
 LOOKS = 4

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 OURS = tuple(f"{ROOT / part}/" for part in ("workloads", "collector"))
 PYTHON = f"{Path(os.__file__).parent}/"
 GUARDS = (

@@ -158,13 +158,13 @@ def test_a_fatal_xid_is_logged_before_the_rank_dies_of_it() -> None:
 )
 def test_a_fault_that_ends_the_rank_ends_its_process(spec: str, code: int, said: str) -> None:
     script = f"""
-from tests.workloads.test_inject import injector
+from tests.workloads.faults.test_inject import injector
 made, _ = injector({spec!r})
 made.before_step(20)
 """
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=240,
-        cwd=Path(__file__).parents[2], env=dict(os.environ),
+        cwd=Path(__file__).parents[3], env=dict(os.environ),
     )  # fmt: skip
 
     assert code == done.returncode

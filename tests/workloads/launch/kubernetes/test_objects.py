@@ -9,7 +9,7 @@ from lockstep.workloads.launch.kubernetes.objects import Objects, TakenError
 from lockstep.workloads.launch.kubernetes.settings import Kind, Settings
 from lockstep.workloads.launch.kubernetes.submission import submission
 from lockstep.workloads.spec import RunSpec
-from tests.workloads.kubernetes.conftest import AWAY, RUN, FakeCluster
+from tests.workloads.launch.kubernetes.conftest import AWAY, RUN, FakeCluster
 
 RUNS = "namespaces/lockstep-runs"
 JOB = f"/apis/kubeflow.org/v2beta1/{RUNS}/mpijobs/{RUN.lower()}"

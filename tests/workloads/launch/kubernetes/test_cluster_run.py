@@ -12,8 +12,8 @@ from lockstep.workloads.launch.kubernetes.conditions import Phase
 from lockstep.workloads.launch.kubernetes.settings import Kind, Settings
 from lockstep.workloads.launch.kubernetes.submission import submission
 from lockstep.workloads.spec import RunSpec
-from tests.workloads.kubernetes.conftest import AWAY, NAMESPACE, RUN, FakeCluster
-from tests.workloads.kubernetes.story import Told, started
+from tests.workloads.launch.kubernetes.conftest import AWAY, NAMESPACE, RUN, FakeCluster
+from tests.workloads.launch.kubernetes.story import Told, started
 
 JOB = f"/apis/kubeflow.org/v2beta1/namespaces/lockstep-runs/mpijobs/{RUN.lower()}"
 

@@ -16,8 +16,8 @@ import lockstep
 from lockstep.workloads.recording import StepRecorder
 from lockstep.workloads.sdk import coverage
 from lockstep.workloads.sdk.coverage import PATIENT_STEPS, SILENT_STEPS, Coverage
-from tests.workloads.waits import programs
-from tests.workloads.waits.ranks import prepared, unchanged
+from tests.workloads.sdk.waits import programs
+from tests.workloads.sdk.waits.ranks import prepared, unchanged
 
 WORLD = 2
 

@@ -246,7 +246,7 @@ def test_end_leaves_nothing_of_programs_that_will_not_end(start):
 LAUNCHER = """
 import sys
 from pathlib import Path
-from tests.workloads.test_external_program import SPEC
+from tests.workloads.launch.test_external_program import SPEC
 from lockstep.workloads.launch.external_program.launcher import ExternalProgramLauncher
 place = Path(sys.argv[1])
 script = "setsid sleep 16180 & exec sleep 16181"

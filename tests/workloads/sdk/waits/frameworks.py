@@ -9,7 +9,7 @@ from torch import nn
 from torch.optim import SGD, Optimizer
 from torch.utils.data import DataLoader, TensorDataset
 
-from tests.workloads.waits.programs import STEPS, WIDTH, Late, a_model
+from tests.workloads.sdk.waits.programs import STEPS, WIDTH, Late, a_model
 
 BATCH = 4
 

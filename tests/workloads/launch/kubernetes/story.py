@@ -7,7 +7,7 @@ from lockstep.workloads.launch.kubernetes.cluster_run import ClusterRun
 from lockstep.workloads.launch.kubernetes.settings import Settings
 from lockstep.workloads.launch.kubernetes.submission import submission
 from lockstep.workloads.spec import RunSpec
-from tests.workloads.kubernetes.conftest import RUN, FakeCluster
+from tests.workloads.launch.kubernetes.conftest import RUN, FakeCluster
 
 
 @dataclass(slots=True)

@@ -7,8 +7,8 @@ import pytest
 
 from lockstep.workloads.launch.joining.reachable import free_port
 from lockstep.workloads.sdk.recorder import Recorder
-from tests.workloads.exceptions.injection import ERRORS, Look, Point
-from tests.workloads.exceptions.programs import KINDS, WORLD, points, run
+from tests.workloads.sdk.exceptions.injection import ERRORS, Look, Point
+from tests.workloads.sdk.exceptions.programs import KINDS, WORLD, points, run
 
 pytestmark = pytest.mark.distributed
 

@@ -22,7 +22,7 @@ from lockstep.workloads.sdk.start import UnwritableError, started
 from lockstep.workloads.spec import Layout
 from tests.benchmarks import mutated_captures
 from tests.wild import wild
-from tests.workloads.training_logs import LINES, said
+from tests.workloads.launch.training_logs import LINES, said
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from lockstep.workloads.launch.kubernetes.submission import submission
 from lockstep.workloads.launch.kubernetes.workflow import ON_TOP_SECONDS, STEP_SECONDS
 from lockstep.workloads.spec import RunSpec
 from tests.cluster.controllers import kueue
-from tests.workloads.kubernetes.conftest import NAMESPACE, RUN, FakeCluster
-from tests.workloads.kubernetes.story import Told, started
+from tests.workloads.launch.kubernetes.conftest import NAMESPACE, RUN, FakeCluster
+from tests.workloads.launch.kubernetes.story import Told, started
 
 NAME = RUN.lower()
 RUNS = "namespaces/lockstep-runs"

@@ -23,9 +23,9 @@ from lockstep.workloads.launch.kubernetes.submission import submission
 from lockstep.workloads.launch.kubernetes.workflow import measured
 from lockstep.workloads.spec import Layout, RunSpec
 from tests.cluster.controllers import kueue
-from tests.workloads.kubernetes.conftest import NAMESPACE, RUN, FakeCluster
-from tests.workloads.kubernetes.story import Told, started
-from tests.workloads.kubernetes.test_cluster_run import JOB, condition, workers
+from tests.workloads.launch.kubernetes.conftest import NAMESPACE, RUN, FakeCluster
+from tests.workloads.launch.kubernetes.story import Told, started
+from tests.workloads.launch.kubernetes.test_cluster_run import JOB, condition, workers
 
 NO_ROOM = "couldn't assign flavors to pod set worker: insufficient unused quota for cpu"
 
