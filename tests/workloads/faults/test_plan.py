@@ -7,8 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.collector.contract.words import FaultKind
-from lockstep.workloads.faults.link import LINK_KINDS, LinkSetting
-from lockstep.workloads.faults.plan import BUILT, DEFAULT_XID, Fault, FaultError, parse
+from lockstep.workloads.faults.link import LINK_KINDS, LinkError, LinkSetting, parse_link
+from lockstep.workloads.faults.plan import (
+    BUILT,
+    DEFAULT_XID,
+    SHAPES,
+    Fault,
+    FaultError,
+    Shape,
+    parse,
+    steps_in_force,
+    strength,
+)
 
 CAN = dict.fromkeys(BUILT, "")
 
@@ -156,3 +166,107 @@ def test_any_text_is_a_fault_or_a_sentence(text: str) -> None:
     for spec in (text, f"compute:{text}", f"random@{text}"):
         with suppress(FaultError):
             assert read(spec).kind in BUILT
+
+
+# The course of a fault over its steps.
+
+
+def fault(shape: str, period: int | None = None, duty: float | None = None) -> Fault:
+    return Fault(
+        FaultKind.COMPUTE, 1, None, 2.0, 20, 60, shape, period=period, duty=duty
+    )  # fmt: skip
+
+
+def test_a_constant_fault_is_whole_from_its_first_step_to_before_its_last() -> None:
+    constant = fault("constant")
+
+    assert [0.0, 1.0, 1.0, 0.0] == [constant.strength(step) for step in (19, 20, 59, 60)]
+
+
+def test_a_periodic_fault_rests_in_the_second_part_of_each_period() -> None:
+    periodic = fault("periodic", period=10, duty=0.3)
+    seen = [periodic.strength(step) for step in range(20, 40)]
+
+    assert ([1.0] * 3 + [0.0] * 7) * 2 == seen
+
+
+def test_a_ramp_grows_linearly_to_the_whole_factor_in_its_last_step() -> None:
+    ramp = fault("ramp")
+
+    assert [1 / 40, 0.5, 1.0] == [ramp.strength(step) for step in (20, 39, 59)]
+    assert 1.0 + 41 / 80 == ramp.factor_mean
+
+
+def test_a_burst_is_as_large_as_was_asked_for_on_average_too() -> None:
+    assert 2.0 == fault("transient").factor_mean
+    assert 2.0 == fault("periodic", period=7, duty=0.4).factor_mean
+
+
+@given(st.integers(2, 50), st.floats(0.001, 0.999))
+def test_every_period_has_steps_in_force_and_steps_of_rest(period: int, duty: float) -> None:
+    assert 1 <= steps_in_force(period, duty) <= period - 1
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@given(st.integers(-5, 120))
+def test_no_shape_reaches_out_of_its_span(shape: str, step: int) -> None:
+    period, duty = (8, 0.5) if shape == Shape.PERIODIC else (None, None)
+    found = strength(shape, 20, 60, step, period, duty)
+
+    assert 0.0 <= found <= 1.0
+    assert 0.0 == found or 20 <= step < 60
+
+
+# Rates, delays and losses of a link fault: units, bounds, and sentences for what is wrong.
+
+BANDWIDTH, DELAY = FaultKind.LINK_BANDWIDTH, FaultKind.LINK_DELAY
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "wanted"),
+    [
+        (BANDWIDTH, {"rate": "200mbit"}, LinkSetting(rate=2e8)),
+        (BANDWIDTH, {"rate": "1.5gbit"}, LinkSetting(rate=1.5e9)),
+        (DELAY, {"delay": "5ms"}, LinkSetting(delay=0.005)),
+        (DELAY, {"delay": "500us", "jitter": "100us"}, LinkSetting(delay=5e-4, jitter=1e-4)),
+        (DELAY, {"loss": "0.5%"}, LinkSetting(loss=0.005)),
+    ],
+)
+def test_units_are_those_of_tc(kind: FaultKind, words: dict[str, str], wanted: LinkSetting) -> None:
+    assert wanted == parse_link(kind, words)
+
+
+def test_without_a_setting_there_is_none_and_foreign_ones_are_not_looked_at() -> None:
+    assert parse_link(DELAY, {"factor": "1.5", "node": "2"}) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "sentence"),
+    [
+        (BANDWIDTH, {"rate": "200"}, "as in rate=200mbit"),
+        (BANDWIDTH, {"rate": "nan"}, "is not a number with a unit of bit, kbit, mbit, gbit"),
+        (BANDWIDTH, {"rate": "1kbit"}, "from 1mbit to 100gbit"),
+        (BANDWIDTH, {"delay": "5ms"}, "link-bandwidth takes no delay; it takes factor, or rate"),
+        (DELAY, {"rate": "5mbit"}, "link-delay takes no rate"),
+        (DELAY, {"delay": "0ms"}, "must be above 0"),
+        (DELAY, {"delay": "2s"}, "from 0us to 1s"),
+        (DELAY, {"delay": "-5ms"}, "is not a number with a unit"),
+        (DELAY, {"jitter": "1ms"}, "cannot arrive before it was sent"),
+        (DELAY, {"loss": "50%"}, "from 0% to 20%"),
+        (DELAY, {"loss": "0.5"}, "as in loss=0.5%"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_sentence(
+    kind: FaultKind, words: dict[str, str], sentence: str
+) -> None:
+    with pytest.raises(LinkError) as told:
+        parse_link(kind, words)
+    assert sentence in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_half_the_strength_is_half_the_delay_and_twice_the_rate() -> None:
+    whole = LinkSetting(rate=1e8, delay=0.004, jitter=0.002, loss=0.02)
+
+    assert LinkSetting(2e8, 0.002, 0.001, 0.01) == whole.scaled(0.5)
+    assert LinkSetting() == whole.scaled(0.0)

@@ -3,12 +3,14 @@
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from lockstep.workloads.launch.launcher import PEER_LOST_CODE, Exit
 from lockstep.workloads.launch.ring_state import RingState
 from lockstep.workloads.launch.watching import Exits, first_to_fail, left_early
+from tests.benchmarks.real_hangs import cases, is_right
 
 KILL, ABORT, TERM = -signal.SIGKILL, -signal.SIGABRT, -signal.SIGTERM
 
@@ -83,3 +85,17 @@ def test_a_rank_that_was_killed_after_another_had_ended_well_was_not_left() -> N
     ranks = [Rank(0, arrived=7), Rank(1, arrived=8)]
 
     assert () == left_early(ranks, exits((0, 0, 0.0), (1, KILL, 0.4)))
+
+
+# Three real hangs of `python -m tests.benchmarks real_hangs`, by dumps of real ranks.
+
+
+@pytest.mark.distributed
+@pytest.mark.sweep(sample=0)
+def test_real_hangs_are_named(tmp_path: Path) -> None:
+    asked = [("sigstop", 1), ("loader", 2), ("dead", 3)]
+    found = cases(asked, tmp_path / "cases.jsonl", keep=tmp_path)
+    assert [(one["fault"], one["seed"]) for one in found] == asked
+    assert all(one["stood"] and is_right(one) for one in found), found
+    again = cases(asked, tmp_path / "cases.jsonl", keep=tmp_path)
+    assert again == found, "a case that is written down is not run again"
