@@ -151,7 +151,7 @@ def remove(run: str, root: Path = ROOT) -> None:
                 raise
 
 
-# How tight a CPU quota must be to slow a rank by a wanted factor, corrected all the time.
+# The quota that slows a rank by a wanted factor, corrected after every window of steps.
 #
 # Model of a paced step: segment i takes max(d_i, c_i / q), d_i the emulated device's time and c_i
 # the CPU time of its real arithmetic under a quota of q processors; the rest of the step is not

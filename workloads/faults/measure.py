@@ -14,9 +14,9 @@ from lockstep.collector.contract import bounded_json
 from lockstep.workloads.faults.plan import Fault
 from lockstep.workloads.recording import WARMUP_STEPS
 
-# Seconds by which faults held up the steps of a rank, as the rank measured them.
+# Seconds that faults added to the steps of a rank, measured by the rank itself.
 #
-# Written step by step: who is killed leaves what was done to it until then.
+# They are written step by step, so that a rank that is killed leaves them too.
 
 
 class Added:

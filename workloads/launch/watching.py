@@ -22,7 +22,7 @@ from lockstep.workloads.launch.ring_state import RingState
 from lockstep.workloads.loop.resume import about
 from lockstep.workloads.spec import RunSpec
 
-# How ranks ended by themselves, in which order, and whose end was the first failure.
+# The order in which ranks ended by themselves, and which of them failed first.
 
 TOGETHER_SECONDS = 0.5
 """Ends that are seen so close to each other may have happened in the other order: a rank is looked

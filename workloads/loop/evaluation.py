@@ -29,7 +29,7 @@ from lockstep.workloads.recording import StepRecorder
 from lockstep.workloads.spec import RunSpec
 from lockstep.workloads.tasks.registry import find
 
-# Throughput by horovod's synthetic benchmark, from the times of steps.
+# Throughput by the protocol of horovod's synthetic benchmark, from the times of steps.
 #
 # Protocol: horovod examples/pytorch/pytorch_synthetic_benchmark.py: 10 batches to warm up, then 10
 # iterations of 10 batches; each iteration's rate is one measurement.

@@ -12,7 +12,7 @@ from typing import Any
 
 from lockstep.collector.contract.words import Phase
 
-# Where the time of training went, as MLBench divides it: compute, communication and the rest.
+# Training time is divided as in MLBench: compute, communication and the rest.
 
 COMPUTE = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 

@@ -1,4 +1,4 @@
-"""What the rank that knows the loss tells: a line in its log and a point in TensorBoard."""
+"""Progress of a run, from the rank that knows the loss: lines of its log, points in TensorBoard."""
 
 import math
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from lockstep.workloads.measure.peak import Peak
 from lockstep.workloads.spec import RunSpec
 from lockstep.workloads.tasks.registry import find
 
-# The log line of a step in Megatron-LM's words, which its users and their tools can read.
+# The log line of a step has the form of Megatron-LM's, which existing tools read.
 
 
 @dataclass(frozen=True, slots=True)

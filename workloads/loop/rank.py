@@ -1,4 +1,4 @@
-"""What one rank process is told, and who it is."""
+"""One rank: its job, its identity, and the device that it computes on."""
 
 import os
 from contextlib import AbstractContextManager, nullcontext
@@ -16,8 +16,6 @@ from lockstep.workloads.launch.joining.job_file import Job
 from lockstep.workloads.launch.joining.meeting import Meeting
 from lockstep.workloads.measure.process import wall_minus_monotonic_ns
 from lockstep.workloads.spec import RunSpec
-
-# The device that a rank computes on: this machine's cores, or a CUDA GPU.
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +146,6 @@ def simulated_gpu(job: RankJob) -> SimulatedGpu:
 def dice_seed(seed: int, rank: int) -> int:
     """The seed of a rank's noise."""
     return seed * 1_000_003 + rank
-
-
-# What a rank that somebody else started is told, once it knows where the others are.
 
 
 def rank_job(

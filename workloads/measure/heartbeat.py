@@ -1,4 +1,4 @@
-"""The helper thread that shows that a rank's process still runs."""
+"""The helper thread of a rank: its heartbeat, and its stacks on a signal. Standard library only."""
 
 import atexit
 import faulthandler

@@ -1,6 +1,6 @@
-"""Clocks of a rank: how its wall clock and its monotonic clock lie to each other.
+"""Processes and clocks as the kernel reports them: who lives, since when, and on which clock.
 
-How they lie to those of other nodes is measured by clock_exchange.py.
+Standard library only. Offsets to the clocks of other nodes are measured by clocks.py.
 """
 
 import os
@@ -8,8 +8,6 @@ import time
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic_ns, time_ns
-
-# Whether a process lives, and since when, as proc(5) tells it. Standard library only.
 
 _GONE = ("Z", "X", "x")
 """States of a process that has ended and was not waited for yet."""

@@ -20,7 +20,7 @@ from lockstep.workloads.data.row_files import about, mapped
 from lockstep.workloads.loop.trainable import Context, Counts, Update
 from lockstep.workloads.parallel.data import Replicas
 
-# Rows of row_files.py as a rank takes them, and the order in which a run sees them.
+# Rows of row_files.py for one rank, in the order of the run.
 
 
 class Rows:

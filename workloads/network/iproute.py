@@ -74,7 +74,7 @@ def set_link(calls: "IPRoute", name: str, address: str = "", **words: Any) -> No
 
 
 def shape(device: str, requests: Sequence[Queueing], namespace: str | None = None) -> None:
-    """Do what shaping.py asks of a device in a namespace, or in the present one.
+    """Do what links.py asks of a device in a namespace, or in the present one.
 
     Raises:
         NetworkError: Something was refused, or there is no such device.

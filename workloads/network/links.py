@@ -1,4 +1,4 @@
-"""What holds on the links of one node, whatever puts it into force."""
+"""Disturbances of the links of a node, and the kernel's queues (tc) that apply them."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -11,7 +11,7 @@ from lockstep.workloads.network.iproute import NetworkError, Queueing
 from lockstep.workloads.network.names import FABRIC, Names
 from lockstep.workloads.network.namespaces import port
 
-# What a link fault asks of the queues of one device, in words of tc(8); pure.
+# Requests to the queues of one device, in the terms of tc(8); pure.
 #
 # All traffic of a node: `tbf` for the rate, `netem` for delay, jitter and loss, one inside the
 # other. Traffic with one peer: an `htb` class for it, chosen by a `u32` filter on the peer's

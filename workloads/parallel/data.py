@@ -178,7 +178,7 @@ def _shares(stage: Sequence[Bucket]) -> list[float]:
     return [end / sum(sizes) for end in accumulate(sizes)]
 
 
-# Data parallel alone: every rank has the whole model, and gradients are averaged over all.
+# Data parallel alone: every rank has the whole model, gradients are averaged over all ranks.
 
 
 class Replicas:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from lockstep.collector.contract import bounded_json
 from lockstep.workloads.spec import RunSpec
 
-# JSON types to dataclasses, by their annotations; the other way is dataclasses.asdict.
+# Dataclasses from JSON, by their annotations; dataclasses.asdict is the inverse.
 
 T = TypeVar("T")
 

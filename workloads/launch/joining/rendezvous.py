@@ -234,7 +234,7 @@ def port_of_job(job: int) -> int:
     return FIRST_PORT + job % PORTS
 
 
-# What a rank calls its host: a pod's host name is no node's, and Slurm has names of its own.
+# The name of the host: a pod's host name is not its node's, and Slurm has names of its own.
 
 NODE_VARIABLES = ("LOCKSTEP_NODE", "SLURMD_NODENAME")
 """Who sets one knows better: a pod's template by spec.nodeName, slurmd by its configuration."""

@@ -20,7 +20,7 @@ from lockstep.workloads.launch.kubernetes.settings import Settings
 from lockstep.workloads.launch.kubernetes.submission import submission
 from lockstep.workloads.spec import RunSpec
 
-# What the pods of a run ask for, as the scheduler and Kueue count it: by its own manifest.
+# Requests of the pods of a run, counted from its manifest as the scheduler and Kueue count them.
 
 Need = Mapping[str, Fraction]
 Told = Mapping[str, Any]

@@ -63,7 +63,7 @@ class Settings:
     queue: str = ""
 
 
-# What objects of a run are called, and where the API has them.
+# Names of the objects of a run, and their paths in the API.
 #
 # Sources: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ (DNS labels),
 # the MPIJob API v2beta1 of https://github.com/kubeflow/mpi-operator, and Argo's

@@ -84,14 +84,14 @@ def submission(spec: RunSpec, settings: Settings, command: Sequence[str]) -> Sub
     namespaced = (settings.namespace, object_name(spec.run))
     nodes, mark = spec.layout.nodes, settings.submission
     if settings.chain:
-        whole = workflow.manifest(spec, settings, command)
+        whole = workflow.argo_workflow(spec, settings, command)
         return Submission(WORKFLOW, *namespaced, whole, started=kinds(settings)[1:], mark=mark)
     owner = WORKFLOW if settings.step else None
     if settings.kind is Kind.MPIJOB:
-        whole = job_manifests.manifest(spec, settings, command)
+        whole = job_manifests.mpi_job(spec, settings, command)
         return Submission(MPIJOB, *namespaced, whole, workers=nodes, owner=owner, mark=mark)
     service = (SERVICE, job_manifests.service(spec, settings))
-    whole = job_manifests.job(spec, settings)
+    whole = job_manifests.indexed_job(spec, settings)
     return Submission(JOB, *namespaced, whole, (service,), nodes, owner=owner, mark=mark)
 
 

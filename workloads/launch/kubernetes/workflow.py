@@ -69,7 +69,7 @@ ON_TOP_SECONDS = 4.0 * STEP_SECONDS
 """Of the chain beyond the run and its start."""
 
 
-def manifest(spec: RunSpec, settings: Settings, command: Sequence[str]) -> Manifest:
+def argo_workflow(spec: RunSpec, settings: Settings, command: Sequence[str]) -> Manifest:
     """The Workflow.
 
     Args:
@@ -153,17 +153,16 @@ def _step(
     }
 
 
-# After an MPIJob: a Job that analyzes the archive on the claim and tells how fast the run was.
-#
-# A chain of Argo does the same in steps of its own (workflow.py). What the Job says is in its pod's
-# log, as one line of JSON; `lockstep bench` makes a row of results of it.
+# After an MPIJob, a Job analyzes the archive on the claim and reports the speed of the run. A chain
+# of Argo does the same in its own steps. The result is one line of JSON in the log of the Job's
+# pod, which `lockstep bench` turns into a row of results.
 
 SUFFIX = "-measure"
 SCRIPT = f'({ANALYZE}) && lockstep report "$0" && lockstep bench measure "$0"'
 _POLL_SECONDS = 2.0
 
 
-def job(spec: RunSpec, settings: Settings, owner: Manifest) -> Manifest:
+def analysis_job(spec: RunSpec, settings: Settings, owner: Manifest) -> Manifest:
     """The Job, which goes with the run's object.
 
     Args:
@@ -207,7 +206,7 @@ def measured(
     namespace, name = settings.namespace, object_name(spec.run)
     owner = cluster.read(MPIJOB.path(namespace, name))
     path = f"{JOB.path(namespace)}/{name}{SUFFIX}"
-    cluster.create(JOB.path(namespace), job(spec, settings, owner))
+    cluster.create(JOB.path(namespace), analysis_job(spec, settings, owner))
     begun, queued, looked = clock(), 0.0, clock()
     most = STEP_SECONDS + settings.start_timeout
     while True:

@@ -21,7 +21,7 @@ from lockstep.workloads.measure import peak
 from lockstep.workloads.spec import RunSpec
 from lockstep.workloads.tasks.registry import find as find_task
 
-# The mpirun of this machine: where it is, and whose.
+# The mpirun of this machine: its path, and whether it is of Open MPI or MPICH.
 
 NAMES = ("mpirun", "mpiexec")
 VERSION_SECONDS = 10.0

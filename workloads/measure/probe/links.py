@@ -13,7 +13,7 @@ import torch.distributed as dist
 from lockstep.workloads.parallel.comm import Comm
 from lockstep.workloads.spec import Layout
 
-# Which nodes exchange with which, and when: rounds of slots of pairs.
+# The schedule of a probe: rounds of slots of pairs of nodes.
 #
 # In a slot every node has one partner at most, so that nothing but the link itself and its two ends
 # decides how long a pair takes. A round is some slots and one agreement of all ranks. To see every
@@ -71,9 +71,6 @@ def _pair(one: int, other: int) -> Pair:
 
 def _shares_a_node(pair: Pair, slot: Sequence[Pair]) -> bool:
     return any(node in taken for taken in slot for node in pair)
-
-
-# What was measured of a link.
 
 
 @dataclass(frozen=True, slots=True)

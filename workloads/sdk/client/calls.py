@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 
 from lockstep.collector.contract import bounded_json
 
-# Where the API is, and with which token: from arguments, else from the environment.
+# The address of the API and its token: from arguments, else from the environment.
 
 URL_VARIABLE = "LOCKSTEP_API_URL"
 TOKEN_VARIABLE = "LOCKSTEP_API_TOKEN"  # noqa: S105 - a name, not a secret

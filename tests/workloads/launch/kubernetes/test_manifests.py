@@ -174,7 +174,7 @@ def test_what_measures_a_run_is_a_job_that_goes_with_it_and_waits_in_its_queue(
     settings = replace(settings, measured=True, analyzer_image="r/lockstep-watch:1", queue="team")
     owner = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
              "metadata": {"name": object_name(spec.run), "uid": "u"}}  # fmt: skip
-    whole = workflow.job(spec, settings, owner)
+    whole = workflow.analysis_job(spec, settings, owner)
     kubernetes_validate.validate(whole, version, strict=True)
     [container] = whole["spec"]["template"]["spec"]["containers"]
 
