@@ -158,25 +158,6 @@ def test_waiting_is_its_column_and_in_an_older_archive_what_the_own_time_leaves(
     assert stored.missing == older.missing == ("no ops.parquet",)
 
 
-def test_waiting_is_its_column_and_in_an_older_archive_what_the_own_time_leaves(
-    synthetic, tmp_path
-):
-    import pyarrow.parquet as pq
-
-    folder = synthetic().write(tmp_path / "a")
-    table = pq.read_table(folder / "steps.parquet")
-    older = load(folder)
-    rest = (older.windows["wall_seconds"] - older.windows["own_seconds"]).to_numpy()
-    twice = pa.array(2 * (table["wall_seconds"].to_numpy() - table["own_seconds"].to_numpy()))
-    pq.write_table(table.append_column("wait_seconds", twice), folder / "steps.parquet")
-    stored = load(folder)
-
-    assert "wait_seconds" not in table.column_names
-    assert older.windows["collective_seconds"].tolist() == rest.tolist()
-    assert stored.windows["collective_seconds"].to_numpy() == pytest.approx(2 * rest, abs=1e-9)
-    assert stored.missing == older.missing == ("no ops.parquet",)
-
-
 def test_a_missing_column_is_named(synthetic, tmp_path):
     import pyarrow.parquet as pq
 

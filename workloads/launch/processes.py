@@ -14,6 +14,7 @@ from types import FrameType
 from lockstep.collector.contract import bounded_json
 from lockstep.terminal.processes import die_with_parent
 
+
 def forked(run: Callable[[], int], log: Path) -> int:
     """Process id of a child that does `run`, writes to `log`, and ends with its exit code.
 

@@ -5,8 +5,6 @@ import zlib
 from base64 import b85decode
 from pathlib import Path
 
-from lockstep.collector.sources.rank_ring import read_records
-
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.ring import MAX_CHARACTERS, RingName
 from lockstep.collector.contract.words import RankState
