@@ -1,7 +1,7 @@
 """Scraped samples on the axes of a Grid: which rank a sample is about, gauges, rates, last words.
 
 One scrape of a node gives all its samples the same time, so times are looked up once a node. Which
-sample is about which scrape and rank is kept, and told to windows when a series is asked for: a
+sample is about which scrape and rank is kept, and reported to windows when a series is asked for: a
 grid of each would be most of the memory, and few are asked for.
 """
 
@@ -74,7 +74,7 @@ class NodeScrapes:
         times: (T,) unix seconds of its scrapes, rising.
         interval: Median seconds between them.
         series: Number of a series -> its place in `cells`.
-        cells: (S, T + 1, C) rows of the samples; -1 = not told, as all of the last, which is no
+        cells: (S, T + 1, C) rows of the samples; -1 = not reported, as all of the last, which is no
             scrape.
         nearer, farther: (W,) the two scrapes around a window; T where it is too far.
         pair: (W,) the scrape that begins the pair around a window; T - 1 where it is too far.
@@ -96,7 +96,7 @@ def telemetry(
     middle: FloatGrid,
     own: tuple[FloatGrid, FloatGrid] | None = None,
 ) -> Telemetry:
-    """Samples of nodes, GPUs and ranks, told to each rank they are about.
+    """Samples of nodes, GPUs and ranks, reported to each rank they are about.
 
     Args:
         samples: contract.archive.SAMPLES.

@@ -64,9 +64,9 @@ class Facts:
     Attributes:
         heard: Whether the pages of all its ranks were scraped lately.
         world: How many ranks it has.
-        up, stepping, known: Of how many it is told that they live, that they made steps in the last
-            minutes, and what their own time is.
-        untold: Whether something is missing that was told of it, or of a peer, before.
+        up, stepping, known: Of how many it is reported that they live, that they made steps in the
+            last minutes, and what their own time is.
+        untold: Whether something is missing that was reported it, or of a peer, before.
         verdict: Status of a fresh diagnosis; None = there is none.
         named: Whether a finding that costs time is open about it or its nodes.
         unsure: Whether something is seen that may become one.

@@ -20,14 +20,14 @@ class Closable:
         now: Unix seconds.
         runs: Whose newest scrape is fresh, and those that are gone; the empty name for hardware
             without a run.
-        diagnosed: run -> unix seconds of its newest diagnosis that could tell who is slow; of now
+        diagnosed: run -> unix seconds of its newest diagnosis that could report who is slow; of now
             for one that is gone.
         silent: Nodes whose collector does not answer.
-        dark: Nodes whose hardware is not told of, though it was before.
+        dark: Nodes whose hardware is not reported of, though it was before.
         moving: Runs all of whose ranks make steps: nobody stops them.
-        blind: Kinds of findings that nothing was told of.
+        blind: Kinds of findings that nothing was reported.
         over: Runs that ended, and how, in words: their findings close now.
-        held: Those of them of which it is still told that, and by whom, they were stopped, with
+        held: Those of them of which it is still reported that, and by whom, they were stopped, with
             the unix seconds of their end.
         unclear: Runs of whose state nothing is known: sight of them is lost, or two programs have
             their name. What was open of them before goes on.
@@ -93,7 +93,7 @@ class Closable:
     def looked(self, who: Who, kind: Kind) -> float:
         """Unix seconds of the newest look at somebody; -inf = none that counts.
 
-        Whether somebody is slow, or who stopped a run, only a diagnosis tells.
+        Whether somebody is slow, or who stopped a run, only a diagnosis reports.
         """
         if not self.tells_of(who) or kind in self.blind:
             return NEVER

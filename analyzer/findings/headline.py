@@ -43,7 +43,7 @@ def headline(finding: WatchFinding, others: Sequence[WatchFinding] = ()) -> str:
 
     Args:
         finding: Open or closed.
-        others: What is told with it.
+        others: What is reported with it.
     """
     if finding.closed is not None:
         return clipped(_is_over(finding), LONGEST)
@@ -74,7 +74,7 @@ def _together(finding: WatchFinding, others: Sequence[WatchFinding]) -> str:
 
 
 def places(findings: Sequence[WatchFinding]) -> str:
-    """The places of findings that one alert tells of, a line each."""
+    """The places of findings that one alert reports of, a line each."""
     lines = [f"{_who(one)}, {_why(one)}, since {_clock(one.onset)}" for one in findings]
     more = len(lines) - MOST_PLACES
     return "\n".join(lines[:MOST_PLACES] + ([f"and {more} more"] if more > 0 else []))
@@ -98,7 +98,7 @@ def first_action(finding: WatchFinding, others: Sequence[WatchFinding] = ()) -> 
 
     Args:
         finding: Open or closed.
-        others: What is told with it.
+        others: What is reported with it.
     """
     if finding.closed is not None:
         return "", ""
@@ -150,7 +150,7 @@ def _of_stop(finding: WatchFinding) -> tuple[str, str]:
     who = finding.who
     if finding.cause in OF_PROCESS and _placed(finding):
         return RESTART, ""
-    asked = f"lockstep dump {argument(who.run, 'RUN')} --stacks"  # tells of its own machine
+    asked = f"lockstep dump {argument(who.run, 'RUN')} --stacks"  # reports its own machine
     command = f"ssh {argument(who.node, 'NODE')} {quote(asked)}" if who.node and who.run else ""
     whom = "its ranks stand" if who.rank is None else f"rank {who.rank} stands"
     if finding.cause != Cause.SOFTWARE:
@@ -160,7 +160,7 @@ def _of_stop(finding: WatchFinding) -> tuple[str, str]:
 
 
 def _placed(finding: WatchFinding) -> bool:
-    """Whether it is told as the place; what its own sensor told is."""
+    """Whether it is reported as the place; what its own sensor reported is."""
     return finding.place_confidence is None or finding.place_confidence >= TOLD
 
 
@@ -208,7 +208,7 @@ def _do(finding: WatchFinding) -> str:
 
 
 def _name(name: str) -> str:
-    """A name of others on one line, its middle left out where it is long: ends tell names apart."""
+    """A name of others on one line; of a long one without its middle: its ends distinguish it."""
     line = "".join(each if each.isprintable() else " " for each in name)
     if len(line) <= LONGEST_NAME:
         return line

@@ -54,10 +54,11 @@ class Ledger:
             not been done before; NaN where no attempt came so far.
         repaired_from: Of each repair the nodes that had ended the attempt; none = nobody knows.
         by_node: Node -> (len(BUCKETS),) seconds that its ranks spent.
-        missing: What could not be told, in words.
+        missing: What could not be reported, in words.
         provenance: What was emulated or simulated.
-        joules: (R, len(BUCKETS)) energy of the ranks' GPUs in each bucket, as far as it was told.
-        powered_seconds: Rank-seconds of which it was told.
+        joules: (R, len(BUCKETS)) energy of the ranks' GPUs in each bucket, as far as it was
+            reported.
+        powered_seconds: Rank-seconds of which it was reported.
         starting: (R, len(PARTS)) what the bucket `starting` was of each rank; rows sum to it.
         measured: Parts of it that somebody measured.
     """
@@ -149,7 +150,9 @@ def ledger(attempts: Sequence[Attempt]) -> Ledger:
             mine[INDEX[gap]] += waited
             rows[info.rank] = rows.get(info.rank, np.zeros(len(BUCKETS))) + mine
             nodes[info.node] = nodes.get(info.node, np.zeros(len(BUCKETS))) + mine
-        for info, told, known in zip(attempt.run.ranks, told_of.joules, told_of.told, strict=True):
+        for info, told, known in zip(
+            attempt.run.ranks, told_of.joules, told_of.reported, strict=True
+        ):
             energy = joules.setdefault(info.rank, np.zeros(len(BUCKETS)))
             energy += told[: len(BUCKETS)]
             energy[INDEX[Bucket.STRAGGLER]] += told[len(BUCKETS) :].sum()
@@ -271,7 +274,8 @@ def _can_queue(attempt: Attempt) -> bool:
 
 
 LEAST_SHARE = 0.01
-"""Of an attempt's rank-seconds; a smaller part of its start that nobody measured is not told."""
+"""Of an attempt's rank-seconds; a smaller part of its start that nobody measured is not
+reported."""
 
 
 def _unmeasured(attempt: Attempt, told: Spent) -> list[str]:

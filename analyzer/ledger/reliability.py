@@ -27,7 +27,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with its 95 % interval; NaN = nobody knows, an end that is infinite is told so."""
+    """A number with its 95 % interval; NaN = not known, and an infinite end stays infinite."""
 
     value: float
     interval: Interval
@@ -200,7 +200,7 @@ def of_node(ledgers: Sequence[Ledger]) -> Reliability:
 
     Failures of which nobody knows the node are not counted: it is at most this MTBF. A repair is of
     the nodes that had ended the attempt. Intervals of shares are by nodes, and of repairs by
-    repairs: one that two nodes needed tells how long one repair takes, not two.
+    repairs: one that two nodes needed reports how long one repair takes, not two.
     """
     failures, exposure = 0, 0.0
     nodes: dict[str, FloatGrid] = {}

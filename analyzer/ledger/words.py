@@ -170,7 +170,7 @@ def _parts(told: Ledger) -> list[dict[str, Any]]:
 
 
 def joules_of(ledgers: Sequence[Ledger]) -> FloatGrid | None:
-    """(len(BUCKETS),) energy of the GPUs of some runs, as far as it was told; None = of none."""
+    """(len(BUCKETS),) energy of the GPUs of some runs, as far as reported; None = of none."""
     if not any(one.powered_seconds > 0 for one in ledgers):
         return None
     return np.asarray(sum(one.joules.sum(axis=0) for one in ledgers))

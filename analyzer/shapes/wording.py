@@ -8,16 +8,16 @@ TOLD = 0.7
 CERTAINTY = ((0.9, "high"), (TOLD, "fair"), (0.0, "low"))
 """From this probability on -> the word for it; choices of ours."""
 ACCUSED = 3
-"""Culprits that a sentence tells whole; of more it is said how many."""
+"""Culprits that a sentence reports whole; of more it is said how many."""
 MINUTE, HOUR = 60.0, 3600.0
 """Seconds."""
 HOURS_FROM = 0.1
-"""Less is told in seconds: as hours it would be mostly zeros."""
+"""Less is reported in seconds: as hours it would be mostly zeros."""
 
 ENDS = " -- "
 """Between the nodes of a link in its name."""
 NAMED = 8
-"""Ranks or nodes that are told one by one; of more it is said how many."""
+"""Ranks or nodes that are reported one by one; of more it is said how many."""
 
 
 def listed(names: Sequence[object]) -> str:

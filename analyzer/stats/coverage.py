@@ -32,8 +32,8 @@ class Unseen:
     """Columns of a Grid by why own time is not known of them; each rank is in one at most.
 
     Attributes:
-        silent: Nobody told a step of them.
-        untimed: They told steps, and nobody timed all their collectives in any.
+        silent: Nobody reported a step of them.
+        untimed: They reported steps, and nobody timed all their collectives in any.
         partly: Own time is known of some steps and of too few: (column, steps known, step since
             which it is not, or None where the holes lie elsewhere).
     """

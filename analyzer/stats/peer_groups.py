@@ -30,7 +30,7 @@ def peer_groups(grid: Grid) -> Mapping[Place, NDArray[np.int64]]:
 
     Where that is under three ranks, the tensor-parallel ranks of a stage stand together, as
     (pp, None, model, role): Megatron gives them equal parts of every layer. GPUs of another model
-    take another time for the same work; of those of whom nobody told the model is that of most.
+    take another time for the same work; of those of whom nobody reported the model is that of most.
     """
     told = np.asarray(np.isfinite(grid.time["own"]).any(axis=0))
     models = _models(grid)
@@ -54,7 +54,7 @@ def peer_groups(grid: Grid) -> Mapping[Place, NDArray[np.int64]]:
 
 
 def _models(grid: Grid) -> dict[int, str]:
-    """The GPU model by rank, as all drivers spell it; one for all where nobody told."""
+    """The GPU model by rank, as all drivers spell it; one for all where nobody reported."""
     known = Counter(model_name(info.model) for info in grid.ranks if info.model)
     usual = known.most_common(1)[0][0] if known else ""
     return {info.rank: model_name(info.model) or usual for info in grid.ranks}

@@ -25,7 +25,7 @@ from lockstep.analyzer.findings.alerts import alert as alert_of
 from lockstep.analyzer.findings.finding import Who
 from lockstep.analyzer.rules.alert_rules.shape import Addresses
 from lockstep.collector.clock import SystemClock
-from tests.analyzer.watch.test_headline import SLOW
+from tests.analyzer.findings.test_headline import SLOW
 from tests.deploy.standalone import Standalone
 from tests.deploy.test_alertmanager_config import EXAMPLE
 

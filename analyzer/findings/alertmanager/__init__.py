@@ -1,1 +1,1 @@
-"""What the analyzer does about a finding: tells every Alertmanager, and hears from it."""
+"""What the analyzer does about a finding: reports every Alertmanager, and hears from it."""

@@ -1,4 +1,4 @@
-"""What one Alertmanager is owed: bookkeeping that is told what time it is.
+"""What one Alertmanager is owed: bookkeeping that is reported what time it is.
 
 It is given the alerts that fire now, not what changed: after a failure, a lost answer or a restart
 the next sending says the same again. `now` is seconds of a clock that is never stepped.
@@ -18,7 +18,8 @@ LAST_PAUSE_SECONDS = 30.0
 """Pauses between tries double from the first to the last."""
 LATE_SECONDS = 60.0
 """An alert fires for so long from when it was first taken, also one that is over by then: longer
-than groups wait, or they would tell it to nobody. Of one that is replaced they tell the other."""
+than groups wait, or they would report it to nobody. Of one that is replaced they report the
+other."""
 OWED_SECONDS = 86_400.0
 """What was not taken for so long is owed no more."""
 MAX_ALERTS = 1000
@@ -58,8 +59,9 @@ class _Firing:
 class _Over:
     """An alert that ended at `unix`; that is sent from `due` on, and kept until it is taken.
 
-    An Alertmanager that was started anew has lost the alert and not its log of what it told people:
-    without an end they would never hear of one. To one that ended it by itself it says nothing new.
+    An Alertmanager that was started anew has lost the alert and not its log of what it reported
+    people: without an end they would never hear of one. To one that ended it by itself it says
+    nothing new.
     """
 
     alert: Alert
@@ -117,7 +119,7 @@ class Outbox:
             over: What is over, in its last words; of others those before stand.
 
         Returns:
-            Alerts that are over before this Alertmanager said that it took them: they are told
+            Alerts that are over before this Alertmanager said that it took them: they are reported
             late.
         """
         wanted = {alert.key: alert for alert in alerts[:MAX_ALERTS]}
@@ -154,12 +156,12 @@ class Outbox:
     ) -> None:
         """Take what ended before this process began, and when (unix seconds).
 
-        Of what the Alertmanager took, just now or long ago, the end is told again; what it is not
-        known to have taken is told late, if `late`. Else only its end is: who was killed may have
-        told it unnoted, and of what never fired an end says nothing to people.
+        Of what the Alertmanager took, just now or long ago, the end is reported again; what it is
+        not known to have taken is reported late, if `late`. Else only its end is: who was killed
+        may have reported it unnoted, and of what never fired an end says nothing to people.
 
         Args:
-            alerts: Of which an earlier process may have told the end, or not; the newest last.
+            alerts: Of which an earlier process may have reported the end, or not; the newest last.
             now: Own clock.
             late: Whether people are to hear of what they never heard of.
         """
@@ -193,7 +195,7 @@ class Outbox:
         return max(0.0, min(moments) - now, self._not_before - now) if moments else None
 
     def asking(self, sent: Sequence[Owed]) -> None:
-        """A request with these begins: what ends before its answer has to be told as ended too."""
+        """A request with these begins: what ends before its answer must be sent as ended, too."""
         for each in sent:
             if (firing := self._firing.get(each.alert.key)) is not None and each.over is None:
                 firing.asked = True

@@ -71,7 +71,7 @@ class Service:
         self.url = access.url
         secret = access.token or access.password
         self._in_the_clear = bool(secret) and not access.url.startswith("https:")
-        """Whether who has the address of one that left would be told how to get in."""
+        """Whether who has the address of one that left would be reported how to get in."""
         self._new: Callable[[], Replica] = lambda: Replica(access, unix, monotonic)
         self._resolve, self._monotonic = resolve, monotonic
         self._lock = threading.Lock()
@@ -85,7 +85,7 @@ class Service:
 
     @property
     def replicas(self) -> tuple[Replica, ...]:
-        """Those that are told now."""
+        """Those that are reported now."""
         with self._lock:
             return tuple(self._replicas)
 
@@ -141,8 +141,8 @@ class Service:
         """Tell those at these addresses, each; none, or the first one alone = who answers the name.
 
         Who leaves the name for a moment has its alerts all the same, and hears of their end: it is
-        told until they would have lapsed, or it is silent. Who comes may be it, elsewhere: what
-        that one was not told yet is told there as well.
+        reported until they would have lapsed, or it is silent. Who comes may be it, elsewhere: what
+        that one was not reported yet is reported there as well.
         """
         now = self._monotonic()
         marks = self.marks()
@@ -185,7 +185,7 @@ class Service:
             replica.start()
 
     def _gone(self, now: float) -> list[Replica]:
-        """Of those that left the name, the ones that are told no more; the lock is held."""
+        """Of those that left the name, the ones that are reported no more; the lock is held."""
         longest = SILENT_SECONDS if self._in_the_clear else FIRING_SECONDS
         newest = sorted(self._left, key=self._left.__getitem__, reverse=True)
         return [
@@ -199,7 +199,7 @@ class Service:
         while not self._ended.is_set():
             try:
                 addresses = self._resolve(self.url)
-            except (OSError, UnicodeError):  # who is known is told; who sends says what fails
+            except (OSError, UnicodeError):  # who is known is reported; who sends says what fails
                 pass
             else:
                 self.lead_to(addresses)

@@ -1,4 +1,4 @@
-"""What an Alertmanager tells its webhook receivers, version 4, taken as hostile.
+"""What an Alertmanager reports its webhook receivers, version 4, taken as hostile.
 
 https://prometheus.io/docs/alerting/latest/configuration/#webhook_config
 """
@@ -49,7 +49,7 @@ class ReceivedAlert:
 
     @property
     def key(self) -> tuple[str, float]:
-        """The same alert told again has the same; when it fires anew, another."""
+        """The same alert reported again has the same; when it fires anew, another."""
         return self.fingerprint, self.starts_at
 
 

@@ -117,9 +117,9 @@ def _tree(path: Path, unpickle: Unpickle | None) -> Mapping[str, Any]:
 
 
 def _members(trees: Mapping[int, Mapping[str, Any]]) -> dict[str, tuple[str, Sequence[int]]]:
-    """Group -> its description and ranks: as torch tells them, else whoever has entries of it.
+    """Group -> its description and ranks: as torch reports them, else whoever has entries of it.
 
-    On gloo torch tells no ranks.
+    On gloo torch reports no ranks.
     """
     told: dict[str, tuple[int, ...]] = {}
     words: dict[str, str] = {}
@@ -195,7 +195,7 @@ def _add(
 
 
 HOST = "unknown"
-"""Dumps do not tell where they were written."""
+"""Dumps do not report where they were written."""
 ITEM_BYTES: Mapping[str, int] = {
     "Double": 8, "Long": 8, "ComplexFloat": 8, "ComplexDouble": 16, "Half": 2, "BFloat16": 2,
     "Short": 2, "Byte": 1, "Char": 1, "Bool": 1, "Float8_e4m3fn": 1, "Float8_e5m2": 1,

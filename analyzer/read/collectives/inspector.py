@@ -2,8 +2,9 @@
 
 Format: NVIDIA/nccl plugins/profiler/inspector (inspector_json.cc). A duration is of the kernel on
 the GPU, by its own clock, and includes waiting for peers. The time of a line is that of its writing
-(`dump_timestamp_us`); with NCCL_INSPECTOR_DUMP_VERBOSE the times of the kernel are told as well.
-Up to format v4.2 every line says whose it is; from v4.3 on a marker line does, of those behind it.
+(`dump_timestamp_us`); with NCCL_INSPECTOR_DUMP_VERBOSE the times of the kernel are reported as
+well. Up to format v4.2 every line says whose it is; from v4.3 on a marker line does, of those
+behind it.
 """
 
 import os
@@ -33,7 +34,7 @@ LONGEST_NAME = 256
 UNKNOWN = "unknown"
 """What Inspector calls a communicator without a name."""
 BEGINNING = b'{"header":{'
-"""Of lines; files are told by it, not by their names, which rotation and people change."""
+"""Of lines; files are reported by it, not by their names, which rotation and people change."""
 HOST_CALL = "collective_cpu"
 """Timing source that is not the collective: the host's call, which returns at once."""
 RECORDS = frozenset({"coll_perf", "p2p_perf", "proxy_trace"})
@@ -303,7 +304,7 @@ def _add(tree: Any, rows: Rows) -> str:
 
 
 def _moment(perf: Mapping[str, Any], metadata: Mapping[str, Any]) -> float:
-    """When its kernel ended, where traces tell; else when it was written; unix seconds."""
+    """When its kernel ended, where traces report; else when it was written; unix seconds."""
     trace = perf.get("event_trace_ts")
     events = trace.get("kernel_events") if isinstance(trace, dict) else None
     told = [

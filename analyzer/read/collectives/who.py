@@ -24,34 +24,34 @@ class Job:
     """The processes that are judged.
 
     Attributes:
-        told: Their collectives.
+        collectives: Theirs.
         column: (P,) process of `told.processes` -> place in `ranks`; -1 = of another job.
         ranks: Every rank that should exist.
         missing: What is not known, in words.
     """
 
-    told: Collectives
+    collectives: Collectives
     column: Ints
     ranks: tuple[RankInfo, ...]
     missing: tuple[str, ...]
 
 
-def job_of(told: Collectives) -> Job:
-    """The job that told last, of those with the most processes.
+def job_of(collectives: Collectives) -> Job:
+    """The job that reported last, of those with the most processes.
 
     Processes belong together that share a communicator. A rank is the process's rank in the
     communicator of all; where there is none, its place by host and process number.
     """
-    members = _members(told)
-    label = _together(members, len(told.processes))
-    mine, missing = _judged(told, label)
-    told = told.of(np.isin(told.process, mine))
+    members = _members(collectives)
+    label = _together(members, len(collectives.processes))
+    mine, missing = _judged(collectives, label)
+    collectives = collectives.of(np.isin(collectives.process, mine))
     members = members[np.isin(members[:, 0], mine)]
-    numbers, world = _numbered(told, members, mine, missing)
-    places = _places(told, members, numbers)
+    numbers, world = _numbered(collectives, members, mine, missing)
+    places = _places(collectives, members, numbers)
     by_host: dict[str, list[int]] = {}
     for process in sorted(mine.tolist(), key=lambda one: numbers[one]):
-        by_host.setdefault(told.processes[process].host, []).append(process)
+        by_host.setdefault(collectives.processes[process].host, []).append(process)
     infos = {
         numbers[process]: RankInfo(
             numbers[process], host, None, None, place, *places[numbers[process]]
@@ -69,15 +69,15 @@ def job_of(told: Collectives) -> Job:
         infos[rank] = RankInfo(rank, "unknown", None, None, 0, *places.get(rank, (rank, 0, 0)))
     ranks = tuple(infos[rank] for rank in sorted(infos))
     place_of = {info.rank: place for place, info in enumerate(ranks)}
-    column = np.full(len(told.processes), -1, np.int64)
+    column = np.full(len(collectives.processes), -1, np.int64)
     for process, rank in numbers.items():
         column[process] = place_of[rank]
-    return Job(told, column, ranks, tuple(missing))
+    return Job(collectives, column, ranks, tuple(missing))
 
 
-def _members(told: Collectives) -> Ints:
+def _members(collectives: Collectives) -> Ints:
     """(M, 3) process, communicator, rank in it: each once."""
-    rows = np.column_stack([told.process, told.communicator, told.rank])
+    rows = np.column_stack([collectives.process, collectives.communicator, collectives.rank])
     found: Ints = np.unique(rows, axis=0)
     return found
 
@@ -95,13 +95,13 @@ def _together(members: Ints, processes: int) -> Ints:
     return found
 
 
-def _judged(told: Collectives, label: Ints) -> tuple[Ints, list[str]]:
+def _judged(collectives: Collectives, label: Ints) -> tuple[Ints, list[str]]:
     jobs = np.unique(label)
     ends, sizes = np.full(len(jobs), -np.inf), np.bincount(label, minlength=len(jobs))
-    times = np.nan_to_num(told.time, nan=0.0)
-    np.maximum.at(ends, label[told.process], times)
+    times = np.nan_to_num(collectives.time, nan=0.0)
+    np.maximum.at(ends, label[collectives.process], times)
     begins = np.full(len(jobs), np.inf)
-    np.minimum.at(begins, label[told.process], times)
+    np.minimum.at(begins, label[collectives.process], times)
     last = int(np.argmax(ends))
     late = ends >= ends[last] - ENDED_TOGETHER * (ends[last] - begins[last])
     best = int(np.flatnonzero(late)[np.argmax(sizes[late])])
@@ -116,23 +116,23 @@ def _judged(told: Collectives, label: Ints) -> tuple[Ints, list[str]]:
 
 
 def _numbered(
-    told: Collectives, members: Ints, mine: Ints, missing: list[str]
+    collectives: Collectives, members: Ints, mine: Ints, missing: list[str]
 ) -> tuple[dict[int, int], int]:
     """Process -> rank, and how many there are."""
     widest = sorted(
         np.unique(members[:, 1]).tolist(),
-        key=lambda one: (-told.communicators[one].size, one),
+        key=lambda one: (-collectives.communicators[one].size, one),
     )
     for place in widest:
         of = members[members[:, 1] == place]
         if len(of) == len(mine) == len(np.unique(of[:, 0])) == len(np.unique(of[:, 2])):
             return dict(zip(of[:, 0].tolist(), of[:, 2].tolist(), strict=True)), (
-                told.communicators[place].size
+                collectives.communicators[place].size
             )
     missing.append(
         "no communicator has all processes: ranks are numbered by host and process number"
     )
-    ordered = sorted(mine.tolist(), key=lambda one: _natural(told.processes[one]))
+    ordered = sorted(mine.tolist(), key=lambda one: _natural(collectives.processes[one]))
     return {process: rank for rank, process in enumerate(ordered)}, len(ordered)
 
 
@@ -145,18 +145,18 @@ def _natural(process: Process) -> tuple[list[tuple[int, str]], int]:
 
 
 def _places(
-    told: Collectives, members: Ints, numbers: dict[int, int]
+    collectives: Collectives, members: Ints, numbers: dict[int, int]
 ) -> dict[int, tuple[int, int, int]]:
     """Rank -> (dp, pp, tp): its ranks in the communicators of these names, and by their traffic.
 
-    Where no name tells, a communicator with transfers from rank to rank is the pipeline's, and any
-    other that is not of all ranks one of replicas.
+    Where no name reports, a communicator with transfers from rank to rank is the pipeline's, and
+    any other that is not of all ranks one of replicas.
     """
     world = len(numbers)
-    piped = set(np.unique(told.communicator[told.transfers]).tolist())
+    piped = set(np.unique(collectives.communicator[collectives.transfers]).tolist())
     found: dict[int, dict[str, int]] = {rank: {} for rank in numbers.values()}
     for process, place, rank in members.tolist():
-        one = told.communicators[place]
+        one = collectives.communicators[place]
         kind = kind_of(one.name)
         if not kind and place in piped:
             kind = "pp"
@@ -166,7 +166,7 @@ def _places(
             found[numbers[process]].setdefault(kind, rank)
     told_parts = {kind for each in found.values() for kind in each}
     if "dp" not in told_parts:
-        # Nobody told of replicas: whoever stands at the same place of the others is one.
+        # Nobody reported replicas: whoever stands at the same place of the others is one.
         seen: dict[tuple[int, int], int] = {}
         for rank in sorted(found):
             key = (found[rank].get("pp", 0), found[rank].get("tp", 0))
@@ -178,7 +178,7 @@ def _places(
 
 
 def kind_of(name: str) -> str:
-    """Part of the layout that a group's name tells; empty where it tells none, or several."""
+    """Part of the layout that a group's name reports; empty where it reports none, or several."""
     words = set(WORDS.findall(name.lower()))
     kinds = [kind for kind, form in KINDS if any(re.fullmatch(form, word) for word in words)]
     return kinds[0] if len(kinds) == 1 else ""

@@ -37,7 +37,7 @@ def trace_of_run(run: Run) -> Trace:
     """The operations of a run archive; steps that are slow by design are left out.
 
     Raises:
-        LoadError: The run has no operations, or no step of which every replica told all.
+        LoadError: The run has no operations, or no step of which every replica reported all.
     """
     if run.ops is None or run.ops.empty:
         raise LoadError(f"{run.name} has no operations (ops.parquet); its windows can be analyzed")

@@ -26,8 +26,8 @@ LOCAL = ("data-load", "forward-compute", "backward-compute", "optimizer", "gc")
 def run_of_trace(trace: Trace) -> Run:
     """The run with a window a worker and step; its operations stay in the Trace.
 
-    A trace tells no clock: the first step begins at 0, and each where the one before ended. It
-    tells no nodes either: each worker counts as its own, named after its place.
+    A trace reports no clock: the first step begins at 0, and each where the one before ended. It
+    reports no nodes either: each worker counts as its own, named after its place.
     """
     layout, steps = trace.layout, trace.steps
     wall = trace.end.max(axis=(0, 1)) if trace.observed is None else trace.observed

@@ -53,7 +53,7 @@ def samples_frame(series: Sequence[Series]) -> pd.DataFrame:
 
 
 def ranks_frame(series: Sequence[Series], missing: list[str]) -> pd.DataFrame:
-    """contract.archive.RANKS: who told of itself last, and who should be there and never did."""
+    """contract.archive.RANKS: who reported itself last, and who should be there and never did."""
     nodes = node_names(series)
     latest: dict[int, Series] = {}
     for one in _infos(series):

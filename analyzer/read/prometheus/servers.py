@@ -1,7 +1,7 @@
 """What answers as a Prometheus does, and how each answers otherwise: the one place that knows.
 
 A question is asked in words that all of them understand, so that hardly anything depends on who
-answers; what remains is told (docs/sre/servers.md).
+answers; what remains is reported (docs/sre/servers.md).
 """
 
 import re

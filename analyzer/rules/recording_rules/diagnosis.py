@@ -142,7 +142,7 @@ def of_whole_run(diagnosis: Diagnosis, answered: Answered) -> Verdict:
     )
     if verdict.status == "unknown":
         return scaled
-    silent = answered.expected - round(answered.told)
+    silent = answered.expected - round(answered.known)
     if silent <= 0 or verdict.culprits:
         return sentence(scaled, grid, None)
     why = (

@@ -16,7 +16,7 @@ from lockstep.analyzer.shapes.run import Run
 from lockstep.analyzer.shapes.windows import from_samples
 
 SUSPECT_NODES = 8
-"""More nodes are not read for suspects; how many are left out is told."""
+"""More nodes are not read for suspects; how many are left out is reported."""
 STRATA = 4
 """More are not given peers of their own: the pages of these have ranks of others too."""
 PEERS = 8
@@ -57,9 +57,9 @@ def narrow(connection: Connection, run: str, found: Survey, start: float, end: f
         RequestError: None of these ranks has a page.
         SourceError: Prometheus does not answer.
     """
-    chosen = _worst(found.suspects)
+    chosen = worst_suspects(found.suspects)
     ranks = [one.rank for one in chosen]
-    ranks += _peers(connection, _strata(run, found, chosen), found, start, end)
+    ranks += peers_to_read(connection, strata_to_read(run, found, chosen), found, start, end)
     targets = _targets(connection, run, ranks, start, end)
     if not targets:
         raise RequestError(
@@ -67,7 +67,7 @@ def narrow(connection: Connection, run: str, found: Survey, start: float, end: f
             " it must be asked where the collectors' series are kept, beside the rules'"
         )
     fetched = fetch(connection, run, targets, start, end)
-    missing = ["no operations: Prometheus has scrapes only", *_coverage_notes(run, found, chosen)]
+    missing = ["no operations: Prometheus has scrapes only", *coverage_notes(run, found, chosen)]
     if fetched.start > start + 1.0:
         missing.append(
             f"too much for one analysis: read from {utc(fetched.start)} only;"
@@ -77,7 +77,7 @@ def narrow(connection: Connection, run: str, found: Survey, start: float, end: f
     windows = from_samples(samples)
     if windows.empty:
         missing.append("no training series of this run with two scrapes")
-    # Of all other ranks the survey tells: they are not silent, they were not asked.
+    # Of all other ranks the survey reports: they are not silent, they were not asked.
     table = ranks_frame(fetched.series, [])
     table = table[table["node"] != UNKNOWN_NODE]
     infos = rank_infos(table, samples, None, missing)
@@ -92,14 +92,14 @@ def narrow(connection: Connection, run: str, found: Survey, start: float, end: f
     )
 
 
-def _worst(suspects: Sequence[Suspect]) -> list[Suspect]:
+def worst_suspects(suspects: Sequence[Suspect]) -> list[Suspect]:
     """The worst, all of each node, on at most SUSPECT_NODES nodes."""
     nodes: dict[str, None] = dict.fromkeys(one.node for one in suspects)
     kept = set(list(nodes)[:SUSPECT_NODES])
     return [one for one in suspects if one.node in kept]
 
 
-def _strata(run: str, found: Survey, chosen: Sequence[Suspect]) -> list[Place]:
+def strata_to_read(run: str, found: Survey, chosen: Sequence[Suspect]) -> list[Place]:
     """Those of the suspects, the worst's first; of a run without any, some spread over it.
 
     A stratum of every stage goes before a second one of the same: a node has the tensor-parallel
@@ -116,7 +116,7 @@ def _strata(run: str, found: Survey, chosen: Sequence[Suspect]) -> list[Place]:
     return every[::step][:STRATA]
 
 
-def _peers(
+def peers_to_read(
     connection: Connection,
     strata: list[Place],
     found: Survey,
@@ -155,12 +155,12 @@ def _targets(
     return {job: tuple(sorted(instances)) for job, instances in sorted(found.items())}
 
 
-def _coverage_notes(run: str, found: Survey, chosen: Sequence[Suspect]) -> list[str]:
+def coverage_notes(run: str, found: Survey, chosen: Sequence[Suspect]) -> list[str]:
     """What was not read, and what the rules say of it."""
     answered = found.answered[run]
     few = f"those that the rules single out ({len(found.suspects)})"
     words = [f"of {answered.expected} ranks only {few} and some peers were read"]
-    silent = answered.expected - round(answered.told)
+    silent = answered.expected - round(answered.known)
     if silent > 0:
         words.append(f"{silent} of {answered.expected} ranks told the rules nothing")
     left = len(found.suspects) - len(chosen)

@@ -98,7 +98,7 @@ def survey_span(connection: Connection, run: str, start: float, end: float) -> S
     seconds = max(SHORTEST, (end - start) / count)
     ends = [end - index * seconds for index in reversed(range(count))]
     pieces = [survey(connection, run, each, seconds) for each in ends]
-    told = [piece for piece in pieces if run in piece.answered and piece.answered[run].told > 0]
+    told = [piece for piece in pieces if run in piece.answered and piece.answered[run].known > 0]
     if not told:
         raise RequestError(
             f"the rules of {connection.url} know own time of no rank of run {run!r} then;"
@@ -110,7 +110,7 @@ def survey_span(connection: Connection, run: str, start: float, end: float) -> S
         for one in piece.suspects:
             add(found, one)
     each = [piece.answered[run] for piece in pieces if run in piece.answered]
-    most = sorted(one.told for one in each)[int(queries.SHARE * len(each))]
+    most = sorted(one.known for one in each)[int(queries.SHARE * len(each))]
     return Survey(
         suspects=worst_first(found),
         levels=told[-1].levels,

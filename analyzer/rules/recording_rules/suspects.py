@@ -63,15 +63,15 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """How many of a run's ranks told the rules of their steps, of how many there should be."""
+    """How many of a run's ranks reported the rules of their steps, of how many there should be."""
 
-    told: float
+    known: float
     expected: int
 
     @property
     def coverage(self) -> float:
         """A share, 0 to 1."""
-        return min(1.0, self.told / self.expected) if self.expected else 0.0
+        return min(1.0, self.known / self.expected) if self.expected else 0.0
 
 
 def answered_of(meta: Mapping[str, Any]) -> Answered | None:
@@ -88,7 +88,7 @@ class Survey:
     Attributes:
         suspects: The worst first.
         levels: signal -> stratum -> Level.
-        answered: run -> how many told.
+        answered: run -> how many reported.
         limit: |z| from which a rank is a suspect.
         cut: run and signal of which more deviate than were asked for.
     """
@@ -132,7 +132,7 @@ def levels_of(answer: Answer) -> dict[str, dict[Place, Level]]:
 
 
 def answered_by_run(told: Answer, expected: Answer) -> dict[str, Answered]:
-    """Run -> how many told, of how many."""
+    """Run -> how many reported, of how many."""
     counts = {labels.get("run", ""): count for labels, count in told}
     worlds: dict[str, int] = {}
     for labels, placed in expected:

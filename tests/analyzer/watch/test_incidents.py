@@ -8,7 +8,7 @@ from lockstep.analyzer.findings.finding import Kind, Tier
 from lockstep.analyzer.findings.finding_lifecycle import Course, Pace, advance
 from lockstep.watch.judge.incidents import JOIN_SECONDS, with_incidents
 from lockstep.watch.judge.memory import Memory, from_json, to_json
-from tests.analyzer.watch.test_finding_lifecycle import EMPTY, PACE, RUN, of
+from tests.analyzer.findings.test_finding_lifecycle import EMPTY, PACE, RUN, of
 
 
 class Cycles:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from lockstep.analyzer.findings.finding_lifecycle import Course, Pace, advance
 from lockstep.watch.judge.members import members
 from lockstep.watch.judge.node_names import by_old_names, gpus, other_machines, renamed
-from tests.analyzer.watch.test_finding_lifecycle import EMPTY, RUN, of
+from tests.analyzer.findings.test_finding_lifecycle import EMPTY, RUN, of
 
 PAGE = ("lockstep", "a:9410")
 

@@ -13,7 +13,7 @@ from lockstep.collector.config import Address
 from lockstep.watch.addresses import addresses
 from lockstep.watch.loop.pages import routes, served
 from lockstep.watch.loop.server import Server
-from tests.analyzer.watch.test_headline import SLOW
+from tests.analyzer.findings.test_headline import SLOW
 
 
 @pytest.fixture

@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 
 from lockstep.analyzer.read.prometheus.access import REPLICA_LABELS, RequestError, access
 from lockstep.analyzer.read.prometheus.answers import Series
-from lockstep.analyzer.read.prometheus.replicas import Told, choice, choose, merged, replica_labels
+from lockstep.analyzer.read.prometheus.replicas import (
+    Reported,
+    choice,
+    choose,
+    merged,
+    replica_labels,
+)
 
 PAGE = {"job": "lockstep", "instance": "n:9410"}
 
@@ -20,7 +26,7 @@ def _series(replica, times, label="prometheus_replica", **more):
 
 
 def _told(replica, *targets, newest=1000.0):
-    return {(replica,): Told(frozenset(("j", one) for one in targets), newest, 15.0)}
+    return {(replica,): Reported(frozenset(("j", one) for one in targets), newest, 15.0)}
 
 
 def test_series_of_one_server_stay_as_they_are():

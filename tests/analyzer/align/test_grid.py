@@ -1,16 +1,22 @@
-"""The Grid: axes, gaps, resets, masks, coverage, telemetry as the windows saw it."""
+"""The Grid: axes, gaps, resets, masks, coverage, clocks, telemetry as the windows saw it."""
 
 import dataclasses
 import time
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from lockstep.analyzer.align import telemetry
-from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.align.grid import align, garbage, on_one_clock
 from lockstep.analyzer.shapes.run import RankInfo, Run
 from lockstep.analyzer.shapes.windows import from_samples
+from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.collector.contract.words import Cause
+from lockstep.evaluation.synth.difficulty import Difficulty
+from lockstep.evaluation.synth.fleet import Fault, Resolution, SyntheticFleet
+from lockstep.evaluation.synth.untidy import clock_errors
+from lockstep.evaluation.synth.whole import labelled
 from tests.machine import slowness
 
 
@@ -60,16 +66,12 @@ def test_series_do_not_depend_on_the_order_of_the_samples(synthetic, fault):
         np.testing.assert_array_equal(one.last[name], other.last[name], err_msg=name)
 
 
-def test_a_series_that_nobody_asks_for_becomes_no_grid(synthetic, monkeypatch):
-    grid = align(synthetic().run())
-    asked = []
-    seen = telemetry._gauges
-    monkeypatch.setattr(telemetry, "_gauges", lambda *args: asked.append(1) or seen(*args))
+def test_the_grid_of_a_series_is_made_when_it_is_asked_for_and_not_kept(synthetic):
+    signals, clock = align(synthetic().run()).signals, 'lockstep_gpu_clock_hertz{domain="sm"}'
 
-    assert 'lockstep_gpu_clock_hertz{domain="sm"}' in grid.signals
-    assert [] == asked
-    assert np.isfinite(grid.signals['lockstep_gpu_clock_hertz{domain="sm"}']).any()
-    assert asked
+    assert clock in signals
+    assert np.isfinite(signals[clock]).any()
+    assert signals[clock] is not signals[clock]
 
 
 def test_a_counter_that_fell_gives_no_rate(synthetic):
@@ -159,3 +161,110 @@ def test_ten_thousand_steps_of_64_ranks_align_in_under_a_second():
 
     assert (steps, world) == grid.time["own"].shape
     assert took < 1.0 * machine.factor
+
+
+RANKS = tuple(RankInfo(r, f"node-{r}", None, None, 0, r, 0, 0) for r in range(3))
+STEPS = np.arange(10, 14)
+
+
+def _ops(rows):
+    return pd.DataFrame(rows, columns=["rank", "step", "optype", "duration"])
+
+
+def test_collections_of_a_step_add_up_and_steps_without_one_are_zero():
+    ops = _ops([(0, 10, "optimizer", 1.0), (0, 12, "gc", 0.2), (0, 12, "gc", 0.1),
+                (1, 10, "optimizer", 1.0), (1, 13, "optimizer", 1.0)])  # fmt: skip
+
+    np.testing.assert_allclose(
+        [[0, 0, np.nan], [0, 0, np.nan], [0.3, 0, np.nan], [np.nan, 0, np.nan]],
+        garbage(ops, RANKS, STEPS),
+    )
+
+
+def test_a_run_that_never_told_of_a_collection_does_not_know():
+    ops = _ops([(0, 10, "optimizer", 1.0), (0, 13, "optimizer", 1.0)])
+
+    assert np.isnan(garbage(ops, RANKS, STEPS)).all()
+    assert np.isnan(garbage(None, RANKS, STEPS)).all()
+
+
+def test_windows_of_several_steps_are_not_told_apart():
+    ops = _ops([(0, 10, "gc", 0.2), (0, 20, "gc", 0.2)])
+
+    assert np.isnan(garbage(ops, RANKS, np.array([10, 15, 20]))).all()
+
+
+FLEET = SyntheticFleet(
+    dp=40, steps=400, resolution=Resolution.STEP, seed=3, difficulties=(Difficulty.CLOCKS,)
+)
+
+
+@pytest.fixture(scope="module")
+def apart():
+    return labelled(FLEET).run
+
+
+def test_the_clocks_of_nodes_that_are_apart_are_put_together(apart):
+    right = labelled(replace(FLEET, difficulties=())).run
+    grid = align(apart)
+    mended = on_one_clock(apart.samples, grid.to_step, grid.end)
+    error = (mended["time"] - right.samples["time"]).groupby(mended["node"]).mean()
+
+    assert np.ptp(clock_errors(FLEET)) > 60.0
+    assert np.ptp(error) < 2.0 * FLEET.step_seconds + 4.0
+
+
+def test_clocks_that_agree_are_left_alone():
+    run = labelled(replace(FLEET, difficulties=())).run
+    grid = align(run)
+
+    assert run.samples is on_one_clock(run.samples, grid.to_step, grid.end)
+
+
+def test_a_restart_or_a_run_without_steps_is_left_alone(apart):
+    grid = align(apart)
+    back = np.concatenate([grid.to_step, grid.to_step])
+
+    assert apart.samples is on_one_clock(apart.samples, back, np.tile(grid.end, 2))
+    assert apart.samples is on_one_clock(apart.samples, grid.to_step[:0], grid.end[:0])
+    silent = apart.samples[apart.samples["metric"] == "up"]
+    assert silent is on_one_clock(silent, grid.to_step, grid.end)
+
+
+@pytest.mark.parametrize("broken", ["stuck", "origin", "restarted", "rare"])
+def test_a_counter_that_is_no_clock_moves_nothing(broken):
+    run = labelled(replace(FLEET, difficulties=())).run
+    grid = align(run)
+    samples = run.samples.copy()
+    mine = (samples["node"] == "node-1") & (samples["metric"] == "lockstep_train_steps_total")
+    if broken == "stuck":
+        samples.loc[mine, "value"] = samples.loc[mine, "value"].clip(upper=100)
+    elif broken == "origin":
+        samples.loc[mine, "value"] -= 350
+    elif broken == "restarted":
+        samples.loc[mine, "value"] %= 200
+    else:
+        samples = samples[~mine | (samples["time"] == samples[mine]["time"].min())]
+        samples.loc[mine, "value"] = 30.0
+
+    assert samples is on_one_clock(samples, grid.to_step, grid.end)
+
+
+def test_moments_that_gauges_tell_are_mended_as_well(apart):
+    fault = Fault(Cause.XID, "62", 13, 1.5, 150)
+    run = labelled(replace(FLEET, faults=(fault,))).run
+    grid = align(run)
+    told = run.samples["metric"] == "lockstep_gpu_xid_last_timestamp_seconds"
+    mended = on_one_clock(run.samples, grid.to_step, grid.end)[told]
+    onset = grid.end[grid.to_step == 150][0]
+
+    assert np.abs(mended["value"] - onset).max() < 10.0
+    assert ["xid"] == [culprit.cause for culprit in diagnose(run).verdict.culprits]
+
+
+@pytest.mark.parametrize("cause", [Cause.FREEZE, Cause.CRASH])
+def test_who_stopped_first_is_told_by_the_run_and_not_by_wrong_clocks(cause):
+    fleet = replace(FLEET, faults=(Fault(cause, "stop", 13, float("nan"), 200),))
+    verdict = diagnose(labelled(fleet).run).verdict
+
+    assert [(13, cause.value)] == [(one.rank, one.cause) for one in verdict.culprits]

@@ -18,7 +18,7 @@ from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.runs.hang_dumps import read_folder
 from tests.unpacking import unpacked
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 CULPRIT = 2
 PRIVATE = r'(?:serial|boot_id|machine_id)="[^"]*"|GPU-[0-9a-f]{8}-'
 

@@ -8,9 +8,9 @@ import pytest
 
 from lockstep.analyzer.rules.recording_rules.rules import recorded_series, rules
 from lockstep.analyzer.rules.recording_rules.signals import PLACE
-from tests.analyzer.recording_rules.pages import RANKS
+from tests.analyzer.rules.recording_rules.pages import RANKS
 
-FILE = Path(__file__).parents[3] / "deploy" / "rules" / "lockstep-peers.rules.yml"
+FILE = Path(__file__).parents[4] / "deploy" / "rules" / "lockstep-peers.rules.yml"
 SUSPECTS = "sort(count by (rank) (lockstep:train_own_seconds:z > 3))"
 
 

@@ -12,7 +12,7 @@ from lockstep.analyzer.rules.recording_rules.diagnosis import choose, diagnose_o
 from lockstep.analyzer.rules.recording_rules.survey import survey
 from lockstep.analyzer.verdict.pipeline import diagnose as diagnose_run
 from lockstep.app import main
-from tests.analyzer.recording_rules.fleet import Fleet
+from tests.analyzer.rules.recording_rules.fleet import Fleet
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.slow]
 

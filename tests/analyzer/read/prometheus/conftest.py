@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.analyzer.prometheus import fake as server
-from tests.analyzer.prometheus.fake import Fake, Series
+from tests.analyzer.read.prometheus import fake as server
+from tests.analyzer.read.prometheus.fake import Fake, Series
 
 
 @pytest.fixture

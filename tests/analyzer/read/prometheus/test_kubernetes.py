@@ -8,7 +8,7 @@ from lockstep.analyzer.read.prometheus.access import RequestError, access
 from lockstep.analyzer.read.prometheus.connection import Connection
 from lockstep.analyzer.read.prometheus.kubernetes import LABELS, places, series_label, with_own
 from lockstep.analyzer.read.prometheus.load import load_prometheus
-from tests.analyzer.prometheus.fake import NOW
+from tests.analyzer.read.prometheus.fake import NOW
 
 TOPOLOGY = """
 [leaf]

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from lockstep.analyzer.rules.recording_rules.rules import rules
-from tests.analyzer.recording_rules.fleet import Fleet, openmetrics
-from tests.analyzer.recording_rules.pages import Pages
+from tests.analyzer.rules.recording_rules.fleet import Fleet, openmetrics
+from tests.analyzer.rules.recording_rules.pages import Pages
 
 LEVELS = (
     ("place",), ("rank:count", "collective1m", "avg1m"), ("train_wait_seconds:avg1m",),

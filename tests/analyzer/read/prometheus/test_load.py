@@ -10,7 +10,7 @@ from lockstep.analyzer.read.archive.load import load_archive as load_archive
 from lockstep.analyzer.read.prometheus import ranges
 from lockstep.analyzer.read.prometheus.load import load_prometheus, read_targets
 from lockstep.analyzer.verdict.pipeline import diagnose
-from tests.analyzer.prometheus.fake import NOW
+from tests.analyzer.read.prometheus.fake import NOW
 
 RUN = "synthetic-0"
 

@@ -47,7 +47,7 @@ def test_peers_stand_on_different_nodes_and_none_is_a_suspect():
     connection = Peers()
     strata = [("r", "0", "0")]
     found = _survey(_suspect(100))
-    ranks = narrowing._peers(connection, strata, found, 0.0, 900.0)
+    ranks = narrowing.peers_to_read(connection, strata, found, 0.0, 900.0)
 
     assert PEERS == len(ranks) == len({rank % 12 for rank in ranks})
     assert 100 not in ranks
@@ -55,10 +55,10 @@ def test_peers_stand_on_different_nodes_and_none_is_a_suspect():
 
 def test_suspects_of_at_most_so_many_nodes_are_read_and_the_rest_counted():
     many = [_suspect(rank, slowdown=2.0) for rank in range(SUSPECT_NODES + 3)]
-    chosen = narrowing._worst(many)
+    chosen = narrowing.worst_suspects(many)
 
     assert many[:SUSPECT_NODES] == chosen
-    told = narrowing._coverage_notes("r", _survey(*many), chosen)
+    told = narrowing.coverage_notes("r", _survey(*many), chosen)
     assert "3 more suspects on other nodes were not read" in told
     assert "10 of 1000 ranks told the rules nothing" in told
 
@@ -66,13 +66,13 @@ def test_suspects_of_at_most_so_many_nodes_are_read_and_the_rest_counted():
 def test_each_stage_has_peers_before_a_second_stratum_of_one_has():
     suspects = [_suspect(rank, pp=pp, tp=tp) for rank, (pp, tp) in enumerate(["00", "01", "10"])]
 
-    assert [("r", "0", "0"), ("r", "1", "0"), ("r", "0", "1")] == narrowing._strata(
+    assert [("r", "0", "0"), ("r", "1", "0"), ("r", "0", "1")] == narrowing.strata_to_read(
         "r", _survey(*suspects), suspects
     )
 
 
 def test_of_a_run_without_suspects_some_strata_are_read():
-    assert STRATA == len(narrowing._strata("r", _survey(), []))
+    assert STRATA == len(narrowing.strata_to_read("r", _survey(), []))
 
 
 def test_what_was_cut_off_is_told_in_words_for_every_signal():

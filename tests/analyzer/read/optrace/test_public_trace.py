@@ -1,4 +1,4 @@
-"""A foreign op trace: what loads, and what is refused in one sentence."""
+"""A foreign op trace and its layout: what loads, as which windows, and what is refused and how."""
 
 from contextlib import suppress
 
@@ -10,11 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.analyzer.read.optrace.layout import parse_layout
+from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.read.optrace.layout import parse_layout, read_meta
 from lockstep.analyzer.read.optrace.load import load_trace
 from lockstep.analyzer.read.optrace.planes import to_trace
+from lockstep.analyzer.read.optrace.windows import run_of_trace
 from lockstep.analyzer.shapes.operations import Layout
 from lockstep.analyzer.shapes.run import LoadError
+from lockstep.analyzer.shapes.windows import COLUMNS, PHASE_COLUMNS
+from lockstep.evaluation import synth
 
 LAYOUT = Layout(dp=2, pp=2, tp=2)
 
@@ -249,3 +253,110 @@ def test_whatever_the_numbers_it_loads_or_says_why(healthy_rows, seed):
         trace = to_trace(rows, None, "rows")
         assert np.isfinite(trace.start).all()
         assert (trace.duration >= 0).all()
+
+
+SCENE = synth.Scene(dp=2, pp=2, micro_batches=4, steps=6, slow=(synth.Slow(1, 0, 1.5),))
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return synth.trace(SCENE)
+
+
+@pytest.fixture(scope="module")
+def run(trace):
+    return run_of_trace(trace)
+
+
+def test_every_worker_has_a_window_a_step(run):
+    assert list(COLUMNS) == list(run.windows)
+    assert 2 * 2 * 6 == len(run.windows.drop_duplicates(["rank", "from_step"]))
+    assert [(0, 0), (1, 0), (0, 1), (1, 1)] == [(info.dp, info.pp) for info in run.ranks]
+    assert 4 == len({info.node for info in run.ranks})
+
+
+def test_own_time_is_that_of_local_work(run, trace):
+    rows = trace.of("forward-compute", "backward-compute", "optimizer", "gc")
+    mine = run.windows.query("rank == 1 and from_step == 3").iloc[0]
+
+    expected = trace.duration[rows & (trace.stage == 0), 1, 3].sum()
+    assert pytest.approx(expected) == mine["own_seconds"]
+    assert pytest.approx(trace.end[:, :, 3].max()) == mine["wall_seconds"]
+
+
+def test_phases_are_all_of_a_step(run):
+    phases = run.windows[list(PHASE_COLUMNS)].sum(axis=1)
+
+    assert (phases >= run.windows["wall_seconds"] - 1e-9).all()
+
+
+def test_it_aligns_like_any_run(run):
+    grid = align(run)
+
+    assert (6, 4) == grid.time["own"].shape
+    assert 1.0 == grid.coverage
+    own = grid.time["own"].mean(axis=0)
+    assert pytest.approx(1.5, abs=0.05) == own[1] / own[0]
+    assert np.isfinite(grid.time["wall"]).all()
+
+
+# The layout in words and in a meta file.
+
+
+def test_a_layout_in_words():
+    assert Layout(4, 8, 2, 1, 3) == parse_layout("dp=4,pp=8,tp=2,dsp=1,vpp=3")
+    assert Layout(dp=4) == parse_layout(" dp = 4 ")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no part ''"),
+        ("ep=2", "no part 'ep'"),
+        ("dp=2,dp=3", "gives dp twice"),
+        ("dp=0", "dp is '0'"),
+        ("dp=-4", "dp is '-4'"),
+        ("dp=two", "dp is 'two'"),
+        ("dp", "dp is ''"),
+        ("dp=99999999", "from 1 to 1000000"),
+        ("dp=²", "dp is"),
+        ("dp=" + "1" * 5000, "dp is '11111"),
+    ],
+)
+def test_words_that_are_no_layout_are_refused(text, words):
+    with pytest.raises(LoadError) as told:
+        parse_layout(text)
+    assert words in str(told.value)
+    assert len(str(told.value)) < 200
+
+
+def test_a_meta_file(tmp_path):
+    path = tmp_path / "meta.yaml"
+    path.write_text("trial_name: X\ndp_size: 4\npp_size: 2 # stages\ntp_size: 8\nworld_size: 64\n")
+
+    assert Layout(dp=4, pp=2, tp=8) == read_meta(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("tp_size: 2\n", "lacks dp_size and pp_size"),
+        ("dp_size: 4\npp_size: many\n", "pp_size is 'many'"),
+        ("dp_size: 4\npp_size: 2\nworld_size: 9\n", "world_size is 9, but dp · pp · tp · dsp is 8"),
+    ],
+)
+def test_a_meta_file_that_contradicts_itself_is_refused(tmp_path, text, words):
+    path = tmp_path / "meta.yaml"
+    path.write_text(text)
+    with pytest.raises(LoadError) as told:
+        read_meta(path)
+    assert words in str(told.value)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", None])
+def test_an_unreadable_meta_file_is_named(tmp_path, content):
+    path = tmp_path / "meta.yaml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(LoadError, match=r"meta\.yaml is not a readable meta file"):
+        read_meta(path)
