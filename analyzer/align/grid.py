@@ -148,7 +148,7 @@ def _coverage(
     return float(answered[counts].sum() / expected) if expected else 0.0
 
 
-def _silent(own: FloatGrid, ranks: tuple[RankInfo, ...], told: Telemetry) -> list[str]:
+def _silent(own: FloatGrid, ranks: tuple[RankInfo, ...], scraped: Telemetry) -> list[str]:
     words = []
     if len(own):
         gone = [
@@ -159,7 +159,7 @@ def _silent(own: FloatGrid, ranks: tuple[RankInfo, ...], told: Telemetry) -> lis
     unscraped = sorted(
         {
             info.node
-            for info, until in zip(ranks, told.scraped_until, strict=True)
+            for info, until in zip(ranks, scraped.scraped_until, strict=True)
             if np.isnan(until)
         }
     )

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from lockstep.analyzer.align.sample_columns import Integers, SampleColumns, numbered
 from lockstep.analyzer.read.archive.series import MAX_AGE, MAX_RATE_GAP
+from lockstep.analyzer.shapes.labels import series_parts
 from lockstep.analyzer.shapes.run import FloatGrid, RankInfo
 from lockstep.collector.contract.metrics import METRICS, RANK_UP, TRAIN_HEARTBEAT_AGE, Kind
 
@@ -123,7 +124,7 @@ def telemetry(
     told = {
         name: partial(_signal, nodes, table.value, names[name], shape, counts=_is_counter(metric))
         for name in sorted(names)
-        if (metric := name.partition("{")[0]) != "up" and not metric.endswith("_info")
+        if (metric := series_parts(name)[0]) != "up" and not metric.endswith("_info")
     }  # fmt: skip
     beats = TRAIN_HEARTBEAT_AGE.series()
     if own is not None and beats in told:
@@ -200,9 +201,9 @@ def _neighbours(times: FloatGrid, interval: float, middle: FloatGrid) -> tuple[I
     before = np.maximum(after - 1, 0)
     early = np.abs(middle - times[before]) <= np.abs(times[after] - middle)
 
-    def fresh(place: Integers) -> Integers:
-        near = np.abs(times[place] - middle) <= MAX_AGE * interval
-        return np.where(near, place, len(times))
+    def fresh(scrape: Integers) -> Integers:
+        near = np.abs(times[scrape] - middle) <= MAX_AGE * interval
+        return np.where(near, scrape, len(times))
 
     return fresh(np.where(early, before, after)), fresh(np.where(early, after, before))
 

@@ -290,10 +290,14 @@ def _covered(key: tuple[Who, Tier], seen: Mapping[tuple[Who, Tier], object]) -> 
     return any(other != key and _says(other, key) for other in seen)
 
 
-def _says(one: tuple[Who, Tier], other: tuple[Who, Tier]) -> bool:
+def _says(finding: tuple[Who, Tier], other: tuple[Who, Tier]) -> bool:
     """Whether the first reports what the second would report."""
-    graver = one[1] is Tier.PAGE or other[1] is Tier.RECORD
-    return graver and one[0].covers(other[0]) and not (one[0] != other[0] and one[0].node is None)
+    graver = finding[1] is Tier.PAGE or other[1] is Tier.RECORD
+    return (
+        graver
+        and finding[0].covers(other[0])
+        and not (finding[0] != other[0] and finding[0].node is None)
+    )
 
 
 def _opened(sighting: Detection, first: float, now: float) -> WatchFinding:

@@ -241,9 +241,9 @@ def by_team(ledgers: Sequence[Ledger]) -> Mapping[str, FloatGrid]:
     return sums
 
 
-def team_of(told: Ledger) -> str:
+def team_of(book: Ledger) -> str:
     """The label `team` of run.json; ``unknown`` where it has none."""
-    for attempt in told.attempts:
+    for attempt in book.attempts:
         labels = attempt.run.meta.get("labels")
         if isinstance(labels, Mapping) and labels.get("team"):
             return str(labels["team"])
@@ -278,12 +278,12 @@ LEAST_SHARE = 0.01
 reported."""
 
 
-def _unmeasured(attempt: Attempt, told: Spent) -> list[str]:
+def _unmeasured(attempt: Attempt, energy: Spent) -> list[str]:
     """Which parts of its start nobody measured, if that was much of it."""
-    unknown = float(told.starting[:, PLACE[StartPart.UNKNOWN]].sum())
+    unknown = float(energy.starting[:, PLACE[StartPart.UNKNOWN]].sum())
     if unknown <= LEAST_SHARE * attempt.seconds * len(attempt.run.ranks):
         return []
-    parts = {row.part for row in PARTS} - told.measured - {StartPart.WARMUP, StartPart.UNKNOWN}
+    parts = {row.part for row in PARTS} - energy.measured - {StartPart.WARMUP, StartPart.UNKNOWN}
     if not _can_queue(attempt):
         parts.discard(StartPart.IMAGE)
     names = [row.part for row in PARTS if row.part in parts]

@@ -139,19 +139,19 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def of_run(told: Ledger) -> Reliability:
+def of_run(ledger: Ledger) -> Reliability:
     """Of one run: failures of attempts, in the wall time of its attempts.
 
     Its shares are counted, not estimated: they have no interval.
     """
     return Reliability(
-        told.failures,
-        told.running_seconds,
-        int(np.isfinite(told.repairs).sum()),
-        mtbf(told.failures, told.running_seconds),
-        mean(told.repairs),
-        goodput=_share([told.seconds.sum(axis=0)], PRODUCTIVE),
-        ettr=_share([told.seconds.sum(axis=0)], RUNNING),
+        ledger.failures,
+        ledger.running_seconds,
+        int(np.isfinite(ledger.repairs).sum()),
+        mtbf(ledger.failures, ledger.running_seconds),
+        mean(ledger.repairs),
+        goodput=_share([ledger.seconds.sum(axis=0)], PRODUCTIVE),
+        ettr=_share([ledger.seconds.sum(axis=0)], RUNNING),
     )
 
 

@@ -159,9 +159,9 @@ def marks(
     return Marks(spans, frozenset(told), guessed)
 
 
-def _spans(told: object, until: float) -> Iterator[tuple[float, float, bool]]:
+def _spans(value: object, until: float) -> Iterator[tuple[float, float, bool]]:
     """Begin, end, and whether it had none; what is no span is left out."""
-    for one in told[:SPANS_AT_MOST] if isinstance(told, list) else ():
+    for one in value[:SPANS_AT_MOST] if isinstance(value, list) else ():
         try:
             begin = float(one[0])
             end = until if one[1] is None else float(one[1])

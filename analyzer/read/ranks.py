@@ -286,10 +286,10 @@ def _reached(first: int, peers: Mapping[int, set[int]]) -> set[int]:
     return found
 
 
-def _members(told: Mapping[int, Exchange]) -> Iterable[set[int]]:
+def _members(partners: Mapping[int, Exchange]) -> Iterable[set[int]]:
     """The ranks of each group."""
     found: dict[str, set[int]] = {}
-    for rank, one in told.items():
+    for rank, one in partners.items():
         for group in one.groups:
             found.setdefault(group, set()).add(rank)
     return found.values()

@@ -60,9 +60,9 @@ def _models(grid: Grid) -> dict[int, str]:
     return {info.rank: model_name(info.model) or usual for info in grid.ranks}
 
 
-def model_name(told: str) -> str:
+def model_name(model: str) -> str:
     """A GPU model without its maker, whom drivers name before it since R470, or not."""
-    return told.removeprefix("NVIDIA ").removeprefix("Tesla ").strip()
+    return model.removeprefix("NVIDIA ").removeprefix("Tesla ").strip()
 
 
 def others_median(values: Floats, axis: int, trusted: Flags | None = None) -> Floats:

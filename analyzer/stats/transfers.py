@@ -65,7 +65,7 @@ def exchanges(grid: Grid) -> FloatGrid | None:
     return None if cells is None else cells * grid.time["wall"]
 
 
-def _between_nodes(grid: Grid, told: NDArray[np.int64]) -> FloatGrid:
+def _between_nodes(grid: Grid, reporting: NDArray[np.int64]) -> FloatGrid:
     """(W, R) collective seconds per step without exchanges inside a node, by those who reported.
 
     Of a slow NVLink its group's last member waits for nobody, all others wait for the group, and
@@ -76,7 +76,7 @@ def _between_nodes(grid: Grid, told: NDArray[np.int64]) -> FloatGrid:
         nodes = {grid.ranks[column].node for column in columns.tolist()}
         if within is None or len(columns) == 1 or len(nodes) > 1:
             continue
-        inside = least(within[:, np.intersect1d(columns, told)])
+        inside = least(within[:, np.intersect1d(columns, reporting)])
         # Who reports steps, and for a while not their parts, is taken to exchange as usual.
         inside = np.where(np.isfinite(inside), inside, median_of(inside))
         if np.isfinite(inside).any():

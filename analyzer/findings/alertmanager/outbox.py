@@ -206,9 +206,9 @@ class Outbox:
         for each in sent:
             self._record(each, now, taken=True)
 
-    def refused(self, one: Owed, now: float) -> None:
+    def refused(self, alert: Owed, now: float) -> None:
         """The Alertmanager calls this one wrong; it is asked again when it would be sent again."""
-        self._record(one, now, taken=False)
+        self._record(alert, now, taken=False)
 
     def failed(self, sent: Sequence[Owed], now: float) -> float:
         """The Alertmanager did not say that it took these; seconds before the next try."""
@@ -224,12 +224,12 @@ class Outbox:
         """Alerts that fire and have not been taken in the last STALE_SECONDS."""
         return sum(now - each.heard >= STALE_SECONDS for each in self._firing.values())
 
-    def _record(self, one: Owed, now: float, *, taken: bool) -> None:
-        key = one.alert.key
+    def _record(self, alert: Owed, now: float, *, taken: bool) -> None:
+        key = alert.alert.key
         if taken:
-            self._marks[one.alert.mark] = now
-        if one.over is not None:
-            if (over := self._over.get(key)) and over.unix == one.over:
+            self._marks[alert.alert.mark] = now
+        if alert.over is not None:
+            if (over := self._over.get(key)) and over.unix == alert.over:
                 del self._over[key]
             return
         if (late := self._late.get(key)) is not None:

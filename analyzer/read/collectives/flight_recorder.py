@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lockstep.analyzer.read.collectives.table import MOST_COMMUNICATORS, MOST_ROWS, Rows
+from lockstep.analyzer.read.collectives.rows import MOST_COMMUNICATORS, MOST_ROWS, Rows
 from lockstep.analyzer.shapes.waits import ALONE, Communicator, Process
 from lockstep.collector.contract import bounded_json
 
@@ -142,14 +142,14 @@ def _members(trees: Mapping[int, Mapping[str, Any]]) -> dict[str, tuple[str, Seq
     }
 
 
-def _ranks(told: object) -> tuple[int, ...]:
-    if isinstance(told, str):
-        if re.fullmatch(r"\[?[0-9, ]*\]?", told) is None:
+def _ranks(value: object) -> tuple[int, ...]:
+    if isinstance(value, str):
+        if re.fullmatch(r"\[?[0-9, ]*\]?", value) is None:
             return ()
-        told = [int(one) for one in re.findall(r"[0-9]{1,9}", told)]
-    if not isinstance(told, list) or len(told) > MOST_MEMBERS:
+        value = [int(one) for one in re.findall(r"[0-9]{1,9}", value)]
+    if not isinstance(value, list) or len(value) > MOST_MEMBERS:
         return ()
-    return tuple(sorted(one for one in told if type(one) is int))
+    return tuple(sorted(one for one in value if type(one) is int))
 
 
 def _add(
@@ -213,5 +213,5 @@ def _bytes(entry: Mapping[str, Any]) -> int:
     return min(max(total, 0), 1 << 60)
 
 
-def _word(told: object) -> bool:
-    return isinstance(told, str) and len(told) <= LONGEST_NAME and told.isprintable()
+def _word(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST_NAME and value.isprintable()

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lockstep.analyzer.read.collectives.table import MOST_COMMUNICATORS, MOST_ROWS, Rows
+from lockstep.analyzer.read.collectives.rows import MOST_COMMUNICATORS, MOST_ROWS, Rows
 from lockstep.analyzer.shapes.waits import ALONE, Communicator, Process
 from lockstep.collector.contract import bounded_json
 from lockstep.collector.contract.bandwidth import OPERATIONS

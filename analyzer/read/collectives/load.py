@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from lockstep.analyzer.read.collectives import flight_recorder, inspector
+from lockstep.analyzer.read.collectives.job import Job, job_of
 from lockstep.analyzer.read.collectives.steps import Steps, steps_of
-from lockstep.analyzer.read.collectives.who import Job, job_of
 from lockstep.analyzer.read.collectives.windows import KNOWN_SHARE, WindowSums, frame, told_windows
 from lockstep.analyzer.shapes.run import STEPS_CERTAINTY, LoadError, RankInfo, Run
 from lockstep.analyzer.shapes.waits import Collectives, Waits, matrices, waits

@@ -209,9 +209,9 @@ def _last_first(collectives: Collectives, anchors: list[Anchor]) -> list[Anchor]
     """By how long it is quiet after them, together with those of groups that are alike."""
     quiet = _quiet(collectives)
 
-    def after(one: Anchor) -> float:
-        mine = (collectives.communicator == one.communicator) & (collectives.op == one.op)
-        waits = quiet[mine & (collectives.bytes == one.bytes) & np.isfinite(quiet)]
+    def after(row: Anchor) -> float:
+        mine = (collectives.communicator == row.communicator) & (collectives.op == row.op)
+        waits = quiet[mine & (collectives.bytes == row.bytes) & np.isfinite(quiet)]
         return float(np.median(waits)) if waits.size else 0.0
 
     by_group: dict[tuple[str, int, int], list[float]] = {}
@@ -239,7 +239,7 @@ def _quiet(collectives: Collectives) -> Floats:
     return found
 
 
-def _classes(place: int, op: int, sequence: Ints, size: Ints) -> list[Anchor]:
+def _classes(row: int, op: int, sequence: Ints, size: Ints) -> list[Anchor]:
     numbers, first = np.unique(sequence, return_index=True)
     sizes = size[first]
     kinds, counts = np.unique(sizes, return_counts=True)
@@ -252,7 +252,7 @@ def _classes(place: int, op: int, sequence: Ints, size: Ints) -> list[Anchor]:
         every = int(np.median(apart))
         if every < 1 or float(np.mean(apart % every == 0)) < REGULAR:
             continue
-        anchors.append(Anchor(place, op, int(kind), mine, every, len(kinds) == 1))
+        anchors.append(Anchor(row, op, int(kind), mine, every, len(kinds) == 1))
     return anchors
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from lockstep.analyzer.read.collectives.job import Job
 from lockstep.analyzer.read.collectives.steps import Steps
-from lockstep.analyzer.read.collectives.who import Job
 from lockstep.analyzer.shapes.waits import Floats, Ints, Waits
 from lockstep.analyzer.shapes.windows import COLUMNS
 

@@ -58,8 +58,8 @@ def decode(body: bytes, url: str) -> list[Series]:
     """
     slices: list[bytes] = []
 
-    def cut(found: re.Match[bytes]) -> bytes:
-        slices.append(found[1])
+    def cut(match: re.Match[bytes]) -> bytes:
+        slices.append(match[1])
         return b'"values":%d' % (len(slices) - 1)
 
     try:

@@ -65,14 +65,14 @@ LOOK_BACK = 3600.0
 """Seconds before the end in which the labels were reported last."""
 
 
-def with_own(told: Sequence[str]) -> NodeLabels:
+def with_own(words: Sequence[str]) -> NodeLabels:
     """LABELS, with `KIND=LABEL` words before them.
 
     Raises:
         RequestError: A word is not that.
     """
     found = {kind: list(names) for kind, names in LABELS.items()}
-    for word in reversed(told):
+    for word in reversed(words):
         kind, _, label = word.partition("=")
         if kind not in KINDS or not label:
             raise RequestError(
@@ -158,16 +158,16 @@ def teams_query(seconds: float, run: str = "") -> str:
     return f"count by ({RUN}, {TEAM}) (last_over_time({told}[{lasting(max(seconds, LOOK_BACK))}]))"
 
 
-def read_teams(told: Iterable[tuple[Mapping[str, str], float]]) -> Mapping[str, str]:
+def read_teams(answer: Iterable[tuple[Mapping[str, str], float]]) -> Mapping[str, str]:
     """Run -> team, of the answer to `teams_query`; a run whose pods name two teams has none."""
     found: dict[str, set[str]] = {}
-    for labels, _ in told:
+    for labels, _ in answer:
         if labels.get(RUN) and labels.get(TEAM):
             found.setdefault(labels[RUN], set()).add(labels[TEAM])
     return {run: next(iter(teams)) for run, teams in found.items() if len(teams) == 1}
 
 
-def labels_of(told: Iterable[tuple[Mapping[str, str], float]], run: str) -> Mapping[str, object]:
+def labels_of(answer: Iterable[tuple[Mapping[str, str], float]], run: str) -> Mapping[str, object]:
     """What `Run.meta` gains by the answer to `teams_query`; nothing where nobody names one team."""
-    team = read_teams(told).get(run)
+    team = read_teams(answer).get(run)
     return {} if team is None else {LABELS_KEY: {"team": team}}

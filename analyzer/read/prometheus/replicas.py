@@ -191,9 +191,9 @@ def choose(reported: Mapping[Identity, Reported], labels: Identity) -> Choice:
     """
     newest = max((one.newest for one in reported.values()), default=0.0)
 
-    def order(one: Identity) -> tuple[bool, int, Identity]:
-        behind = newest - reported[one].newest > MAX_GAP * reported[one].interval
-        return behind, -len(reported[one].targets), one
+    def order(replica: Identity) -> tuple[bool, int, Identity]:
+        behind = newest - reported[replica].newest > MAX_GAP * reported[replica].interval
+        return behind, -len(reported[replica].targets), replica
 
     asked: list[Identity] = []
     silent: list[Identity] = []

@@ -162,12 +162,12 @@ def _each(interval: tuple[float, float] | None, factor: float) -> tuple[float, f
     return None if interval is None else (interval[0] * factor, interval[1] * factor)
 
 
-def _per_day(told: Mapping[str, Any] | None, factor: float) -> Mapping[str, Any] | None:
-    if told is None:
+def _per_day(lost: Mapping[str, Any] | None, factor: float) -> Mapping[str, Any] | None:
+    if lost is None:
         return None
-    scaled = dict(told)
+    scaled = dict(lost)
     for name in PER_DAY:
-        value = told.get(name)
+        value = lost.get(name)
         if isinstance(value, (tuple, list)):
             scaled[name] = tuple(one * factor for one in value)
         elif value is not None:

@@ -43,13 +43,13 @@ CUT = {
 """Why not every suspect was read, by `Survey.cut`."""
 
 
-def narrow(connection: Connection, run: str, found: Survey, start: float, end: float) -> Run:
+def narrow(connection: Connection, run: str, survey: Survey, start: float, end: float) -> Run:
     """The run as far as it was read: every rank on the pages of the suspects and their peers.
 
     Args:
         connection: To the Prometheus.
         run: The run's id.
-        found: What the rules say of it.
+        survey: What the rules say of it.
         start: Unix seconds.
         end: Likewise.
 
@@ -57,9 +57,9 @@ def narrow(connection: Connection, run: str, found: Survey, start: float, end: f
         RequestError: None of these ranks has a page.
         SourceError: Prometheus does not answer.
     """
-    chosen = worst_suspects(found.suspects)
+    chosen = worst_suspects(survey.suspects)
     ranks = [one.rank for one in chosen]
-    ranks += peers_to_read(connection, strata_to_read(run, found, chosen), found, start, end)
+    ranks += peers_to_read(connection, strata_to_read(run, survey, chosen), survey, start, end)
     targets = _targets(connection, run, ranks, start, end)
     if not targets:
         raise RequestError(
@@ -67,7 +67,7 @@ def narrow(connection: Connection, run: str, found: Survey, start: float, end: f
             " it must be asked where the collectors' series are kept, beside the rules'"
         )
     fetched = fetch(connection, run, targets, start, end)
-    missing = ["no operations: Prometheus has scrapes only", *coverage_notes(run, found, chosen)]
+    missing = ["no operations: Prometheus has scrapes only", *coverage_notes(run, survey, chosen)]
     if fetched.start > start + 1.0:
         missing.append(
             f"too much for one analysis: read from {utc(fetched.start)} only;"
@@ -99,7 +99,7 @@ def worst_suspects(suspects: Sequence[Suspect]) -> list[Suspect]:
     return [one for one in suspects if one.node in kept]
 
 
-def strata_to_read(run: str, found: Survey, chosen: Sequence[Suspect]) -> list[Place]:
+def strata_to_read(run: str, survey: Survey, chosen: Sequence[Suspect]) -> list[Place]:
     """Those of the suspects, the worst's first; of a run without any, some spread over it.
 
     A stratum of every stage goes before a second one of the same: a node has the tensor-parallel
@@ -110,7 +110,7 @@ def strata_to_read(run: str, found: Survey, chosen: Sequence[Suspect]) -> list[P
         first = {pp: (name, pp, tp) for name, pp, tp in reversed(mine)}
         stages = [place for place in mine if first[place[1]] == place]
         return [*stages, *(place for place in mine if place not in stages)][:STRATA]
-    every = sorted({place for levels in found.levels.values() for place in levels})
+    every = sorted({place for levels in survey.levels.values() for place in levels})
     every = [place for place in every if place[0] == run]
     step = max(1, len(every) // STRATA)
     return every[::step][:STRATA]
@@ -119,14 +119,14 @@ def strata_to_read(run: str, found: Survey, chosen: Sequence[Suspect]) -> list[P
 def peers_to_read(
     connection: Connection,
     strata: list[Place],
-    found: Survey,
+    survey: Survey,
     start: float,
     end: float,
 ) -> list[int]:
     """PEERS ranks of each stratum that are no suspects, on as many nodes as can be."""
     if not strata:
         return []
-    known = {one.rank for one in found.suspects}
+    known = {one.rank for one in survey.suspects}
     wanted: dict[Place, list[Suspect]] = {place: [] for place in strata}
     for labels, _ in connection.instant(
         queries.peers(strata, min(end - start, PEER_SECONDS), ASKED), end
@@ -155,20 +155,20 @@ def _targets(
     return {job: tuple(sorted(instances)) for job, instances in sorted(found.items())}
 
 
-def coverage_notes(run: str, found: Survey, chosen: Sequence[Suspect]) -> list[str]:
+def coverage_notes(run: str, survey: Survey, chosen: Sequence[Suspect]) -> list[str]:
     """What was not read, and what the rules say of it."""
-    answered = found.answered[run]
-    few = f"those that the rules single out ({len(found.suspects)})"
+    answered = survey.answered[run]
+    few = f"those that the rules single out ({len(survey.suspects)})"
     words = [f"of {answered.expected} ranks only {few} and some peers were read"]
     silent = answered.expected - round(answered.known)
     if silent > 0:
         words.append(f"{silent} of {answered.expected} ranks told the rules nothing")
-    left = len(found.suspects) - len(chosen)
+    left = len(survey.suspects) - len(chosen)
     if left > 0:
         words.append(f"{left} more suspects on other nodes were not read")
-    unseen = found.slowest_unseen(run)
+    unseen = survey.slowest_unseen(run)
     if unseen is not None:
         words.append(f"a rank less than {unseen:.2f}x as slow as its peers is no suspect")
-    for _, signal in found.cut:
+    for _, signal in survey.cut:
         words.append(CUT[signal])
     return words

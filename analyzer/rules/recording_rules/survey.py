@@ -140,10 +140,10 @@ def require_rules(connection: Connection) -> None:
         )
 
 
-def _slow(found: Found) -> dict[str, list[int]]:
+def _slow(suspects: Found) -> dict[str, list[int]]:
     """Suspects by own time: run -> ranks."""
     ranks: dict[str, list[int]] = {}
-    for one in found.values():
+    for one in suspects.values():
         if OWN.name in one.z:
             ranks.setdefault(one.run, []).append(one.rank)
     return ranks

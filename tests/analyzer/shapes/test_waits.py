@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.analyzer.read.collectives.table import Rows
+from lockstep.analyzer.read.collectives.rows import Rows
 from lockstep.analyzer.read.prometheus.questions import own_per_step
 from lockstep.analyzer.shapes.waits import (
     ALONE,
