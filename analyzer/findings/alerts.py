@@ -109,9 +109,9 @@ def superseded(
             words = f"It goes on, and its cause is known: {now.cause}."
             if before.who != now.who:
                 there = now.who.words
-                words = f"It is over here, and goes on at {there}: another alert tells of it."
+                words = f"It is over here, and goes on at {there}: another alert is about it."
             if before.tier is not now.tier:
-                words = "It goes on, and costs time now: another alert tells of it."
+                words = "It goes on, and costs time now: another alert is about it."
             words = clipped(words, LONGEST)
             told = {
                 **alert(one, addresses).annotations, "summary": words, "description": words,

@@ -35,18 +35,18 @@ WORDS: Mapping[str, str] = {
         "a collector of the run was not scraped lately; it is known once all of them answer"
     ),
     Reason.RANKS: (
-        "not every rank tells that it lives; it is known once all of the run's ranks are told of"
+        "not every rank reports that it lives; it is known once all of the run's ranks are reported"
     ),
     Reason.STANDS: (
         "not every rank made a step in the last minutes; it is known once all of them do"
     ),
     Reason.OWN_TIME: (
         "the own time of a rank is not known, because a collective of it was not timed or its page"
-        " does not tell it; it is known once lockstep.recorder() times all collectives"
+        " does not report it; it is known once lockstep.recorder() times all collectives"
     ),
     Reason.TELEMETRY: (
-        "a page no longer tells all that it or its peers told before; lockstep doctor on its node"
-        " says which source is missing"
+        "a page no longer reports all that it or its peers reported before; lockstep doctor on its"
+        " node says which source is missing"
     ),
     Reason.NO_DIAGNOSIS: (
         "no fresh diagnosis could judge it; the log of lockstep watch says why, or the next one can"

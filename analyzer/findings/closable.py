@@ -9,7 +9,7 @@ NEVER = float("-inf")
 AGAIN = "the run lives again"
 WENT_ON = "the run went on"
 TAKEN_AWAY = "its node was taken away"
-TOLD_AGAIN = "the run is told of again, and how it ended is known"
+TOLD_AGAIN = "the run is reported again, and how it ended is known"
 
 
 @dataclass(frozen=True, slots=True)

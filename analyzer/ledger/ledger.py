@@ -287,7 +287,7 @@ def _unmeasured(attempt: Attempt, energy: Spent) -> list[str]:
     if not _can_queue(attempt):
         parts.discard(StartPart.IMAGE)
     names = [row.part for row in PARTS if row.part in parts]
-    what = f"not measured: {', '.join(names)}" if names else "not all ranks told"
+    what = f"not measured: {', '.join(names)}" if names else "not all ranks reported"
     said = f"of {unknown:.3g} rank-seconds of starting of {attempt.name} nobody says what they were"
     return [f"{said} ({what})"]
 
@@ -327,11 +327,12 @@ def _missing(attempts: Sequence[Attempt]) -> tuple[str, ...]:
                 f"nobody recorded how long {one.name} read its checkpoint: it is in starting"
             )
         if one.span:
-            told.append(f"{one.name} tells of a span of its run only: its launch is not known")
+            told.append(f"{one.name} covers a span of its run only: its launch is not known")
         if one.run.meta.get("source") == FROM_LOG:
             told.append(
-                f"{one.name} is a log alone: every rank is told as it, and nothing before its first"
-                " iteration, after its last one and between them but how long iterations took"
+                f"{one.name} is a log alone: every rank is taken to be as it, and nothing is known"
+                " before its first iteration, after its last one, and between them but how long"
+                " iterations took"
             )
         if one.ending is None:
             told.append(f"{one.name} has no end: it goes on, was killed, or nobody recorded it")

@@ -131,7 +131,7 @@ def rank_infos(
     if silent:
         shown = ", ".join(map(str, silent[:SHOWN_RANKS]))
         more = f" and {len(silent) - SHOWN_RANKS} more" * (len(silent) > SHOWN_RANKS)
-        missing.append(f"rank {shown}{more} never told who it is")
+        missing.append(f"rank {shown}{more} never reported who it is")
         place = place_of(max(expected) + 1, [(i.rank, i.dp, i.pp, i.tp) for i in known.values()])
         known |= {
             rank: _from_layout(rank, layout)

@@ -84,7 +84,9 @@ def unseen_words(grid: Grid) -> str | None:
         )
     if found.silent:
         who = _names([ranks[column] for column in found.silent], len(ranks))
-        words.append(f"{who} told no step times: its collector was not scraped, or it never began")
+        words.append(
+            f"{who} reported no step times: its collector was not scraped, or it never began"
+        )
     if found.partly:
         who = _names([ranks[column] for column, _, _ in found.partly], len(ranks))
         _, least, since = min(found.partly, key=lambda one: one[1])

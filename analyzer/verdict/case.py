@@ -8,7 +8,7 @@ from lockstep.analyzer.causes.posterior import Posterior
 from lockstep.analyzer.operations.from_operations import Look
 from lockstep.analyzer.operations.from_operations.observed import from_zero
 from lockstep.analyzer.operations.from_operations.trace_grid import trace_grid
-from lockstep.analyzer.read.optrace.windows import run_of_trace
+from lockstep.analyzer.read.optrace.load import run_of_trace
 from lockstep.analyzer.shapes.operations import Trace
 from lockstep.analyzer.shapes.run import Evidence, Finding, Grid, Run, Verdict
 from lockstep.analyzer.stragglers.model.precision import OPERATIONS, WINDOWS, Precision

@@ -17,8 +17,7 @@ from lockstep.analyzer.operations.structure import structures
 from lockstep.analyzer.operations.structure.facts import Facts
 from lockstep.analyzer.operations.trace_outliers import cells, judge
 from lockstep.analyzer.operations.whatif.kinds import COMPUTE
-from lockstep.analyzer.read.optrace.layout import read_meta
-from lockstep.analyzer.read.optrace.load import load_trace
+from lockstep.analyzer.read.optrace.load import load_trace, read_meta
 from lockstep.analyzer.shapes.operations import Trace
 from lockstep.evaluation import synth
 from tests.analyzer.edited import healed, slowed

@@ -22,8 +22,7 @@ from lockstep.analyzer.operations.whatif.kinds import MERGED
 from lockstep.analyzer.operations.whatif.slowdown import Slowdown, slowdown
 from lockstep.analyzer.operations.whatif.trust import compare
 from lockstep.analyzer.operations.whatif.work import split_durations
-from lockstep.analyzer.read.optrace.layout import read_meta
-from lockstep.analyzer.read.optrace.load import load_trace
+from lockstep.analyzer.read.optrace.load import load_trace, read_meta
 from lockstep.analyzer.shapes.operations import Floats, Layout, Trace
 from lockstep.evaluation import synth
 

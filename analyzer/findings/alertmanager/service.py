@@ -254,7 +254,7 @@ class Alertmanagers:
         if new := len(beyond - self._beyond):
             self._left_out += new
             LOG.error(
-                "%d findings are open; Alertmanager is told of the first %d only",
+                "%d findings are open; Alertmanager gets the first %d only",
                 len(alerts), MAX_ALERTS,
             )  # fmt: skip
         self._beyond = beyond

@@ -108,7 +108,7 @@ def _read(
         )
     if not len(rows):
         why = f" ({'; '.join(missing)})" if missing else ""
-        raise LoadError(f"nothing in {folder} tells how long a collective took{why}")
+        raise LoadError(f"nothing in {folder} says how long a collective took{why}")
     return rows.whole(), source
 
 
@@ -167,7 +167,7 @@ def joined(archive: Run, timed: Run) -> Run:
     ranks = archive.ranks
     if {one.rank for one in ranks} != {one.rank for one in timed.ranks}:
         ranks = _on_gpus(timed.ranks, archive.samples)
-        missing.append("a rank's GPU is taken to be its place on the node: nobody told")
+        missing.append("a rank's GPU is taken to be its place on the node: nobody reported it")
     return replace(
         archive, ranks=ranks, windows=timed.windows, meta={**timed.meta, **archive.meta},
         missing=tuple(missing),
@@ -196,8 +196,8 @@ def _incomplete(job: Job, waited: Waits) -> list[str]:
         return []
     words = (
         f"of {1 - share:.0%} of the lines the wait is not known: another rank of the same"
-        " collective told nothing of it (its ring overflowed, its file is not here), or was timed"
-        " by other means"
+        " collective did not report it (its ring overflowed, its file is not here), or was timed by"
+        " other means"
     )
     return [words]
 

@@ -151,7 +151,7 @@ class Choice:
             f"series come from replicas ({', '.join(self.labels)}): {', '.join(asked)} counts,"
             f" not {', '.join(others)}"
         )
-        lost = f"; {len(self.lost)} targets that only those tell of are not seen"
+        lost = f"; {len(self.lost)} targets that only those have are not seen"
         return said + (lost if self.lost else "")
 
 

@@ -69,7 +69,7 @@ def choose(connection: Connection, run: str, since: str | None, until: str | Non
         return Choice(True, f"{ranks} ranks: those that the recording rules single out are read")
     if ranks:
         return Choice(False, f"{ranks} ranks: all are read")
-    return Choice(False, "all ranks are read: the recording rules told nothing of this run")
+    return Choice(False, "all ranks are read: the recording rules have nothing of this run")
 
 
 def diagnose_outliers(

@@ -63,7 +63,7 @@ def narrow(connection: Connection, run: str, survey: Survey, start: float, end: 
     targets = _targets(connection, run, ranks, start, end)
     if not targets:
         raise RequestError(
-            f"{connection.url} has nothing that ranks of run {run!r} told themselves;"
+            f"{connection.url} has nothing that ranks of run {run!r} reported themselves;"
             " it must be asked where the collectors' series are kept, beside the rules'"
         )
     fetched = fetch(connection, run, targets, start, end)
@@ -162,7 +162,7 @@ def coverage_notes(run: str, survey: Survey, chosen: Sequence[Suspect]) -> list[
     words = [f"of {answered.expected} ranks only {few} and some peers were read"]
     silent = answered.expected - round(answered.known)
     if silent > 0:
-        words.append(f"{silent} of {answered.expected} ranks told the rules nothing")
+        words.append(f"{silent} of {answered.expected} ranks reported nothing to the rules")
     left = len(survey.suspects) - len(chosen)
     if left > 0:
         words.append(f"{left} more suspects on other nodes were not read")

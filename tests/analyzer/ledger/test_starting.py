@@ -91,7 +91,7 @@ def test_a_rank_that_told_nothing_is_unknown_and_never_the_rest(synthetic):
         silent[PLACE[StartPart.UNKNOWN]] + silent[PLACE[StartPart.WARMUP]]
     )
     assert any("nobody says what they were (not measured: image)" in each or
-               "not all ranks told" in each for each in book.missing)  # fmt: skip
+               "not all ranks reported" in each for each in book.missing)  # fmt: skip
 
 
 def test_without_marks_no_part_is_told(synthetic):

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from lockstep.analyzer.operations.whatif import analyze
-from lockstep.analyzer.read.optrace.windows import run_of_trace
+from lockstep.analyzer.read.optrace.load import run_of_trace
 from lockstep.analyzer.report.perfetto import TimelineError, events, of_run, of_trace, steps_around
 from lockstep.analyzer.report.perfetto.slices import lanes
 from lockstep.evaluation import synth

@@ -81,7 +81,7 @@ def test_ranks_come_from_their_layout_where_nobody_described_them(synthetic, tmp
     run = load_archive(folder)
 
     assert [(r, f"node-{r}", r) for r in range(4)] == [(i.rank, i.node, i.dp) for i in run.ranks]
-    assert "rank 0, 1, 2, 3 never told who it is" in run.missing
+    assert "rank 0, 1, 2, 3 never reported who it is" in run.missing
 
 
 def test_a_missing_folder_is_one_sentence(tmp_path):

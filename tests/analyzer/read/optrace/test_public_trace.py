@@ -11,10 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.analyzer.align.grid import align
-from lockstep.analyzer.read.optrace.layout import parse_layout, read_meta
-from lockstep.analyzer.read.optrace.load import load_trace
+from lockstep.analyzer.read.optrace.load import load_trace, parse_layout, read_meta, run_of_trace
 from lockstep.analyzer.read.optrace.planes import to_trace
-from lockstep.analyzer.read.optrace.windows import run_of_trace
 from lockstep.analyzer.shapes.operations import Layout
 from lockstep.analyzer.shapes.run import LoadError
 from lockstep.analyzer.shapes.windows import COLUMNS, PHASE_COLUMNS

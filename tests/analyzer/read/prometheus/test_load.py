@@ -95,7 +95,7 @@ def test_a_rank_that_nobody_saw_is_unknown_and_not_healthy(both):
     verdict = diagnose(recorded).verdict
 
     assert (3, "unknown") == (recorded.ranks[3].rank, recorded.ranks[3].node)
-    assert any("rank 3 of 4 never told who it is" in word for word in verdict.missing)
+    assert any("rank 3 of 4 never reported who it is" in word for word in verdict.missing)
     assert verdict.coverage < 0.8
 
 

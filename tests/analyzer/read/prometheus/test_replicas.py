@@ -110,7 +110,7 @@ def test_targets_that_only_the_others_tell_of_are_said():
     found = choose(told, ("replica",))
 
     assert frozenset({("j", "n3")}) == found.lost
-    assert found.words.endswith("1 targets that only those tell of are not seen")
+    assert found.words.endswith("1 targets that only those have are not seen")
 
 
 @pytest.mark.parametrize("of_b", [("n1", "n9"), ("n1", "n8", "n9")])

@@ -106,7 +106,7 @@ def test_of_a_run_that_is_half_silent_nobody_says_that_it_is_healthy(halved):
     assert HOSTILE == verdict.run
     assert () == verdict.culprits
     assert 0.45 < verdict.coverage <= 0.5
-    assert any("32 of 64 ranks told the rules nothing" in words for words in verdict.missing)
+    assert any("32 of 64 ranks reported nothing to the rules" in words for words in verdict.missing)
 
 
 def test_a_run_that_the_rules_do_not_know_is_refused_with_those_they_do(slow):

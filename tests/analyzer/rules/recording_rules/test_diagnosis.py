@@ -29,10 +29,10 @@ class Rules:
 @pytest.mark.parametrize(
     ("sizes", "push_down", "why"),
     [
-        ((), False, "the recording rules told nothing of this run"),
+        ((), False, "the recording rules have nothing of this run"),
         ((str(LARGE),), False, f"{LARGE} ranks: all are read"),
         (("8", str(LARGE + 1)), True, f"{LARGE + 1} ranks: those that the recording rules"),
-        (("",), False, "told nothing"),
+        (("",), False, "have nothing of this run"),
     ],
 )
 def test_the_rules_are_asked_where_they_know_a_large_run(sizes, push_down, why):

@@ -60,7 +60,7 @@ def test_suspects_of_at_most_so_many_nodes_are_read_and_the_rest_counted():
     assert many[:SUSPECT_NODES] == chosen
     told = narrowing.coverage_notes("r", _survey(*many), chosen)
     assert "3 more suspects on other nodes were not read" in told
-    assert "10 of 1000 ranks told the rules nothing" in told
+    assert "10 of 1000 ranks reported nothing to the rules" in told
 
 
 def test_each_stage_has_peers_before_a_second_stratum_of_one_has():
