@@ -1,4 +1,4 @@
-"""Own times as they would be if all ranks of a step had the same work to do.
+"""Own times corrected to equal work: as if all ranks of a step had the same work to do.
 
 log own[w, r] = window[w] + rank[r] + beta log work[w, r] + noise. The work is what ranks report
 (FLOPs, or tokens). Compute grows with it by a power that is 1 for linear layers and 2 for attention

@@ -1,4 +1,4 @@
-"""The columns of samples as numbers: words are looked at once, not once a sample.
+"""The columns of samples as numbers: each word is parsed once, not once a sample.
 
 Of 2,048 ranks in a quarter of an hour there are 20 million samples: what is made of all of them at
 once is narrow, and the rest is made of some rows.

@@ -1,7 +1,7 @@
-"""Scraped samples on the axes of a Grid: which rank a sample is about, gauges, rates, last words.
+"""Scraped samples on the axes of a Grid: the ranks of a sample, gauges, rates, last values.
 
 One scrape of a node gives all its samples the same time, so times are looked up once a node. Which
-sample is about which scrape and rank is kept, and reported to windows when a series is asked for: a
+sample is about which scrape and rank is kept, and assigned to windows when a series is asked for: a
 grid of each would be most of the memory, and few are asked for.
 """
 
@@ -97,7 +97,7 @@ def telemetry(
     middle: FloatGrid,
     own: tuple[FloatGrid, FloatGrid] | None = None,
 ) -> Telemetry:
-    """Samples of nodes, GPUs and ranks, reported to each rank they are about.
+    """Samples of nodes, GPUs and ranks, assigned to each rank they are about.
 
     Args:
         samples: contract.archive.SAMPLES.

@@ -1,9 +1,7 @@
-"""Which driver, firmware and kernel each rank ran on, window by window, and on which GPU.
+"""The driver, firmware, kernel and GPU model of each rank, window by window.
 
-Out of the info series.
-
-An info series (`lockstep_gpu_info`, ...) is 1 and reports by its labels; a change of software is a
-new label set. NCCL's and the framework's versions are in no series: run.json has one for the run.
+They are labels of info series (`lockstep_gpu_info`, ...), whose value is 1; a change of software is
+a new label set. NCCL's and the framework's versions are in no series: run.json has one for the run.
 """
 
 from collections.abc import Mapping

@@ -31,7 +31,7 @@ LONGEST_FACT = 300
 LOOK_BACK_SECONDS = 900.0
 """What was before is what it is compared with."""
 SHOWN_FINGERPRINT = 8
-"""Characters: enough to report the alerts of one notification apart."""
+"""Characters: enough to distinguish the alerts of one notification."""
 
 
 def alerts(findings: Iterable[WatchFinding], addresses: Addresses = PLACEHOLDERS) -> list[Alert]:

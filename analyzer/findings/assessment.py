@@ -1,4 +1,4 @@
-"""What is known of a run that lives: healthy, degraded, or unknown and what would make it known.
+"""The state of a run that is alive: healthy, degraded, or unknown and why.
 
 Healthy needs that somebody looked at everything; nothing that is missing speaks for a run. So an
 input that goes away can only turn an answer into unknown.
@@ -64,9 +64,9 @@ class Facts:
     Attributes:
         heard: Whether the pages of all its ranks were scraped lately.
         world: How many ranks it has.
-        up, stepping, known: Of how many it is reported that they live, that they made steps in the
-            last minutes, and what their own time is.
-        untold: Whether something is missing that was reported it, or of a peer, before.
+        up, stepping, known: How many are reported alive, how many made steps in the last minutes,
+            and of how many the own time is known.
+        untold: Whether something is missing that it, or a peer, reported before.
         verdict: Status of a fresh diagnosis; None = there is none.
         named: Whether a finding that costs time is open about it or its nodes.
         unsure: Whether something is seen that may become one.

@@ -1,4 +1,4 @@
-"""Of what a cycle can say that it is over: what nobody looked at stays as it is."""
+"""The findings that a cycle may close: what was not looked at stays open."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,12 +23,12 @@ class Closable:
         diagnosed: run -> unix seconds of its newest diagnosis that could report who is slow; of now
             for one that is gone.
         silent: Nodes whose collector does not answer.
-        dark: Nodes whose hardware is not reported of, though it was before.
+        dark: Nodes whose hardware is not reported, though it was before.
         moving: Runs all of whose ranks make steps: nobody stops them.
-        blind: Kinds of findings that nothing was reported.
+        blind: Kinds of findings of which nothing was reported.
         over: Runs that ended, and how, in words: their findings close now.
-        held: Those of them of which it is still reported that, and by whom, they were stopped, with
-            the unix seconds of their end.
+        held: Those of them that are still reported as stopped, and by whom, with the unix seconds
+            of their end.
         unclear: Runs of whose state nothing is known: sight of them is lost, or two programs have
             their name. What was open of them before goes on.
         again: run -> unix seconds at which it lived again after an end: what stopped it before is

@@ -16,7 +16,7 @@ XID = "xid "
 LOST = "lost"
 """The signature of GPUs that the driver no longer counts."""
 ALERT_SCOPE = "alert"
-"""Of what a rule reported of, and watch itself did not find."""
+"""Of what a rule found, and watch itself did not."""
 
 
 class Kind(StrEnum):
@@ -156,8 +156,8 @@ class WatchFinding:
         learnt: Unix seconds at which the cause became known; None = it was when it opened, or it
             is not.
         by_dumps: What dumps report beside that; None = nothing else.
-        signature: What reports errors of one cause apart, as the number of an XID; "" = nothing.
-        quiet: Whether nobody is reported it over Alertmanager: there is nothing to do about it.
+        signature: What distinguishes errors of one cause, as the number of an XID; "" = nothing.
+        quiet: Whether nobody is notified of it by Alertmanager: there is nothing to do about it.
         paged: Unix seconds at which what was for the record became a page; None = it did not.
         reading: Own time over its peers', as it was when it was seen last; None = not known.
         ended: Unix seconds at which it was over, before watch was sure of that; None = it is open,
@@ -280,7 +280,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """What one cycle knows of something wrong, before anybody is reported it.
+    """What one cycle knows of something wrong, before anybody is notified of it.
 
     Attributes:
         sure: Whether it opens a finding at once: its evidence has crossed the budget, or it is a

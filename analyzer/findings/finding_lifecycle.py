@@ -20,7 +20,7 @@ ONSET_SECONDS = 30.0
 READING_SECONDS = 60.0
 """Over which `Closable.readings` are taken: what is over is seen to be half of it later."""
 TELLING_SLOWDOWN = 1.1
-"""A rank slower than this is reported from its peers by its own time in one minute (noise of steps:
+"""A rank slower than this stands out from its peers in one minute (noise of steps:
 docs/method/alerting.md); what is less is over when diagnoses do not see it any more."""
 STANDS = "its run stands by it now"
 GPU_SLOW = frozenset({Kind.SLOW, Kind.HARDWARE})

@@ -1,4 +1,4 @@
-"""An alert's words: a line of who, since when, how much and what to do; how sure; what first."""
+"""The words of an alert: who, since when, how much, what to do first, and how sure."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -74,7 +74,7 @@ def _together(finding: WatchFinding, others: Sequence[WatchFinding]) -> str:
 
 
 def places(findings: Sequence[WatchFinding]) -> str:
-    """The places of findings that one alert reports of, a line each."""
+    """The places of the findings of one alert, a line each."""
     lines = [f"{_who(one)}, {_why(one)}, since {_clock(one.onset)}" for one in findings]
     more = len(lines) - MOST_PLACES
     return "\n".join(lines[:MOST_PLACES] + ([f"and {more} more"] if more > 0 else []))
@@ -160,7 +160,7 @@ def _of_stop(finding: WatchFinding) -> tuple[str, str]:
 
 
 def _placed(finding: WatchFinding) -> bool:
-    """Whether it is reported as the place; what its own sensor reported is."""
+    """Whether the place is certain enough to be named; of its own sensor it always is."""
     return finding.place_confidence is None or finding.place_confidence >= TOLD
 
 

@@ -81,7 +81,7 @@ def attempt_of(diagnosis: Diagnosis, name: str | None = None) -> Attempt:
 
     Its begin is that of run.json, its end when the last rank was gone, or else that of run.json,
     which is when the archive was closed; where it has none, the first and the last that a window
-    or a sample reports of. Of a finding's archive `started` is where its reading began, which is no
+    or a sample has. Of a finding's archive `started` is where its reading began, which is no
     launch.
     """
     run, grid = diagnosis.whole or diagnosis.run, diagnosis.grid
@@ -133,7 +133,7 @@ def _moment(meta: Mapping[str, Any], name: str) -> float | None:
 
 
 def _seen(run: Run) -> tuple[float, float]:
-    """The first and the last moment that windows or samples report of; 0, 0 without any.
+    """The first and the last moment that windows or samples have; 0, 0 without any.
 
     The first is of the run's own series, where it has them: its nodes were there before it.
     """

@@ -1,4 +1,4 @@
-"""What the GPU of each rank used: its energy counter, or its power over time.
+"""The energy of each rank's GPU: from its energy counter, or its power over time.
 
 Between two samples of the counter the power is what they differ by; between two of power it is
 their mean (trapezoid). Where samples are further apart than MOST_GAP, or the counter fell, nobody

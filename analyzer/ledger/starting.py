@@ -1,4 +1,4 @@
-"""What starting was: image, rendezvous, compile, load and what is between them, by who reported it.
+"""The parts of a start: image, rendezvous, compile, load, and who reported each.
 
 Nothing is a remainder: a second that no mark covers is unknown (docs/method/ledger.md#starting).
 """

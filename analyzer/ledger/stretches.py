@@ -1,4 +1,4 @@
-"""The time of an attempt, rank by rank, in stretches that neither overlap nor leave a gap.
+"""The time of an attempt, rank by rank, in stretches without overlap or gap.
 
 Closure is by construction: edges are put in order inside [launched, end], and what a stretch is
 reported to hold is scaled to its length (docs/method/ledger.md#closure).
@@ -395,7 +395,7 @@ def _processes(attempt: Attempt) -> dict[int, dict[int, _Restart]]:
 def _elsewhere(
     samples: pd.DataFrame, before: set[str], after: set[str], gone: float, up: float
 ) -> bool:
-    """Whether a launch waited for a node; so, too, where nobody reports of nodes."""
+    """Whether a launch waited for a node; so, too, where nobody reports nodes."""
     if not before or not after or after - before:
         return True
     told = samples[(samples["metric"] == UP) & samples["time"].between(gone, up)]

@@ -1,4 +1,4 @@
-"""Which GPUs belong together, from what the nodes report their allocation: jobs without a run.
+"""Jobs without a run: the GPUs that belong together, by the allocation that nodes report.
 
 Such a job has no rank that reports itself; who holds a GPU is all that is known of it (kubelet's
 pod-resources, Slurm, or the processes on it).

@@ -1,4 +1,4 @@
-"""Who the ranks are: from ranks.parquet, else from their info series, else from the layout.
+"""The ranks of a run: from ranks.parquet, else from their info series, else from the layout.
 
 Pages say with whom a rank exchanges data, which places it where nothing else does.
 """
@@ -115,7 +115,7 @@ def rank_infos(
 
     Args:
         table: contract.archive.RANKS.
-        samples: contract.archive.SAMPLES; info series report of ranks that the table lacks.
+        samples: contract.archive.SAMPLES; info series report ranks that the table lacks.
         layout: Of run.json; None = not known.
         missing: Gets what is not there, in words.
         others: More ranks that must exist, whoever they are.

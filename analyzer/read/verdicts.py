@@ -1,4 +1,4 @@
-"""Verdicts of past runs: what stands beside an archive in its folder, bounded and not trusted."""
+"""Verdicts of past runs: the archives beside an archive, read with bounds and not trusted."""
 
 import os
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Labels of a stored series, distinguished: those of the page, and those of the target."""
+"""Labels of a stored series: those of the page, and those of the scrape target."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The analyzer's ground: Run, Grid, Finding, Evidence, Verdict."""
+"""The analyzer's types: Run, Grid, Finding, Evidence, Verdict."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -301,7 +301,7 @@ class Verdict:
     `missing` says what was not there, `provenance` what was emulated or simulated, `lost_money`
     the lost GPU-hours at the price given (None = no price); `lost_per_day` is as
     analyzer.verdict.cost.loss.PerDay reports it, and `recurrence` how often its culprits were
-    culprits before (analyzer.verdict.cost.recurrence). `history` is what was reported the run
+    culprits before (analyzer.verdict.cost.recurrence). `history` is what was reported of the run
     before this verdict, beside it (lockstep.watch.judge.history).
     """
 

@@ -1,4 +1,4 @@
-"""A signal in a finding's span against before and against the peers: the look causes share."""
+"""A signal in a finding's span against before and against the peers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

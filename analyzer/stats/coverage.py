@@ -1,4 +1,4 @@
-"""Of which ranks enough is known to say that they are well, and in words of which it is not.
+"""The ranks of which enough is known to say that they are well, and words for the others.
 
 Accusing takes evidence against one rank. Exonerating takes evidence of all: a rank of which nothing
 is known may be the slow one. So whoever says that nobody is to blame asks here first.

@@ -1,4 +1,4 @@
-"""Which ranks must behave alike (docs/method/peers.md), and medians over all others."""
+"""Peer groups: ranks that must behave alike (docs/method/peers.md); medians over others."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping

@@ -1,4 +1,4 @@
-"""Whether a slow rank spends its excess on the processor or off it, whatever the cause."""
+"""Whether a slow rank's excess time is on the processor or off it, whatever the cause."""
 
 import numpy as np
 
@@ -22,7 +22,7 @@ ON_QUERY = "cpu_seconds of steps.parquet by rank"
 
 
 def cpu_time_evidence(grid: Grid, finding: Finding) -> tuple[Fact, ...]:
-    """What the CPU time of the training thread reports the excess own time, where it is clear.
+    """What the CPU time of the training thread says of the excess, where it is clear.
 
     A thread that sleeps, reads a file or waits for a lock, another thread or its GPU uses none.
     """
@@ -55,7 +55,7 @@ def _what(grid: Grid, finding: Finding) -> str:
 
 
 def run_queue_seconds(grid: Grid) -> FloatGrid | None:
-    """(W, R) seconds per step, at most own time without CPU time; None where not reported all."""
+    """(W, R) seconds per step, at most own time without CPU time; None where not all report it."""
     rate = grid.signals.get(QUEUE)
     if rate is None:
         return None

@@ -1,4 +1,4 @@
-"""Means and medians of what is there."""
+"""Means, medians, quantiles and deviations of the finite values."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""When a shift of a rank's own time is worth a Finding, and the Finding it makes."""
+"""When a shift of a rank's own time becomes a Finding, and that Finding."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ from lockstep.collector.contract.words import Phase
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """What windows report a span.
+    """What windows show of a span.
 
     Attributes:
         shape: How it goes.

@@ -1,4 +1,4 @@
-"""How an excess goes in time: constant, transient, periodic or a ramp; and that in words."""
+"""The course of an excess in time: constant, transient, periodic or a ramp."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,8 +32,8 @@ SMOOTH = MAJORITY
 LEAST_TURNS = MAJORITY
 SHORTEST_PERIOD = 3.5
 """In values. A CPU quota stops its rank every two or three steps (periods of 100 ms), which is no
-turn of a fault; and what is sampled fewer than two times a turn cannot be reported from slower
-turns (Nyquist)."""
+turn of a fault; and what is sampled fewer than two times a turn cannot be distinguished from
+slower turns (Nyquist)."""
 CHANCE = 1e-3
 """That noise without turns passes for periodic, chosen: drifts do so far more often."""
 TRIED = 97

@@ -1,4 +1,4 @@
-"""Transfer time: what is left of a collective when nobody waits; and who waits less than others."""
+"""Transfer time: the part of a collective that is no wait; and who waits less than others."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What one Alertmanager is owed: bookkeeping that is reported what time it is.
+"""The alerts that one Alertmanager must still be sent; the caller passes the time.
 
 It is given the alerts that fire now, not what changed: after a failure, a lost answer or a restart
 the next sending says the same again. `now` is seconds of a clock that is never stepped.
@@ -18,7 +18,7 @@ LAST_PAUSE_SECONDS = 30.0
 """Pauses between tries double from the first to the last."""
 LATE_SECONDS = 60.0
 """An alert fires for so long from when it was first taken, also one that is over by then: longer
-than groups wait, or they would report it to nobody. Of one that is replaced they report the
+than groups wait, or nobody would be notified of it. Of one that is replaced they notify of the
 other."""
 OWED_SECONDS = 86_400.0
 """What was not taken for so long is owed no more."""
@@ -119,7 +119,7 @@ class Outbox:
             over: What is over, in its last words; of others those before stand.
 
         Returns:
-            Alerts that are over before this Alertmanager said that it took them: they are reported
+            Alerts that are over before this Alertmanager said that it took them: they are sent
             late.
         """
         wanted = {alert.key: alert for alert in alerts[:MAX_ALERTS]}
@@ -156,9 +156,9 @@ class Outbox:
     ) -> None:
         """Take what ended before this process began, and when (unix seconds).
 
-        Of what the Alertmanager took, just now or long ago, the end is reported again; what it is
-        not known to have taken is reported late, if `late`. Else only its end is: who was killed
-        may have reported it unnoted, and of what never fired an end says nothing to people.
+        Of what the Alertmanager took, just now or long ago, the end is sent again; what it is not
+        known to have taken is sent late, if `late`. Else only its end is: who was killed
+        may have sent it unnoted, and the end of what never fired says nothing to people.
 
         Args:
             alerts: Of which an earlier process may have reported the end, or not; the newest last.

@@ -1,4 +1,4 @@
-"""A thread that keeps one Alertmanager informed, whatever becomes of the others."""
+"""A thread that keeps one Alertmanager informed, independent of the others."""
 
 import logging
 import threading

@@ -1,4 +1,4 @@
-"""Silences of one Alertmanager: which there are, a new one, the end of one.
+"""Silences of one Alertmanager: list, create, end.
 
 https://github.com/prometheus/alertmanager/blob/v0.25.0/api/v2/openapi.yaml, `/silences`. An
 acknowledgement is a short silence whose comment says so: Alertmanager has no other.

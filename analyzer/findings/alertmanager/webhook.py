@@ -1,4 +1,4 @@
-"""What an Alertmanager reports its webhook receivers, version 4, taken as hostile.
+"""Notifications that an Alertmanager posts to its webhook, version 4, taken as hostile.
 
 https://prometheus.io/docs/alerting/latest/configuration/#webhook_config
 """

@@ -69,7 +69,7 @@ class Files:
             home = self.folder.resolve()
             return path if path.resolve().is_relative_to(home) else None
         except PermissionError:
-            return path  # whoever reads it is reported why not
+            return path  # whoever reads it gets the reason
         except (OSError, RuntimeError):
             return None
 

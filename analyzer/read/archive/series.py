@@ -1,4 +1,4 @@
-"""What scrapes saw: series out of samples.parquet, and on common moments."""
+"""Scraped series out of samples.parquet, also on common moments."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -103,7 +103,7 @@ class ScrapedSeries:
         return [str(each) for each in rows["node"].unique().to_pylist() if each is not None]
 
     def first(self, metric: Metric) -> tuple[Series, ...]:
-        """What the first scrapes reported a metric: cheap, for what does not change."""
+        """What the first scrapes reported of a metric: cheap, for what does not change."""
         rows = self._table.head(COLUMNS, SOME_ROWS)
         if not rows.num_rows:
             return ()

@@ -1,4 +1,4 @@
-"""The steps of a run as arrays (step × rank), of the columns and the window that are asked for."""
+"""The steps of a run as arrays (step × rank), for given columns and a window of time."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -34,7 +34,7 @@ LONGEST_NAME = 256
 UNKNOWN = "unknown"
 """What Inspector calls a communicator without a name."""
 BEGINNING = b'{"header":{'
-"""Of lines; files are reported by it, not by their names, which rotation and people change."""
+"""Of lines; files are recognised by it, not by their names, which rotation and people change."""
 HOST_CALL = "collective_cpu"
 """Timing source that is not the collective: the host's call, which returns at once."""
 RECORDS = frozenset({"coll_perf", "p2p_perf", "proxy_trace"})
@@ -304,7 +304,7 @@ def _add(tree: Any, rows: Rows) -> str:
 
 
 def _moment(perf: Mapping[str, Any], metadata: Mapping[str, Any]) -> float:
-    """When its kernel ended, where traces report; else when it was written; unix seconds."""
+    """When its kernel ended, where traces report it; else when it was written; unix seconds."""
     trace = perf.get("event_trace_ts")
     events = trace.get("kernel_events") if isinstance(trace, dict) else None
     told = [

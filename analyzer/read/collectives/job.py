@@ -1,4 +1,4 @@
-"""Which processes are one job, what rank each is, and where that stands in the layout."""
+"""The processes that are one job, the rank of each, and its place in the layout."""
 
 import re
 from dataclasses import dataclass
@@ -149,7 +149,7 @@ def _places(
 ) -> dict[int, tuple[int, int, int]]:
     """Rank -> (dp, pp, tp): its ranks in the communicators of these names, and by their traffic.
 
-    Where no name reports, a communicator with transfers from rank to rank is the pipeline's, and
+    Where no name says so, a communicator with transfers from rank to rank is the pipeline's, and
     any other that is not of all ranks one of replicas.
     """
     world = len(numbers)
@@ -178,7 +178,7 @@ def _places(
 
 
 def kind_of(name: str) -> str:
-    """Part of the layout that a group's name reports; empty where it reports none, or several."""
+    """Part of the layout that a group's name says; empty where it says none, or several."""
     words = set(WORDS.findall(name.lower()))
     kinds = [kind for kind, form in KINDS if any(re.fullmatch(form, word) for word in words)]
     return kinds[0] if len(kinds) == 1 else ""

@@ -1,4 +1,4 @@
-"""Rows of collectives as they are read, one after the other, and then as arrays."""
+"""Rows of collectives, collected one by one, then turned into arrays."""
 
 from array import array
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The steps of a job that nobody reported: the period of its collectives.
+"""The steps of a job that reports none: the period of its collectives.
 
 A collective of one size that comes again after always as many others of its communicator ends a
 window. Of those that all processes have, the rarest with enough windows is taken: a window of
@@ -261,7 +261,7 @@ def _rhythm(
 ) -> tuple[list[tuple[int, int]], str]:
     """(periods of a window, phase) of each anchor, and in words how it was found.
 
-    Where a communicator has one kind of collective only, their distances in time report how many
+    Where a communicator has one kind of collective only, their distances in time show how many
     are a step: they are far apart between steps and close within. Where a file is written seldom, a
     window holds several writings.
     """

@@ -1,4 +1,4 @@
-"""Own time of every rank and window: the window less what the rank waited in it.
+"""Own time of every rank and window: the window less the rank's waits in it.
 
 And less what its transfers took longer than they usually do: that is the group's, not the rank's.
 What they usually take stays in it, since nobody knows how much of it was beside computation.

@@ -1,7 +1,7 @@
 """Operations of our own archives as public ones: tensor-parallel ranks folded, names mapped.
 
 A worker is its tp ranks together: it begins when its last rank does and ends when its last rank
-does. What our runs do otherwise than Megatron-LM is reported in the words of the model:
+does. What our runs do otherwise than Megatron-LM is expressed in the words of the model:
 
 - gradients travel in buckets while the last backward pass still runs: one `grads-reduce-scatter`,
   from the end of the computation (or the first bucket, if later) to the end of the last bucket;

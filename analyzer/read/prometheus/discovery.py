@@ -1,4 +1,4 @@
-"""Where and when a run is in a Prometheus: which targets showed it, from when until when."""
+"""The time and the targets of a run in a Prometheus; moments as people write them."""
 
 import math
 import re
@@ -148,7 +148,7 @@ def _parts(
     """From the first part of the time that has samples to the last."""
     part = max(SHORTEST, math.ceil((end - start) / BUCKETS))
     query = samples_present(series(name, run=run), part)
-    # Each point reports the part before it: the last one has to reach the end.
+    # Each point covers the part before it: the last one has to reach the end.
     times = [
         time / 1000
         for one in connection.over(query, start, end + part, part, every=True)

@@ -1,4 +1,4 @@
-"""The hardware of some GPUs as a Prometheus recorded it: jobs that report nothing of training."""
+"""The hardware of some GPUs as a Prometheus recorded it, for jobs without training series."""
 
 import re
 from collections.abc import Iterable

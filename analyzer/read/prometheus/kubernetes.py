@@ -54,7 +54,7 @@ leaf, since 1.0 tier-0); CoreWeave ("InfiniBand and RoCE labels": the leaf switc
 common set of nodes); AWS ("Place distributed AI/ML workloads with network topology labels", EKS
 user guide: layer 3, of some instances layer 4, is the bottom one); Oracle (OKE with RDMA networks:
 local block); Google Cloud (GKE, topology-aware scheduling: hosts of a sub-block share their
-switches; a block is several, reported where nothing narrower is); Kubernetes (KEP-4962: rack-level
+switches; a block is several, used where nothing narrower is); Kubernetes (KEP-4962: rack-level
 switches connecting hosts in one or more racks as a block). Rack: what its and Kueue's examples
 write, CoreWeave's rack, and what is one with a rack of multi-node NVLink (GB200 NVL72): the NVLink
 domain of CoreWeave, AWS (UltraServer), Oracle (GPU memory fabric), Google (sub-block), KEP-4962 and

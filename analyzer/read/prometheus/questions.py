@@ -1,4 +1,4 @@
-"""The questions to Prometheus: each PromQL expression that more than one reader asks, once.
+"""The questions to Prometheus: each PromQL expression that several readers ask, once.
 
 The answers are one number a rank, a GPU, a node, a page or a run.
 """
@@ -83,7 +83,7 @@ XIDS = (
     f"{m.GPU_XID_LAST.name}{{{_PAGED}}}\nor\nmax by (job, instance, node)"
     f" ({m.GPU_XID_ERRORS.name}{{{_PAGED}}} or 0 * {m.GPU_XID_ERRORS.name}) > bool 0"
 )
-"""Each error that pages; and for each page that reports of such errors, without `xid`, whether it
+"""Each error that pages; and for each page that reports such errors, without `xid`, whether it
 counted any. So an empty answer, or a count without its errors, says that nobody looked."""
 LINKS = f"sum by (job, instance, node, gpu, uuid) ({m.GPU_NVLINK_UP.name})"
 NODES = "group by (node) (kube_node_info)"

@@ -88,7 +88,7 @@ def _one(
     moments: Mapping[Identity, NDArray[np.int64]],
     labels: Mapping[str, str],
 ) -> Series:
-    """One series of what replicas report it; what only one reports is as that one reports it."""
+    """One series of what replicas report of it; what only one reports is as that one reports it."""
     if not moments:
         (only,) = series.values()
         return only
@@ -109,7 +109,7 @@ Answer = Sequence[tuple[Mapping[str, str], float]]
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What a replica reports the pages.
+    """What a replica reports of the pages.
 
     Attributes:
         targets: Whose pages.
@@ -130,7 +130,7 @@ class Choice:
         labels: That name replicas.
         asked: The replicas that report, of shards one of each.
         silent: Those that mostly repeat.
-        lost: Targets that only silent ones report of.
+        lost: Targets that only silent ones report.
         matchers: For each selector; empty = there are no replicas.
     """
 
@@ -182,8 +182,8 @@ def choice(newest: Answer, scrapes: Answer, labels: Identity) -> Choice:
 def choose(reported: Mapping[Identity, Reported], labels: Identity) -> Choice:
     """One replica for each target: of those that live the one with most targets, then by name.
 
-    Who reports mostly of targets that nobody asked before reports of is a shard, and is asked; its
-    few shared targets count twice, which is less than to lose all others.
+    Who reports mostly targets that none of those asked before has is a shard, and is asked; its few
+    shared targets count twice, which is less than to lose all others.
 
     Args:
         reported: What each reports.

@@ -1,4 +1,4 @@
-"""What answers as a Prometheus does, and how each answers otherwise: the one place that knows.
+"""Servers with Prometheus' HTTP API, and how each differs: the one place that knows.
 
 A question is asked in words that all of them understand, so that hardly anything depends on who
 answers; what remains is reported (docs/sre/servers.md).

@@ -1,4 +1,4 @@
-"""The alerts that Prometheus raises by itself: data, one entry an alert, and the files made of it.
+"""The alerts that Prometheus raises by itself: one entry an alert, and the rule files.
 
 `kernel_log`, `gpu`, `links`, `ports`, `training`, `monitor` (tuples of entries) -> `groups`.
 Expressions reduce to identity labels (`max by (node, gpu, uuid)`), so that an alert

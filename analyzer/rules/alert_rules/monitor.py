@@ -1,4 +1,4 @@
-"""Alerts about the monitor itself, and about what it does to nodes."""
+"""Alerts about the monitor itself, and about what it changes on nodes."""
 
 from lockstep.analyzer.rules.alert_rules.shape import Alert, Severity
 

@@ -1,4 +1,4 @@
-"""What an alert is made of, and where its texts point to."""
+"""The parts of an alert, and the addresses in its texts."""
 
 import re
 from dataclasses import dataclass
@@ -107,7 +107,7 @@ class Alert:
 
 
 _TOLD = {label: f"{label}={{{{ $labels.{label} | urlquery }}}}" for label in ("node", "run")}
-"""What a dashboard is reported: names may hold anything, and are quoted for a URL."""
+"""What a dashboard is given: names may hold anything, and are quoted for a URL."""
 LOOK_BACK = "3h"
 """How far a page looks back: a rule does not know when its alert began, and few wait for longer."""
 

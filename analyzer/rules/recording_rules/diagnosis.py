@@ -1,4 +1,4 @@
-"""The verdict of a run of which only the outliers and some of their peers are read.
+"""The verdict of a run of which only outliers and some of their peers are read.
 
 Whether a run is read whole is decided here (LARGE), and how the verdict of a part of its ranks
 becomes one about the run.

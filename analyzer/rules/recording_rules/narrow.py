@@ -1,4 +1,4 @@
-"""The windows of the suspects and of some of their peers: the only raw samples that are read."""
+"""The windows of suspects and of some of their peers: the only raw samples that are read."""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,7 @@
-"""What recording rules compare between peers: each a value of a rank, in PromQL.
+"""The signals that recording rules compare between peers: one value a rank, in PromQL.
 
 A value is computed a rank and joined with `lockstep:rank:place`, which has at most one series a
-rank: an info series per attempt, or a rank that two collectors report of, is no second match.
+rank: an info series per attempt, or a rank that two collectors report, is no second match.
 """
 
 from dataclasses import dataclass

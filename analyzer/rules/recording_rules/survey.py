@@ -1,4 +1,4 @@
-"""Asks the recording rules who is unlike their peers: answers of O(anomalies + groups) bytes."""
+"""Reads the recording rules: who differs from their peers, in O(anomalies + groups) bytes."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What the recording rules single out: suspects, what their strata have in common, who answered."""
+"""The answers of the recording rules: suspects, levels of their strata, who answered."""
 
 import dataclasses
 import math
@@ -63,7 +63,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """How many of a run's ranks reported the rules of their steps, of how many there should be."""
+    """How many of a run's ranks the rules know, of how many there should be."""
 
     known: float
     expected: int
