@@ -1,15 +1,13 @@
 """The analyzer's types: Run, Grid, Finding, Evidence, Verdict."""
 
-import numpy as np
-import pandas as pd
 from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
-from numpy.typing import NDArray
 from typing import Any
 
-
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 FloatGrid = NDArray[np.float64]
 
