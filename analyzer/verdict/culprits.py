@@ -126,7 +126,7 @@ def _operation_facts(suspect: Placed | None, finding: Finding) -> tuple[Fact, ..
 def _wakes(grid: Grid, finding: Finding, slow: Sequence[Finding], seen: Look) -> bool:
     """By the bounds of the windows, and by the simulation where it knows the suspect.
 
-    Operations that cannot tell which of two workers is normal wake nobody; windows that can, do.
+    Operations that cannot say which of two workers is normal wake nobody; windows that can, do.
     """
     suspect = seen.of(grid, finding)
     if suspect is None or suspect.worker.fix is None or not seen.simulated:
@@ -162,8 +162,8 @@ def _stopped(grid: Grid, column: int) -> tuple[int | None, float]:
 def link_culprit(grid: Grid, finding: Finding, causes: Posterior) -> Culprit:
     """The culprit of a finding of kind `link`: the node whose link it is, or the two nodes.
 
-    Or the leaf or rack that all troubled nodes share: scope `rack`, its name in `link`. Of nodes
-    with no leaf that anybody told of, the names of these.
+    Or the leaf or rack that all troubled nodes share: scope `rack`, its name in `link`; the names
+    of the nodes where their leaf is not known.
     """
     return Culprit(
         scope=finding.details["scope"],

@@ -41,8 +41,8 @@ def why_unknown(
 
     Args:
         grid: The run's windows.
-        unexplained: That steps take longer, and nobody is named for it.
-        precision: What the windows can tell.
+        unexplained: Steps take longer, and nobody is named for it.
+        precision: What the windows can show.
     """
     timed = int(np.isfinite(grid.time["wall"]).any(axis=0).sum())
     if timed < 2:
@@ -79,8 +79,8 @@ def why_unknown(
 def _worse_links(grid: Grid) -> str | None:
     """Why a run is not healthy of which a link always was worse than the others.
 
-    Where transfers are so much of a step that it would be told if they became as long. With
-    pipeline stages nobody knows how much, for they hold bubbles.
+    Only where transfers are a large part of a step. With pipeline stages that is not known, since
+    transfers hold bubbles.
     """
     if len({info.pp for info in grid.ranks}) > 1:
         return None

@@ -103,8 +103,8 @@ def _unpickled(data: bytes) -> bytes:
 def exit_code(verdict: "Verdict") -> int:
     """What a verdict says by exit code (docs/reference/command-line.md).
 
-    A culprit of either tier is named; a warning is what is wrong and nobody's fault that is known:
-    a run slower as a whole, or hardware that deviates beside a healthy run.
+    A culprit of either tier is named. A warning names nobody: the whole run is slower, or hardware
+    deviates beside a healthy run.
     """
     if verdict.hang is not None or verdict.culprits:
         return ExitCode.CULPRIT

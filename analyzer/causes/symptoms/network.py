@@ -188,7 +188,7 @@ def movements(
 
     When is each counter's own: where its cumulative sum turns, in the windows up to the last of
     `during`. Where these come and go, or nothing was before them, it is what moves with them; and
-    where it counts too seldom to tell when by itself.
+    where it counts too seldom to show when by itself.
     A counter has moved that is several times what it was, and further than noise takes any of so
     many counters of so many nodes in any window (FALSE_ALARM): pauses and retransmissions come in
     bursts.
@@ -245,10 +245,10 @@ def movements(
 
 
 def whose(grid: Grid, moved: Sequence[Movement]) -> tuple[str, ...]:
-    """The nodes whose links the counters tell of: of several those that moved with the transfers.
+    """The nodes whose links the counters show: of several those that moved with the transfers.
 
     One that moved at another time is late, or another's: it counts where it is the only one, not
-    far, and all nodes tell.
+    far, and all nodes report.
     """
     nodes = tuple(dict.fromkeys(each.node for each in moved if each.symptom.explains))
     some = tuple(dict.fromkeys(each.node for each in moved))
@@ -300,8 +300,8 @@ def _score(
     Of square roots, whose noise is alike at all rates: bursts weigh less, and a count is never
     surer than half an event (Anscombe, Biometrika 1948). The noise is that of the windows before,
     of which those between two scrapes are one, or the spread of what the other nodes' did.
-    Rare events are told by how often a reading has any after one without, however many. A speed has
-    no noise.
+    Rare events are judged by how often a reading has any after one without, however many. A speed
+    has no noise.
     """
     if metric in SPEEDS:
         return float("inf")
@@ -365,18 +365,18 @@ def longer_transfers(grid: Grid, finding: Finding) -> Symptom | None:
 
 
 def losses(grid: Grid, finding: Finding) -> Symptom | None:
-    """A lower speed, errors, drops or packets sent again at one node; None where none is told."""
+    """A lower speed, errors, drops or packets sent again at one node; None without data."""
     text = "no node counts more retransmissions, drops or errors than the others"
     return _moving(grid, finding, (*SPEEDS, *BAD_LINK), BAD_LINK, text)
 
 
 def pauses(grid: Grid, finding: Finding) -> Symptom | None:
-    """Packets that were told to wait at one node; None where nobody tells."""
+    """Packets that were told to wait at one node; None without data."""
     return _moving(grid, finding, FULL_LINK, FULL_LINK, "no node was told to wait more than before")
 
 
 def round_trips(grid: Grid, finding: Finding) -> Symptom | None:
-    """Longer round trips of one node over TCP; None where nobody tells."""
+    """Longer round trips of one node over TCP; None without data."""
     return _moving(grid, finding, (ROUND_TRIP,), (ROUND_TRIP,), "no node's round trips are longer")
 
 
@@ -433,7 +433,7 @@ def busy_hosts(grid: Grid, finding: Finding) -> Symptom | None:
 def held_back(grid: Grid, during: NDArray[np.int64], before: NDArray[np.int64]) -> int | None:
     """The rank that its CPU quota holds back for much more of the time: so it does its transfers.
 
-    None where it holds nobody back so, or nobody told.
+    None where it holds no rank back, or without data.
     """
     cells = grid.signals.get(QUOTA)
     if cells is None:
