@@ -9,8 +9,7 @@ from typing import Any
 
 from lockstep.bench import measure
 from lockstep.bench.judging import Row, grouped, words_of
-from lockstep.bench.results import ResultError, checked, read
-from lockstep.bench.results.columns import COLUMNS, VERSIONS
+from lockstep.bench.results import COLUMNS, VERSIONS, ResultError, checked, read
 from lockstep.bench.spec import AskedError, BenchError
 from lockstep.bench.state import RESULTS
 from lockstep.collector.contract import bounded_json

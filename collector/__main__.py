@@ -11,20 +11,22 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from lockstep.collector.check import examined
 from lockstep.collector.clock import SystemClock
-from lockstep.collector.collectors.monitor import collect_build
 from lockstep.collector.config import Config, ConfigError, ConfigFileError, load
 from lockstep.collector.contract import threads
 from lockstep.collector.contract.visible import VisibleFormatter, visible_line
+from lockstep.collector.contract.whole_file import write_whole
 from lockstep.collector.contract.words import ExitCode
-from lockstep.collector.descriptors import raise_limit
-from lockstep.collector.exporter import Exporter, ListenError
+from lockstep.collector.exporter.exporter import Exporter
+from lockstep.collector.exporter.server import ListenError
+from lockstep.collector.files.persistent_fds import raise_limit
 from lockstep.collector.flags import EPILOG, FLAGS
-from lockstep.collector.reading import SourceError
+from lockstep.collector.readings.source import SourceError
 from lockstep.collector.registry import feeds
-from lockstep.collector.sampler import Sampler
-from lockstep.collector.state import StateFile
+from lockstep.collector.sampler.check import examined
+from lockstep.collector.sampler.sampler import Sampler
+from lockstep.collector.sampler.state import StateFile
+from lockstep.collector.samples.monitor import collect_build
 
 LOG = logging.getLogger("collector")
 
@@ -124,7 +126,7 @@ def _once(sampler: Sampler, exporter: Exporter) -> int:
 
 
 def _capture(folder: Path, config: Config, clock: SystemClock) -> int:
-    from lockstep.collector.capture import capture
+    from lockstep.collector.recorder.capture import capture
 
     try:
         _print(str(capture(folder, config, clock)))
@@ -217,10 +219,8 @@ def _save(sampler: Sampler, state: StateFile | None, *, last_word: bool = False)
 
 def _announce(path: Path, address: str) -> bool:
     """Write the address in one step, so that a reader never sees half of it."""
-    temporary = path.with_name(f".{path.name}.new")
     try:
-        temporary.write_text(f"{address}\n")
-        temporary.replace(path)
+        write_whole(path, f"{address}\n", mode=None)
     except OSError as error:
         LOG.error("cannot announce in %s: %s", path, error.strerror)
         return False

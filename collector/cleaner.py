@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import NoReturn
 
 from lockstep.collector.clock import Clock, SystemClock
-from lockstep.collector.config.values import ConfigError, seconds
+from lockstep.collector.config import ConfigError, seconds
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import ExitCode
-from lockstep.collector.files import MAX_ENTRIES
-from lockstep.collector.reading import SourceError
-from lockstep.collector.sources.rank_ring.header import AHEAD_NS, check_size, read_header
+from lockstep.collector.files.opening import MAX_ENTRIES
+from lockstep.collector.readings.source import SourceError
+from lockstep.collector.sources.ranks.header import AHEAD_NS, check_size, read_header
 
 AGE = "24h"
 """Longer than any pod waits for its ranks, and than anybody waits with a look at a dead run."""

@@ -23,7 +23,7 @@ from lockstep.dashboard.shapes import (
 
 
 class Source(Protocol):
-    """An archive, a folder of archives, a Prometheus, or a simulated fleet.
+    """An archive, a folder of archives, or a Prometheus.
 
     Every method may raise TroubleError, and nothing else. What is not known is empty, NaN or None.
     Answers are shared between sessions: nobody changes them.
@@ -79,7 +79,7 @@ class Source(Protocol):
         """
 
     def rank_times(self, run: str, span: Span) -> Matrix:
-        """Own time of each rank over its stage's median, by window; at most 300 windows."""
+        """Own time of each rank over that of its peers, by window; at most 300 windows."""
 
     def collectives(self, run: str, span: Span) -> pd.DataFrame:
         """One row an operation, group and size, the longest in sum first.

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.analyzer.align.grid import align
+from lockstep.analyzer.hangs.detector import hang
 from lockstep.analyzer.shapes.run import Finding, FloatGrid, Grid
-from lockstep.analyzer.stragglers.detectors.hang import Hang
 from lockstep.collector.contract import metrics
 from tests.analyzer.conftest import Synthetic
 
@@ -50,7 +50,7 @@ class End:
 
 def judged(end: End) -> tuple[str, float]:
     """(right, among others, wrong or nobody; the certainty of who is named)."""
-    found: list[Finding] = list(Hang().detect(end.grid))
+    found: list[Finding] = list(hang(end.grid))
     if not found:
         return "nobody", 0.0
     named = {one.rank for one in found}

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lockstep.analyzer.hangs.dump_tree import parse
+from lockstep.analyzer.hangs.dumps import Fact, FactKind
+from lockstep.analyzer.hangs.flight_recorder import parse
 from lockstep.analyzer.hangs.jobs import Named, jobs
-from lockstep.analyzer.hangs.shapes import Fact, FactKind
 from lockstep.analyzer.hangs.verdict import HangVerdict, judge
 
 HOST_SECONDS = 2e-4

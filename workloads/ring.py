@@ -19,8 +19,8 @@ GROUP_INDEX = {group: index for index, group in enumerate(GROUPS)}
 _LOCAL = ring.LOCAL_GROUP
 _OP_MASK = ring.OP_CAPACITY - 1
 _STEP_MASK = ring.STEP_CAPACITY - 1
-_WORD = (1 << 32) - 1
-"""What an operation record holds of a sequence, which passes it after months."""
+_WORD = ring.STEP_WORD
+"""What a record holds of a sequence or a step, which pass it after months."""
 _COUNTED = slice(4, 6)
 """Samples and tokens among COUNTERS."""
 
@@ -293,6 +293,7 @@ class RingWriter:
         wall_ns: int,
         cpu_ns: int,
         own_ns: int | None,
+        wait_ns: int | None,
         phase_ns: list[int],
         tags: int,
         samples: int,
@@ -304,14 +305,16 @@ class RingWriter:
 
         Args:
             own_ns: None where a collective was waited in that nobody timed.
+            wait_ns: Time in blocking collectives, arrival to completion; None likewise.
         """
         written = self._steps_written
         ring.STEP_RECORD.pack_into(
             self._map,
             ring.STEPS_OFFSET + (written & _STEP_MASK) * ring.STEP_RECORD.size,
-            self._step, start_ns, wall_ns, cpu_ns,
-            ring.OWN_UNKNOWN_NS if own_ns is None else own_ns, *phase_ns, tags, samples, tokens,
-            flops, loss, written + 1,
+            self._step & _WORD, tags, start_ns, wall_ns, cpu_ns,
+            ring.OWN_UNKNOWN_NS if own_ns is None else own_ns,
+            ring.OWN_UNKNOWN_NS if wait_ns is None else wait_ns, *phase_ns, tokens, flops, loss,
+            samples, (written + 1) & _WORD,
         )  # fmt: skip
         totals = self._totals
         for index, value in enumerate((1, wall_ns, own_ns or 0, cpu_ns, samples, tokens, flops)):

@@ -5,19 +5,49 @@ sample is about which scrape and rank is kept, and told to windows when a series
 grid of each would be most of the memory, and few are asked for.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lockstep.analyzer.align.on_demand import OnDemand
 from lockstep.analyzer.align.sample_columns import Integers, SampleColumns, numbered
 from lockstep.analyzer.read.archive.series import MAX_AGE, MAX_RATE_GAP
 from lockstep.analyzer.shapes.run import FloatGrid, RankInfo
 from lockstep.collector.contract.metrics import METRICS, RANK_UP, TRAIN_HEARTBEAT_AGE, Kind
+
+Value = TypeVar("Value")
+
+
+class OnDemand(Mapping[str, Value]):
+    """A mapping whose values are made when they are asked for, and not kept.
+
+    Args:
+        make: Key -> what makes its value, the same each time.
+    """
+
+    def __init__(self, make: Mapping[str, Callable[[], Value]]) -> None:
+        self._make = make
+
+    def __getitem__(self, key: str) -> Value:
+        """The value, made anew."""
+        return self._make[key]()
+
+    def __contains__(self, key: object) -> bool:
+        """Whether it is a key, without making its value."""
+        return key in self._make
+
+    def __iter__(self) -> Iterator[str]:
+        """The keys."""
+        return iter(self._make)
+
+    def __len__(self) -> int:
+        """How many keys there are."""
+        return len(self._make)
+
 
 FRESH = 2.0
 """Seconds that a heartbeat (every second) may be old by the time that its page is scraped."""

@@ -43,7 +43,7 @@ class CauseSpec:
     """Everything about one cause; sentences, report, dashboard and alerts take it from here.
 
     Attributes:
-        cause: Its word, a row of `lockstep.collector.contract.causes`.
+        cause: Its word, a row of `lockstep.collector.contract.words`.
         expects: Symptoms (analyzer.causes.symptoms) by what is expected of them: where the fit of
             the weights begins (lockstep.analyzer.causes.cause_weights).
         kinds: Of findings that it can be the cause of.
@@ -58,7 +58,7 @@ class CauseSpec:
         runbook_without_gpu: The same on nodes without GPUs; None = the same.
         of_gpu: Only a rank with a GPU can have it; nothing of it is missing on the others.
         of_network: It lies between ranks, so communication is the limit.
-        explains: Parts of a node's own hardware (`analyzer.hardware.anomalies.watched.Subject`)
+        explains: Parts of a node's own hardware (`anomalies.watched_metrics.Subject`)
             whose deviation costs time where this is the cause.
     """
 

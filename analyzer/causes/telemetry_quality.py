@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.analyzer.align.on_demand import OnDemand
+from lockstep.analyzer.align.telemetry import OnDemand
 from lockstep.analyzer.causes.symptoms.gpu_state import LIMITED
 from lockstep.analyzer.causes.symptoms.series import scrape_seconds, series_name
 from lockstep.analyzer.shapes.run import FloatGrid, Grid

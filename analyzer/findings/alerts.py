@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from urllib.parse import quote
 
 from lockstep.analyzer.findings.alertmanager.alert import Alert
-from lockstep.analyzer.findings.alertmanager.matching import FINDING_ALERT
-from lockstep.analyzer.findings.alertmanager.webhook import ReceivedAlert
+from lockstep.analyzer.findings.alertmanager.webhook import FINDING_ALERT, ReceivedAlert
 from lockstep.analyzer.findings.finding import ALERT_SCOPE, Incident, Kind, Tier, WatchFinding, Who
 from lockstep.analyzer.findings.finding_lifecycle import folder_of
 from lockstep.analyzer.findings.headline import (

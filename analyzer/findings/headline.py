@@ -11,8 +11,8 @@ from lockstep.analyzer.report.sections.advice import UNSURE, actions_of, argumen
 from lockstep.analyzer.shapes.run import Culprit
 from lockstep.analyzer.shapes.wording import TOLD, certainty, duration, ratio
 from lockstep.collector.contract.words import Cause
-from lockstep.collector.contract.xid import Action as XidAction
 from lockstep.collector.contract.xid import describe
+from lockstep.collector.contract.xid_catalogue.shape import Action as XidAction
 
 LONGEST = 120
 """Characters of the line: what telephones show of a notification before it is opened."""

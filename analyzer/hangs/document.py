@@ -4,8 +4,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lockstep.analyzer.hangs import standing
-from lockstep.analyzer.hangs.calls import Why
+from lockstep.analyzer.hangs import stacks as stack_words
+from lockstep.analyzer.hangs.dumps import Fact, Operation
 from lockstep.analyzer.hangs.evidence import (
     Kind,
     has_rule,
@@ -15,9 +15,9 @@ from lockstep.analyzer.hangs.evidence import (
     unknown_kinds,
 )
 from lockstep.analyzer.hangs.origins import Origin
-from lockstep.analyzer.hangs.shapes import Fact, Operation
+from lockstep.analyzer.hangs.stacks import ranks_in_words, stretches
 from lockstep.analyzer.hangs.verdict import HangVerdict, Status
-from lockstep.analyzer.hangs.words import ranks_told, stretches
+from lockstep.analyzer.hangs.waits import Why
 from lockstep.analyzer.shapes.wording import certainty
 
 SCHEMA_VERSION = 1
@@ -74,7 +74,7 @@ def sentence(verdict: HangVerdict) -> str:
 def document(verdict: HangVerdict, job: str = "") -> dict[str, Any]:
     """As JSON; None is what nobody knows."""
     merged, dumps = verdict.merged, verdict.merged.dumps
-    written = [one.written for one in merged.traces.values()]
+    written = [trace.written for trace in merged.traces.values()]
     waits = [wait for some in verdict.graph.waits.values() for wait in some]
     return {
         "schema_version": SCHEMA_VERSION,
@@ -82,7 +82,7 @@ def document(verdict: HangVerdict, job: str = "") -> dict[str, Any]:
         "status": verdict.status.value,
         "kind": None if verdict.kind is None else verdict.kind.value,
         "sentence": sentence(verdict),
-        "culprits": [_culprit(verdict, one) for one in verdict.origins],
+        "culprits": [_culprit(verdict, origin) for origin in verdict.origins],
         "suspects": list(verdict.suspects),
         "operation": None if verdict.operation is None else _where(verdict, verdict.operation),
         "limit_seconds": verdict.limit,
@@ -99,17 +99,17 @@ def document(verdict: HangVerdict, job: str = "") -> dict[str, Any]:
             "ranks": len(merged.world),
             "dumps": len(merged.traces),
             "without_dump": sorted(merged.world - merged.traces.keys()),
-            "unmapped_groups": sum(len(one.unmapped) for one in merged.traces.values()),
+            "unmapped_groups": sum(len(trace.unmapped) for trace in merged.traces.values()),
             "times_known": sum(moment is not None for moment in written),
             "not_told": unknown_kinds(dumps.facts),
-            "notes": sorted({note for one in merged.traces.values() for note in one.notes}),
+            "notes": sorted({note for trace in merged.traces.values() for note in trace.notes}),
         },
         "facts_not_used": [
             {"rank": fact.rank, "kind": fact.kind.value, "value": shown(fact.value), "why": why}
             for fact, why in _unused(verdict)[:MOST_UNUSED]
         ],
         "rejected": list(dumps.rejected),
-        "stacks": standing.document(verdict),
+        "stacks": stack_words.document(verdict),
     }
 
 
@@ -117,17 +117,19 @@ def table(verdict: HangVerdict, job: str = "") -> str:
     """For people: the sentence, what speaks for it, and what is not known."""
     merged = verdict.merged
     lines = [f"{job}: {sentence(verdict)}" if job else sentence(verdict)]
-    for one in verdict.origins:
-        sure = certainty(one.confidence)
-        lines.append(f"  rank {one.rank}: {one.kind.value}, confidence in the place {sure}")
-        lines += [f"    {'+' if fact.kind is not None else '-'} {fact.text}" for fact in one.facts]
-    if stacks := standing.table(verdict):
+    for origin in verdict.origins:
+        sure = certainty(origin.confidence)
+        lines.append(f"  rank {origin.rank}: {origin.kind.value}, confidence in the place {sure}")
+        lines += [
+            f"    {'+' if fact.kind is not None else '-'} {fact.text}" for fact in origin.facts
+        ]
+    if stacks := stack_words.table(verdict):
         lines.append(textwrap.indent(stacks, "  "))
     gone = merged.world - merged.traces.keys()
     told = f"dumps of {len(merged.traces)} of {len(merged.world)} ranks"
     if gone:
-        told += f" (none of {ranks_told(gone)})"
-    unmapped = sum(len(one.unmapped) for one in merged.traces.values())
+        told += f" (none of {ranks_in_words(gone)})"
+    unmapped = sum(len(trace.unmapped) for trace in merged.traces.values())
     if unmapped:
         told += f"; {unmapped} counters of groups that nobody names"
     lines.append(f"  {told}; not told: {', '.join(unknown_kinds(merged.dumps.facts)) or 'nothing'}")
@@ -144,7 +146,7 @@ def table(verdict: HangVerdict, job: str = "") -> str:
 
 def _unused(verdict: HangVerdict) -> list[tuple[Fact, str]]:
     """Facts that say nothing about a culprit, each with the reason; those of no rule first."""
-    seconds = {one.rank: one.seconds for one in verdict.origins}
+    seconds = {origin.rank: origin.seconds for origin in verdict.origins}
     facts = statements(verdict.merged.dumps.facts)
     unread: list[Fact] = []
     beside: list[Fact] = []
@@ -162,16 +164,16 @@ def _unused(verdict: HangVerdict) -> list[tuple[Fact, str]]:
 def _hang(verdict: HangVerdict) -> str:
     if not verdict.origins:
         assert verdict.operation is not None
-        of = f"among {ranks_told(verdict.suspects)}" if verdict.suspects else "unknown"
+        of = f"among {ranks_in_words(verdict.suspects)}" if verdict.suspects else "unknown"
         return (
             f"The run hangs in {_place(verdict, verdict.operation)}, and nobody can be named"
             f" ({of}): {verdict.reason}."
         )
     clauses: dict[tuple[object, ...], list[Origin]] = {}
-    for one in verdict.origins:
+    for origin in verdict.origins:
         # Who cannot be told from others is told with them, whatever each of them calls.
-        where = _place(verdict, one.operation) if one.told else one.operation.group
-        clauses.setdefault((one.kind, where, one.told), []).append(one)
+        where = _place(verdict, origin.operation) if origin.certain else origin.operation.group
+        clauses.setdefault((origin.kind, where, origin.certain), []).append(origin)
     parts = [
         _clause(verdict, _place(verdict, some[0].operation), some) for some in clauses.values()
     ]
@@ -187,8 +189,8 @@ def _hang(verdict: HangVerdict) -> str:
 def _clause(verdict: HangVerdict, place: str, some: Sequence[Origin]) -> str:
     first, several = some[0], len(some) > 1
     what = WORDS[first.kind][several]
-    who = ranks_told(one.rank for one in some)
-    if not first.told:
+    who = ranks_in_words(origin.rank for origin in some)
+    if not first.certain:
         return f"it cannot be told which of {who} began it, in {place}: {_doubt(first)}"
     wait = _waiting_there(verdict, some)
     match first.why:
@@ -207,8 +209,8 @@ def _clause(verdict: HangVerdict, place: str, some: Sequence[Origin]) -> str:
             return f"{who} in {place}{wait}; {what}"
 
 
-def _doubt(one: Origin) -> str:
-    match one.why:
+def _doubt(origin: Origin) -> str:
+    match origin.why:
         case Why.OPERATION:
             return "they call different operations"
         case Why.SHAPE | Why.DTYPE:
@@ -221,46 +223,48 @@ def _doubt(one: Origin) -> str:
 
 def _waiting_there(verdict: HangVerdict, some: Sequence[Origin]) -> str:
     """Those who wait in the operation itself."""
-    one = some[0].operation
+    operation = some[0].operation
     ranks = {
         rank
         for rank, waits in verdict.graph.waits.items()
         for wait in waits
-        if (wait.operation.group, wait.operation.sequence) == (one.group, one.sequence)
-        and (wait.operation.transfer is None) == (one.transfer is None)
+        if (wait.operation.group, wait.operation.sequence) == (operation.group, operation.sequence)
+        and (wait.operation.transfer is None) == (operation.transfer is None)
     }
     if not ranks:
         return ""
-    return f", in which {ranks_told(ranks)} wait{'' if len(ranks) > 1 else 's'}"
+    return f", in which {ranks_in_words(ranks)} wait{'' if len(ranks) > 1 else 's'}"
 
 
-def _culprit(verdict: HangVerdict, one: Origin) -> dict[str, Any]:
+def _culprit(verdict: HangVerdict, origin: Origin) -> dict[str, Any]:
     return {
-        "rank": one.rank,
-        "kind": one.kind.value,
-        "why": one.why.value,
-        **_where(verdict, one.operation),
-        "waiting_ranks": list(one.waiting),
-        "waited_seconds": one.seconds,
-        "confidence": round(one.confidence, 3),
-        "certain_which": one.told,
-        "evidence": [{"for": fact.kind is not None, "text": fact.text} for fact in one.facts],
+        "rank": origin.rank,
+        "kind": origin.kind.value,
+        "why": origin.why.value,
+        **_where(verdict, origin.operation),
+        "waiting_ranks": list(origin.waiting),
+        "waited_seconds": origin.seconds,
+        "confidence": round(origin.confidence, 3),
+        "certain_which": origin.certain,
+        "evidence": [{"for": fact.kind is not None, "text": fact.text} for fact in origin.facts],
     }
 
 
-def _where(verdict: HangVerdict, one: Operation) -> dict[str, Any]:
-    members = verdict.merged.members.get(one.group, ())
+def _where(verdict: HangVerdict, operation: Operation) -> dict[str, Any]:
+    members = verdict.merged.members.get(operation.group, ())
     return {
-        "group": verdict.merged.described.get(one.group, one.group),
-        "group_name": one.group,
+        "group": verdict.merged.described.get(operation.group, operation.group),
+        "group_name": operation.group,
         "group_ranks": list(members),
-        "op": one.op,
-        "sequence": one.sequence,
-        "point_to_point": one.transfer is not None,
+        "op": operation.op,
+        "sequence": operation.sequence,
+        "point_to_point": operation.transfer is not None,
     }
 
 
-def _place(verdict: HangVerdict, one: Operation) -> str:
-    group = verdict.merged.described.get(one.group, one.group)
-    members = verdict.merged.members.get(one.group, ())
-    return f"{one.op} number {one.sequence} of group {group} (ranks {stretches(members)})"
+def _place(verdict: HangVerdict, operation: Operation) -> str:
+    group = verdict.merged.described.get(operation.group, operation.group)
+    members = verdict.merged.members.get(operation.group, ())
+    return (
+        f"{operation.op} number {operation.sequence} of group {group} (ranks {stretches(members)})"
+    )

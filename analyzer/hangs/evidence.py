@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 
-from lockstep.analyzer.hangs.shapes import Fact, FactKind
-from lockstep.collector.contract.xid import Fault, Severity, judged
+from lockstep.analyzer.hangs.dumps import Fact, FactKind
+from lockstep.collector.contract.xid import judged
+from lockstep.collector.contract.xid_catalogue.shape import Fault, Severity
 
 OF_WAIT = 0.5
 """Of the wait: a heartbeat that is younger came while others waited already."""
@@ -248,7 +249,7 @@ def said(facts: Sequence[Fact], rank: int, waited: float | None = None) -> list[
         if row is not None:
             text = row.says.format(value=shown(_frame(fact, row)))
             found.append(Says(rank, row.kind, text, row.strength, row.waits))
-    return sorted(found, key=lambda one: -one.strength)
+    return sorted(found, key=lambda statement: -statement.strength)
 
 
 def shown(value: str) -> str:
@@ -280,12 +281,12 @@ def _counts(
     return True
 
 
-def refined(kind: Kind, told: Sequence[Says]) -> Kind:
+def refined(kind: Kind, statements: Sequence[Says]) -> Kind:
     """The kind that the strongest fact gives, where it may."""
-    for one in told:
-        if one.kind is not None and one.kind in REFINES.get(kind, frozenset()):
-            return one.kind
-        if one.kind is kind:
+    for statement in statements:
+        if statement.kind is not None and statement.kind in REFINES.get(kind, frozenset()):
+            return statement.kind
+        if statement.kind is kind:
             return kind
     return kind
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from lockstep.analyzer.hangs.handles import WORLD
-from lockstep.analyzer.hangs.shapes import Dumps, Fact, RankTrace
+from lockstep.analyzer.hangs.dumps import WORLD, Dumps, Fact, RankTrace
 from lockstep.collector.contract.stacks import Stacks
 
 APART_SECONDS = 3600.0
@@ -36,8 +35,8 @@ def jobs(
     as of one node each, are one job too.
     """
     by_name: dict[str, list[RankTrace]] = defaultdict(list)
-    for one in dumps:
-        by_name[one.name].append(one.trace)
+    for dump in dumps:
+        by_name[dump.name].append(dump.trace)
     found = [
         (name, cluster)
         for name in sorted(by_name)

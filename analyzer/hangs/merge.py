@@ -7,8 +7,7 @@ from enum import Enum, auto
 from functools import cached_property
 from statistics import median
 
-from lockstep.analyzer.hangs.handles import WORLD
-from lockstep.analyzer.hangs.shapes import Dumps, GroupTrace, Operation, RankTrace
+from lockstep.analyzer.hangs.dumps import WORLD, Dumps, GroupTrace, Operation, RankTrace
 
 SAME_COUNT = 16
 """Counters of one group differ by what ranks enqueue ahead, those of two groups by far more."""
@@ -105,9 +104,9 @@ class Merged:
         """By rank: an operation that it gave up before its time-out, or gave up and went on."""
         found = {}
         for rank, trace in self.traces.items():
-            for one in trace.open:
-                if one.retired and _gave_up(one, trace):
-                    found[rank] = one
+            for operation in trace.open:
+                if operation.retired and _gave_up(operation, trace):
+                    found[rank] = operation
                     break
         return found
 
@@ -119,17 +118,19 @@ class Merged:
         """
         found = {}
         for rank, trace in self.traces.items():
-            waiting = [one for one in trace.open if one is not self.aborted.get(rank)]
+            waiting = [
+                operation for operation in trace.open if operation is not self.aborted.get(rank)
+            ]
             if waiting:
                 first = waiting[0]
                 found[rank] = tuple(
-                    one
-                    for one in waiting
-                    if one is first
+                    operation
+                    for operation in waiting
+                    if operation is first
                     or (
                         first.transfer is not None
-                        and one.transfer is not None
-                        and (one.group, one.sequence) == (first.group, first.sequence)
+                        and operation.transfer is not None
+                        and (operation.group, operation.sequence) == (first.group, first.sequence)
                     )
                 )
         return found
@@ -139,9 +140,9 @@ class Merged:
         """What the rings hold of each collective, by rank."""
         found: dict[Key, dict[int, Operation]] = defaultdict(dict)
         for rank, trace in self.traces.items():
-            for one in (*trace.recent, *trace.open):
-                if one.transfer is None:
-                    found[one.group, one.sequence][rank] = one
+            for operation in (*trace.recent, *trace.open):
+                if operation.transfer is None:
+                    found[operation.group, operation.sequence][rank] = operation
         return found
 
     @cached_property
@@ -152,9 +153,9 @@ class Merged:
             for name, group in trace.groups.items():
                 if name not in self.shared and group.completed is not None:
                     found[name] = max(found[name], group.completed)
-            for one in trace.recent:
-                if one.transfer is None:
-                    found[one.group] = max(found[one.group], one.sequence)
+            for operation in trace.recent:
+                if operation.transfer is None:
+                    found[operation.group] = max(found[operation.group], operation.sequence)
         return found
 
     def standing(self, rank: int, group: str, sequence: int) -> Standing:
@@ -219,15 +220,15 @@ def _completed(
     return found
 
 
-def _by_counters(told: GroupTrace, sequence: int, *, shared: bool, trace: RankTrace) -> Standing:
-    enqueued, completed = told.enqueued, told.completed
+def _by_counters(group: GroupTrace, sequence: int, *, shared: bool, trace: RankTrace) -> Standing:
+    enqueued, completed = group.enqueued, group.completed
     if shared:
         # The counter may be that of a transfer; the ring may tell how many collectives there were.
-        if told.collectives is not None and told.collectives >= sequence:
+        if group.collectives is not None and group.collectives >= sequence:
             return Standing.DONE
         return Standing.INSIDE if enqueued == sequence != completed else Standing.ABSENT
     if enqueued is None:
-        enqueued = told.collectives
+        enqueued = group.collectives
     if enqueued is None:
         return Standing.UNKNOWN if trace.unmapped else Standing.ABSENT
     if enqueued < sequence:
@@ -236,11 +237,11 @@ def _by_counters(told: GroupTrace, sequence: int, *, shared: bool, trace: RankTr
     return Standing.DONE if completed is None or completed >= sequence else Standing.INSIDE
 
 
-def _gave_up(one: Operation, trace: RankTrace) -> bool:
+def _gave_up(operation: Operation, trace: RankTrace) -> bool:
     """Retired without end: torch's watchdog ended it, for the time-out or since it was aborted."""
-    if trace.written is not None and one.timeout is not None:
-        return trace.written - one.created < one.timeout
-    return any(each.order > one.order for each in trace.recent)
+    if trace.written is not None and operation.timeout is not None:
+        return trace.written - operation.created < operation.timeout
+    return any(each.order > operation.order for each in trace.recent)
 
 
 def with_counters_by_peers(traces: Mapping[int, RankTrace]) -> Mapping[int, RankTrace]:
@@ -272,12 +273,12 @@ def _renamed(trace: RankTrace, usual: Mapping[str, float]) -> RankTrace:
     }
     taken = [name for names in choices.values() for name in names]
     groups, rest = dict(trace.groups), []
-    for one in trace.unmapped:
-        names = choices[one.handle]
+    for counters in trace.unmapped:
+        names = choices[counters.handle]
         if len(names) == 1 and taken.count(names[0]) == 1:
             groups[names[0]] = replace(
-                groups[names[0]], enqueued=one.enqueued, completed=one.completed
+                groups[names[0]], enqueued=counters.enqueued, completed=counters.completed
             )
         else:
-            rest.append(one)
+            rest.append(counters)
     return replace(trace, groups=groups, unmapped=tuple(rest))

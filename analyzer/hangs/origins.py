@@ -4,11 +4,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from lockstep.analyzer.hangs.calls import Why
+from lockstep.analyzer.hangs.dumps import Operation, State
 from lockstep.analyzer.hangs.evidence import Kind, Says
 from lockstep.analyzer.hangs.merge import Merged
-from lockstep.analyzer.hangs.shapes import Operation, State
-from lockstep.analyzer.hangs.waits import Graph, Wait
+from lockstep.analyzer.hangs.waits import Graph, Wait, Why
 
 KIND_OF: Mapping[Why, Kind] = {
     Why.ABSENT: Kind.HOST_STOPPED,
@@ -46,7 +45,7 @@ class Origin:
         operation: In which others wait for it, or which does not end on it.
         waiting: Who waits for it directly.
         seconds: For how long that is certain; None = the files do not tell.
-        told: False = it cannot be told which of several it is.
+        certain: False = it may be another of several.
     """
 
     rank: int
@@ -56,7 +55,7 @@ class Origin:
     waiting: tuple[int, ...]
     seconds: float | None
     confidence: float
-    told: bool = True
+    certain: bool = True
     facts: tuple[Says, ...] = ()
 
 
@@ -101,25 +100,25 @@ def _in_call(merged: Merged, operation: Operation, rank: int) -> float | None:
     return max(0.0, last - operation.created)
 
 
-def origins(merged: Merged, found: Graph, component: frozenset[int]) -> list[Origin]:
+def origins(merged: Merged, graph: Graph, component: frozenset[int]) -> list[Origin]:
     """The ranks of one root: one, or of several that wait in a circle those who began it."""
     if len(component) == 1:
         (rank,) = component
-        one = _single(merged, found, rank)
-        return [] if one is None else [one]
-    return _circle(merged, found, component)
+        origin = _single(merged, graph, rank)
+        return [] if origin is None else [origin]
+    return _circle(merged, graph, component)
 
 
-def _single(merged: Merged, found: Graph, rank: int) -> Origin | None:
-    waits = found.waited_for.get(rank, ())
-    own = found.origins.get(rank)
+def _single(merged: Merged, graph: Graph, rank: int) -> Origin | None:
+    waits = graph.waited_for.get(rank, ())
+    own = graph.origins.get(rank)
     if own is not None:
         why, operation = own
-        kind, tied = KIND_OF[why], _tied(merged, found, operation)
+        kind, tied = KIND_OF[why], _tied(merged, graph, operation)
         seconds = (_in_call if why is Why.CALLING else _behind)(merged, operation, rank)
         return Origin(
             rank, kind, why, operation, _waiting(waits), seconds,
-            min(UNSURE, 1 / tied) if tied else CERTAINTY[kind], told=not tied,
+            min(UNSURE, 1 / tied) if tied else CERTAINTY[kind], certain=not tied,
         )  # fmt: skip
     if rank in merged.heads:  # what it waits in leads to nobody that is known
         return None
@@ -130,9 +129,9 @@ def _single(merged: Merged, found: Graph, rank: int) -> Origin | None:
     )  # fmt: skip
 
 
-def _tied(merged: Merged, found: Graph, operation: Operation) -> int:
+def _tied(merged: Merged, graph: Graph, operation: Operation) -> int:
     """How many differ where no call is that of most, or stand in one call; 0 = only one can be."""
-    calling = [one for why, one in found.origins.values() if why is Why.CALLING]
+    calling = [one for why, one in graph.origins.values() if why is Why.CALLING]
     alike = [
         one for one in calling if (one.group, one.sequence) == (operation.group, operation.sequence)
     ]
@@ -140,12 +139,12 @@ def _tied(merged: Merged, found: Graph, operation: Operation) -> int:
         return len(alike) if len(alike) > 1 else 0
     held = merged.collectives.get((operation.group, operation.sequence), {})
     if operation.transfer is not None:
-        return 2 if any(why in (Why.SHAPE, Why.DTYPE) for why, _ in found.origins.values()) else 0
+        return 2 if any(why in (Why.SHAPE, Why.DTYPE) for why, _ in graph.origins.values()) else 0
     differ = [
         rank
         for rank, one in held.items()
-        if rank in found.origins and found.origins[rank][1] is one
-        and found.origins[rank][0] in (Why.OPERATION, Why.SHAPE, Why.DTYPE)
+        if rank in graph.origins and graph.origins[rank][1] is one
+        and graph.origins[rank][0] in (Why.OPERATION, Why.SHAPE, Why.DTYPE)
     ]  # fmt: skip
     return len(differ) if len(differ) == len(held) else 0
 
@@ -159,7 +158,7 @@ def _most_waited(waits: Sequence[Wait]) -> Operation:
     ranks = Counter((wait.operation.group, wait.operation.sequence) for wait in waits)
     return min(
         (wait.operation for wait in waits),
-        key=lambda one: (-ranks[one.group, one.sequence], one.created),
+        key=lambda operation: (-ranks[operation.group, operation.sequence], operation.created),
     )
 
 
@@ -175,7 +174,7 @@ def _standing_still(merged: Merged, rank: int, waited: float | None) -> float | 
     return min(waited, max(0.0, trace.written - trace.last_event))
 
 
-def _circle(merged: Merged, found: Graph, component: frozenset[int]) -> list[Origin]:
+def _circle(merged: Merged, graph: Graph, component: frozenset[int]) -> list[Origin]:
     """Who began it where each waits for another: by what can be told, in this order.
 
     Where others' operations have started and a rank's has not, its device does something else. A
@@ -184,7 +183,7 @@ def _circle(merged: Merged, found: Graph, component: frozenset[int]) -> list[Ori
     it is the rank that most are waiting for, of several the one that is most alone in what it waits
     in: it is likelier that one is wrong than that many are.
     """
-    missed = {rank: found.waited_for.get(rank, ()) for rank in component}
+    missed = {rank: graph.waited_for.get(rank, ()) for rank in component}
     absent = {
         rank: here
         for rank, waits in missed.items()
@@ -193,7 +192,10 @@ def _circle(merged: Merged, found: Graph, component: frozenset[int]) -> list[Ori
     sending = {
         rank
         for rank in absent
-        if all(one.transfer is not None and one.transfer.sends for one in merged.heads[rank])
+        if all(
+            operation.transfer is not None and operation.transfer.sends
+            for operation in merged.heads[rank]
+        )
     }
     skipped = {rank for rank, waits in absent.items() if _left_out(merged, rank, waits)}
     passed = {rank for rank, waits in absent.items() if _passed(merged, rank, waits)}
@@ -208,19 +210,19 @@ def _circle(merged: Merged, found: Graph, component: frozenset[int]) -> list[Ori
     ):
         if some and some != missed.keys():
             return [
-                _of_circle(merged, rank, kind, missed[rank], CIRCLE * CERTAINTY[kind], told=True)
+                _of_circle(merged, rank, kind, missed[rank], CIRCLE * CERTAINTY[kind], certain=True)
                 for rank in sorted(some)
             ]
     kind = Kind.MISMATCHED_ORDER
     return [
-        _of_circle(merged, rank, kind, waits, min(UNSURE, 1 / len(missed)), told=False)
+        _of_circle(merged, rank, kind, waits, min(UNSURE, 1 / len(missed)), certain=False)
         for rank, waits in sorted(missed.items())
     ]
 
 
-def of_hidden_circle(found: Graph, merged: Merged, hidden: Set[int]) -> list[Origin]:
+def of_hidden_circle(graph: Graph, merged: Merged, hidden: Set[int]) -> list[Origin]:
     """Whom most wait for where all wait, some of them in what no ring holds; [] = nobody more."""
-    waited = found.waited_for
+    waited = graph.waited_for
     missed = {rank: waited.get(rank, ()) for rank in {*hidden, *merged.heads}}
     counts = {rank: len(_waiting(waits)) for rank, waits in missed.items()}
     first = [rank for rank, count in counts.items() if count == max(counts.values())]
@@ -228,7 +230,7 @@ def of_hidden_circle(found: Graph, merged: Merged, hidden: Set[int]) -> list[Ori
         return []
     kind = Kind.MISMATCHED_ORDER
     sure = CIRCLE * CERTAINTY[kind]
-    return [_of_circle(merged, rank, kind, missed[rank], sure, told=True) for rank in first]
+    return [_of_circle(merged, rank, kind, missed[rank], sure, certain=True) for rank in first]
 
 
 def _most_missed(merged: Merged, missed: Mapping[int, Sequence[Wait]]) -> set[int]:
@@ -256,11 +258,11 @@ def _company(merged: Merged, rank: int) -> float:
 
 
 def _of_circle(
-    merged: Merged, rank: int, kind: Kind, waits: Sequence[Wait], sure: float, *, told: bool
+    merged: Merged, rank: int, kind: Kind, waits: Sequence[Wait], sure: float, *, certain: bool
 ) -> Origin:
     seconds = _standing_still(merged, rank, _longest(waits))
     return Origin(
-        rank, kind, Why.ABSENT, _most_waited(waits), _waiting(waits), seconds, sure, told=told
+        rank, kind, Why.ABSENT, _most_waited(waits), _waiting(waits), seconds, sure, certain=certain
     )
 
 

@@ -1,16 +1,118 @@
 """Whether a run stands still, since whom, and in which way: from the dumps of its ranks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from lockstep.analyzer.hangs.calls import Why
-from lockstep.analyzer.hangs.counters import unheld
+from lockstep.analyzer.hangs.dumps import Dumps, GroupTrace, Operation, RankTrace
 from lockstep.analyzer.hangs.evidence import Kind, Says, refined, said
 from lockstep.analyzer.hangs.merge import Merged
 from lockstep.analyzer.hangs.origins import Origin, age_of, of_hidden_circle, origins
-from lockstep.analyzer.hangs.shapes import Dumps, Operation
-from lockstep.analyzer.hangs.waits import Graph, Stuck, graph, roots
+from lockstep.analyzer.hangs.waits import Graph, Stuck, Why, roots, wait_graph
+
+MOST_NAMED = 12
+"""Ranks in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unheld:
+    """Something that is not over and that no ring holds, or that cannot be told.
+
+    Attributes:
+        ranks: That others may wait for; () = the counters do not tell.
+        reason: In words.
+    """
+
+    ranks: tuple[int, ...]
+    reason: str
+
+
+def unheld(merged: Merged, limit: float) -> Unheld | None:
+    """What counters of groups say where no ring holds an open operation: who may not be through.
+
+    The first that speaks against all being over; who did something lately is on its way.
+
+    Args:
+        limit: Seconds from which on a rank that does nothing waits.
+    """
+    still = {rank: trace for rank, trace in merged.traces.items() if not _is_busy(trace, limit)}
+    for name in sorted(merged.members):
+        begun = dict(_begun(merged, name))
+        most = max(begun.values(), default=0)
+        behind = tuple(sorted(rank for rank in begun.keys() & still if begun[rank] < most))
+        if behind:
+            fewest = min(begun[rank] for rank in behind)
+            reason = (
+                f"by the counters {_ranks_have(behind)} begun fewer operations of"
+                f" {merged.described[name]} than others ({fewest} of {most}), and no dump holds"
+                " what is open"
+            )
+            return Unheld(behind if 2 * len(behind) < len(begun) else (), reason)
+    inside = tuple(sorted(rank for rank, trace in still.items() if _is_inside(merged, trace)))
+    if inside:
+        reason = f"by the counters {_ranks_have(inside)} begun more operations than ended"
+        return Unheld((), f"{reason}, and no dump holds what is open")
+    silent = tuple(sorted(rank for rank, trace in merged.traces.items() if not _tells(trace)))
+    if silent:
+        reason = f"the dumps of {_ranks(silent)} hold neither operations nor counters"
+        return Unheld((), reason)
+    return None
+
+
+def _is_busy(trace: RankTrace, limit: float) -> bool:
+    if trace.written is None or trace.last_event is None:
+        return False
+    return trace.written - trace.last_event < limit
+
+
+def _begun(merged: Merged, name: str) -> Iterator[tuple[int, int]]:
+    """How many collectives of a group each member has begun; not where transfers count, too."""
+    if name in merged.shared:
+        return
+    for rank in merged.members[name]:
+        trace = merged.traces.get(rank)
+        if trace is None or not _tells(trace):
+            continue
+        group = trace.groups.get(name)
+        count = None if group is None else _begun_by_counter(group)
+        if count is not None or not trace.unmapped:
+            yield rank, count or 0
+
+
+def _begun_by_counter(group: GroupTrace) -> int | None:
+    told = [each for each in (group.enqueued, group.collectives) if each is not None]
+    return max(told, default=None)
+
+
+def _is_inside(merged: Merged, trace: RankTrace) -> bool:
+    """Whether it began what it did not end; what its ring holds is over, whatever counters say."""
+    for name, group in trace.groups.items():
+        if group.enqueued is None:
+            continue
+        if name in merged.shared:
+            over = {operation.sequence for operation in trace.recent if operation.group == name}
+            if group.enqueued not in {group.completed, 0, *over}:
+                return True
+        elif group.enqueued > max(group.completed or 0, group.collectives or 0):
+            return True
+    return any((counters.enqueued or 0) > (counters.completed or 0) for counters in trace.unmapped)
+
+
+def _tells(trace: RankTrace) -> bool:
+    counters = (*(_begun_by_counter(group) for group in trace.groups.values()),
+                *(one.enqueued for one in trace.unmapped))  # fmt: skip
+    return bool(trace.recent or trace.open) or any(each is not None for each in counters)
+
+
+def _ranks_have(ranks: tuple[int, ...]) -> str:
+    return f"{_ranks(ranks)} {'has' if len(ranks) == 1 else 'have'}"
+
+
+def _ranks(ranks: tuple[int, ...]) -> str:
+    text = ", ".join(map(str, ranks[:MOST_NAMED]))
+    more = f" and {len(ranks) - MOST_NAMED} more" if len(ranks) > MOST_NAMED else ""
+    return f"rank{'' if len(ranks) == 1 else 's'} {text}{more}"
+
 
 LIMIT_SECONDS = 30.0
 """Ranks wait for each other all the time; over this, and over what this run was ever seen to wait,
@@ -78,40 +180,49 @@ def judge(dumps: Dumps, limit: float | None = None) -> HangVerdict:
         limit: Seconds from which on a wait is a hang; None = by what this run was seen to wait.
     """
     merged = Merged(dumps)
-    found = graph(merged)
+    graph = wait_graph(merged)
     most = _limit(merged) if limit is None else limit
-    verdict = HangVerdict(Status.UNKNOWN, merged, found, limit=most)
-    if not merged.heads and not found.origins:
+    verdict = HangVerdict(Status.UNKNOWN, merged, graph, limit=most)
+    if not merged.heads and not graph.origins:
         return _nothing_open(verdict)
-    candidates = [one for some in roots(found, merged) for one in origins(merged, found, some)]
-    old = [one for one in candidates if one.seconds is None or one.seconds >= most]
+    candidates = [
+        origin for some in roots(graph, merged) for origin in origins(merged, graph, some)
+    ]
+    old = [origin for origin in candidates if origin.seconds is None or origin.seconds >= most]
     stuck = [
         one
-        for one in found.stuck.values()
+        for one in graph.stuck.values()
         if (age := age_of(merged, one.operation, one.ranks)) is None or age >= most
     ]
-    certain = [one for one in old if one.seconds is not None or not _is_doubtful(found, one)]
+    certain = [
+        origin for origin in old if origin.seconds is not None or not _is_doubtful(graph, origin)
+    ]
     if certain:
         return _named(verdict, certain)
     if old:
         return replace(verdict, reason=f"the dumps are of different moments: {WENT_ON}")
     if stuck:
         return _inside(verdict, stuck)
-    if candidates or found.stuck:
+    if candidates or graph.stuck:
         return replace(verdict, status=Status.WAITING)
-    return replace(verdict, suspects=tuple(sorted(found.unknown)), reason=LOST)
+    return replace(verdict, suspects=tuple(sorted(graph.unknown)), reason=LOST)
 
 
-def _is_doubtful(found: Graph, one: Origin) -> bool:
+def _is_doubtful(graph: Graph, origin: Origin) -> bool:
     """Whether dumps of different moments, of which none tells when it was, would look the same."""
-    if one.why is Why.UNFINISHED:
-        return any(one.operation.group in groups for groups in found.outdated.values())
-    return one.rank in found.outdated
+    if origin.why is Why.UNFINISHED:
+        return any(origin.operation.group in groups for groups in graph.outdated.values())
+    return origin.rank in graph.outdated
 
 
 def _limit(merged: Merged) -> float:
     quiet = max((trace.quiet for trace in merged.traces.values()), default=0.0)
-    outs = [one.timeout for head in merged.heads.values() for one in head if one.timeout]
+    outs = [
+        operation.timeout
+        for head in merged.heads.values()
+        for operation in head
+        if operation.timeout
+    ]
     most = OF_TIME_OUT * min(outs) if outs else float("inf")
     return min(max(TIMES_QUIET * quiet, LIMIT_SECONDS), most)
 
@@ -125,7 +236,9 @@ def _nothing_open(verdict: HangVerdict) -> HangVerdict:
         if trace.written is not None and trace.last_event is not None
     ]
     if idle and min(idle) >= verdict.limit:
-        by_facts = [one for one in _by_facts(verdict.merged) if not _may_have_finished(one)]
+        by_facts = [
+            origin for origin in _by_facts(verdict.merged) if not _may_have_finished(origin)
+        ]
         if by_facts:
             return _named(verdict, by_facts)
     not_over = unheld(verdict.merged, verdict.limit)
@@ -143,43 +256,47 @@ def _nothing_open(verdict: HangVerdict) -> HangVerdict:
     return replace(verdict, status=Status.HEALTHY)
 
 
-def _may_have_finished(one: Origin) -> bool:
+def _may_have_finished(origin: Origin) -> bool:
     """Whether all that is told is that its process is gone: so is that of one that is through."""
-    strongest = max((fact.strength for fact in one.facts), default=0)
-    return one.kind is Kind.LEFT or (one.kind is Kind.PEER_DIED and strongest < TELLS_HOW_IT_ENDED)
+    strongest = max((fact.strength for fact in origin.facts), default=0)
+    return origin.kind is Kind.LEFT or (
+        origin.kind is Kind.PEER_DIED and strongest < TELLS_HOW_IT_ENDED
+    )
 
 
 def _named(verdict: HangVerdict, old: Sequence[Origin]) -> HangVerdict:
     """With those who can be believed; else with the ranks among which it is, and why."""
-    told = [_with_facts(verdict.merged, one) for one in old]
-    first = min(told, key=lambda one: one.operation.created)
+    told = [_with_facts(verdict.merged, origin) for origin in old]
+    first = min(told, key=lambda origin: origin.operation.created)
     told, unclear = _explained(verdict.merged, verdict.graph, told)
     if not told:
-        ranks = tuple(sorted(one.rank for one in unclear))
+        ranks = tuple(sorted(origin.rank for origin in unclear))
         return replace(
             verdict, status=Status.HANG, operation=first.operation, suspects=ranks, reason=UNSEEN
         )
     hang = replace(verdict, status=Status.HANG, kind=first.kind, operation=first.operation)
-    quiet = [one for one in told if one.kind is Kind.SILENT]
-    if heard := [one for one in told if one.kind is not Kind.SILENT]:
+    quiet = [origin for origin in told if origin.kind is Kind.SILENT]
+    if heard := [origin for origin in told if origin.kind is not Kind.SILENT]:
         # Who told nothing may wait for these itself, as it was not heard.
         told = heard
-        hang = replace(hang, suspects=tuple(sorted(one.rank for one in quiet)))
+        hang = replace(hang, suspects=tuple(sorted(origin.rank for origin in quiet)))
     elif len(quiet) > max(1.0, MOST_SILENT * len(verdict.merged.world)):
-        ranks = tuple(one.rank for one in quiet)
+        ranks = tuple(origin.rank for origin in quiet)
         return replace(hang, suspects=ranks, kind=None, reason=NO_DUMPS)
-    away = [one for one in told if one.why is Why.ABSENT and one.kind is Kind.HOST_STOPPED]
-    if len(away) > len({rank for one in away for rank in one.waiting}):
-        told = [one for one in told if one not in away]
+    away = [
+        origin for origin in told if origin.why is Why.ABSENT and origin.kind is Kind.HOST_STOPPED
+    ]
+    if len(away) > len({rank for origin in away for rank in origin.waiting}):
+        told = [origin for origin in told if origin not in away]
         if not told:
-            ranks = tuple(sorted({*hang.suspects, *(one.rank for one in away)}))
+            ranks = tuple(sorted({*hang.suspects, *(origin.rank for origin in away)}))
             return replace(hang, suspects=ranks, kind=None, reason=ALONE)
-    told.sort(key=lambda one: (one.operation.created, one.rank))
+    told.sort(key=lambda origin: (origin.operation.created, origin.rank))
     return replace(hang, origins=tuple(told), kind=told[0].kind, operation=told[0].operation)
 
 
 def _explained(
-    merged: Merged, found: Graph, told: list[Origin]
+    merged: Merged, graph: Graph, told: list[Origin]
 ) -> tuple[list[Origin], list[Origin]]:
     """(those who may be named, else those among whom it is): away may be a wait that gloo hides.
 
@@ -190,31 +307,33 @@ def _explained(
     if not merged.retiring:
         return told, []
     idle = [
-        one
-        for one in told
-        if one.why is Why.ABSENT and one.kind is Kind.HOST_STOPPED
-        and not any(fact.kind is not None for fact in one.facts)
+        origin
+        for origin in told
+        if origin.why is Why.ABSENT and origin.kind is Kind.HOST_STOPPED
+        and not any(fact.kind is not None for fact in origin.facts)
     ]  # fmt: skip
     if len(idle) < len(told):
-        return [one for one in told if one not in idle], []
+        return [origin for origin in told if origin not in idle], []
     facts = merged.dumps.facts
     if by_facts := _by_facts(merged):
         return by_facts, []
-    away = [one for one in idle if not any(fact.waits for fact in one.facts)]
+    away = [origin for origin in idle if not any(fact.waits for fact in origin.facts)]
     if len(away) == 1:
         return away, []
     hidden = merged.world - merged.heads.keys()
     if not away and all(any(fact.waits for fact in said(facts, rank)) for rank in hidden):
-        return of_hidden_circle(found, merged, hidden), idle
+        return of_hidden_circle(graph, merged, hidden), idle
     return [], idle
 
 
 def _by_facts(merged: Merged) -> list[Origin]:
     """Ranks of which only another sensor tells, where the waits are not recorded."""
-    every = [one for trace in merged.traces.values() for one in (*trace.recent, *trace.open)]
+    every = [
+        operation for trace in merged.traces.values() for operation in (*trace.recent, *trace.open)
+    ]
     if not every:
         return []
-    last, found = max(every, key=lambda one: one.created), []
+    last, found = max(every, key=lambda operation: operation.created), []
     for rank in sorted(merged.world - merged.heads.keys()):
         facts = tuple(said(merged.dumps.facts, rank, age_of(merged, last, list(merged.traces))))
         kind = refined(Kind.SILENT, facts)
@@ -253,16 +372,16 @@ def _inside(verdict: HangVerdict, stuck: Sequence[Stuck]) -> HangVerdict:
     return replace(hang, origins=tuple(named), suspects=(), kind=named[0].kind, reason="")
 
 
-def _with_facts(merged: Merged, one: Origin) -> Origin:
+def _with_facts(merged: Merged, origin: Origin) -> Origin:
     """With what other sensors say of the rank; they tell kinds apart that look alike in dumps."""
-    facts = tuple(said(merged.dumps.facts, one.rank, one.seconds))
+    facts = tuple(said(merged.dumps.facts, origin.rank, origin.seconds))
     share = len(merged.traces) / max(len(merged.world), 1)
-    sure = one.confidence * (1.0 if one.kind is Kind.SILENT else 0.5 + 0.5 * share)
-    sure *= UNTIMED if one.seconds is None else 1.0
-    kind = refined(one.kind, facts)
-    return replace(one, kind=kind, confidence=_surer(sure, facts), facts=facts)
+    sure = origin.confidence * (1.0 if origin.kind is Kind.SILENT else 0.5 + 0.5 * share)
+    sure *= UNTIMED if origin.seconds is None else 1.0
+    kind = refined(origin.kind, facts)
+    return replace(origin, kind=kind, confidence=_surer(sure, facts), facts=facts)
 
 
 def _surer(confidence: float, facts: Sequence[Says]) -> float:
-    agreeing = sum(1 for each in facts if each.kind is not None)
+    agreeing = sum(1 for statement in facts if statement.kind is not None)
     return min(MOST, 1.0 - (1.0 - confidence) * PER_FACT**agreeing)

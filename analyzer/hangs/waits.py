@@ -4,13 +4,73 @@ An edge says: this rank cannot go on before that one does. Whoever is waited for
 nobody is what the waits cannot explain; that is the origin.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
-from lockstep.analyzer.hangs.calls import Why, deviants_of
+from lockstep.analyzer.hangs.dumps import Operation, RankTrace, State, Transfer
 from lockstep.analyzer.hangs.merge import Key, Merged, Standing
-from lockstep.analyzer.hangs.shapes import Operation, RankTrace, State, Transfer
+
+UNSIZED = frozenset(
+    ("all_to_all", "alltoall", "all_to_all_single", "alltoall_base", "scatter", "gather")
+)
+"""Ranks exchange different amounts in them by design."""
+RELATED = {"allreduce": "all_reduce", "allgather": "all_gather"}
+"""What one backend writes as one word."""
+
+
+class Why(StrEnum):
+    """Why a rank is waited for, and what it is inside itself."""
+
+    ABSENT = "absent"
+    SILENT = "silent"
+    BEHIND = "behind"
+    UNFINISHED = "unfinished"
+    UNSTARTED = "unstarted"
+    CALLING = "calling"
+    ABORTED = "aborted"
+    OPERATION = "operation"
+    SHAPE = "shape"
+    DTYPE = "dtype"
+
+
+def deviants_of(merged: Merged, key: Key, held: Mapping[int, Operation]) -> dict[int, Why]:
+    """Ranks whose call is not that of most.
+
+    Of a tie it is not what groups of the same description called by that number; if these tell
+    nothing, all of them.
+    """
+    for why in (Why.OPERATION, Why.DTYPE, Why.SHAPE):
+        calls = {rank: _call(operation, why) for rank, operation in held.items()}
+        counts = Counter(calls.values())
+        if len(counts) > 1 and (why is Why.OPERATION or () not in counts):
+            (usual, most), (_, second) = counts.most_common(2)
+            if most > second:
+                return {rank: why for rank, call in calls.items() if call != usual}
+            elsewhere = Counter(_call(operation, why) for operation in _alike(merged, key))
+            if elsewhere and (expected := elsewhere.most_common(1)[0][0]) in counts:
+                return {rank: why for rank, call in calls.items() if call != expected}
+            return dict.fromkeys(calls, why)
+    return {}
+
+
+def _call(operation: Operation, why: Why) -> object:
+    """What of a call all ranks must agree on."""
+    if why is Why.OPERATION:
+        return RELATED.get(operation.op, operation.op)
+    if why is Why.DTYPE:
+        return operation.dtypes
+    return () if operation.op in UNSIZED else operation.inputs
+
+
+def _alike(merged: Merged, key: Key) -> Iterator[Operation]:
+    """The calls of this number in other groups of the same description."""
+    group, sequence = key
+    for name, description in merged.described.items():
+        if name != group and description == merged.described[group]:
+            yield from merged.collectives.get((name, sequence), {}).values()
+
 
 ROOTED = frozenset(("broadcast", "reduce", "gather", "scatter", "_broadcast_oop", "_reduce_oop"))
 """A rank may be through with them although another is not: not all need everybody's data."""
@@ -64,43 +124,49 @@ class Graph:
         return found
 
 
-def graph(merged: Merged) -> Graph:
+def wait_graph(merged: Merged) -> Graph:
     """The waits of all ranks."""
-    found = Graph()
-    _ended_elsewhere(merged, found)
+    graph = Graph()
+    _ended_elsewhere(merged, graph)
     collectives: dict[Key, list[int]] = defaultdict(list)
     for rank, head in merged.heads.items():
-        for one in head:
-            if one.transfer is None:
-                collectives[one.group, one.sequence].append(rank)
+        for operation in head:
+            if operation.transfer is None:
+                collectives[operation.group, operation.sequence].append(rank)
             else:
-                _transfer(merged, found, rank, one, one.transfer)
+                _transfer(merged, graph, rank, operation, operation.transfer)
     if merged.retiring:
-        _failed(merged, found)
-    for rank, one in merged.aborted.items():
-        found.origins.setdefault(rank, (Why.ABORTED, one))
+        _failed(merged, graph)
+    for rank, operation in merged.aborted.items():
+        graph.origins.setdefault(rank, (Why.ABORTED, operation))
     for (group, sequence), ranks in collectives.items():
-        _collective(merged, found, group, sequence, ranks)
-    for rank in found.origins:
-        found.waits.pop(rank, None)
-    return found
+        _collective(merged, graph, group, sequence, ranks)
+    for rank in graph.origins:
+        graph.waits.pop(rank, None)
+    return graph
 
 
-def _ended_elsewhere(merged: Merged, found: Graph) -> None:
+def _ended_elsewhere(merged: Merged, graph: Graph) -> None:
     """Ranks on which something is open that others have ended: all have been there, so have they.
 
     It need not be what they wait in first: what a device had to do before that is over, too.
     """
     for rank, trace in merged.traces.items():
-        for one in trace.open:
-            if one.transfer is not None or one.op in ROOTED or one is merged.aborted.get(rank):
+        for operation in trace.open:
+            if (
+                operation.transfer is not None
+                or operation.op in ROOTED
+                or operation is merged.aborted.get(rank)
+            ):
                 continue
-            key = (one.group, one.sequence)
-            if merged.ended.get(one.group, 0) >= one.sequence and not _may_have_failed(merged, key):
+            key = (operation.group, operation.sequence)
+            if merged.ended.get(operation.group, 0) >= operation.sequence and not _may_have_failed(
+                merged, key
+            ):
                 deviants = deviants_of(merged, key, merged.collectives[key])
                 if deviants and rank not in deviants:
                     continue  # they ended another operation
-                found.origins[rank] = (deviants.get(rank, Why.UNFINISHED), one)
+                graph.origins[rank] = (deviants.get(rank, Why.UNFINISHED), operation)
                 break
 
 
@@ -112,33 +178,33 @@ def _may_have_failed(merged: Merged, key: Key) -> bool:
     )
 
 
-def _failed(merged: Merged, found: Graph) -> None:
+def _failed(merged: Merged, graph: Graph) -> None:
     """Calls that differed, in operations that nobody is inside any more: all may have failed."""
     for key, held in merged.collectives.items():
         if _may_have_failed(merged, key):
             deviants = deviants_of(merged, key, held)
             if 0 < len(deviants) < len(held):
                 for rank, why in deviants.items():
-                    found.origins.setdefault(rank, (why, held[rank]))
-                _explain_silent(merged, found, held, deviants)
+                    graph.origins.setdefault(rank, (why, held[rank]))
+                _explain_silent(merged, graph, held, deviants)
 
 
 def _explain_silent(
-    merged: Merged, found: Graph, held: Mapping[int, Operation], deviants: Mapping[int, Why]
+    merged: Merged, graph: Graph, held: Mapping[int, Operation], deviants: Mapping[int, Why]
 ) -> None:
     """Members without a dump wait for those that differ, or died of it, as gloo ends a process."""
-    one = held[next(iter(deviants))]
+    operation = held[next(iter(deviants))]
     targets = tuple(sorted(deviants.items()))
-    for member in merged.members.get(one.group, ()):
-        if member in merged.world and merged.standing(member, one.group, one.sequence) is (
-            Standing.SILENT
-        ):
-            proven = _proven(merged, one, min(deviants), _oldest(merged, deviants))
-            found.waits[member].append(Wait(member, one, targets, proven))
+    for member in merged.members.get(operation.group, ()):
+        if member in merged.world and merged.standing(
+            member, operation.group, operation.sequence
+        ) is (Standing.SILENT):
+            proven = _proven(merged, operation, min(deviants), _oldest(merged, deviants))
+            graph.waits[member].append(Wait(member, operation, targets, proven))
 
 
 def _collective(
-    merged: Merged, found: Graph, group: str, sequence: int, ranks: Sequence[int]
+    merged: Merged, graph: Graph, group: str, sequence: int, ranks: Sequence[int]
 ) -> None:
     """What those wait for whose head is this collective."""
     members = [rank for rank in merged.members.get(group, ()) if rank in merged.world]
@@ -146,96 +212,96 @@ def _collective(
     for member in members:
         by[merged.standing(member, group, sequence)].append(member)
     held = merged.collectives[group, sequence]
-    here = {rank: one for rank, one in held.items() if rank in members}
+    here = {rank: operation for rank, operation in held.items() if rank in members}
     deviants = deviants_of(merged, (group, sequence), here)
     if deviants:
         for rank, why in deviants.items():
-            found.origins.setdefault(rank, (why, held[rank]))
-        _wait(merged, found, held, set(ranks) - deviants.keys(), sorted(deviants.items()))
-        _explain_silent(merged, found, held, deviants)
+            graph.origins.setdefault(rank, (why, held[rank]))
+        _wait(merged, graph, held, set(ranks) - deviants.keys(), sorted(deviants.items()))
+        _explain_silent(merged, graph, held, deviants)
         return
     done, absent = by[Standing.DONE], [*by[Standing.ABSENT], *by[Standing.SILENT]]
     if done and by[Standing.ABSENT]:
         # Nobody finishes what not all have begun: these dumps are older than the others.
         for rank in by[Standing.ABSENT]:
-            found.outdated[rank].add(group)
+            graph.outdated[rank].add(group)
     late = [
         rank
         for rank in by[Standing.INSIDE]
         if rank not in ranks or merged.heads[rank][0] is not held[rank]
     ]
-    found.unknown.update(by[Standing.UNKNOWN])
+    graph.unknown.update(by[Standing.UNKNOWN])
     calling = [rank for rank in by[Standing.INSIDE] if merged.is_calling(rank, held[rank])]
     if done:
         for rank in calling:
-            found.outdated[rank].add(group)
+            graph.outdated[rank].add(group)
     if absent or late:
         groups = (
             (by[Standing.ABSENT], Why.ABSENT), (by[Standing.SILENT], Why.SILENT), (late, Why.BEHIND)
         )  # fmt: skip
-        _wait(merged, found, held, ranks, [(each, why) for some, why in groups for each in some])
+        _wait(merged, graph, held, ranks, [(each, why) for some, why in groups for each in some])
     elif 0 < 2 * len(calling) <= len(by[Standing.INSIDE]):
         # The others' calls have returned, so their devices wait. Where most are inside the call,
         # they may be connecting with each other.
         for rank in calling:
-            found.origins.setdefault(rank, (Why.CALLING, held[rank]))
+            graph.origins.setdefault(rank, (Why.CALLING, held[rank]))
         waiting = [rank for rank in ranks if rank not in calling]
-        _wait(merged, found, held, waiting, [(rank, Why.CALLING) for rank in calling])
+        _wait(merged, graph, held, waiting, [(rank, Why.CALLING) for rank in calling])
     elif done and len(by[Standing.INSIDE]) == 1:
         # Of an operation with a root others may end first; not all but one, one after another.
-        found.origins.setdefault(ranks[0], (Why.UNFINISHED, held[ranks[0]]))
+        graph.origins.setdefault(ranks[0], (Why.UNFINISHED, held[ranks[0]]))
     elif not by[Standing.UNKNOWN]:
-        _all_inside(merged, found, (group, sequence), ranks)
+        _all_inside(merged, graph, (group, sequence), ranks)
 
 
-def _all_inside(merged: Merged, found: Graph, key: Key, ranks: Sequence[int]) -> None:
+def _all_inside(merged: Merged, graph: Graph, key: Key, ranks: Sequence[int]) -> None:
     """Everybody is in it: who has not started, if others have; else nobody can be told."""
     held = merged.collectives[key]
     started = [rank for rank in ranks if held[rank].state is State.STARTED]
     waiting = [rank for rank in ranks if held[rank].state is State.SCHEDULED]
     if started and waiting:
         for rank in waiting:
-            found.origins.setdefault(rank, (Why.UNSTARTED, held[rank]))
-        _wait(merged, found, held, started, [(rank, Why.UNSTARTED) for rank in waiting])
+            graph.origins.setdefault(rank, (Why.UNSTARTED, held[rank]))
+        _wait(merged, graph, held, started, [(rank, Why.UNSTARTED) for rank in waiting])
     else:
-        found.stuck[key[0], key[1], 0] = Stuck(held[ranks[0]], tuple(sorted(ranks)))
+        graph.stuck[key[0], key[1], 0] = Stuck(held[ranks[0]], tuple(sorted(ranks)))
 
 
 def _transfer(
-    merged: Merged, found: Graph, rank: int, one: Operation, transfer: Transfer
+    merged: Merged, graph: Graph, rank: int, operation: Operation, transfer: Transfer
 ) -> None:  # fmt: skip
     """What a rank waits for that exchanges with another."""
-    peer = _peer(merged, rank, one.group, transfer)
+    peer = _peer(merged, rank, operation.group, transfer)
     if peer is None:
         return
     trace = merged.traces.get(peer)
     if trace is None:
         target = ((peer, Why.SILENT),)
     else:
-        other = _counterpart(merged, trace, rank, one)
+        other = _counterpart(merged, trace, rank, operation)
         if other is not None and other in merged.heads.get(peer, ()):
-            if other.dtypes != one.dtypes or other.inputs != one.inputs:
-                why = Why.DTYPE if other.dtypes != one.dtypes else Why.SHAPE
-                found.origins.setdefault(rank, (why, one))
+            if other.dtypes != operation.dtypes or other.inputs != operation.inputs:
+                why = Why.DTYPE if other.dtypes != operation.dtypes else Why.SHAPE
+                graph.origins.setdefault(rank, (why, operation))
                 return
-            if {one.state, other.state} == {State.STARTED, State.SCHEDULED}:
-                if one.state is State.SCHEDULED:
-                    found.origins.setdefault(rank, (Why.UNSTARTED, one))
+            if {operation.state, other.state} == {State.STARTED, State.SCHEDULED}:
+                if operation.state is State.SCHEDULED:
+                    graph.origins.setdefault(rank, (Why.UNSTARTED, operation))
                 else:
-                    _wait(merged, found, {rank: one}, [rank], [(peer, Why.UNSTARTED)])
+                    _wait(merged, graph, {rank: operation}, [rank], [(peer, Why.UNSTARTED)])
                 return
-            if _ended_fewer(merged, rank, peer, one.group):
-                found.origins.setdefault(rank, (Why.UNFINISHED, one))
+            if _ended_fewer(merged, rank, peer, operation.group):
+                graph.origins.setdefault(rank, (Why.UNFINISHED, operation))
                 return
-            if _ended_fewer(merged, peer, rank, one.group):
-                _wait(merged, found, {rank: one}, [rank], [(peer, Why.UNFINISHED)])
+            if _ended_fewer(merged, peer, rank, operation.group):
+                _wait(merged, graph, {rank: operation}, [rank], [(peer, Why.UNFINISHED)])
                 return
             pair = (min(rank, peer), max(rank, peer))
-            found.stuck[one.group, *pair] = Stuck(one, pair)
+            graph.stuck[operation.group, *pair] = Stuck(operation, pair)
             return
         target = ((peer, Why.ABSENT if other is None else Why.BEHIND),)
-    proven = _proven(merged, one, rank, _oldest(merged, [peer]))
-    found.waits[rank].append(Wait(rank, one, target, proven))
+    proven = _proven(merged, operation, rank, _oldest(merged, [peer]))
+    graph.waits[rank].append(Wait(rank, operation, target, proven))
 
 
 def _ended_fewer(merged: Merged, rank: int, peer: int, group: str) -> bool:
@@ -249,7 +315,7 @@ def _ended_fewer(merged: Merged, rank: int, peer: int, group: str) -> bool:
         return False
     if any(trace.groups[group].collectives for trace in (mine, theirs)):
         return False
-    left = [sum(one.group == group for one in trace.open) for trace in (mine, theirs)]
+    left = [sum(operation.group == group for operation in trace.open) for trace in (mine, theirs)]
     return left[0] > left[1]
 
 
@@ -262,17 +328,17 @@ def _peer(merged: Merged, rank: int, group: str, transfer: Transfer) -> int | No
 
 
 def _counterpart(
-    merged: Merged, trace: RankTrace, rank: int, one: Operation
+    merged: Merged, trace: RankTrace, rank: int, operation: Operation
 ) -> Operation | None:  # fmt: skip
     """The oldest open half of the peer that this one may belong to."""
-    assert one.transfer is not None
+    assert operation.transfer is not None
     return next(
         (
             each
             for each in trace.open
             if each.transfer is not None
-            and each.group == one.group
-            and each.transfer.sends != one.transfer.sends
+            and each.group == operation.group
+            and each.transfer.sends != operation.transfer.sends
             and _peer(merged, trace.rank, each.group, each.transfer) == rank
         ),
         None,
@@ -281,7 +347,7 @@ def _counterpart(
 
 def _wait(
     merged: Merged,
-    found: Graph,
+    graph: Graph,
     held: Mapping[int, Operation],
     ranks: Iterable[int],
     targets: Sequence[tuple[int, Why]],
@@ -291,7 +357,7 @@ def _wait(
     oldest = _oldest(merged, [rank for rank, _ in shared])
     for rank in ranks:
         proven = _proven(merged, held[rank], rank, oldest)
-        found.waits[rank].append(Wait(rank, held[rank], shared, proven))
+        graph.waits[rank].append(Wait(rank, held[rank], shared, proven))
 
 
 def _oldest(merged: Merged, ranks: Iterable[int]) -> float | None:
@@ -301,7 +367,7 @@ def _oldest(merged: Merged, ranks: Iterable[int]) -> float | None:
     return None if len(known) < len(written) else min(known, default=float("inf"))
 
 
-def _proven(merged: Merged, one: Operation, rank: int, oldest: float | None) -> float | None:
+def _proven(merged: Merged, operation: Operation, rank: int, oldest: float | None) -> float | None:
     """Seconds for which a wait is certain: the rank was inside, and no target was.
 
     So much lies between the begin of the operation and the oldest of the dumps.
@@ -309,25 +375,25 @@ def _proven(merged: Merged, one: Operation, rank: int, oldest: float | None) -> 
     written = merged.traces[rank].written
     if written is None or oldest is None:
         return None
-    return max(0.0, min(written, oldest) - one.created)
+    return max(0.0, min(written, oldest) - operation.created)
 
 
-def roots(found: Graph, merged: Merged) -> list[frozenset[int]]:
+def roots(graph: Graph, merged: Merged) -> list[frozenset[int]]:
     """Sets of ranks that are waited for and wait for nobody else; of several, they form a circle.
 
     Tarjan's strongly connected components (SIAM Journal on Computing 1, 1972), without recursion.
     """
     targets = {
         rank: [target for wait in waits for target, _ in wait.targets]
-        for rank, waits in found.waits.items()
+        for rank, waits in graph.waits.items()
     }
     waited = {target for each in targets.values() for target in each}
     result = []
     for component in _components(targets, waited | targets.keys()):
         leaves = any(not component.issuperset(targets.get(rank, ())) for rank in component)
-        if not leaves and (component & waited or component & found.origins.keys()):
+        if not leaves and (component & waited or component & graph.origins.keys()):
             result.append(frozenset(component))
-    result += [frozenset((rank,)) for rank in found.origins if rank not in waited]
+    result += [frozenset((rank,)) for rank in graph.origins if rank not in waited]
     return result
 
 

@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.analyzer.shapes.run import Culprit, Finding, FloatGrid, Grid
+from lockstep.analyzer.stragglers.imbalance import node_of
 from lockstep.analyzer.stragglers.step_time import (
     calm_step_seconds,
     ideal_step_seconds,
     of_change,
     step_times,
 )
-from lockstep.analyzer.stragglers.where import node_of
 from lockstep.analyzer.verdict.case import accuses
 from lockstep.analyzer.verdict.pipeline import Diagnosis
 from lockstep.collector.contract.words import Cause

@@ -7,9 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from lockstep.analyzer.ledger.attempt import Attempt
+from lockstep.analyzer.ledger.attempt import Attempt, resumed_from
 from lockstep.analyzer.ledger.buckets import BUCKETS, INDEX, PRODUCTIVE, RUNNING, Bucket
-from lockstep.analyzer.ledger.jobs import resumed_from
 from lockstep.analyzer.ledger.starting import PARTS, PLACE
 from lockstep.analyzer.ledger.stretches import Spent, spent
 from lockstep.analyzer.read.iteration_log import FROM_LOG
@@ -115,7 +114,7 @@ class Ledger:
 
 
 def ledger(attempts: Sequence[Attempt]) -> Ledger:
-    """The ledger of the attempts of one run, by their begin (lockstep.analyzer.ledger.jobs.chains).
+    """The ledger of the attempts of one run, by their begin (`attempt.chains`).
 
     Raises:
         ValueError: There are none, or two of them overlap in time.

@@ -7,9 +7,8 @@ import numpy as np
 
 from lockstep.analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
 from lockstep.analyzer.ledger.faults import DAY, Fleet
-from lockstep.analyzer.ledger.fleet import of_fleet, of_node, of_run
 from lockstep.analyzer.ledger.ledger import Ledger, by_team, team_of
-from lockstep.analyzer.ledger.reliability import Estimate
+from lockstep.analyzer.ledger.reliability import Estimate, of_fleet, of_node, of_run
 from lockstep.analyzer.ledger.starting import PLACE
 from lockstep.analyzer.shapes.run import FloatGrid
 from lockstep.collector.contract.words import StartPart

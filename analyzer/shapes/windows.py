@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lockstep.analyzer.shapes.known import all_known
+from lockstep.analyzer.shapes.waits import all_known, waited
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.words import PHASES
 
@@ -39,8 +39,9 @@ that stands still while it is scraped is none."""
 def from_steps(steps: pd.DataFrame) -> pd.DataFrame:
     """One window of length 1 a row of steps.parquet; a step that was recorded twice counts once.
 
-    Collective time is the rest of the step: own time is defined as the step outside blocking
-    collectives (contract TRAIN_OWN). Both are NaN where nobody timed all collectives of the step.
+    Collective time is `wait_seconds`, or the rest of the step where an archive lacks that column:
+    own time is the step outside blocking collectives (contract TRAIN_OWN). Both are NaN where
+    nobody timed all collectives of the step.
     """
     windows = steps.drop_duplicates(["rank", "attempt", "step"], keep="last")
     windows = windows.rename(columns={"step": "from_step"})
@@ -48,9 +49,14 @@ def from_steps(steps: pd.DataFrame) -> pd.DataFrame:
         to_step=windows["from_step"] + 1,
         end=windows["start"] + windows["wall_seconds"],
         steps=1,
-        collective_seconds=windows["wall_seconds"] - windows["own_seconds"],
+        collective_seconds=_waited(windows),
         tags=windows["tags"].fillna(""),
     )[list(COLUMNS)]
+
+
+def _waited(steps: pd.DataFrame) -> "pd.Series[float]":
+    rest = waited(steps["wall_seconds"], steps["own_seconds"])
+    return steps["wait_seconds"].fillna(rest) if "wait_seconds" in steps else rest
 
 
 def from_samples(samples: pd.DataFrame) -> pd.DataFrame:
@@ -152,7 +158,7 @@ def _interpolate(own: pd.DataFrame, edges: NDArray[np.float64]) -> pd.DataFrame:
             "start": moments[:-1],
             "end": moments[1:],
             "steps": np.diff(edges).astype(np.int64),
-            "collective_seconds": sums["wall_seconds"] - sums["own_seconds"],
+            "collective_seconds": waited(sums["wall_seconds"], sums["own_seconds"]),
             "tags": "",
             "loss": at_edges("loss")[1:],
             **sums,

@@ -1,1 +1,1 @@
-"""Who is slow: the model of own time, its detectors, and the place that an effect has."""
+"""Who is slow: the model of own time, its detectors, and how certain a place is."""

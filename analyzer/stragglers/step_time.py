@@ -98,10 +98,10 @@ def cost(
 
 def _of_waits(grid: Grid, finding: Finding, since: int) -> Cost | None:
     """What a finding cost for which all waited in few steps: that time, of all in its span."""
-    steps, place = (grid.to_step - grid.from_step).astype(float), np.arange(len(grid.start))
+    steps, positions = (grid.to_step - grid.from_step).astype(float), np.arange(len(grid.start))
     span = np.zeros(len(steps), dtype=bool)
     span[finding.first : finding.last] = True
-    counts = span & (place >= since)
+    counts = span & (positions >= since)
     total = float(np.nansum(step_times(grid)[counts] * steps[counts]))
     lost = float(finding.details[WAITED]) * float(steps[counts].sum()) / float(steps[span].sum())
     if not 0 < lost < total:
@@ -125,7 +125,8 @@ def _of_steps(
         return None
     calm = (None,) * 3 if accused is None else calm_step_seconds(grid, accused)
     ratios = zip(
-        *((one.interval[0], one.slowdown, one.interval[1]) for one in findings), strict=True
+        *((finding.interval[0], finding.slowdown, finding.interval[1]) for finding in findings),
+        strict=True,
     )
     least, middle, most = (
         ideal_step_seconds(

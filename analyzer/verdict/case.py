@@ -7,10 +7,9 @@ import pandas as pd
 
 from lockstep.analyzer.align.grid import align
 from lockstep.analyzer.causes.cause_weights import Posterior
-from lockstep.analyzer.operations.from_operations import Look
-from lockstep.analyzer.operations.from_operations.observed import from_zero
-from lockstep.analyzer.operations.from_operations.trace_grid import trace_grid
-from lockstep.analyzer.read.optrace import to_run
+from lockstep.analyzer.operations.examine import Look, trace_grid
+from lockstep.analyzer.operations.observe import from_zero
+from lockstep.analyzer.read.optrace.windows import run_of_trace
 from lockstep.analyzer.shapes.labels import number, parsed
 from lockstep.analyzer.shapes.operations import Trace
 from lockstep.analyzer.shapes.run import Evidence, Finding, Grid, Run, Verdict
@@ -86,7 +85,7 @@ def opened(run: Run | Trace, *, gpu_hour_price: float | None = None) -> Case:
         grid = align(run)
         return Case(run, grid, blank(grid), gpu_hour_price)
     trace = from_zero(run)
-    windows = to_run(trace)
+    windows = run_of_trace(trace)
     grid = trace_grid(trace, windows)
     return Case(windows, grid, blank(grid), gpu_hour_price, trace=trace)
 

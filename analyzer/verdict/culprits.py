@@ -10,8 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from lockstep.analyzer.causes.cause_weights import Posterior
-from lockstep.analyzer.operations.from_operations import Look
-from lockstep.analyzer.operations.from_operations.placed import DETECTOR, Placed
+from lockstep.analyzer.operations.examine import DETECTOR, Look, Placed
 from lockstep.analyzer.shapes.run import (
     FULL_NETWORK,
     STAGE_SLOWDOWN,
@@ -26,12 +25,11 @@ from lockstep.analyzer.shapes.wording import NAMED, utc
 from lockstep.analyzer.stats.before_after import column_of
 from lockstep.analyzer.stats.shared_part import Part
 from lockstep.analyzer.stats.significance import TRANSIENT_SHARE, WAKES, WAKES_BY_BOUND
-from lockstep.analyzer.stats.waited_for import waited_for
+from lockstep.analyzer.stats.transfers import waited_for
+from lockstep.analyzer.stragglers.confidence import CERTAIN, PAGE_SLOWDOWN, place_confidence
 from lockstep.analyzer.stragglers.detectors.links import FULL
-from lockstep.analyzer.stragglers.model.candidate import CERTAIN
-from lockstep.analyzer.stragglers.place import PAGE_SLOWDOWN, place_confidence
+from lockstep.analyzer.stragglers.imbalance import node_of
 from lockstep.analyzer.stragglers.step_time import cost
-from lockstep.analyzer.stragglers.where import node_of
 from lockstep.collector.contract.words import Cause
 
 

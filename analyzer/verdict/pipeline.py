@@ -12,14 +12,11 @@ from lockstep.analyzer.align.common_writes import without_common_writes
 from lockstep.analyzer.align.same_work import for_same_work
 from lockstep.analyzer.causes.cause_weights import posterior
 from lockstep.analyzer.causes.telemetry_quality import drop_stuck_sensors
-from lockstep.analyzer.hangs.ended import unexplained
-from lockstep.analyzer.hardware.anomalies.add import with_hardware
-from lockstep.analyzer.operations.from_operations import (
-    examine_operations,
-    examine_trace,
-    trace_evidence,
-)
-from lockstep.analyzer.operations.structure.models import slower_models
+from lockstep.analyzer.hangs.run_end import unexplained
+from lockstep.analyzer.hardware.anomalies.uninstrumented import with_hardware
+from lockstep.analyzer.operations import trace_evidence
+from lockstep.analyzer.operations.examine import examine_operations, examine_trace
+from lockstep.analyzer.operations.structure import slower_models
 from lockstep.analyzer.shapes.operations import Trace
 from lockstep.analyzer.shapes.run import (
     NO_NODES_FAULT,
@@ -31,21 +28,21 @@ from lockstep.analyzer.shapes.run import (
     Verdict,
 )
 from lockstep.analyzer.stats.processor import cpu_time_evidence
-from lockstep.analyzer.stragglers.detectors import DETECTORS
+from lockstep.analyzer.stragglers import shared_causes
+from lockstep.analyzer.stragglers.confidence import UNPLACED, accepted, surely_slower
 from lockstep.analyzer.stragglers.detectors.change import change
 from lockstep.analyzer.stragglers.detectors.links import FULL, links
-from lockstep.analyzer.stragglers.model import shared_cooling, shared_loading
-from lockstep.analyzer.stragglers.model.accepted import UNPLACED, accepted, surely_slower
-from lockstep.analyzer.stragglers.model.precision import STEP_TIMES
-from lockstep.analyzer.stragglers.model.roles import with_roles
-from lockstep.analyzer.stragglers.model.without_slow import without_slow
-from lockstep.analyzer.stragglers.step_time import bill
-from lockstep.analyzer.stragglers.where import (
+from lockstep.analyzer.stragglers.imbalance import (
     heavier_or_slow,
     heavier_stages,
     placed,
     standing_roles,
 )
+from lockstep.analyzer.stragglers.model.adjusted_time import without_slow
+from lockstep.analyzer.stragglers.model.precision import STEP_TIMES
+from lockstep.analyzer.stragglers.model.roles import with_roles
+from lockstep.analyzer.stragglers.registry import DETECTORS
+from lockstep.analyzer.stragglers.step_time import bill
 from lockstep.analyzer.verdict.case import Accused, Case, accuses, of_last_launch, opened
 from lockstep.analyzer.verdict.cost import bounds_what_if, loss, with_loss
 from lockstep.analyzer.verdict.culprits import (
@@ -145,8 +142,8 @@ def scopes(case: Case) -> Case:
     grid, seen = case.grid, case.seen
     operations = trace_evidence.findings(seen, grid, case.findings)
     slower = surely_slower(accepted(grid, (*case.findings, *operations)))
-    by_nodes = shared_loading.without_shared_loading(grid, slower)
-    return replace(case, findings=shared_cooling.without_shared_cooling(grid, by_nodes))
+    by_nodes = shared_causes.without_shared_loading(grid, slower)
+    return replace(case, findings=shared_causes.without_shared_cooling(grid, by_nodes))
 
 
 def causes(case: Case) -> Case:
@@ -240,10 +237,7 @@ def let_go(case: Case) -> Case:
     by_operations = trace_evidence.rejected(case.seen, grid, named)
     # Without a culprit, operations know better who nearly was one.
     first, second = (windows, by_operations) if named else (by_operations, windows)
-    shared = (
-        *shared_loading.let_go(case.findings, named),
-        *shared_cooling.let_go(case.findings, named),
-    )
+    shared = shared_causes.let_go(case.findings, named)
     by_rank: dict[int, Rejected] = {}
     for suspect in (*shared, *first, *second):
         by_rank.setdefault(suspect.rank, suspect)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lockstep.analyzer.operations.structure.facts import LONGER
+from lockstep.analyzer.operations.structure import LONGER
 from lockstep.analyzer.shapes.run import Finding, Grid, Rejected
 from lockstep.analyzer.shapes.wording import NAMED, milliseconds
 from lockstep.analyzer.stats.coverage import unseen_ranks

@@ -6,7 +6,7 @@ from datetime import datetime
 import numpy as np
 
 from lockstep.analyzer.causes.registry import CAUSE_WORDS, NODE_CAUSE_WORDS, SPECS
-from lockstep.analyzer.hangs.ended import seen_to_end
+from lockstep.analyzer.hangs.run_end import seen_to_end
 from lockstep.analyzer.shapes.run import NO_NODES_FAULT, Basis, Culprit, Grid, Verdict
 from lockstep.analyzer.shapes.wording import TOLD, certainty, hours, ratio
 from lockstep.analyzer.stats.before_after import has_gpu

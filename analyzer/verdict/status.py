@@ -8,13 +8,13 @@ from scipy.special import pdtrc
 
 from lockstep.analyzer.align.common_writes import BY_DESIGN
 from lockstep.analyzer.causes.symptoms.network import always_worse
-from lockstep.analyzer.hangs.stopped import STALL_SECONDS, STALL_STEPS
+from lockstep.analyzer.hangs.last_seen import STALL_SECONDS, STALL_STEPS
 from lockstep.analyzer.shapes.run import Finding, FloatGrid, Grid
+from lockstep.analyzer.shapes.waits import waited
 from lockstep.analyzer.shapes.wording import listed
 from lockstep.analyzer.stats.before_after import gpu_words
 from lockstep.analyzer.stats.changepoint import BLOCKS_AT_LEAST, FALSE_ALARM, blocks, column_medians
 from lockstep.analyzer.stats.coverage import COVERAGE_AT_LEAST, unseen_words
-from lockstep.analyzer.stats.on_and_off import on_and_off, stretches
 from lockstep.analyzer.stats.peer_groups import peer_groups
 from lockstep.analyzer.stats.robust_stats import MOSTLY, NOTHING, median_of, shows
 from lockstep.analyzer.stats.significance import (
@@ -24,6 +24,7 @@ from lockstep.analyzer.stats.significance import (
     TENTH_MORE,
     WAKES,
 )
+from lockstep.analyzer.stats.temporal_shape import on_and_off, stretches
 from lockstep.analyzer.stats.transfers import transfers
 from lockstep.analyzer.stragglers.detectors.change import per_work
 from lockstep.analyzer.stragglers.detectors.checkpoints import longer_writes, unlike_writers
@@ -111,7 +112,7 @@ def _stands_still(grid: Grid) -> str | None:
     beyond = np.maximum(wall[known] - 2 * usual, 0.0)
     over, run = beyond * steps[known], float((wall[known] * steps[known]).sum())
     own = column_medians(grid.time["own"].T)[known]
-    waits = wall[known] - np.where(np.isfinite(own), own, median_of(own))
+    waits = waited(wall[known], np.where(np.isfinite(own), own, median_of(own)))
     waits = np.where(np.isfinite(waits), waits, wall[known])
     stalls = (waits - np.median(waits)) * steps[known]
     stalls = np.where(stalls >= max(STALL_SECONDS, STALL_STEPS * usual), stalls, 0.0)

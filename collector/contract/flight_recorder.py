@@ -5,7 +5,7 @@ Both lie beside the ring. A dump is what `torch._C._distributed_c10d._dump_fr_tr
 
 import re
 
-from lockstep.collector.contract.ring_name import PATTERN, RingName
+from lockstep.collector.contract.ring import PATTERN, RingName
 
 PREFIX = "flight-recorder-"
 EVIDENCE_FILE = "evidence.json"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from lockstep.collector.contract.xid.shape import Severity
+from lockstep.collector.contract.xid_catalogue.shape import Severity
 
 FATAL, WARNING, INFO = Severity.FATAL, Severity.WARNING, Severity.INFO
 

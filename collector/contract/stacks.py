@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.collector.contract import bounded_json
-from lockstep.collector.contract.ring_name import RingName
+from lockstep.collector.contract.ring import RingName
 from lockstep.collector.contract.visible import visible_line
 
 FILE = "stacks.json"

@@ -21,8 +21,10 @@ from lockstep.collector.contract.flight_recorder import (
     DUMPS_SECONDS,
 )
 from lockstep.collector.exporter.ops import QueryError
-from lockstep.collector.rank_dumps import Answer, Heard, facts, of_newest_attempt, request_dumps
-from lockstep.collector.sources.rank_ring import Rank, Rings
+from lockstep.collector.on_demand.dumps import Answer, of_newest_attempt, request_dumps
+from lockstep.collector.on_demand.rank_facts import Heard, facts
+from lockstep.collector.sources.ranks.owners import Rank
+from lockstep.collector.sources.ranks.rings import Rings
 
 MAX_REMEMBERED = 64
 """Runs of which it is known when their ranks were asked; a node has a few."""

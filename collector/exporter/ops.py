@@ -15,8 +15,9 @@ from lockstep.collector.contract.archive import (
     OPS_MAX_BYTES_PER_RANK,
     SCHEMA_VERSION,
 )
-from lockstep.collector.reading import Rejected, SourceError
-from lockstep.collector.sources.rank_ring import Records, Rings, read_records
+from lockstep.collector.readings.source import Rejected, SourceError
+from lockstep.collector.sources.ranks.records import Records, read_records
+from lockstep.collector.sources.ranks.rings import Rings
 
 _STEP = re.compile(r"[0-9]{1,18}", re.ASCII)
 

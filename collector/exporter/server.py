@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import NamedTuple, TypeVar
 
 from lockstep.collector.config import Address
-from lockstep.collector.exporter.bounded import BoundedHandler, BoundedServer
+from lockstep.collector.exporter.bounded_server import BoundedHandler, BoundedServer
 from lockstep.collector.exporter.dumps import DumpsQuery
 from lockstep.collector.exporter.ops import OpsQuery, QueryError, UnreadableError
 from lockstep.collector.exporter.page import Form

@@ -23,8 +23,9 @@ from lockstep.collector.contract.stacks import (
     as_tree,
 )
 from lockstep.collector.exporter.ops import QueryError
-from lockstep.collector.rank_dumps import take_stacks
-from lockstep.collector.sources.rank_ring import Rank, Rings
+from lockstep.collector.on_demand.stacks import take_stacks
+from lockstep.collector.sources.ranks.owners import Rank
+from lockstep.collector.sources.ranks.rings import Rings
 
 MAX_DIGITS = 9
 Take = Callable[[list[Rank], list[int], Depth, Path, Clock, float], list[Stacks]]

@@ -119,6 +119,7 @@ def step_row(answer: RankAnswer, step: StepRecord) -> Row:
         None if step.own_ns is None else step.own_ns / 1e9,
         *(nanoseconds / 1e9 for nanoseconds in step.phase_ns),
         tags, step.loss, step.samples, step.tokens, step.flops,
+        None if step.wait_ns is None else step.wait_ns / 1e9,
     )  # fmt: skip
 
 
@@ -178,14 +179,27 @@ def _rank_answer(data: Any) -> RankAnswer:
         + _integer(data["clock_offset_ns"]),
         first_step_held=None if held is None else _integer(held),
         truncated=bool(data["truncated"]),
-        steps=tuple(_step(*values) for values in _transposed(data["steps"], OPS_JSON_STEPS)),
+        steps=tuple(
+            _step(*values) for values in _transposed(_waits(data["steps"]), OPS_JSON_STEPS)
+        ),
         ops=tuple(_op(*values) for values in _transposed(data["ops"], OPS_JSON_OPS)),
         **numbers,
     )
 
 
+def _waits(steps: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Steps with `wait_ns`, which collectors of earlier releases leave out."""
+    if "wait_ns" in steps:
+        return steps
+    waits = [
+        None if own is None else _integer(wall) - _integer(own)
+        for wall, own in zip(steps["wall_ns"], steps["own_ns"], strict=True)
+    ]
+    return {**steps, "wait_ns": waits}
+
+
 def _step(*values: Any) -> StepRecord:
-    step, start, wall, cpu, own, phases, tags, samples, tokens, flops, loss = values
+    step, start, wall, cpu, own, phases, tags, samples, tokens, flops, loss, wait = values
     phase_ns = tuple(_integer(one) for one in phases)
     if len(phase_ns) != len(PHASES):
         raise AnswerError(f"{len(phase_ns)} phases; there are {len(PHASES)}")
@@ -193,6 +207,7 @@ def _step(*values: Any) -> StepRecord:
         _integer(step), _integer(start), _integer(wall), _integer(cpu),
         None if own is None else _integer(own), phase_ns,
         _integer(tags), _integer(samples), _integer(tokens), _real(flops), _real(loss),
+        None if wait is None else _integer(wait),
     )  # fmt: skip
 
 

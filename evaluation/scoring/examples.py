@@ -15,9 +15,9 @@ from lockstep.analyzer.shapes.wording import ENDS
 from lockstep.analyzer.stats.before_after import has_gpu
 from lockstep.analyzer.stats.changepoint import column_medians
 from lockstep.analyzer.stats.peer_groups import columns_by
+from lockstep.analyzer.stragglers.confidence import HEAVY
 from lockstep.analyzer.stragglers.detectors.stage_levels import as_heavier
-from lockstep.analyzer.stragglers.model.accepted import HEAVY
-from lockstep.analyzer.stragglers.where import node_of
+from lockstep.analyzer.stragglers.imbalance import node_of
 from lockstep.analyzer.verdict.case import accuses
 from lockstep.analyzer.verdict.pipeline import Diagnosis
 from lockstep.collector.contract.words import Cause

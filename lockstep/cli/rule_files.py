@@ -3,8 +3,7 @@
 import os
 from pathlib import Path
 
-from lockstep.analyzer.rules.alert_rules.groups import GROUPS
-from lockstep.analyzer.rules.alert_rules.render import plain, prometheus_rule
+from lockstep.analyzer.rules.alert_rules.groups import GROUPS, plain, prometheus_rule
 from lockstep.analyzer.rules.alert_rules.shape import PLACEHOLDERS, Addresses
 from lockstep.analyzer.rules.recording_rules.rules import rules as peer_rules
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lockstep.analyzer.shapes.run import Verdict
     from lockstep.analyzer.verdict.pipeline import Diagnosis
 
+
 FORMATS: tuple[str, ...] = ("html", "md", "json")
 """Formats of a report, known here without importing what makes them."""
 
@@ -45,18 +46,22 @@ def diagnose_archive(
     if gpu_hour_price is not None and not math.isfinite(gpu_hour_price):
         fail(ExitCode.USAGE, f"--gpu-hour-price {gpu_hour_price} is not a price; give a number")
     # pandas and numpy take most of a second: only those who diagnose pay for them.
-    from lockstep.analyzer.read import archive as archives
-    from lockstep.analyzer.read import collectives
+    from lockstep.analyzer.read.archive.load import load_archive
+    from lockstep.analyzer.read.collectives.load import (
+        has_collectives,
+        joined,
+        load_collectives,
+    )
     from lockstep.analyzer.read.places import META_KEY, read
     from lockstep.analyzer.shapes.run import LoadError
     from lockstep.analyzer.verdict import pipeline
     from lockstep.diagnose import archive_stages
 
     try:
-        alone = not (archive / RUN_FILE).exists() and collectives.has_files(archive)
-        run = collectives.load(archive, _unpickled) if alone else archives.load(archive)
-        if not alone and run.windows.empty and collectives.has_files(archive):
-            run = collectives.joined(run, collectives.load(archive, _unpickled))
+        alone = not (archive / RUN_FILE).exists() and has_collectives(archive)
+        run = load_collectives(archive, _unpickled) if alone else load_archive(archive)
+        if not alone and run.windows.empty and has_collectives(archive):
+            run = joined(run, load_collectives(archive, _unpickled))
         if topology is not None:
             run = dataclasses.replace(run, meta={**run.meta, META_KEY: read(topology)})
         diagnosed = pipeline.diagnose(run, gpu_hour_price=gpu_hour_price)
@@ -74,11 +79,13 @@ def write_transfers(folder: Path, path: Path) -> None:
     Raises:
         CommandError: 65, there are none, or the file cannot be written.
     """
-    from lockstep.analyzer.read import collectives
+    from lockstep.analyzer.read.collectives.load import (
+        transfers,
+    )
     from lockstep.analyzer.shapes.run import LoadError
 
     try:
-        write_whole(path, collectives.transfers(folder, _unpickled).to_csv(index=False))
+        write_whole(path, transfers(folder, _unpickled).to_csv(index=False))
     except LoadError as error:
         fail(ExitCode.BAD_INPUT, str(error))
     except OSError as error:
@@ -91,8 +98,8 @@ def _unpickled(data: bytes) -> bytes:
     Raises:
         ValueError: It is no pickle of plain data.
     """
-    from lockstep.collector.reading import SourceError
-    from lockstep.collector.sources.flight_recorder.pickled import as_json
+    from lockstep.collector.formats.flight_recorder.pickled import as_json
+    from lockstep.collector.readings.source import SourceError
 
     try:
         return as_json(data)

@@ -23,8 +23,7 @@ def of_archives(folders: Sequence[Path]) -> "tuple[Ledger, ...]":
     Raises:
         CommandError: 65, one of them is no archive.
     """
-    from lockstep.analyzer.ledger.attempt import attempt_of
-    from lockstep.analyzer.ledger.jobs import chains
+    from lockstep.analyzer.ledger.attempt import attempt_of, chains
     from lockstep.analyzer.ledger.ledger import ledger
 
     meant = list(dict.fromkeys(archive for folder in folders for archive in _archives(folder)))

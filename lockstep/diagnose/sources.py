@@ -48,8 +48,10 @@ def diagnose_prometheus(
     """
     if gpu_hour_price is not None and not math.isfinite(gpu_hour_price):
         fail(ExitCode.USAGE, f"--gpu-hour-price {gpu_hour_price} is not a price; give a number")
-    from lockstep.analyzer.read import places, prometheus
-    from lockstep.analyzer.read.prometheus.node_labels import with_own
+    from lockstep.analyzer.read import places
+    from lockstep.analyzer.read.prometheus.access import RequestError, SourceError
+    from lockstep.analyzer.read.prometheus.kubernetes import with_own
+    from lockstep.analyzer.read.prometheus.load import load_prometheus
     from lockstep.analyzer.rules.recording_rules import diagnosis
     from lockstep.analyzer.shapes.run import LoadError
     from lockstep.analyzer.verdict import pipeline
@@ -66,12 +68,12 @@ def diagnose_prometheus(
                 url, run, since, until, gpu_hour_price=gpu_hour_price, known=known,
                 node_labels=labels,
             )  # fmt: skip
-        recorded = prometheus.load(url, run, since, until, node_labels=labels)
+        recorded = load_prometheus(url, run, since, until, node_labels=labels)
     except LoadError as error:
         fail(ExitCode.BAD_INPUT, str(error))
-    except prometheus.RequestError as error:
+    except RequestError as error:
         fail(ExitCode.USAGE, str(error))
-    except prometheus.SourceError as error:
+    except SourceError as error:
         fail(ExitCode.UNREACHABLE, str(error))
     where = places.merged(places.places_of(recorded.meta), known)
     recorded = dataclasses.replace(recorded, meta={**recorded.meta, places.META_KEY: where})
@@ -86,7 +88,7 @@ def _chosen(url: str, run: str, since: str | None, until: str | None) -> bool:
     """
     from lockstep.analyzer.read.prometheus.access import access
     from lockstep.analyzer.read.prometheus.connection import Connection
-    from lockstep.analyzer.rules.recording_rules.choice import choose
+    from lockstep.analyzer.rules.recording_rules.diagnosis import choose
 
     if not run:
         return False  # which is refused with the right words
@@ -140,16 +142,17 @@ def diagnose_trace(
 
 def read_trace(path: Path, layout: str | None = None, meta: Path | None = None) -> "Trace":
     """Loads a trace; arguments and errors as `diagnose_trace`."""
-    from lockstep.analyzer.read import optrace
+    from lockstep.analyzer.read.optrace.layout import parse_layout, read_meta
+    from lockstep.analyzer.read.optrace.load import load_trace
     from lockstep.analyzer.shapes.run import LoadError
 
     try:
-        shape = None if layout is None else optrace.parse(layout)
+        shape = None if layout is None else parse_layout(layout)
     except LoadError as error:
         fail(ExitCode.USAGE, str(error))
     try:
-        shape = shape if meta is None else optrace.read_meta(meta)
-        return optrace.load(path, shape)
+        shape = shape if meta is None else read_meta(meta)
+        return load_trace(path, shape)
     except LoadError as error:
         fail(ExitCode.BAD_INPUT, str(error))
 
@@ -169,8 +172,7 @@ def diagnose_hardware(
         CommandError: 64, no such GPUs or moment; 69, Prometheus cannot be asked.
     """
     from lockstep.analyzer.hardware.anomalies.uninstrumented import uninstrumented
-    from lockstep.analyzer.read.prometheus import RequestError, SourceError
-    from lockstep.analyzer.read.prometheus.access import access
+    from lockstep.analyzer.read.prometheus.access import RequestError, SourceError, access
     from lockstep.analyzer.read.prometheus.connection import Connection
     from lockstep.analyzer.read.prometheus.hardware import gpu_list, hardware
 

@@ -17,19 +17,18 @@ from typing import Any
 
 from lockstep.collector.contract import archive as contract
 from lockstep.collector.contract import bounded_json
-from lockstep.collector.contract.masking import masked, masked_words
-from lockstep.workloads.clocksync import wall_minus_monotonic_ns
-from lockstep.workloads.faults.added import read_added
+from lockstep.collector.contract.visible import masked, masked_words
 from lockstep.workloads.faults.disturbances import Disturbance
 from lockstep.workloads.faults.link import LINK_KINDS
-from lockstep.workloads.faults.measure import Effect, effect
+from lockstep.workloads.faults.measure import Effect, effect, read_added
 from lockstep.workloads.faults.plan import Fault
-from lockstep.workloads.launchers import Outcome
+from lockstep.workloads.launch.launcher import Outcome
+from lockstep.workloads.loop.resume import RESTORED
+from lockstep.workloads.measure.process import wall_minus_monotonic_ns
+from lockstep.workloads.measure.starting import STARTING
 from lockstep.workloads.network.emulated import effects, needed
-from lockstep.workloads.resume import RESTORED
 from lockstep.workloads.spec import RunSpec
-from lockstep.workloads.starting import STARTING
-from lockstep.workloads.tasks import find
+from lockstep.workloads.tasks.registry import find
 
 PROOFS = "faults"
 """Where ranks say what was done to them, until truth.json has it."""

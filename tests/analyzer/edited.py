@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lockstep.analyzer.operations.whatif.dependencies import build
-from lockstep.analyzer.operations.whatif.kinds import COMPUTE, OPTIMIZER
+from lockstep.analyzer.operations.whatif.graph import COMPUTE, OPTIMIZER
 from lockstep.analyzer.operations.whatif.simulate import retimed
 from lockstep.analyzer.operations.whatif.work import split_durations
 from lockstep.analyzer.shapes.operations import Floats, Trace

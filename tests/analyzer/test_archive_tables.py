@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lockstep.analyzer.read.archive import Archive, load, table
+from lockstep.analyzer.read.archive import table
+from lockstep.analyzer.read.archive.load import Archive, load_archive
 from lockstep.analyzer.shapes.run import LoadError, Span
 
 
@@ -56,7 +57,7 @@ def test_parts_outside_the_window_are_not_read(folder, monkeypatch):
 
 
 def test_words_of_samples_are_categories_in_the_order_of_their_letters(folder):
-    samples = load(folder).samples
+    samples = load_archive(folder).samples
 
     for name in ("node", "metric", "labels"):
         words = samples[name].cat.categories.tolist()
@@ -87,7 +88,7 @@ def test_parts_beyond_those_that_are_read_are_told(folder, monkeypatch):
 
     told = f"samples.parquet has over 1 parts: the last {beyond} are not read"
     assert beyond
-    assert told in load(folder).missing
+    assert told in load_archive(folder).missing
     archive = Archive(folder)
     archive.samples.look()
     assert (told,) == archive.samples.missing()
@@ -100,14 +101,14 @@ def test_a_pipe_is_not_waited_for(folder, where):
         shutil.rmtree(samples) if samples.is_dir() else samples.unlink()
         os.mkfifo(samples)
         with pytest.raises(LoadError, match="no regular file"):
-            load(folder)
+            load_archive(folder)
     else:
         if samples.is_file():
             samples.rename(folder / "part")
             samples.mkdir()
             (folder / "part").rename(samples / "part-000000.parquet")
         os.mkfifo(samples / "part-000009.parquet")
-        assert len(load(folder).samples)
+        assert len(load_archive(folder).samples)
     assert Archive(folder).samples.missing() is not None
 
 
@@ -117,7 +118,7 @@ def test_a_table_with_a_column_twice_is_a_sentence(folder):
     rows = pq.read_table(part)
     pq.write_table(rows.append_column("value", rows["value"]), part)
     with pytest.raises(LoadError):
-        load(folder)
+        load_archive(folder)
 
 
 def test_parts_with_other_words_give_the_frame_of_one_file(folder, tmp_path, monkeypatch):
@@ -132,7 +133,7 @@ def test_parts_with_other_words_give_the_frame_of_one_file(folder, tmp_path, mon
     pq.write_table(rows, tmp_path / "one.parquet")
     monkeypatch.setattr(table, "BATCH_ROWS", 120)
 
-    found = load(tmp_path / "b").samples
+    found = load_archive(tmp_path / "b").samples
 
     wanted = pq.read_table(tmp_path / "one.parquet").to_pandas()
     assert len(found) == len(wanted) > 500

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from lockstep.analyzer.align.garbage import garbage
+from lockstep.analyzer.align.grid import garbage
 from lockstep.analyzer.shapes.run import RankInfo
 
 RANKS = tuple(RankInfo(r, f"node-{r}", None, None, 0, r, 0, 0) for r in range(3))

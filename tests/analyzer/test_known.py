@@ -7,7 +7,8 @@ import subprocess
 import numpy as np
 import pytest
 
-from lockstep.analyzer.shapes.known import all_known, own_per_step
+from lockstep.analyzer.read.prometheus.questions import own_per_step
+from lockstep.analyzer.shapes.waits import all_known
 
 STEPS, KNOWN, OWN = (
     f"lockstep_train_{name}_total" for name in ("steps", "known_steps", "own_seconds")

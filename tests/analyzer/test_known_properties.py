@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.analyzer.read.archive import load
+from lockstep.analyzer.read.archive.load import load_archive
 from lockstep.analyzer.shapes.run import Run
 from lockstep.analyzer.shapes.windows import from_samples
 from lockstep.analyzer.verdict.pipeline import diagnose
@@ -226,7 +226,7 @@ FILES = (archive.STEPS_FILE, archive.SAMPLES_FILE, archive.RANKS_FILE)
 @pytest.mark.parametrize("what", [*FILES, "layout", "a row of ranks", "own_time_known"])
 def test_an_archive_with_a_file_less_says_no_more(tmp_path, recipe, what):
     folder = RECIPES[recipe].write(tmp_path / "run")
-    full = said(load(folder))
+    full = said(load_archive(folder))
     meta = json.loads((folder / archive.RUN_FILE).read_text())
     if what in FILES:
         path = folder / what
@@ -241,10 +241,10 @@ def test_an_archive_with_a_file_less_says_no_more(tmp_path, recipe, what):
         kept = table.filter(pa.compute.not_equal(table["rank"], 2))
         pq.write_table(kept, folder / archive.RANKS_FILE)
 
-    less = said(load(folder))
+    less = said(load_archive(folder))
 
     assert () == bolder(full, less)
     if what == "own_time_known":
         assert UNKNOWN == less.says
     if what == "a row of ranks":
-        assert [0, 1, 2, 3] == [info.rank for info in load(folder).ranks]
+        assert [0, 1, 2, 3] == [info.rank for info in load_archive(folder).ranks]

@@ -5,9 +5,10 @@ import json
 import os
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from lockstep.analyzer.read.archive import load
+from lockstep.analyzer.read.archive.load import load_archive
 from lockstep.analyzer.rules.recording_rules.suspects import answered_of
 from lockstep.analyzer.shapes.run import LoadError
 from lockstep.analyzer.shapes.windows import COLUMNS, MAX_GAP, _longest_unseen, from_samples
@@ -20,7 +21,7 @@ def _edit(folder, **changes):
 
 
 def test_an_archive_of_files_and_part_folders_loads_whole(synthetic, tmp_path):
-    run = load(synthetic().write(tmp_path / "a"))
+    run = load_archive(synthetic().write(tmp_path / "a"))
 
     assert ("synthetic-0", 4, 960, ("no ops.parquet",)) == (
         run.name, len(run.ranks), len(run.windows), run.missing,
@@ -31,7 +32,7 @@ def test_an_archive_of_files_and_part_folders_loads_whole(synthetic, tmp_path):
 def test_an_archive_gives_the_verdict_of_the_run(synthetic, fault, tmp_path):
     recipe = synthetic(faults=[fault("thermal", 2)])
     direct = diagnose(recipe.run()).verdict
-    loaded = diagnose(load(recipe.write(tmp_path / "a"))).verdict
+    loaded = diagnose(load_archive(recipe.write(tmp_path / "a"))).verdict
 
     assert direct.sentence == loaded.sentence
 
@@ -42,9 +43,9 @@ def test_scraped_counters_name_the_same_culprit_and_cause_as_steps(
 ):
     recipe = synthetic(steps=400, faults=[fault(kind, 2, 1.5, 160)])
     folder = recipe.write(tmp_path / "a")
-    by_step = diagnose(load(folder)).verdict
+    by_step = diagnose(load_archive(folder)).verdict
     (folder / "steps.parquet").unlink()
-    by_scrape = load(folder)
+    by_scrape = load_archive(folder)
     verdict = diagnose(by_scrape).verdict
 
     assert "no steps.parquet" in by_scrape.missing
@@ -65,20 +66,20 @@ def test_the_truth_is_never_opened(synthetic, tmp_path):
     folder = synthetic().write(tmp_path / "a")
     os.mkfifo(folder / "truth.json")  # to open it would block for ever
 
-    assert "healthy" == diagnose(load(folder)).verdict.status
+    assert "healthy" == diagnose(load_archive(folder)).verdict.status
 
 
 def test_a_run_without_an_end_loads_with_a_note(synthetic, tmp_path):
     folder = synthetic().write(tmp_path / "a")
     _edit(folder, ended=None, outcome=None)
 
-    assert any("goes on or was killed" in word for word in load(folder).missing)
+    assert any("goes on or was killed" in word for word in load_archive(folder).missing)
 
 
 def test_ranks_come_from_their_layout_where_nobody_described_them(synthetic, tmp_path):
     folder = synthetic().write(tmp_path / "a")
     (folder / "ranks.parquet").unlink()
-    run = load(folder)
+    run = load_archive(folder)
 
     assert [(r, f"node-{r}", r) for r in range(4)] == [(i.rank, i.node, i.dp) for i in run.ranks]
     assert "rank 0, 1, 2, 3 never told who it is" in run.missing
@@ -86,12 +87,12 @@ def test_ranks_come_from_their_layout_where_nobody_described_them(synthetic, tmp
 
 def test_a_missing_folder_is_one_sentence(tmp_path):
     with pytest.raises(LoadError, match="is not a folder; give the folder of a run archive"):
-        load(tmp_path / "nowhere")
+        load_archive(tmp_path / "nowhere")
 
 
 def test_a_folder_without_run_json_is_no_archive(tmp_path):
     with pytest.raises(LoadError, match=r"holds no run\.json"):
-        load(tmp_path)
+        load_archive(tmp_path)
 
 
 def test_another_schema_version_is_named_with_the_right_one(synthetic, tmp_path):
@@ -99,7 +100,7 @@ def test_another_schema_version_is_named_with_the_right_one(synthetic, tmp_path)
     _edit(folder, schema_version=7)
 
     with pytest.raises(LoadError, match="schema_version 7; this version of Lockstep reads 1"):
-        load(folder)
+        load_archive(folder)
 
 
 @pytest.mark.parametrize("name", ["schema_version", "layout"])
@@ -111,7 +112,7 @@ def test_of_a_long_value_that_is_none_the_sentence_shows_the_beginning(
     _edit(folder, **{name: value})
 
     with pytest.raises(LoadError) as told:
-        load(folder)
+        load_archive(folder)
     assert len(str(told.value)) < 400 + len(str(folder))
 
 
@@ -121,7 +122,7 @@ def test_a_damaged_run_json_is_named(synthetic, tmp_path, text):
     (folder / "run.json").write_text(text)
 
     with pytest.raises(LoadError, match=r"run\.json"):
-        load(folder)
+        load_archive(folder)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +134,28 @@ def test_a_truncated_parquet_file_is_named(synthetic, tmp_path, name):
     (folder / name).write_bytes(whole[: len(whole) // 2])
 
     with pytest.raises(LoadError, match=f"{name.replace('.', '[.]')} is no whole Parquet file"):
-        load(folder)
+        load_archive(folder)
+
+
+def test_waiting_is_its_column_and_in_an_older_archive_what_the_own_time_leaves(
+    synthetic, tmp_path
+):
+    import pyarrow.parquet as pq
+
+    folder = synthetic().write(tmp_path / "a")
+    table = pq.read_table(folder / "steps.parquet")
+    steps = load_archive(folder).windows
+    twice = pa.array(2 * table["wait_seconds"].to_numpy())
+    place = table.column_names.index("wait_seconds")
+    pq.write_table(table.set_column(place, "wait_seconds", twice), folder / "steps.parquet")
+    stored = load_archive(folder)
+    pq.write_table(table.drop_columns(["wait_seconds"]), folder / "steps.parquet")
+    older = load_archive(folder)
+
+    rest = (steps["wall_seconds"] - steps["own_seconds"]).to_numpy()
+    assert stored.windows["collective_seconds"].to_numpy() == pytest.approx(2 * rest, abs=1e-9)
+    assert older.windows["collective_seconds"].tolist() == rest.tolist()
+    assert stored.missing == older.missing == ("no ops.parquet",)
 
 
 def test_a_missing_column_is_named(synthetic, tmp_path):
@@ -144,7 +166,7 @@ def test_a_missing_column_is_named(synthetic, tmp_path):
     pq.write_table(table, folder / "steps.parquet")
 
     with pytest.raises(LoadError, match="lacks the column own_seconds"):
-        load(folder)
+        load_archive(folder)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +191,7 @@ def test_an_outcome_that_no_run_can_have_is_told_in_a_sentence(synthetic, tmp_pa
     _edit(folder, outcome=outcome)
 
     with pytest.raises(LoadError, match=r"run\.json: outcome.* is .*; it must be "):
-        load(folder)
+        load_archive(folder)
 
 
 @pytest.mark.parametrize("outcome", [None, "finished", {}, {"ending": "finished", "rank": None}])
@@ -177,17 +199,17 @@ def test_outcomes_of_older_archives_load(synthetic, tmp_path, outcome):
     folder = synthetic(steps=20, telemetry=False).write(tmp_path / "a")
     _edit(folder, outcome=outcome)
 
-    diagnose(load(folder))
+    diagnose(load_archive(folder))
 
 
 def test_where_run_json_says_so_the_windows_are_those_of_a_span_of_samples(synthetic, tmp_path):
     folder = synthetic().write(tmp_path / "a")
-    whole = load(folder)
+    whole = load_archive(folder)
     times = np.unique(whole.samples["time"])
     start, end = times[len(times) // 4], times[len(times) // 2]
 
     _edit(folder, judged={"start": start, "end": end})
-    part = load(folder)
+    part = load_archive(folder)
 
     assert (
         times[(times > start) & (times <= end)].tolist() == np.unique(part.samples["time"]).tolist()
@@ -204,10 +226,10 @@ def test_where_run_json_says_so_the_windows_are_those_of_a_span_of_samples(synth
 )  # fmt: skip
 def test_a_span_that_is_none_or_has_no_samples_is_left_out(synthetic, tmp_path, span):
     folder = synthetic().write(tmp_path / "a")
-    whole = load(folder)
+    whole = load_archive(folder)
     _edit(folder, judged=span)
 
-    assert whole.windows.equals(load(folder).windows)
+    assert whole.windows.equals(load_archive(folder).windows)
 
 
 @pytest.mark.parametrize("lacks", [["no operations of n7"], ["no operations of n7", 3, {}]])
@@ -215,9 +237,9 @@ def test_what_the_record_lacks_is_missing(synthetic, tmp_path, lacks):
     folder = synthetic().write(tmp_path / "a")
     _edit(folder, missing=lacks)
 
-    assert "no operations of n7" in load(folder).missing
+    assert "no operations of n7" in load_archive(folder).missing
     _edit(folder, missing="all")
-    assert ("no ops.parquet",) == load(folder).missing
+    assert ("no ops.parquet",) == load_archive(folder).missing
 
 
 @pytest.mark.parametrize("answered", [{}, {"told": -1, "expected": 4}, {"told": 1, "expected": 0}])

@@ -5,12 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lockstep.analyzer.align.grid import align
-from lockstep.analyzer.align.one_clock import on_one_clock
+from lockstep.analyzer.align.grid import align, on_one_clock
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract.words import Cause
-from lockstep.evaluation.synth.difficulty import Difficulty
-from lockstep.evaluation.synth.fleet import Fault, Resolution, SyntheticFleet
+from lockstep.evaluation.synth.fleet import Difficulty, Fault, Resolution, SyntheticFleet
 from lockstep.evaluation.synth.untidy import clock_errors
 from lockstep.evaluation.synth.whole import labelled
 

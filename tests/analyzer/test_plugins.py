@@ -11,9 +11,9 @@ from lockstep.analyzer.causes import registry
 from lockstep.analyzer.causes.cause_weights import fitted
 from lockstep.analyzer.causes.registry import CAUSES
 from lockstep.analyzer.causes.symptoms.table import BY_NAME
-from lockstep.analyzer.hardware.anomalies.watched import Subject
-from lockstep.analyzer.stragglers.detectors import DETECTORS
+from lockstep.analyzer.hardware.anomalies.watched_metrics import Subject
 from lockstep.analyzer.stragglers.model.effects import SHAPES
+from lockstep.analyzer.stragglers.registry import DETECTORS
 from lockstep.collector.contract.words import Cause
 
 
@@ -30,17 +30,17 @@ def test_every_detector_is_a_row_of_its_own_name_and_every_file_has_one():
     names = [spec.name for spec in DETECTORS]
 
     assert len(set(names)) == len(names)
-    assert {"effects"} | _files(lockstep.analyzer.stragglers.detectors) == {
+    elsewhere = {"effects", "detector"}
+    assert elsewhere | _files(lockstep.analyzer.stragglers.detectors) == {
         spec.detect.__module__.rpartition(".")[2] for spec in DETECTORS
     }
 
 
 def test_every_shape_is_a_row_and_every_row_a_generator_of_candidates():
     files = _files(
-        lockstep.analyzer.stragglers.model, "accepted", "candidate", "effects",
-        "minimum_detectable_effect", "precision", "quick_steps", "reference", "roles",
-        "run_queue", "scopes",
-        "shared_cooling", "shared_loading", "whole_or_parts", "equal_work", "without_slow",
+        lockstep.analyzer.stragglers.model, "adjusted_time", "candidate", "effects",
+        "minimum_detectable_effect", "precision", "reference", "roles", "scopes",
+        "whole_or_parts",
     )  # fmt: skip
 
     assert files == {shape.__module__.rpartition(".")[2] for shape in SHAPES}

@@ -2,11 +2,10 @@
 
 import pandas as pd
 
-from lockstep.analyzer.read.rank_info import last_attempts, rank_labels
-from lockstep.analyzer.read.topology import rank_infos, world_of
+from lockstep.analyzer.read.ranks import last_attempts, rank_infos, rank_labels, world_of
 from lockstep.analyzer.shapes.labels import parsed
 from lockstep.collector.contract import metrics
-from lockstep.watch.judge.members import members
+from lockstep.watch.look.members import members
 
 TOLD = {"run": "r", "rank": "3", "attempt": "1", "world_size": "8", "local_rank": "1", "dp": "1",
         "pp": "1", "tp": "0", "gpu": "1", "uuid": "GPU-3"}  # fmt: skip

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from lockstep.analyzer.hangs.verdict import Status, judge
-from lockstep.analyzer.read import archive, collectives
+from lockstep.analyzer.read.archive.load import load_archive
+from lockstep.analyzer.read.collectives.load import load_collectives
 from lockstep.analyzer.shapes.run import Verdict
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.runs.hang_dumps import read_folder
@@ -29,7 +30,7 @@ def only(verdict: Verdict) -> Any:
 
 def test_a_rank_whose_gpu_has_more_to_do_is_named_with_its_gpu(tmp_path: Path) -> None:
     packed = FIXTURES / "archives" / "h200-rank-2-slow.tar.xz"
-    found = only(diagnose(archive.load(unpacked(packed, tmp_path))).verdict)
+    found = only(diagnose(load_archive(unpacked(packed, tmp_path))).verdict)
 
     assert (CULPRIT, "node-2", 0, "GPU-0") == (found.rank, found.node, found.gpu, found.uuid)
     assert "slow-gpu" == found.cause
@@ -38,7 +39,7 @@ def test_a_rank_whose_gpu_has_more_to_do_is_named_with_its_gpu(tmp_path: Path) -
 
 
 def test_nothing_that_names_a_machine_is_in_what_was_recorded(tmp_path: Path) -> None:
-    run = archive.load(unpacked(FIXTURES / "archives" / "h200-rank-2-slow.tar.xz", tmp_path))
+    run = load_archive(unpacked(FIXTURES / "archives" / "h200-rank-2-slow.tar.xz", tmp_path))
     labels = run.samples["labels"].dropna().unique()
 
     found = {text for label in labels for text in re.findall(PRIVATE, label)}
@@ -48,7 +49,7 @@ def test_nothing_that_names_a_machine_is_in_what_was_recorded(tmp_path: Path) ->
 
 def test_inspector_alone_names_the_rank_that_comes_late(tmp_path: Path) -> None:
     packed = FIXTURES / "nccl" / "inspector-2.28.9-rank-2-late.tar.xz"
-    found = only(diagnose(collectives.load(unpacked(packed, tmp_path))).verdict)
+    found = only(diagnose(load_collectives(unpacked(packed, tmp_path))).verdict)
 
     assert CULPRIT == found.rank
     assert 99 <= found.from_step <= 103  # it slept from step 101 on

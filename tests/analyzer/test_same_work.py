@@ -9,8 +9,7 @@ from lockstep.analyzer.align.grid import align
 from lockstep.analyzer.align.same_work import exponent, for_same_work
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract.words import Cause
-from lockstep.evaluation.synth.difficulty import Difficulty
-from lockstep.evaluation.synth.fleet import Fault, Resolution, SyntheticFleet
+from lockstep.evaluation.synth.fleet import Difficulty, Fault, Resolution, SyntheticFleet
 from lockstep.evaluation.synth.whole import labelled
 
 UNEVEN = SyntheticFleet(

@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lockstep.analyzer.findings.alertmanager.webhook import MAX_ALERTS, MAX_BYTES
 from lockstep.collector.exporter.page import Form, render
-from lockstep.watch import webhook_token
-from lockstep.watch.webhook import Webhook
+from lockstep.watch.deliver import webhook as webhook_token
+from lockstep.watch.deliver.webhook import Webhook
 from tests.attack.bounds import times
 from tests.attack.watch_program import WatchProgram, watching
 

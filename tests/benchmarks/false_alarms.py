@@ -1,7 +1,7 @@
 """False alarms of healthy node-months, and how soon a slow GPU is reported, at 15 s.
 
 Simulated fleets (`fleet_noise`: heavy tails, autocorrelation, natural spread, drift, daily load,
-scrape gaps) go through `analyzer.hardware.sequential_test.watching` as `lockstep watch` would pass
+scrape gaps) go through `analyzer.hardware.sequential_test.monitor` as `lockstep watch` would pass
 them. A node has 8 GPUs and FALSE_ALARMS_METRICS metrics (1), and its budget is 0.01 false alarms a
 month: the threshold grows with its streams. The first four hours only teach and do not count.
 FALSE_ALARMS_NODE_MONTHS (1,000) and FALSE_ALARMS_SEED, whose default was not used in tuning, are
@@ -19,11 +19,16 @@ from time import process_time
 import numpy as np
 from scipy.stats import chi2
 
-from lockstep.analyzer.hardware.sequential_test.arrays import FloatArray, TelemetryArrays
-from lockstep.analyzer.hardware.sequential_test.budget import NODE_MONTH_SECONDS, Budget
-from lockstep.analyzer.hardware.sequential_test.metrics import QUIETEST, STEADY, MonitoredMetric
+from lockstep.analyzer.hardware.sequential_test.false_alarms import NODE_MONTH_SECONDS, Budget
+from lockstep.analyzer.hardware.sequential_test.monitor import Pass, watch
 from lockstep.analyzer.hardware.sequential_test.state import State
-from lockstep.analyzer.hardware.sequential_test.watching import Pass, watch
+from lockstep.analyzer.hardware.sequential_test.telemetry import (
+    QUIETEST,
+    STEADY,
+    FloatArray,
+    MonitoredMetric,
+    TelemetryArrays,
+)
 from lockstep.analyzer.stats.significance import NATURAL_SPREAD
 from tests.benchmarks.fleet_noise import PERIOD, RECORDED_RHO, Noise
 

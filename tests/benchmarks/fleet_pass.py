@@ -15,12 +15,10 @@ from time import perf_counter, process_time
 
 import numpy as np
 
-from lockstep.analyzer.hardware.sequential_test.arrays import TelemetryArrays
-from lockstep.analyzer.hardware.sequential_test.budget import Budget
-from lockstep.analyzer.hardware.sequential_test.metrics import MonitoredMetric
-from lockstep.analyzer.hardware.sequential_test.state import State
-from lockstep.analyzer.hardware.sequential_test.state_file import restore, save
-from lockstep.analyzer.hardware.sequential_test.watching import watch
+from lockstep.analyzer.hardware.sequential_test.false_alarms import Budget
+from lockstep.analyzer.hardware.sequential_test.monitor import watch
+from lockstep.analyzer.hardware.sequential_test.state import State, restore, save
+from lockstep.analyzer.hardware.sequential_test.telemetry import MonitoredMetric, TelemetryArrays
 from lockstep.collector.contract.metrics import METRICS
 from tests.benchmarks.fleet_noise import Noise
 

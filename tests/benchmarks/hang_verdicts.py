@@ -54,7 +54,7 @@ def main() -> dict[str, float]:
     for fault in FAULTS:
         cases = [hang(1000 * number + len(fault), fault) for number in range(HANGS)]
         verdicts = [judged(case) for case in cases]
-        named = [{one.rank for one in verdict.origins if one.told} for verdict in verdicts]
+        named = [{one.rank for one in verdict.origins if one.certain} for verdict in verdicts]
         right = [ranks == {case.rank} for ranks, case in zip(named, cases, strict=True)]
         kind = [
             good and kind_is_right(case, verdict)

@@ -13,13 +13,13 @@ from time import process_time
 
 import numpy as np
 
-from lockstep.analyzer.operations.structure import structures
-from lockstep.analyzer.operations.structure.facts import Facts
-from lockstep.analyzer.operations.trace_outliers import cells, judge
-from lockstep.analyzer.operations.whatif.kinds import COMPUTE
-from lockstep.analyzer.read import optrace
+from lockstep.analyzer.operations.outliers import judge, trace_cells
+from lockstep.analyzer.operations.structure import Facts, structures
+from lockstep.analyzer.operations.whatif.graph import COMPUTE
+from lockstep.analyzer.read.optrace.layout import read_meta
+from lockstep.analyzer.read.optrace.load import load_trace
 from lockstep.analyzer.shapes.operations import Trace
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 from tests.analyzer.edited import healed, slowed
 
 RUNS = int(os.environ.get("OP_DETECTION_RUNS", "200"))
@@ -102,7 +102,7 @@ def _healthy(seed: int) -> tuple[bool, bool]:
     """Whether somebody is named in a run with structure alone, and whether that is missed."""
     scene = _scene(seed, slow=False)
     trace = synth.trace(scene)
-    found = cells(trace)
+    found = trace_cells(trace)
     assert found is not None
     judgement = judge(found)
     seen = structures(Facts(trace, None, trace.duration, found, judgement.flags()))
@@ -139,13 +139,13 @@ def _scene(seed: int, *, slow: bool) -> synth.Scene:
 
 
 def _named(trace: Trace) -> set[tuple[int, int]]:
-    found = cells(trace)
+    found = trace_cells(trace)
     return {(one.dp, one.stage) for one in judge(found).suspects} if found else set()
 
 
 def _published() -> Trace | None:
     for above in Path(__file__).resolve().parents:
         if (folder := above / "shared/data/bytedance").is_dir():
-            layout = optrace.read_meta(folder / "meta-AR.yaml")
-            return optrace.load(folder / "trace-AR.parquet", layout)
+            layout = read_meta(folder / "meta-AR.yaml")
+            return load_trace(folder / "trace-AR.parquet", layout)
     return None

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from lockstep.analyzer.operations.trace_outliers import Suspect, cells, judge
+from lockstep.analyzer.operations.outliers import Suspect, judge, trace_cells
 from lockstep.analyzer.shapes.operations import Floats, Trace
 from lockstep.analyzer.stats.temporal_shape import Shape
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 from tests.analyzer.edited import slowed
 
 RUNS = int(os.environ.get("OP_SHAPES_RUNS", "40"))
@@ -111,7 +111,7 @@ def _scene(dice: np.random.Generator, seed: int, dp: int | None = None) -> synth
 
 
 def _suspects(trace: Trace) -> Sequence[Suspect]:
-    found = cells(trace)
+    found = trace_cells(trace)
     return judge(found).suspects if found else ()
 
 

@@ -170,7 +170,7 @@ def judged(folder: Path, *, stacks: bool = True) -> dict[str, Any]:
     """The verdict on the dumps of a case."""
     from dataclasses import replace
 
-    from lockstep.analyzer.hangs.shapes import FactKind
+    from lockstep.analyzer.hangs.dumps import FactKind
     from lockstep.analyzer.hangs.verdict import judge
     from lockstep.runs.hang_dumps import NoDumpsError, read_folder
 
@@ -183,9 +183,11 @@ def judged(folder: Path, *, stacks: bool = True) -> dict[str, Any]:
         dumps = replace(dumps, facts=told)
     verdict = judge(dumps, LIMIT_SECONDS)
     return {
-        "named": sorted(one.rank for one in verdict.origins if one.told),
+        "named": sorted(one.rank for one in verdict.origins if one.certain),
         "kind": None if verdict.kind is None else verdict.kind.value,
-        "suspects": sorted({*verdict.suspects, *(o.rank for o in verdict.origins if not o.told)}),
+        "suspects": sorted(
+            {*verdict.suspects, *(o.rank for o in verdict.origins if not o.certain)}
+        ),
         "status": verdict.status.value,
         "why": verdict.reason,
     }

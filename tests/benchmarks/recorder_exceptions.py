@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from lockstep.workloads.joining.reachable import free_port
+from lockstep.workloads.launch.joining.reachable import free_port
 from tests.workloads.exceptions.injection import ERRORS, Look, Point
 from tests.workloads.exceptions.programs import KINDS, WORLD, points, run
 from tests.workloads.nursery import Nursery

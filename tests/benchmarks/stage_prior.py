@@ -6,8 +6,8 @@ on one node, or some on the same. Each node of which times leave that open count
 there from the first step on.
 """
 
+from lockstep.analyzer.stragglers.confidence import HEAVY
 from lockstep.analyzer.stragglers.detectors.stage_levels import BY_TIMES
-from lockstep.analyzer.stragglers.model.accepted import HEAVY
 from lockstep.analyzer.verdict.case import opened
 from lockstep.analyzer.verdict.pipeline import comparable, effects, operations, scopes, through
 from lockstep.evaluation.synth.fleet import GPUS_PER_NODE, SyntheticFleet

@@ -11,16 +11,30 @@ from collections.abc import Mapping
 
 from tests.benchmarks.weight import committed, statements
 
-CORE = (
+OLD = (
     "attribute", "pipeline", "case", "status", "cost/fixes", "model", "slowness", "detectors",
-    "signs",
-    "symptoms", "causes", "cause_spec",
-    "cause_weights", "culprits", "structure", "workers", "trace_outliers", "from_operations",
-    "foreign", "trace_verdict", "anomalies", "posterior", "doubt", "telemetry_quality", "rejected",
-    "sentence", "same_work", "one_clock", "common_writes", "watch/upheld", "watch/concluded",
-    "watch/history",
+    "signs", "symptoms", "causes", "cause_spec", "cause_weights", "culprits", "structure",
+    "workers", "trace_outliers", "from_operations", "foreign", "trace_verdict", "anomalies",
+    "posterior", "doubt", "telemetry_quality", "rejected", "sentence", "same_work", "one_clock",
+    "common_writes", "watch/upheld", "watch/concluded", "watch/history",
 )  # fmt: skip
-"""Below `analyzer/`, under the names of either time."""
+"""Below `analyzer/`, before it had rooms."""
+ROOMS = (
+    "align/same_work", "align/one_clock", "align/common_writes",
+    "stats",
+    "hangs/last_seen", "hangs/run_end", "hangs/onset", "hangs/detector",
+    "causes",
+    "stragglers/model", "stragglers/detectors", "stragglers/registry", "stragglers/confidence",
+    "stragglers/imbalance", "stragglers/shared_causes",
+    "operations/examine", "operations/observe", "operations/evidence", "operations/trace_evidence",
+    "operations/structure", "operations/outliers", "operations/lateness",
+    "hardware/anomalies",
+    "verdict/pipeline", "verdict/case", "verdict/status", "verdict/culprits", "verdict/cost/fixes",
+    "verdict/rejected", "verdict/sentence",
+)  # fmt: skip
+"""The same below `analyzer/` in its rooms."""
+CORE = (*(f"analyzer/{name}" for name in (*OLD, *ROOMS)), "watch/judge/history")
+"""Modules and folders, under the names of either time."""
 NOT_CHOSEN = (-1, 0, 1, 2)
 BEFORE = "933a2b2"
 
@@ -48,9 +62,9 @@ def counted(revision: str) -> Mapping[str, int]:
 
 def in_core(path: str) -> bool:
     """Whether a path is a module of the core, or in one of its folders."""
-    name = path.removeprefix("analyzer/").removesuffix(".py")
-    inside = path.startswith("analyzer/") and path.endswith(".py")
-    return inside and any(name == one or name.startswith(f"{one}/") for one in CORE)
+    name = path.removesuffix(".py")
+    inside = any(name == module or name.startswith(f"{module}/") for module in CORE)
+    return inside and path.endswith(".py")
 
 
 def numbers(text: str) -> int:

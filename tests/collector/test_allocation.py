@@ -8,21 +8,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.collector.clock import SystemClock
-from lockstep.collector.collectors.allocation import collect
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.gpu_holding import Holder, PodDevice, PodDevices, RankDevice
-from lockstep.collector.gpu_inventory import GpuInventory
-from lockstep.collector.gpu_reading import PROCESSES, Gpu, GpuReading
-from lockstep.collector.reading import SourceError
-from lockstep.collector.sources.allocation import Allocation
-from lockstep.collector.sources.allocation.join import Device, device_named, joined, listed
-from lockstep.collector.sources.allocation.process import (
+from lockstep.collector.readings.gpu import (
+    PROCESSES,
+    Gpu,
+    GpuReading,
+    Holder,
+    PodDevice,
+    PodDevices,
+    RankDevice,
+)
+from lockstep.collector.readings.source import SourceError
+from lockstep.collector.samples.kubelet import collect_allocation
+from lockstep.collector.sources.gpu.nvml.source import Nvml
+from lockstep.collector.sources.gpu.precedence import GpuInventory
+from lockstep.collector.sources.kubelet.allocation.join import (
+    Device,
     ProcessWords,
+    device_named,
     environment_of,
+    joined,
+    listed,
     process_words,
     words_of,
 )
-from lockstep.collector.sources.nvml import Nvml
+from lockstep.collector.sources.kubelet.allocation.source import Allocation
 
 A = "GPU-aaaaaaaa-0000-0000-0000-000000000000"
 B = "GPU-bbbbbbbb-0000-0000-0000-000000000000"
@@ -333,7 +343,7 @@ def test_an_environment_that_another_user_may_not_read_is_no_failure_and_the_pod
     def refused(path, limit):
         raise SourceError("permission", f"{path}: Permission denied")
 
-    monkeypatch.setattr("lockstep.collector.sources.allocation.process.read_bytes", refused)
+    monkeypatch.setattr("lockstep.collector.sources.kubelet.allocation.join.read_bytes", refused)
     words, rejected = process_words(machine.proc, 100)
 
     assert (pod, "", []) == (words.pod_uid, words.rank, rejected)
@@ -364,9 +374,9 @@ def test_every_field_of_a_holder_is_a_label_and_the_age_is_there_with_a_kubelet(
     without = allocation([rank(0, A)]).read()
 
     assert [m.GPU_ALLOCATION_AGE(2.5)] == [
-        one for one in collect(with_kubelet) if one.metric is m.GPU_ALLOCATION_AGE
+        one for one in collect_allocation(with_kubelet) if one.metric is m.GPU_ALLOCATION_AGE
     ]
-    assert {m.GPU_ALLOCATION_INFO} == {one.metric for one in collect(without)}
+    assert {m.GPU_ALLOCATION_INFO} == {one.metric for one in collect_allocation(without)}
 
 
 def test_the_driver_says_which_processes_compute(nvml, machine):

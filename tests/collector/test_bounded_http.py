@@ -16,7 +16,7 @@ from lockstep.collector.contract.bounded_http import (
     allowed,
     get,
 )
-from lockstep.collector.recorder import FetchError, Target
+from lockstep.collector.recorder.recorder import FetchError, Target
 from tests.hostile_server import HEAD, drops, endless, serving
 
 MOST = 1 << 20
@@ -126,7 +126,7 @@ def test_nobody_asks_for_a_packed_page_and_who_packs_it_is_not_unpacked():
 
 @pytest.mark.parametrize("script", [LATE["its headers"], LATE["its body"], LARGE["its body"]])
 def test_the_recorder_gives_such_a_collector_up(script, monkeypatch):
-    monkeypatch.setattr("lockstep.collector.recorder.MAX_BYTES", MOST)
+    monkeypatch.setattr("lockstep.collector.recorder.recorder.MAX_BYTES", MOST)
     with serving(lambda _: script()) as url, pytest.raises(FetchError, match="takes too long or"):
         Target(url).get("/metrics", SECONDS)
 

@@ -1,7 +1,7 @@
 import pytest
 
-from lockstep.collector.reading import RankProcess
-from lockstep.collector.sources.cgroup import Cgroups
+from lockstep.collector.readings.source import RankProcess
+from lockstep.collector.sources.host.cgroup import Cgroups
 
 RANK = RankProcess("gpt-1", 0, 100)
 

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from lockstep.collector.collectors import simulated_gpu, training
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract import ring
-from lockstep.collector.contract.alerted import XID_ZEROS
+from lockstep.collector.contract.metric_rows.alerted import XID_ZEROS
 from lockstep.collector.contract.metrics import MAX_SERIES_PER_RANK
 from lockstep.collector.contract.words import GROUPS, Means
-from lockstep.collector.sources.rank_ring import RankRings
-from lockstep.collector.sources.simulated import SimulatedReading
+from lockstep.collector.samples import ranks, simulated_gpu
+from lockstep.collector.sources.gpu.simulated import SimulatedReading
+from lockstep.collector.sources.ranks.source import RankRings
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def collected(machine):
         reading = RankRings(machine.rings, machine.proc, machine.clock).read()
         return {
             (s.metric.name, s.labels): s.value
-            for s in training.collect(reading)
+            for s in ranks.collect_ranks(reading)
             if "rank" in s.metric.labels
         }
 
@@ -58,7 +58,7 @@ def test_a_rank_has_at_most_45_series_with_all_groups_and_every_source(collected
 
     from_other_sources = {m.RANK_THROTTLED, m.RANK_RUN_QUEUE, m.GPU_ALLOCATION_INFO}
     assert MAX_SERIES_PER_RANK == names.total() + len(from_other_sources)
-    assert {each.name for each in training.GIVE_WAY} == {
+    assert {each.name for each in ranks.GIVE_WAY} == {
         name
         for name, metric in m.METRICS.items()
         if name.startswith(("lockstep_train_", "lockstep_rank_"))
@@ -213,13 +213,13 @@ def test_a_simulated_gpu_says_so_and_zero_is_a_value(gpu_state):
 
 
 def test_what_procfs_did_not_answer_is_absent(machine):
-    from lockstep.collector.collectors import host
-    from lockstep.collector.sources.procfs import Procfs
+    from lockstep.collector.samples import host
+    from lockstep.collector.sources.host.procfs import Procfs
 
     machine.host()
     reading = replace(Procfs(machine.proc).read(), cpu_seconds=None, memory=None)
 
-    names = {sample.metric.name for sample in host.collect(reading)}
+    names = {sample.metric.name for sample in host.collect_host(reading)}
 
     assert m.HOST_CPU.name not in names
     assert m.HOST_MEMORY_TOTAL.name not in names

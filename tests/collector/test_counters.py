@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from lockstep.collector.config import ConfigError
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.metrics import METRICS, Kind
-from lockstep.collector.counters import (
+from lockstep.collector.readings.source import SourceError
+from lockstep.collector.sampler.state import StateFile
+from lockstep.collector.samples.counters import (
     HELD_READINGS,
     ON_THE_BOARD,
     WRAPS,
@@ -17,8 +19,6 @@ from lockstep.collector.counters import (
     Falls,
     after_reboot,
 )
-from lockstep.collector.reading import SourceError
-from lockstep.collector.state import StateFile
 
 
 def told(falls: Falls, *raws: float) -> list[float]:
@@ -48,7 +48,7 @@ def test_a_carried_counter_grows_by_exactly_what_its_source_counted(raws):
 
 
 def test_what_is_told_no_more_is_forgotten_before_what_is(monkeypatch):
-    monkeypatch.setattr("lockstep.collector.counters.MAX_COUNTERS", 3)
+    monkeypatch.setattr("lockstep.collector.samples.counters.MAX_COUNTERS", 3)
     counters = Counters(Falls.CARRY)
 
     def energy(raw: float, *parts: str) -> list[float]:

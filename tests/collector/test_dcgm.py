@@ -7,21 +7,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lockstep.collector.collectors.gpu import collect
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.gpu_inventory import GpuInventory
-from lockstep.collector.reading import SourceError
-from lockstep.collector.sources.dcgm import INSTALLED, Dcgm
-from lockstep.collector.sources.dcgm.session import (
+from lockstep.collector.readings.source import SourceError
+from lockstep.collector.samples.gpu import collect
+from lockstep.collector.sources.gpu.dcgm import (
     COMPUTE_INSTANCE,
     DETACHED,
     GPU,
     GPU_INSTANCE,
+    INSTALLED,
     LOST,
     OK,
     STALE_SECONDS,
+    Dcgm,
 )
-from lockstep.collector.sources.xid import Xids
+from lockstep.collector.sources.gpu.precedence import GpuInventory
+from lockstep.collector.sources.gpu.xid.source import Xids
 
 VALUES = {
     54: "GPU-a", 50: "NVIDIA H100", 1: "550.54.15", 52: 3, 100: 1980, 150: 61, 155: 650.0,

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.collector.collectors.gpu import collect
 from lockstep.collector.config import ConfigError, load
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.reading import IMPLAUSIBLE, SourceError
-from lockstep.collector.sources import dcgm_exporter
-from lockstep.collector.sources.dcgm_exporter import LOST_SECONDS, MAX_GPUS, DcgmExporter, parse
+from lockstep.collector.readings.source import IMPLAUSIBLE, SourceError
+from lockstep.collector.samples.gpu import collect
+from lockstep.collector.sources.gpu import dcgm_exporter
+from lockstep.collector.sources.gpu.dcgm_exporter import LOST_SECONDS, MAX_GPUS, DcgmExporter, parse
 from tests.hostile_server import drops, serving
 
 WHO = (

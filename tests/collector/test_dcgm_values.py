@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.collector.collectors.gpu import collect
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.dcgm import DCGM_FIELDS, FIELD_IDS, PREFIX, RAW_FIELDS
 from lockstep.collector.contract.metrics import METRICS
-from lockstep.collector.dcgm_values import blank, checked, values
-from lockstep.collector.gpu_reading import Gpu, GpuReading
+from lockstep.collector.readings.gpu import Gpu, GpuReading
+from lockstep.collector.samples.gpu import collect
+from lockstep.collector.sources.dcgm_values import blank, checked, values
 
 WHO = ("0", "GPU-a")
 

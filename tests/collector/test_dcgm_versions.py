@@ -2,12 +2,12 @@
 
 import pytest
 
-from lockstep.collector.collectors.gpu import collect
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.dcgm import DCGM_FIELDS, PREFIX, known
-from lockstep.collector.counters import Counters, Falls
-from lockstep.collector.reading import IMPLAUSIBLE
-from lockstep.collector.sources.dcgm_exporter import DcgmExporter, parse
+from lockstep.collector.readings.source import IMPLAUSIBLE
+from lockstep.collector.samples.counters import Counters, Falls
+from lockstep.collector.samples.gpu import collect
+from lockstep.collector.sources.gpu.dcgm_exporter import DcgmExporter, parse
 
 ENERGY = 123456.789
 """Joules."""

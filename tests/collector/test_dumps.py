@@ -7,7 +7,6 @@ from base64 import b64decode
 
 import pytest
 
-from lockstep.collector import exporter
 from lockstep.collector.config import Address
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.flight_recorder import (
@@ -16,15 +15,15 @@ from lockstep.collector.contract.flight_recorder import (
     dump_name,
     request_name,
 )
-from lockstep.collector.contract.xid import Severity
+from lockstep.collector.contract.xid_catalogue.shape import Severity
+from lockstep.collector.exporter import exporter
 from lockstep.collector.exporter.dumps import DumpsQuery, NodeDumps
 from lockstep.collector.exporter.ops import QueryError
-from lockstep.collector.kernel_event import Fall, Trouble
-from lockstep.collector.rank_dumps import Heard, facts
-from lockstep.collector.sampler import Sampler
-from lockstep.collector.sources.rank_ring import Rings, scan
-from lockstep.collector.sources.xid import Told
-from lockstep.collector.xid_event import XidEvent
+from lockstep.collector.on_demand.rank_facts import Heard, facts
+from lockstep.collector.readings.kernel import Fall, Trouble, XidEvent
+from lockstep.collector.sampler.sampler import Sampler
+from lockstep.collector.sources.gpu.xid.source import Told
+from lockstep.collector.sources.ranks.rings import Rings, scan
 
 DUMP = json.dumps({"version": "2.10", "entries": [], "pg_status": {}}).encode()
 
@@ -128,8 +127,8 @@ def test_a_folder_that_may_only_be_read_is_told(machine, image, node, monkeypatc
     def refused(path):
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("lockstep.collector.rank_dumps.asking._request", refused)
-    monkeypatch.setattr("lockstep.collector.rank_dumps.asking.FROZEN_SECONDS", 100.0)
+    monkeypatch.setattr("lockstep.collector.on_demand.dumps._request", refused)
+    monkeypatch.setattr("lockstep.collector.on_demand.dumps.FROZEN_SECONDS", 100.0)
     (rank,) = node.get()["ranks"]
 
     assert rank["dump"] is None

@@ -11,12 +11,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lockstep.collector.collectors import ethernet
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.reading import IMPLAUSIBLE, SourceError
-from lockstep.collector.sources import ethtool as kernel_module
-from lockstep.collector.sources.ethtool import MAX_STATISTICS, SIOCETHTOOL, Ethtool, Kernel
-from lockstep.collector.sources.ethtool.names import ERRORS, meaning
+from lockstep.collector.readings.source import IMPLAUSIBLE, SourceError
+from lockstep.collector.samples import network
+from lockstep.collector.sources.network.ethtool import source as kernel_module
+from lockstep.collector.sources.network.ethtool.names import ERRORS, meaning
+from lockstep.collector.sources.network.ethtool.source import (
+    MAX_STATISTICS,
+    SIOCETHTOOL,
+    Ethtool,
+    Kernel,
+)
 
 PROPERTY = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None
@@ -33,7 +38,9 @@ def source(network_node):
 
 
 def values_of(reading):
-    return {(sample.metric, sample.labels): sample.value for sample in ethernet.collect(reading)}
+    return {
+        (sample.metric, sample.labels): sample.value for sample in network.collect_ethernet(reading)
+    }
 
 
 def test_mlx5_is_in_base_units(source, network_node):
@@ -382,11 +389,12 @@ IN_A_NAMESPACE = """
 import subprocess, sys, time
 from pathlib import Path
 from lockstep.collector.clock import SystemClock
-from lockstep.collector.sources.ethtool import Ethtool, _count, _table, GSTRINGS, GSTATS, STATISTICS
-from lockstep.collector.sources.ethtool import STATS_HEAD, STRINGS_HEAD
-from lockstep.collector.sources.ethtool import Kernel
-from lockstep.collector.sources.netdev import Netdev
-from lockstep.collector.sources.netdev.devices import Devices
+from lockstep.collector.sources.network.ethtool.source import Ethtool, _count, _table
+from lockstep.collector.sources.network.ethtool.source import GSTRINGS, GSTATS, STATISTICS
+from lockstep.collector.sources.network.ethtool.source import STATS_HEAD, STRINGS_HEAD
+from lockstep.collector.sources.network.ethtool.source import Kernel
+from lockstep.collector.sources.network.netdev.source import Netdev
+from lockstep.collector.sources.network.netdev.devices import Devices
 
 run = lambda *words: subprocess.run(words, check=True, capture_output=True)
 run("ip", "link", "add", "a0", "type", "veth", "peer", "name", "b0")

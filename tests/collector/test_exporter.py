@@ -13,16 +13,20 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from lockstep.collector.collectors.monitor import collect_build
 from lockstep.collector.config import Address
 from lockstep.collector.contract import flight_recorder
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.metrics import METRICS, SAMPLES
-from lockstep.collector.exporter import Exporter, ListenError, bounded
+from lockstep.collector.exporter import bounded_server as bounded
+from lockstep.collector.exporter.exporter import Exporter
 from lockstep.collector.exporter.page import Form
+from lockstep.collector.exporter.server import ListenError
 from lockstep.collector.registry import NAMES, feeds
-from lockstep.collector.sampler import FeedReader, Sampler
-from lockstep.collector.sources import ethtool, kernel_clock
+from lockstep.collector.sampler.reader import FeedReader
+from lockstep.collector.sampler.sampler import Sampler
+from lockstep.collector.samples.monitor import collect_build
+from lockstep.collector.sources.host import kernel_clock
+from lockstep.collector.sources.network.ethtool import source as ethtool
 
 INSPECTED = (
     '{"header":{"id":"0x7f8c496ae9f661","comm_name":"dp","rank":0,"n_ranks":8,"nnodes":1},'

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.collector import finder
-from lockstep.collector.finder import MAX_HALFWAY, Finder
+from lockstep.collector.files import finder
+from lockstep.collector.files.finder import MAX_HALFWAY, Finder
 
 
 @pytest.fixture

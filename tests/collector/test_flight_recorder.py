@@ -16,18 +16,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.collector.collectors.flight_recorder import collect
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.flight_recorder import dump_name, of_dump
-from lockstep.collector.reading import RankProcess, SourceError
-from lockstep.collector.sources.flight_recorder import (
-    FlightRecorder,
-    missing,
-    pickled,
-    request_dump,
-)
-from lockstep.collector.sources.flight_recorder.dump import parse
-from lockstep.collector.sources.flight_recorder.pickled import as_json
+from lockstep.collector.formats.flight_recorder import pickled
+from lockstep.collector.formats.flight_recorder.dump import parse
+from lockstep.collector.formats.flight_recorder.pickled import as_json
+from lockstep.collector.readings.source import RankProcess, SourceError
+from lockstep.collector.samples.nccl import collect_dumps
+from lockstep.collector.sources.nccl.flight_recorder.missing import missing
+from lockstep.collector.sources.nccl.flight_recorder.source import FlightRecorder, request_dump
 
 WROTE = 1_800_000_000.0
 NCCL = "nccl:all_reduce"
@@ -504,7 +501,7 @@ def read(recorder):
     recorder.machine.clock.now += 10
     assert recorder.available()
     reading = recorder.read()
-    return {(s.metric.name, s.labels): s.value for s in collect(reading)}, reading
+    return {(s.metric.name, s.labels): s.value for s in collect_dumps(reading)}, reading
 
 
 def test_where_no_dump_is_the_source_is_absent_and_says_why(recorder):
@@ -604,7 +601,7 @@ def test_a_rank_is_silent_only_once_the_others_have_waited_for_its_dump(recorder
 
 
 def test_a_dump_that_waits_for_its_turn_accuses_nobody(recorder, monkeypatch):
-    monkeypatch.setattr("lockstep.collector.sources.flight_recorder.BYTES_A_READING", 1)
+    monkeypatch.setattr("lockstep.collector.sources.nccl.flight_recorder.source.BYTES_A_READING", 1)
     recorder.machine.clock.unix += 10
     write(recorder.machine.rings / dump_name("gpt-1", 0), tree([entry(7)], (7, 6, 6)))
     write(recorder.machine.rings / dump_name("gpt-1", 1), tree([entry(7)], (7, 6, 6)))
@@ -715,7 +712,7 @@ def test_a_trap_a_link_a_pipe_and_a_giant_are_counted_and_the_rest_stands(record
 
 
 def test_a_folder_of_a_hundred_thousand_files_is_one_line(recorder, monkeypatch):
-    monkeypatch.setattr("lockstep.collector.sources.flight_recorder.places.MAX_ENTRIES", 3)
+    monkeypatch.setattr("lockstep.collector.sources.nccl.flight_recorder.dump_files.MAX_ENTRIES", 3)
     for rank in range(9):
         write(f"{recorder.prefix}{rank}", tree([], (6, 6, 6)))
     _, reading = read(recorder)
@@ -725,7 +722,7 @@ def test_a_folder_of_a_hundred_thousand_files_is_one_line(recorder, monkeypatch)
 
 
 def test_more_places_than_are_looked_at_are_counted(recorder, monkeypatch):
-    monkeypatch.setattr("lockstep.collector.sources.flight_recorder.MAX_PREFIXES", 2)
+    monkeypatch.setattr("lockstep.collector.sources.nccl.flight_recorder.source.MAX_PREFIXES", 2)
     for pid in (7, 8):
         variable = f"TORCH_FR_DUMP_TEMP_FILE={recorder.prefix}{pid}_\0"
         recorder.machine.file(recorder.machine.proc / f"{pid}/environ", variable)
@@ -735,7 +732,7 @@ def test_more_places_than_are_looked_at_are_counted(recorder, monkeypatch):
 
 
 def test_dumps_that_come_at_once_are_read_one_after_the_other(recorder, monkeypatch):
-    monkeypatch.setattr("lockstep.collector.sources.flight_recorder.BYTES_A_READING", 1)
+    monkeypatch.setattr("lockstep.collector.sources.nccl.flight_recorder.source.BYTES_A_READING", 1)
     for rank in range(3):
         write(f"{recorder.prefix}{rank}", tree([], (6, 6, 6)))
     counts = []
@@ -759,7 +756,9 @@ def test_a_dump_that_the_machine_was_too_busy_to_read_is_read_later(recorder, mo
 
 
 def test_small_dumps_of_many_ranks_are_read_in_turns(recorder, monkeypatch):
-    monkeypatch.setattr("lockstep.collector.sources.flight_recorder.BYTES_A_READING", 1 << 20)
+    monkeypatch.setattr(
+        "lockstep.collector.sources.nccl.flight_recorder.source.BYTES_A_READING", 1 << 20
+    )
     for rank in range(6):
         write(f"{recorder.prefix}{rank}", tree([], (6, 6, 6)))
     counts = []
@@ -774,7 +773,9 @@ def test_a_folder_without_rights_is_one_line(recorder, monkeypatch):
     def refused(_path):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("lockstep.collector.sources.flight_recorder.places.os.scandir", refused)
+    monkeypatch.setattr(
+        "lockstep.collector.sources.nccl.flight_recorder.dump_files.os.scandir", refused
+    )
     _, reading = read(recorder)
 
     assert {"permission"} == {each.reason for each in reading.rejected}

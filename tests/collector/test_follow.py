@@ -27,7 +27,8 @@ def answer(rank: int, start: int, end: int, world: int = 2, **more) -> RankAnswe
         "wall_offset_ns": 10**18, "first_step_held": 0, "truncated": False,
         "steps": tuple(
             StepRecord(
-                n, n * STEP_NS, STEP_NS, 0, 0, (0,) * len(PHASES), 0b1010, 4, 256, 1.0, 2.0
+                n, n * STEP_NS, STEP_NS, 0, 0, (0,) * len(PHASES), 0b1010, 4, 256, 1.0, 2.0,
+                STEP_NS,
             )
             for n in range(start, end)
         ),
@@ -133,6 +134,7 @@ def test_a_step_row_is_in_seconds_and_names_its_tags():
 
     row = dict(zip((one.name for one in archive.STEPS), steps[0], strict=True))
     assert (row["start"], row["wall_seconds"], row["tags"]) == (1e9, 0.05, "eval,warmup")
+    assert (0.0, 0.05) == (row["own_seconds"], row["wait_seconds"])
 
 
 def test_the_others_wait_for_a_silent_rank_but_not_for_ever():

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.collector.collectors import Feed
-from lockstep.collector.collectors.gpu import Collect, collect
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.metrics import Sample
-from lockstep.collector.counters import Counters, Falls, after_reboot
-from lockstep.collector.gpu_reading import Gpu, GpuReading
-from lockstep.collector.sampler import FeedReader
+from lockstep.collector.readings.gpu import Gpu, GpuReading
+from lockstep.collector.sampler.reader import FeedReader
+from lockstep.collector.samples.counters import Counters, Falls, after_reboot
+from lockstep.collector.samples.feed import Feed
+from lockstep.collector.samples.gpu import Collect, collect
 
 VALUES = st.dictionaries(
     st.sampled_from([m.GPU_ECC_ERRORS.name, m.GPU_PCIE_ERRORS.name]),

@@ -11,8 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.metrics import METRICS, SAMPLES, Kind, Metric
-from lockstep.collector.exporter.cap import capped
 from lockstep.collector.exporter.page import Form, Renderer, render
+from lockstep.collector.exporter.series_cap import capped
 from lockstep.collector.recorder.rows import sample_rows
 
 NAME = m.NCCL_DURATION.name

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lockstep.collector.collectors import host, network_stack, throttling
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.reading import SourceError
-from lockstep.collector.sources import cgroup_tree, kernel_clock
-from lockstep.collector.sources.cgroup_tree import CgroupTree
-from lockstep.collector.sources.diskstats import Diskstats
-from lockstep.collector.sources.identity import Identity
-from lockstep.collector.sources.kernel_clock import KernelClock, Timex
-from lockstep.collector.sources.softnet import SoftnetStat
-from lockstep.collector.sources.tcp import TcpCounters
-from lockstep.collector.sources.thermal import ThermalZones
-from lockstep.collector.sources.vmstat import Vmstat
+from lockstep.collector.readings.source import SourceError
+from lockstep.collector.samples import host, network, ranks
+from lockstep.collector.sources.host import cgroup_tree, kernel_clock
+from lockstep.collector.sources.host.cgroup_tree import CgroupTree
+from lockstep.collector.sources.host.diskstats import Diskstats
+from lockstep.collector.sources.host.identity import Identity
+from lockstep.collector.sources.host.kernel_clock import KernelClock, Timex
+from lockstep.collector.sources.host.thermal import ThermalZones
+from lockstep.collector.sources.host.vmstat import Vmstat
+from lockstep.collector.sources.network.softnet import SoftnetStat
+from lockstep.collector.sources.network.tcp import TcpCounters
 
 PROPERTY = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None
@@ -94,7 +94,7 @@ def test_a_processor_that_goes_offline_keeps_its_count(host_machine):
 def test_tcp_has_the_kernels_counts(host_machine):
     values = {
         (sample.metric, sample.labels): sample.value
-        for sample in network_stack.collect_tcp(TcpCounters(host_machine.proc).read())
+        for sample in network.collect_tcp(TcpCounters(host_machine.proc).read())
     }
 
     assert values == {
@@ -238,7 +238,7 @@ def test_version_2_counts_microseconds(machine):
     machine.file(root / "job/cpu.stat", "usage_usec 5\nthrottled_usec 2500000\n")
 
     reading = source.read()
-    assert [m.CPU_THROTTLED(2.5)] == list(throttling.collect_node(reading))
+    assert [m.CPU_THROTTLED(2.5)] == list(ranks.collect_node_throttling(reading))
     assert () == reading.rejected
 
 

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.collector.collectors import training
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.metrics import MAX_SERIES_PER_RANK
 from lockstep.collector.contract.words import GROUPS, OPS
 from lockstep.collector.exporter.ops import OpsQuery, answer
-from lockstep.collector.sources.rank_ring import RankRings, RingReading, read_records
+from lockstep.collector.samples import ranks
+from lockstep.collector.sources.ranks.records import read_records
+from lockstep.collector.sources.ranks.source import RankRings, RingReading
 
 NOISE_BYTES = 64
 """Shorter noise may hit one counter alone, and no reader can tell that from a step."""
@@ -24,7 +25,7 @@ NOISE_BYTES = 64
 def values(reading: RingReading) -> dict[tuple[str, tuple[str, ...]], float]:
     return {
         (one.metric.name, one.labels): one.value
-        for one in training.collect(reading)
+        for one in ranks.collect_ranks(reading)
         if "rank" in one.metric.labels
     }
 
@@ -192,7 +193,7 @@ def test_a_rank_with_everything_on_has_at_most_45_series(machine, image):
             )
         )
         reading = RankRings(machine.rings, machine.proc, machine.clock).read()
-        series = [one for one in training.collect(reading) if "rank" in one.metric.labels]
+        series = [one for one in ranks.collect_ranks(reading) if "rank" in one.metric.labels]
 
         # Run queue, throttling and the GPU's allocation come from other collectors.
         assert len(series) + 3 <= MAX_SERIES_PER_RANK

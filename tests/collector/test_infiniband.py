@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from lockstep.collector.collectors import infiniband
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.persistent_fds import MAX_HELD, PersistentFds
-from lockstep.collector.sources.infiniband import PLAN_READINGS, Infiniband
-from lockstep.collector.sources.infiniband.errors import InfinibandErrors
+from lockstep.collector.files.persistent_fds import MAX_HELD, PersistentFds
+from lockstep.collector.samples import network
+from lockstep.collector.sources.network.infiniband.errors import InfinibandErrors
+from lockstep.collector.sources.network.infiniband.source import PLAN_READINGS, Infiniband
 
 PROPERTY = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None
@@ -30,8 +30,8 @@ def told(machine):
     """(values by metric and labels, reasons of what was left out) of both sources."""
     values, reasons = {}, []
     for source, collect in (
-        (Infiniband(machine.sys), infiniband.collect),
-        (InfinibandErrors(machine.sys), infiniband.collect_errors),
+        (Infiniband(machine.sys), network.collect_infiniband),
+        (InfinibandErrors(machine.sys), network.collect_infiniband_errors),
     ):
         reading = source.read()
         reasons += [one.reason for one in reading.rejected]
@@ -196,7 +196,7 @@ class Refusing:
                 raise OSError(errno.EINVAL, "Invalid argument")
             return pread(descriptor, length, offset)
 
-        monkeypatch.setattr("lockstep.collector.persistent_fds.os.pread", refuse)
+        monkeypatch.setattr("lockstep.collector.files.persistent_fds.os.pread", refuse)
 
 
 def read_for(minutes, fast, slow, clock, every=1):

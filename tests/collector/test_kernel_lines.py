@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.collector.kernel_event import Fall, SwitchError
-from lockstep.collector.sources.kmsg import parse, spelled_out
-from lockstep.collector.xid_event import XidEvent
+from lockstep.collector.formats.kernel_log import parse, spelled_out
+from lockstep.collector.readings.kernel import Fall, SwitchError, XidEvent
 
 XIDS = {
     "NVRM: Xid (PCI:0000:65:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.":

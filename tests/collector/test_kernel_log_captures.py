@@ -7,12 +7,12 @@ from collections import Counter
 import pytest
 
 from lockstep.collector.contract.kernel_log import KINDS, TOLD
-from lockstep.collector.contract.xid import Action, Fault, Severity, describe, detail, judged
-from lockstep.collector.kernel_event import Fall, SwitchError, Trouble
-from lockstep.collector.sources.kmsg import Kmsg
-from lockstep.collector.sources.kmsg.lines import MARKS, parse, unread
-from lockstep.collector.sources.kmsg.text import messages, records
-from lockstep.collector.xid_event import XidEvent
+from lockstep.collector.contract.xid import describe, judged
+from lockstep.collector.contract.xid_catalogue.detail import detail
+from lockstep.collector.contract.xid_catalogue.shape import Action, Fault, Severity
+from lockstep.collector.formats.kernel_log import MARKS, messages, parse, records, unread
+from lockstep.collector.readings.kernel import Fall, SwitchError, Trouble, XidEvent
+from lockstep.collector.sources.host.kmsg import Kmsg
 from tests.collector.kernel_log_values import CONSTRUCTED, recorded, values, wrong
 from tests.mutations import mutated_log
 from tests.wild import wild

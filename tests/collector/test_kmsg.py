@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.collector import sources
-from lockstep.collector.reading import SourceError
-from lockstep.collector.sources.kmsg import MAX_WAITING, TURN_BYTES, Kmsg
+from lockstep.collector.readings.source import SourceError
+from lockstep.collector.sources.host import kmsg
+from lockstep.collector.sources.host.kmsg import MAX_WAITING, TURN_BYTES, Kmsg
 
 
 def record(sequence: int, text: str, microseconds: int = 10**15, prio: int = 3) -> str:
@@ -211,7 +211,7 @@ def test_a_log_that_may_not_be_read_names_the_capability(tmp_path, clock, monkey
     def refuse(*_: object) -> int:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(sources.kmsg.os, "open", refuse)
+    monkeypatch.setattr(kmsg.os, "open", refuse)
     source = Kmsg(tmp_path / "kmsg", clock)
 
     assert not source.available()

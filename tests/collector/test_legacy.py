@@ -1,10 +1,10 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from lockstep.collector.collectors.gpu import collect
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.exporter.legacy import render_legacy
-from lockstep.collector.gpu_reading import Gpu, GpuReading
+from lockstep.collector.exporter.dcgm_page import render_legacy
+from lockstep.collector.readings.gpu import Gpu, GpuReading
+from lockstep.collector.samples.gpu import collect
 
 GPU = ("0", "GPU-a")
 MIG = ("0", "MIG-b")

@@ -1,8 +1,7 @@
 """Who asks for the living ranks, and how often the rings are read for it."""
 
 from lockstep.collector.registry import Node
-from lockstep.collector.sources.rank_ring import Rings
-from lockstep.collector.sources.rank_ring.living import FRESH_SECONDS, LivingRanks
+from lockstep.collector.sources.ranks.rings import FRESH_SECONDS, LivingRanks, Rings
 
 
 def test_those_who_ask_together_share_one_scan(machine, image, clock):

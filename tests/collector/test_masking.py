@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.collector.contract.masking import masked, masked_words
+from lockstep.collector.contract.visible import masked, masked_words
 
 SECRET = "Zq7-hunter2"
 

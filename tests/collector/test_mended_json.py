@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.collector.contract.mended_json import mended, unambiguous
+from lockstep.collector.contract.bounded_json import mended, unambiguous
 
 
 @pytest.mark.parametrize(

@@ -9,18 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from lockstep.collector.collectors import nccl_inspector
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.exporter.page import render
-from lockstep.collector.reading import RankProcess
-from lockstep.collector.sources.nccl_inspector import (
-    LOOK_SECONDS,
-    MAX_FILES,
-    NcclInspector,
-    folder,
-    tail,
-)
-from lockstep.collector.sources.nccl_inspector.tail import Tail
+from lockstep.collector.readings.source import RankProcess
+from lockstep.collector.samples import nccl
+from lockstep.collector.sources.nccl.inspector import files as folder
+from lockstep.collector.sources.nccl.inspector import files as tail
+from lockstep.collector.sources.nccl.inspector.files import Tail
+from lockstep.collector.sources.nccl.inspector.source import LOOK_SECONDS, MAX_FILES, NcclInspector
 
 PID = 100
 
@@ -271,7 +267,7 @@ def test_a_file_that_could_not_be_read_for_a_while_is_not_counted_twice(source, 
 def test_a_file_that_gave_way_to_others_and_comes_back_is_not_counted_twice(
     source, logs, monkeypatch
 ):
-    monkeypatch.setattr("lockstep.collector.sources.nccl_inspector.MAX_FILES", 1)
+    monkeypatch.setattr("lockstep.collector.sources.nccl.inspector.source.MAX_FILES", 1)
     path = log_of(logs, 555, line(1))
     one = source()
     assert 1 == counted(read(one))
@@ -324,7 +320,7 @@ def test_a_reading_takes_bounded_time_and_the_rest_waits(source, logs, monkeypat
 
 def test_a_flood_of_noise_takes_turns_and_every_line_of_it_is_counted(source, logs, monkeypatch):
     monkeypatch.setattr(tail, "CHUNK", 4_000)
-    monkeypatch.setattr("lockstep.collector.sources.nccl_inspector.MAX_BAD", 1_000)
+    monkeypatch.setattr("lockstep.collector.sources.nccl.inspector.source.MAX_BAD", 1_000)
     log_of(logs, text="\n" * 9_000 + line(1))
     one = source()
     found = [reasons(read(one, look=False))["json"] for _ in range(3)]
@@ -483,7 +479,7 @@ def test_more_operations_than_are_told_are_counted_as_dropped(source, logs):
 
 def test_the_page_tells_them_in_base_units(source, logs):
     log_of(logs, text=line(1, us=50) + line(2, us=200))
-    samples = list(nccl_inspector.collect(read(source())))
+    samples = list(nccl.collect_inspector(read(source())))
     families = {one.name: one for one in text_string_to_metric_families(render(samples))}
 
     key = {"run": "", "group": "dp", "op": "all_reduce"}

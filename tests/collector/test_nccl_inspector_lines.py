@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.collector.contract.bandwidth import OPERATIONS
-from lockstep.collector.sources.nccl_inspector import Sequences
-from lockstep.collector.sources.nccl_inspector.lines import (
+from lockstep.collector.formats.nccl_inspector import (
     BELONGS,
     SHORTEST,
     Batch,
     LineReader,
     batches,
 )
-from lockstep.collector.sources.nccl_inspector.tally import (
+from lockstep.collector.sources.nccl.inspector.source import Sequences
+from lockstep.collector.sources.nccl.inspector.totals import (
     IDLE_SECONDS,
     MAX_OPERATIONS,
     WINDOW_SECONDS,

@@ -2,17 +2,17 @@
 
 import pytest
 
-from lockstep.collector.collectors.nccl_inspector import collect
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.sources.nccl_inspector import InspectorReading
-from lockstep.collector.sources.nccl_inspector.lines import UNTOLD, Batch, Operation
-from lockstep.collector.sources.nccl_inspector.rank_waits import (
+from lockstep.collector.formats.nccl_inspector import UNTOLD, Batch, Operation
+from lockstep.collector.samples.nccl import collect_inspector
+from lockstep.collector.sources.nccl.inspector.source import InspectorReading
+from lockstep.collector.sources.nccl.inspector.totals import (
+    IDLE_SECONDS,
     MAX_PENDING,
     MAX_RANKS,
     RankTotals,
     RankWaits,
 )
-from lockstep.collector.sources.nccl_inspector.tally import IDLE_SECONDS
 
 
 def batch(
@@ -140,7 +140,7 @@ def test_a_wait_that_is_not_known_is_absent_from_the_page():
     here = RankTotals("run", "tp", "0xa", 0, 2, 3, 0.5, 0.25)
     elsewhere = RankTotals("run", "dp", "0xb", 1, 8, 3, 0.5, None)
     reading = InspectorReading((), 0, 0, (), (here, elsewhere))
-    samples = {(one.metric.name, one.labels): one.value for one in collect(reading)}
+    samples = {(one.metric.name, one.labels): one.value for one in collect_inspector(reading)}
 
     assert samples[m.NCCL_RANK_WAIT.name, ("run", "tp", "0xa", "0")] == 0.25
     assert (m.NCCL_RANK_WAIT.name, ("run", "dp", "0xb", "1")) not in samples

@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 
 from lockstep.collector.clock import SystemClock
-from lockstep.collector.collectors.nccl_ras import collect
 from lockstep.collector.config import Address
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.reading import RankProcess, SourceError
-from lockstep.collector.sources.nccl_ras import MAX_ENDPOINTS, NcclRas, client
-from lockstep.collector.sources.nccl_ras.client import ask
-from lockstep.collector.sources.nccl_ras.endpoint import POLL_SECONDS, RARELY_SECONDS, Endpoint
-from lockstep.collector.sources.nccl_ras.guard import DEFECTS, Polling, defects
+from lockstep.collector.readings.source import RankProcess, SourceError
+from lockstep.collector.samples.nccl import collect_ras
+from lockstep.collector.sources.nccl.ras import client
+from lockstep.collector.sources.nccl.ras.client import ask
+from lockstep.collector.sources.nccl.ras.endpoint import POLL_SECONDS, RARELY_SECONDS, Endpoint
+from lockstep.collector.sources.nccl.ras.guard import DEFECTS, Polling, defects
+from lockstep.collector.sources.nccl.ras.source import MAX_ENDPOINTS, NcclRas
 from tests.machine import slowness
 
 NCCL = Path(__file__).parents[1] / "fixtures" / "nccl"
@@ -134,7 +135,7 @@ def source(
 
 def values(one: NcclRas) -> dict[tuple[str, tuple[str, ...]], float]:
     assert one.available()
-    return {(s.metric.name, s.labels): s.value for s in collect(one.read())}
+    return {(s.metric.name, s.labels): s.value for s in collect_ras(one.read())}
 
 
 def until(true: Callable[[], object]) -> object:
@@ -400,11 +401,11 @@ def test_a_run_that_ended_leaves_no_stale_value(machine):
 
         assert until(lambda: not one.available())
         # What was counted was counted, and stays so.
-        assert {m.NCCL_PEER_EVENTS.name} >= {s.metric.name for s in collect(one.read())}
+        assert {m.NCCL_PEER_EVENTS.name} >= {s.metric.name for s in collect_ras(one.read())}
 
 
 def test_a_server_that_stops_answering_is_down_and_soon_shows_nothing(machine, serve, monkeypatch):
-    monkeypatch.setattr("lockstep.collector.sources.nccl_ras.endpoint.QUERY_SECONDS", 0.2)
+    monkeypatch.setattr("lockstep.collector.sources.nccl.ras.endpoint.QUERY_SECONDS", 0.2)
     server = serve(Ras())
     with source(machine, server.address, poll=QUICK) as one:
         one.available()
@@ -420,7 +421,7 @@ def test_a_server_that_stops_answering_is_down_and_soon_shows_nothing(machine, s
 
 @pytest.mark.timed
 def test_reading_never_waits_for_a_server(machine, serve, monkeypatch):
-    monkeypatch.setattr("lockstep.collector.sources.nccl_ras.FIRST_ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr("lockstep.collector.sources.nccl.ras.source.FIRST_ANSWER_SECONDS", 0.1)
     server = serve(Server(silent))
     with source(machine, server.address) as one:
         one.available()
@@ -554,7 +555,7 @@ def test_a_server_that_is_asked_rarely_is_up_again_as_soon_as_it_accepts(serve):
 
 def test_the_environment_is_that_of_the_process_in_our_table(machine, serve, monkeypatch):
     """In a container a rank knows itself by another number, which is another process here."""
-    monkeypatch.setattr("lockstep.collector.sources.nccl_ras.FIRST_ANSWER_SECONDS", 20.0)
+    monkeypatch.setattr("lockstep.collector.sources.nccl.ras.source.FIRST_ANSWER_SECONDS", 20.0)
     server = serve(Ras())
     machine.file(machine.proc / "4007" / "environ", f"NCCL_RAS_ADDR={server.address}\0")
     one = NcclRas(

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.collector.collectors.nccl_ras import MAX_SERIES, collect
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.reading import RankProcess, SourceError
-from lockstep.collector.sources.nccl_ras import EndpointReading, RasReading, document, text
-from lockstep.collector.sources.nccl_ras.endpoint import MAX_PENDING, EventStream
-from lockstep.collector.sources.nccl_ras.picture import MAX_RANKS, pictured
+from lockstep.collector.readings.source import RankProcess, SourceError
+from lockstep.collector.samples.nccl import MAX_RAS_SERIES, collect_ras
+from lockstep.collector.sources.nccl.ras import document, text
+from lockstep.collector.sources.nccl.ras.communicators import MAX_RANKS, pictured
+from lockstep.collector.sources.nccl.ras.endpoint import MAX_PENDING, EventStream
+from lockstep.collector.sources.nccl.ras.source import EndpointReading, RasReading
 
 NCCL = Path(__file__).parents[1] / "fixtures" / "nccl"
 JSON = (NCCL / "ras-status-2.29.json").read_text()
@@ -91,7 +92,7 @@ def pictures(*answers, living=(), local=("10.0.0.1",)):
 
 def samples(picture):
     endpoint = EndpointReading("localhost:28028", True, ((0.5, picture),), ())
-    return {(s.metric.name, s.labels): s.value for s in collect(RasReading((endpoint,), ()))}
+    return {(s.metric.name, s.labels): s.value for s in collect_ras(RasReading((endpoint,), ()))}
 
 
 def test_the_references_document_is_read_whole():
@@ -342,7 +343,7 @@ def test_a_thousand_ranks_in_hundreds_of_communicators_take_a_quarter_of_a_page(
     told += [communicator(late(range(n, n + 8)), hash_=hex(n)) for n in range(0, 1000, 8)]
     values = samples(pictures(answer(*told)))
 
-    assert MAX_SERIES + 10 > len(values)
+    assert MAX_RAS_SERIES + 10 > len(values)
     assert ("", "fff:0:0", "1", "all_reduce") in {labels for _, labels in values}
 
 
@@ -352,7 +353,7 @@ def test_a_run_seen_through_two_addresses_counts_once():
         EndpointReading(address, True, ((0.5, picture),), (((("", "peer_dead")), 2),))
         for address in ("localhost:28028", "10.0.0.1:28028")
     )
-    values = {(s.metric.name, s.labels): s.value for s in collect(RasReading(endpoints, ()))}
+    values = {(s.metric.name, s.labels): s.value for s in collect_ras(RasReading(endpoints, ()))}
 
     assert 1 == values[m.NCCL_COMMUNICATORS.name, ("", "running", "ok")]
     assert 4 == values[m.NCCL_PEER_EVENTS.name, ("", "peer_dead")]

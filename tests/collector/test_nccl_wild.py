@@ -4,13 +4,14 @@ import random
 
 import pytest
 
-from lockstep.collector.collectors.nccl_ras import collect
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.sources.flight_recorder import read_dump
-from lockstep.collector.sources.nccl_inspector.lines import batches
-from lockstep.collector.sources.nccl_ras import EndpointReading, RasReading, document, text
-from lockstep.collector.sources.nccl_ras.picture import pictured
-from lockstep.collector.sources.nccl_ras.status import Rank
+from lockstep.collector.formats.nccl_inspector import batches
+from lockstep.collector.samples.nccl import collect_ras
+from lockstep.collector.sources.nccl.flight_recorder.source import read_dump
+from lockstep.collector.sources.nccl.ras import document, text
+from lockstep.collector.sources.nccl.ras.communicators import pictured
+from lockstep.collector.sources.nccl.ras.source import EndpointReading, RasReading
+from lockstep.collector.sources.nccl.ras.status import Rank
 from tests.benchmarks.mutated_captures import PARSERS, wrong
 from tests.collector import nccl_captures
 from tests.wild import wild
@@ -30,7 +31,7 @@ def answer(name):
 def page(status):
     picture = pictured(status, (), (), lambda host: False)
     endpoint = EndpointReading("localhost:28028", True, ((0.5, picture),), ())
-    return {(s.metric.name, s.labels): s.value for s in collect(RasReading((endpoint,), ()))}
+    return {(s.metric.name, s.labels): s.value for s in collect_ras(RasReading((endpoint,), ()))}
 
 
 def test_an_answer_of_nccl_2_28_9_that_lacks_a_comma_is_read_whole():

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lockstep.collector.collectors import interfaces
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.reading import SourceError
+from lockstep.collector.readings.source import SourceError
 from lockstep.collector.registry import feeds
-from lockstep.collector.sources.netdev import Netdev
-from lockstep.collector.sources.netdev.devices import MAX_DEVICES, Devices, traffic_of
+from lockstep.collector.samples import network
+from lockstep.collector.sources.network.netdev.devices import MAX_DEVICES, Devices, traffic_of
+from lockstep.collector.sources.network.netdev.source import Netdev
 
 PROPERTY = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None
@@ -32,7 +32,9 @@ def shown(machine, **settings):
 
 
 def values_of(reading):
-    return {(sample.metric, sample.labels): sample.value for sample in interfaces.collect(reading)}
+    return {
+        (sample.metric, sample.labels): sample.value for sample in network.collect_devices(reading)
+    }
 
 
 def test_traffic_and_link_of_a_device(netdev):

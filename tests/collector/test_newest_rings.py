@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.collector.contract import ring
-from lockstep.collector.sources.rank_ring import newest
-from lockstep.collector.sources.rank_ring.newest import LOOKS, NEW_LOOKS, Newest
-from lockstep.collector.sources.rank_ring.writers import FRESH_SECONDS
+from lockstep.collector.sources.ranks import selection as newest
+from lockstep.collector.sources.ranks.processes import FRESH_SECONDS
+from lockstep.collector.sources.ranks.selection import LOOKS, NEW_LOOKS, Newest
 
 COUNT = 8
 NOW = 1000.0

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.exporter.page import Renderer
 from lockstep.collector.registry import feeds
-from lockstep.collector.sampler import Sampler
+from lockstep.collector.sampler.sampler import Sampler
 
 pytestmark = pytest.mark.prometheus
 

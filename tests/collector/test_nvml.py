@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from lockstep.collector.clock import SystemClock
-from lockstep.collector.collectors.gpu import collect
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.words import CLOCK_EVENT_BITS
-from lockstep.collector.reading import SourceError
-from lockstep.collector.sources.nvml import Limits, Nvml, library
+from lockstep.collector.readings.source import SourceError
+from lockstep.collector.samples.gpu import collect
+from lockstep.collector.sources.gpu.nvml import library
+from lockstep.collector.sources.gpu.nvml.source import Limits, Nvml
 from tests.machine import slowness
 
 pytest.importorskip("pynvml")

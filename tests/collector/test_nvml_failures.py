@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from lockstep.collector.clock import SystemClock
-from lockstep.collector.collectors.gpu import collect
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.reading import SourceError
-from lockstep.collector.sources.nvml import MAX_KNOWN, Limits, Nvml, Roster
+from lockstep.collector.readings.source import SourceError
+from lockstep.collector.samples.gpu import collect
+from lockstep.collector.sources.gpu.nvml.source import MAX_KNOWN, Limits, Nvml, Roster
 
 pytestmark = pytest.mark.timed
 
@@ -189,7 +189,8 @@ def test_errors_of_links_that_are_not_available_are_not_added_up(nvml, source):
 
 OLD_DRIVER = """
 import pynvml
-from lockstep.collector.sources.nvml import binding, device
+from lockstep.collector.sources.gpu.nvml import binding
+from lockstep.collector.sources.gpu.nvml import device
 binding.load(None)
 real = pynvml.nvmlLib
 class Old:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from lockstep.collector.clock import SystemClock
-from lockstep.collector.collectors.gpu import collect
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.sources.nvml import Limits, Nvml
-from lockstep.collector.sources.nvml import process as nvml_process
+from lockstep.collector.samples.gpu import collect
+from lockstep.collector.sources.gpu.nvml import process as nvml_process
+from lockstep.collector.sources.gpu.nvml.source import Limits, Nvml
 from tests.machine import slowness
 
 pytestmark = pytest.mark.timed

@@ -46,20 +46,22 @@ def test_a_version_word_is_the_size_and_the_version(name, version, word):
 
 
 def test_the_version_of_the_memory_struct_is_nvidias():
-    from lockstep.collector.sources.nvml.device import MEMORY_V2
+    from lockstep.collector.sources.gpu.nvml.device import MEMORY_V2
 
     assert pynvml.nvmlMemory_v2 == MEMORY_V2
 
 
 def test_the_layout_of_a_field_value_is_nvidias():
-    from lockstep.collector.sources.nvml.binding import FIELD_VALUE
+    from lockstep.collector.sources.gpu.nvml.binding import FIELD_VALUE
 
     assert ctypes.sizeof(pynvml.c_nvmlFieldValue_t) == FIELD_VALUE.size
 
 
 ASKS_EVERYTHING = """
 import json, time, pynvml
-from lockstep.collector.sources.nvml import binding, device, xid_watch
+from lockstep.collector.sources.gpu.nvml import binding
+from lockstep.collector.sources.gpu.nvml import device
+from lockstep.collector.sources.gpu.nvml import xid_watch
 xid_watch.WAIT_SECONDS = 0.01
 binding.load(None)
 for index in (0, 1):

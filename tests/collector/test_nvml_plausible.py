@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from lockstep.collector.clock import SystemClock
-from lockstep.collector.collectors.gpu import collect
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.metrics import Kind
-from lockstep.collector.gpu_reading import GpuReading
-from lockstep.collector.sources.nvml import Limits, Nvml, library
-from lockstep.collector.xid_event import pci_bus_id
+from lockstep.collector.readings.gpu import GpuReading
+from lockstep.collector.readings.kernel import pci_bus_id
+from lockstep.collector.samples.gpu import collect
+from lockstep.collector.sources.gpu.nvml import library
+from lockstep.collector.sources.gpu.nvml.source import Limits, Nvml
 
 pytest.importorskip("pynvml")
 PATIENT = Limits(answer=60.0, start=60.0, stall=120.0, kill=240.0, attach=240.0)

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from lockstep.collector.clock import SystemClock
-from lockstep.collector.reading import SourceError
-from lockstep.collector.sources.nvml import Limits, Nvml
-from lockstep.collector.sources.nvml import process as nvml_process
-from lockstep.collector.sources.nvml.process import STEADY_SECONDS, Child, spawn
+from lockstep.collector.readings.source import SourceError
+from lockstep.collector.sources.gpu.nvml import process as nvml_process
+from lockstep.collector.sources.gpu.nvml.process import STEADY_SECONDS, Child, spawn
+from lockstep.collector.sources.gpu.nvml.source import Limits, Nvml
 from tests.machine import slowness
 
 pytestmark = pytest.mark.timed
@@ -181,7 +181,7 @@ STARTS_AND_WAITS = """
 import signal, sys, time
 from pathlib import Path
 from lockstep.collector.clock import SystemClock
-from lockstep.collector.sources.nvml import Nvml
+from lockstep.collector.sources.gpu.nvml.source import Nvml
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
 source = Nvml(Path('/proc'), Path('/sys'), SystemClock())
 while not source.read().gpus: pass

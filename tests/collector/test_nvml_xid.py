@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from lockstep.collector.clock import SystemClock
-from lockstep.collector.sources.nvml import MAX_EVENTS, Limits, Nvml, XidInbox
+from lockstep.collector.sources.gpu.nvml.source import MAX_EVENTS, Limits, Nvml, XidInbox
 from tests.machine import slowness
 
 pytest.importorskip("pynvml")

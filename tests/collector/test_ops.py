@@ -4,12 +4,14 @@ import threading
 
 import pytest
 
-from lockstep.collector import exporter
 from lockstep.collector.config import Address
 from lockstep.collector.contract import archive
+from lockstep.collector.exporter import exporter
 from lockstep.collector.exporter.ops import OpsQuery, QueryError, UnreadableError, answer, rank_json
-from lockstep.collector.sampler import Sampler
-from lockstep.collector.sources.rank_ring import Rings, read_records
+from lockstep.collector.recorder.rows import rank_answers
+from lockstep.collector.sampler.sampler import Sampler
+from lockstep.collector.sources.ranks.records import read_records
+from lockstep.collector.sources.ranks.rings import Rings
 
 
 @pytest.fixture
@@ -43,6 +45,22 @@ def test_the_window_of_every_rank_of_the_run_is_given(machine, image, ask):
     assert set(got["ranks"][0]["ops"]["step"]) == {3, 4}
     assert tuple(got["ranks"][0]["steps"]) == archive.OPS_JSON_STEPS
     assert tuple(got["ranks"][0]["ops"]) == archive.OPS_JSON_OPS
+
+
+def test_the_answer_of_an_older_collector_has_no_waiting_and_the_own_time_gives_it(
+    machine, image, ask
+):
+    told = image().training(3)
+    told.step(3, 10**12, 50_000_000, known=False)
+    machine.ring(told)
+    got = ask("run=gpt-1")
+    (ours,) = rank_answers(json.dumps(got).encode(), "gpt-1")
+    waits = got["ranks"][0]["steps"].pop("wait_ns")
+    (older,) = rank_answers(json.dumps(got).encode(), "gpt-1")
+
+    assert [37_500_000] * 3 + [None] == waits
+    assert waits == [step.wait_ns for step in ours.steps]
+    assert ours == older
 
 
 def test_a_run_that_is_not_here_is_none(machine, image, ask):

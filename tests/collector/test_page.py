@@ -8,8 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.metrics import METRICS
-from lockstep.collector.exporter.cap import FIRST_TO_GO, Cap, capped
 from lockstep.collector.exporter.page import Renderer, render
+from lockstep.collector.exporter.series_cap import FIRST_TO_GO, Cap, capped
 
 
 def parsed(text: str) -> dict:

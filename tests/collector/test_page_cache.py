@@ -6,8 +6,7 @@ import time
 import pytest
 
 from lockstep.collector.clock import SystemClock
-from lockstep.collector.exporter.page import Form
-from lockstep.collector.exporter.page_cache import OFTEN, PAGE_SECONDS, PageCache
+from lockstep.collector.exporter.page import OFTEN, PAGE_SECONDS, Form, PageCache
 
 PLAIN, PACKED = (Form.TEXT, False), (Form.TEXT, True)
 

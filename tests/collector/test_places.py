@@ -12,15 +12,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.collector.config import Address
-from lockstep.collector.descriptors import raise_limit, share
-from lockstep.collector.exporter import bounded
-from lockstep.collector.exporter.bounded import (
+from lockstep.collector.exporter import bounded_server as bounded
+from lockstep.collector.exporter.bounded_server import (
     DESCRIPTOR_SHARE,
     MAX_CONNECTIONS,
     BoundedHandler,
     BoundedServer,
 )
-from lockstep.collector.exporter.places import MAX_LEAVING, NEW_SECONDS, Places, Stage, client_of
+from lockstep.collector.exporter.connections import (
+    MAX_LEAVING,
+    NEW_SECONDS,
+    Places,
+    Stage,
+    client_of,
+)
+from lockstep.collector.files.persistent_fds import raise_limit, share
 
 
 class Line:

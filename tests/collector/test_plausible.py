@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.collector.collectors import Feed
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.contract.metrics import EVERY, Kind, ranges
-from lockstep.collector.plausible import plausible
-from lockstep.collector.reading import IMPLAUSIBLE
-from lockstep.collector.sampler import Sampler
+from lockstep.collector.contract.metric_rows import ranges
+from lockstep.collector.contract.metrics import EVERY, Kind
+from lockstep.collector.readings.source import IMPLAUSIBLE
+from lockstep.collector.sampler.reader import plausible
+from lockstep.collector.sampler.sampler import Sampler
+from lockstep.collector.samples.feed import Feed
 
 BAD = 4294967295
 """What a driver's -1 becomes in an unsigned int."""

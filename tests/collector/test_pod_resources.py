@@ -16,13 +16,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.collector.clock import SystemClock
-from lockstep.collector.collectors.allocation import collect_kubelet
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.reading import SourceError
+from lockstep.collector.readings.source import SourceError
 from lockstep.collector.registry import feeds
-from lockstep.collector.sampler import Sampler
-from lockstep.collector.sources.pod_resources import KEPT_SECONDS, PERIOD_SECONDS, PodResources
-from lockstep.collector.sources.pod_resources.messages import MAX_DEVICES, pod_devices
+from lockstep.collector.sampler.sampler import Sampler
+from lockstep.collector.samples.kubelet import collect_devices
+from lockstep.collector.sources.kubelet.pod_resources import (
+    KEPT_SECONDS,
+    MAX_DEVICES,
+    PERIOD_SECONDS,
+    PodResources,
+    pod_devices,
+)
 from tests.machine import slowness
 
 GPU = "GPU-00000000-0000-0000-0000-00000000000{}"
@@ -186,7 +191,7 @@ def test_devices_are_counted_by_resource(kubelet, source):
         "b", "MIG-1", resource="nvidia.com/mig-1g.10gb"
     )
 
-    counts = {sample.labels: sample.value for sample in collect_kubelet(source.read())}
+    counts = {sample.labels: sample.value for sample in collect_devices(source.read())}
 
     assert {("nvidia.com/gpu",): 2, ("nvidia.com/mig-1g.10gb",): 1} == counts
 

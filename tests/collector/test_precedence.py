@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from lockstep.collector.gpu_reading import Gpu, GpuReading
-from lockstep.collector.precedence import Ranked
-from lockstep.collector.reading import SourceError
+from lockstep.collector.readings.gpu import Gpu, GpuReading
+from lockstep.collector.readings.source import SourceError
+from lockstep.collector.sources.gpu.precedence import Ranked
 from tests.machine import slowness
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lockstep.collector.sources.identity import Identity
-from lockstep.collector.sources.own_process import OwnProcessStat
-from lockstep.collector.sources.procfs import (
+from lockstep.collector.sources.host.identity import Identity
+from lockstep.collector.sources.host.own_process import OwnProcessStat
+from lockstep.collector.sources.host.procfs import (
     Procfs,
     cpu_count,
     cpu_seconds,

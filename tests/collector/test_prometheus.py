@@ -19,15 +19,15 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from lockstep.collector.clock import SystemClock
-from lockstep.collector.collectors.monitor import collect_build
 from lockstep.collector.config import Address
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.metrics import METRICS, SAMPLES
-from lockstep.collector.exporter import Exporter
+from lockstep.collector.exporter.exporter import Exporter
 from lockstep.collector.exporter.page import Form
 from lockstep.collector.registry import NAMES, feeds
-from lockstep.collector.sampler import Sampler
+from lockstep.collector.sampler.sampler import Sampler
+from lockstep.collector.samples.monitor import collect_build
 
 TESTS = Path(__file__).parent.parent
 MACHINES = sorted((TESTS / "fixtures/machines").glob("*__*__*"))

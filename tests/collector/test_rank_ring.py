@@ -7,7 +7,8 @@ import pytest
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.metrics import RANK_GONE_SECONDS
 from lockstep.collector.contract.words import OPS, RankState
-from lockstep.collector.sources.rank_ring import MAX_RINGS, RankRings, RingReading
+from lockstep.collector.sources.ranks.rings import MAX_RINGS
+from lockstep.collector.sources.ranks.source import RankRings, RingReading
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def test_of_two_rings_of_one_rank_the_one_started_last_counts(machine, rings, im
     ("reason", "change"),
     [
         ("magic", {"magic": b"NOTARING"}),
-        ("version", {"version": 2}),
+        ("version", {"version": ring.VERSION + 1}),
         ("content", {"world": 0}),
         ("content", {"run": ""}),
         ("content", {"run": 'a"b\nc'}),

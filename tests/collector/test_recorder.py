@@ -10,15 +10,16 @@ import pyarrow
 import pyarrow.parquet as pq
 import pytest
 
-from lockstep.collector import recorder as recorder_module
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.config import Address
 from lockstep.collector.contract import archive
-from lockstep.collector.exporter import Exporter
-from lockstep.collector.recorder import Recorder, RecorderError, arrow_schema
+from lockstep.collector.exporter.exporter import Exporter
+from lockstep.collector.recorder import recorder as recorder_module
+from lockstep.collector.recorder.parts import arrow_schema
+from lockstep.collector.recorder.recorder import Recorder, RecorderError
 from lockstep.collector.recorder.rows import AnswerError, rank_answers, sample_rows
 from lockstep.collector.registry import feeds
-from lockstep.collector.sampler import Sampler
+from lockstep.collector.sampler.sampler import Sampler
 
 TABLES = {
     archive.SAMPLES_FILE: archive.SAMPLES,
@@ -157,7 +158,12 @@ def test_a_collector_that_answers_garbage_is_down_and_the_rest_is_recorded(
     assert len(table(tmp_path, archive.STEPS_FILE)) == 3
     assert recorder.errors == 4
     # Samplers of other tests, still about to end, may log beside it.
-    assert len([each for each in caplog.records if each.name == "lockstep.collector.recorder"]) == 1
+    assert (
+        len(
+            [each for each in caplog.records if each.name == "lockstep.collector.recorder.recorder"]
+        )
+        == 1
+    )
 
 
 def test_a_collector_that_is_gone_is_down(tmp_path):

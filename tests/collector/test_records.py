@@ -4,9 +4,8 @@ from hypothesis import given, settings
 
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import OPS
-from lockstep.collector.reading import SourceError
-from lockstep.collector.sources.rank_ring import read_records
-from lockstep.collector.sources.rank_ring.records import SlotCopy
+from lockstep.collector.readings.source import SourceError
+from lockstep.collector.sources.ranks.records import SlotCopy, read_records
 
 CAPACITY = 8
 

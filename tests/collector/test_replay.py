@@ -7,16 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.collector.capture import capture
 from lockstep.collector.clock import SystemClock
-from lockstep.collector.collectors.gpu import collect
 from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metric_rows import gpu as gpu_metrics
 from lockstep.collector.contract.metrics import METRICS
-from lockstep.collector.contract.metrics import gpu as gpu_metrics
 from lockstep.collector.exporter.page import render
-from lockstep.collector.reading import SourceError
-from lockstep.collector.sources.replay import FILE, Replay, load
-from lockstep.collector.sources.replay.frames import lines
+from lockstep.collector.readings.source import SourceError
+from lockstep.collector.recorder.capture import capture
+from lockstep.collector.samples.gpu import collect
+from lockstep.collector.sources.gpu.replay import FILE, Replay, lines, load
 
 TESTS = Path(__file__).parent.parent
 MACHINES = sorted(path.parent for path in (TESTS / "fixtures/machines").glob(f"*/{FILE}"))
@@ -99,7 +98,7 @@ def test_what_is_written_is_what_is_read(folder, tmp_path):
 
 
 def test_this_machines_gpus_are_captured_without_their_names(nvml, machine, tmp_path, monkeypatch):
-    monkeypatch.setattr("lockstep.collector.capture.PERIOD_SECONDS", 0.05)
+    monkeypatch.setattr("lockstep.collector.recorder.capture.PERIOD_SECONDS", 0.05)
     folder = capture(tmp_path, machine.config(), SystemClock())
     text = (folder / FILE).read_text()
 
@@ -110,7 +109,7 @@ def test_this_machines_gpus_are_captured_without_their_names(nvml, machine, tmp_
 
 
 def test_a_capture_is_named_after_a_gpu_that_answers(nvml, machine, tmp_path, monkeypatch):
-    monkeypatch.setattr("lockstep.collector.capture.PERIOD_SECONDS", 0.05)
+    monkeypatch.setattr("lockstep.collector.recorder.capture.PERIOD_SECONDS", 0.05)
     nvml.gpu(0).every_rc = GPU_IS_LOST
     folder = capture(tmp_path, machine.config(), SystemClock())
 
@@ -118,7 +117,7 @@ def test_a_capture_is_named_after_a_gpu_that_answers(nvml, machine, tmp_path, mo
 
 
 def test_where_every_gpu_is_lost_nothing_is_captured(nvml, machine, tmp_path, monkeypatch):
-    monkeypatch.setattr("lockstep.collector.capture.PERIOD_SECONDS", 0.05)
+    monkeypatch.setattr("lockstep.collector.recorder.capture.PERIOD_SECONDS", 0.05)
     for index in range(2):
         nvml.gpu(index).every_rc = GPU_IS_LOST
 

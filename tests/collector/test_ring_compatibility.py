@@ -6,9 +6,10 @@ from base64 import b85decode
 from pathlib import Path
 
 from lockstep.collector.contract import ring
-from lockstep.collector.contract.ring_name import MAX_CHARACTERS, RingName
+from lockstep.collector.contract.ring import MAX_CHARACTERS, RingName
 from lockstep.collector.contract.words import RankState
-from lockstep.collector.sources.rank_ring import RankRings
+from lockstep.collector.sources.ranks.records import read_records
+from lockstep.collector.sources.ranks.source import RankRings
 from lockstep.workloads.ring import RingWriter
 from lockstep.workloads.ring_file import Identity
 
@@ -39,8 +40,8 @@ def written(path: Path) -> bytearray:
     since = writer.begin(15, 1)
     writer.end(15, 1, since, 4096, 1)
     writer.end_step(
-        start_ns=10**9, wall_ns=5 * 10**6, cpu_ns=10**6, own_ns=4 * 10**6, phase_ns=[10**5] * 8,
-        tags=0, samples=4, tokens=8, flops=1e9, loss=2.5,
+        start_ns=10**9, wall_ns=5 * 10**6, cpu_ns=10**6, own_ns=4 * 10**6, wait_ns=10**6,
+        phase_ns=[10**5] * 8, tags=0, samples=4, tokens=8, flops=1e9, loss=2.5,
     )  # fmt: skip
     writer.value("learning_rate", 0.5)
     writer.round_trip(250_000)
@@ -48,12 +49,13 @@ def written(path: Path) -> bytearray:
     return bytearray(path.read_bytes())
 
 
-def test_a_ring_of_ours_is_that_of_the_last_release_to_the_byte(tmp_path):
+def test_a_header_of_ours_is_that_of_the_last_release_but_for_its_version(tmp_path):
     page = written(tmp_path / "rank-3.ring")[: ring.HEADER_BYTES]
     struct.pack_into("<i", page, PID_OFFSET, 0)
     ring.HEARTBEAT.pack_into(page, ring.HEARTBEAT_OFFSET, 0)
     # The namespace of the pid, and that the file is locked, stand where it wrote nothing.
     struct.pack_into("<QQ", page, ring.PID_NAMESPACE_OFFSET, 0, 0)
+    struct.pack_into("<I", page, len(ring.MAGIC), 1)
 
     assert bytes(page) == OLD_PAGE
 
@@ -73,6 +75,53 @@ def test_a_ring_of_the_last_release_is_read_with_all_its_names(machine):
     assert live is not None
     assert (("learning_rate", 0.5),) == live.values
     assert 6 == live.steps
+
+
+def test_waiting_in_a_ring_of_the_last_release_is_what_the_own_time_leaves(machine, image):
+    told = image(version=1).training(3)
+    told.step(3, 10**12, 50_000_000, known=False)
+    path = machine.ring(told)
+    records = read_records(path, 0, None, machine.clock).steps
+
+    assert [0, 1, 2, 3] == [step.step for step in records]
+    assert [12_500_000] * 3 + [None] == [step.own_ns for step in records]
+    assert [37_500_000] * 3 + [None] == [step.wait_ns for step in records]
+    assert {(50_000_000, 4, 256, 1e9, 2.5)} == {
+        (step.wall_ns, step.samples, step.tokens, step.flops, step.loss) for step in records
+    }
+
+
+def test_both_versions_of_a_step_record_are_read_alike(machine, image):
+    first, second = (
+        read_records(machine.ring(image(version=version).training(5)), 0, None, machine.clock).steps
+        for version in ring.STEP_RECORDS
+    )
+
+    assert first == second
+
+
+def old_collector_reads(data: bytes) -> str:
+    """What the last release's collector makes of a ring: its checks of size, magic and version."""
+    if len(data) != 544_768:
+        return f"ring of {len(data)} bytes; it must be 544768"
+    magic, version = struct.unpack_from("<8sI", data)
+    if magic != b"LKSTRING":
+        return f"ring begins with {magic!r}"
+    return "" if version == 1 else f"ring version {version}; this collector reads 1"
+
+
+def test_the_last_release_s_collector_says_that_it_is_too_old_for_a_ring_of_ours(tmp_path, image):
+    ours, theirs = bytes(written(tmp_path / "rank-3.ring")), image(version=1).training(1).bytes()
+
+    assert "" == old_collector_reads(theirs)
+    assert "ring version 2; this collector reads 1" == old_collector_reads(ours)
+
+
+def test_a_ring_of_a_later_release_names_the_collector_as_what_to_update(machine, image):
+    machine.ring(image(version=ring.VERSION + 1))
+    (rejected,) = RankRings(machine.rings, machine.proc, machine.clock).read().rejected
+
+    assert "ring version 3; this collector reads 1 and 2: update the collector" in str(rejected)
 
 
 def test_a_name_of_ours_is_one_to_every_collector():

@@ -5,12 +5,13 @@ import time
 
 import pytest
 
-from lockstep.collector.collectors import training
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.metrics import RANK_GONE_SECONDS
-from lockstep.collector.sources.rank_ring import MAX_RINGS, RankRings
-from lockstep.collector.state import StateFile
+from lockstep.collector.sampler.state import StateFile
+from lockstep.collector.samples import ranks
+from lockstep.collector.sources.ranks.rings import MAX_RINGS
+from lockstep.collector.sources.ranks.source import RankRings
 
 REAL = 8
 
@@ -58,7 +59,7 @@ def test_a_hundred_living_decoys_of_one_pod_hide_no_rank_of_another(machine, rin
 
     assert list(range(REAL)) == of_run(reading, "gpt-1")
     assert MAX_RINGS == len(reading.ranks)
-    told = {s.labels[0]: s.value for s in training.collect(reading) if s.metric is m.RINGS}
+    told = {s.labels[0]: s.value for s in ranks.collect_ranks(reading) if s.metric is m.RINGS}
     assert {"read": MAX_RINGS, "living_left_out": 100 + REAL - MAX_RINGS, "quiet_left_out": 0} == (
         told
     )
@@ -200,7 +201,7 @@ def test_a_run_stays_its_users_while_its_dead_ranks_are_told_of(
 def test_who_has_more_runs_than_are_remembered_makes_nobody_elses_forgotten(
     machine, rings, user_rank, monkeypatch
 ):
-    monkeypatch.setattr("lockstep.collector.sources.rank_ring.owners.MAX_CLAIMS", 8)
+    monkeypatch.setattr("lockstep.collector.sources.ranks.owners.MAX_CLAIMS", 8)
     user_rank(VICTIM, 0)
     rings.read()
     machine.end_process(VICTIM)

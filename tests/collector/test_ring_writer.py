@@ -8,8 +8,9 @@ import time
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import PHASES, RANK_STATES, RankState
-from lockstep.collector.sources.rank_ring import RankRings, read_records
-from lockstep.workloads.processes import stopping
+from lockstep.collector.sources.ranks.records import read_records
+from lockstep.collector.sources.ranks.source import RankRings
+from lockstep.workloads.launch import ring_state
 from lockstep.workloads.ring import GROUP_INDEX, OP_INDEX, Identity, RingWriter
 
 
@@ -29,7 +30,7 @@ def test_what_a_rank_writes_is_what_the_collector_reads(tmp_path):
         arrival = writer.begin(OP_INDEX["dp-all-reduce"], dp)
         writer.end(OP_INDEX["dp-all-reduce"], dp, arrival, 4096, tag)
         writer.end_step(
-            start_ns=start, wall_ns=1000, cpu_ns=500, own_ns=700,
+            start_ns=start, wall_ns=1000, cpu_ns=500, own_ns=700, wait_ns=300,
             phase_ns=list(range(len(PHASES))), tags=1, samples=4, tokens=256, flops=1e9, loss=1.5,
         )  # fmt: skip
     writer.begin(OP_INDEX["dp-all-reduce"], dp)
@@ -68,7 +69,7 @@ def test_who_ends_a_pod_says_so_for_the_ranks_that_live_and_for_no_others(tmp_pa
         file.seek(ring.HEARTBEAT_OFFSET)
         file.write(ring.HEARTBEAT.pack(time.monotonic_ns() - 4_000_000_000))
 
-    subprocess.run([sys.executable, "-m", stopping.__name__, tmp_path], check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", ring_state.__name__, tmp_path], check=True, timeout=60)
 
     told = [ring.Header(path.read_bytes()).state for path in sorted(tmp_path.glob("*.ring"))[:4]]
     assert [

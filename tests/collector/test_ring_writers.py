@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from lockstep.collector.clock import SystemClock
-from lockstep.collector.sources.rank_ring import RankRings, Rings
-from lockstep.collector.sources.rank_ring.living import LivingRanks
-from lockstep.collector.sources.rank_ring.writers import MAX_SEARCHES, SEARCH_SECONDS, Writers
+from lockstep.collector.sources.ranks.processes import MAX_SEARCHES, SEARCH_SECONDS, Writers
+from lockstep.collector.sources.ranks.rings import LivingRanks, Rings
+from lockstep.collector.sources.ranks.source import RankRings
 
 POD, OTHER = (f"12345678-abcd-ef01-2345-6789abcdef0{n}" for n in (1, 2))
 STALE = round(900e9)
@@ -155,7 +155,7 @@ RANK = """
     if not forked():
         os._exit(0)
 
-    from lockstep.workloads.clocksync import wall_minus_monotonic_ns
+    from lockstep.workloads.measure.process import wall_minus_monotonic_ns
     from lockstep.workloads.ring import Identity, RingWriter
 
     wall = wall_minus_monotonic_ns()[0]

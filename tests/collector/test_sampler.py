@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from lockstep.collector.clock import SystemClock
-from lockstep.collector.collectors import Feed
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.counters import Falls
-from lockstep.collector.reading import Rejected, SourceError
-from lockstep.collector.sampler import FeedReader, Sampler
+from lockstep.collector.readings.source import Rejected, SourceError
+from lockstep.collector.sampler.reader import FeedReader
+from lockstep.collector.sampler.sampler import Sampler
+from lockstep.collector.samples.counters import Falls
+from lockstep.collector.samples.feed import Feed
 
 TTL = 5.0
 

@@ -1,7 +1,7 @@
 import pytest
 
-from lockstep.collector.reading import RankProcess
-from lockstep.collector.sources.schedstat import Schedstat
+from lockstep.collector.readings.source import RankProcess
+from lockstep.collector.sources.host.schedstat import Schedstat
 
 RANK = RankProcess("gpt-1", 0, 100)
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from lockstep.collector.clock import SystemClock
-from lockstep.collector.collectors import Feed
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.registry import SOURCES, Thread
-from lockstep.collector.sampler import FeedReader, Sampler
+from lockstep.collector.sampler.reader import FeedReader
+from lockstep.collector.sampler.sampler import Sampler
 from lockstep.collector.sampler.shared_thread import SharedThread
+from lockstep.collector.samples.feed import Feed
 
 PATIENCE = 0.02
 

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.collector.contract.device import MAX_AGE_SECONDS
-from lockstep.collector.reading import SourceError
-from lockstep.collector.sources.simulated import SimulatedGpus, parse
+from lockstep.collector.readings.source import SourceError
+from lockstep.collector.sources.gpu.simulated import SimulatedGpus, parse
 
 
 @pytest.fixture

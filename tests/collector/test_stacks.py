@@ -17,10 +17,10 @@ from lockstep.collector.clock import SystemClock
 from lockstep.collector.config import Config, ConfigError, load
 from lockstep.collector.contract import stacks
 from lockstep.collector.contract.stacks import Depth, Frame, Reader, Stacks, Thread
-from lockstep.collector.rank_dumps import take_stacks
-from lockstep.collector.reading import SourceError
-from lockstep.collector.sources.rank_ring import Rings
-from lockstep.collector.stacks import Asked, on_signal, process, py_spy, read_stacks
+from lockstep.collector.on_demand import on_signal, process, py_spy
+from lockstep.collector.on_demand.stacks import Asked, read_stacks, take_stacks
+from lockstep.collector.readings.source import SourceError
+from lockstep.collector.sources.ranks.rings import Rings
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "stacks"
 PROC = Path("/proc")
@@ -418,7 +418,7 @@ def test_no_signal_is_sent_to_who_has_no_handler_of_it(tmp_path, monkeypatch):
 OFFERING = """
 import signal, sys, time
 from pathlib import Path
-from lockstep.workloads.stack_signal import stacks_on_signal
+from lockstep.workloads.measure.heartbeat import stacks_on_signal
 folder = Path(sys.argv[1])
 offer = stacks_on_signal(folder, "run", 3)
 if sys.argv[2] == "blocked":

@@ -5,7 +5,6 @@ import json
 
 import pytest
 
-from lockstep.collector import exporter
 from lockstep.collector.config import Address
 from lockstep.collector.contract.stacks import (
     STACKS_AGAIN_SECONDS,
@@ -15,10 +14,11 @@ from lockstep.collector.contract.stacks import (
     Stacks,
     from_tree,
 )
+from lockstep.collector.exporter import exporter
 from lockstep.collector.exporter.ops import QueryError
 from lockstep.collector.exporter.stacks import ForbiddenError, NodeStacks, StacksQuery
-from lockstep.collector.sampler import Sampler
-from lockstep.collector.sources.rank_ring import Rings
+from lockstep.collector.sampler.sampler import Sampler
+from lockstep.collector.sources.ranks.rings import Rings
 
 
 @pytest.fixture

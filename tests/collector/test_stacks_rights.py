@@ -12,7 +12,8 @@ import pytest
 
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract.stacks import Depth, Reader, Stacks
-from lockstep.collector.stacks import Asked, process, py_spy, read_stacks
+from lockstep.collector.on_demand import process, py_spy
+from lockstep.collector.on_demand.stacks import Asked, read_stacks
 
 PROC = Path("/proc")
 WAITING = "import time\ndef load_sample():\n    time.sleep(100000)\nload_sample()\n"

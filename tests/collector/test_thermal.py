@@ -4,12 +4,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lockstep.collector.collectors import host_temperature, thermal_throttle
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.reading import SourceError
-from lockstep.collector.sources import thermal
-from lockstep.collector.sources.thermal import ThermalZones
-from lockstep.collector.sources.thermal_throttle import ThermalThrottles
+from lockstep.collector.readings.source import SourceError
+from lockstep.collector.samples import host
+from lockstep.collector.sources.host import thermal
+from lockstep.collector.sources.host.thermal import ThermalZones
+from lockstep.collector.sources.host.thermal_throttle import ThermalThrottles
 
 PROPERTY = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None
@@ -35,7 +35,7 @@ def chip(machine):
 
 def temperatures(machine) -> dict:
     reading = ThermalZones(machine.sys).read()
-    return {sample.labels: sample.value for sample in host_temperature.collect(reading)}
+    return {sample.labels: sample.value for sample in host.collect_temperatures(reading)}
 
 
 def test_chips_stand_beside_zones_with_their_labels(machine, chip):
@@ -129,7 +129,7 @@ def processors(machine):
 
 
 def throttles(source: ThermalThrottles) -> dict:
-    return {(s.metric, *s.labels): s.value for s in thermal_throttle.collect(source.read())}
+    return {(s.metric, *s.labels): s.value for s in host.collect_thermal_throttles(source.read())}
 
 
 def test_threads_of_a_core_and_cores_of_a_package_are_counted_once(machine, processors):

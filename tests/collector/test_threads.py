@@ -15,9 +15,9 @@ ROOT = Path(__file__).parents[2]
 PARTS = ("analyzer", "bench", "collector", "dashboard", "grafana", "lockstep", "watch")
 ELSEWHERE = {
     "collector/contract/threads.py": "it makes them",
-    "collector/sources/nvml/child.py": "a process of its own, which a failure ends: its parent"
+    "collector/sources/gpu/nvml/child.py": "a process of its own, which a failure ends: its parent"
     " counts that, and starts it anew",
-    "collector/sources/nvml/xid_watch.py": "of the same process",
+    "collector/sources/gpu/nvml/xid_watch.py": "of the same process",
     "lockstep/terminal/interrupts.py": "a timer that sends one signal to this process",
 }
 PATIENCE_SECONDS = 30.0
@@ -127,7 +127,7 @@ def test_no_other_place_makes_threads() -> None:
         and (node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id)
         in ("Thread", "Timer", "start_new_thread", "start_joinable_thread")
         and "stacks" not in path.stem
-        and path.parent.name != "stacks"  # those of others, told of
+        and path.parent.name != "on_demand"  # threads of ranks, in their stacks
     }
 
     assert found == set(ELSEWHERE)
@@ -138,7 +138,7 @@ def test_a_failed_thread_of_the_process_that_asks_the_driver_ends_it_with_a_word
 
     program = (
         "import threading, time; from pathlib import Path;"
-        " from lockstep.collector.sources.nvml.child import Session;"
+        " from lockstep.collector.sources.gpu.nvml.child import Session;"
         " session = Session(Path('/nowhere'), 5.0, 1); threading.excepthook = session.fail;"
         " threading.Thread(target=lambda: 1 / 0).start(); time.sleep(30)"
     )

@@ -30,7 +30,7 @@ RANK = """
     import socket, sys, time
     from pathlib import Path
     from lockstep.collector.contract.words import GROUPS, OPS, PHASES
-    from lockstep.workloads.clocksync import wall_minus_monotonic_ns
+    from lockstep.workloads.measure.process import wall_minus_monotonic_ns
     from lockstep.workloads.ring import Identity, RingWriter
 
     folder, (rank, ahead_ns, error_ns, steps) = Path(sys.argv[1]), map(int, sys.argv[2:])
@@ -65,7 +65,7 @@ RANK = """
         wait = ring.end(op, group, arrival, 4096, 0xFFFF)
         wall_ns = time.monotonic_ns() - start
         ring.end_step(
-            start_ns=start, wall_ns=wall_ns, cpu_ns=0, own_ns=wall_ns - wait,
+            start_ns=start, wall_ns=wall_ns, cpu_ns=0, own_ns=wall_ns - wait, wait_ns=wait,
             phase_ns=[0] * len(PHASES),
             tags=0, samples=1, tokens=1, flops=0.0, loss=0.0,
         )
@@ -74,7 +74,7 @@ RANK = """
 FETCH = """
     import sys
     from lockstep.collector.clock import SystemClock
-    from lockstep.collector.recorder import Target
+    from lockstep.collector.recorder.recorder import Target
     for url in sys.argv[2:]:
         print(Target(url).get(sys.argv[1], 10).decode())
 """

@@ -15,13 +15,12 @@ import pytest
 
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.config import Address, ConfigError
-from lockstep.collector.exporter import Exporter
-from lockstep.collector.exporter.guard import MAX_REMEMBERED, Guard
+from lockstep.collector.exporter.exporter import Exporter
 from lockstep.collector.exporter.server import Pages, PageServer
-from lockstep.collector.exporter.web_auth import WebAuth
+from lockstep.collector.exporter.web_auth import MAX_REMEMBERED, Guard, WebAuth
 from lockstep.collector.exporter.web_config import load_web_config
 from lockstep.collector.registry import feeds
-from lockstep.collector.sampler import Sampler
+from lockstep.collector.sampler.sampler import Sampler
 
 # A salt of our own: every process that collects these tests has to find the same ones.
 HASH = bcrypt.hashpw(b"secret", b"$2b$04$abcdefghijklmnopqrstuu").decode()

@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
-from lockstep.collector.collectors.gpu import collect
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.reading import IMPLAUSIBLE
-from lockstep.collector.sources.dcgm_exporter import parse
+from lockstep.collector.readings.source import IMPLAUSIBLE
+from lockstep.collector.samples.gpu import collect
+from lockstep.collector.sources.gpu.dcgm_exporter import parse
 from tests.wild import wild
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from lockstep.collector.collectors import ethernet
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.sources.ethtool import Ethtool
-from lockstep.collector.sources.ethtool.names import meaning
+from lockstep.collector.samples import network
+from lockstep.collector.sources.network.ethtool.names import meaning
+from lockstep.collector.sources.network.ethtool.source import Ethtool
 from tests.wild import wild
 
 
@@ -27,11 +27,13 @@ def test_so_many_are_understood(network_node, name, least):
 
     assert least <= sum(meaning(each) is not None for each in told)
     assert () == reading.rejected
-    assert bool(least) == bool([*ethernet.collect(reading)])
+    assert bool(least) == bool([*network.collect_ethernet(reading)])
 
 
 def test_drops_of_a_port_are_told(network_node):
     nics = network_node.FakeNics({"eth0": statistics("node-exporter-eth0")})
     reading = Ethtool(lambda: ["eth0"], nics.open).read()
 
-    assert [m.NET_PHY_ERRORS(12028, "eth0", "port.rx_dropped")] == [*ethernet.collect(reading)]
+    assert [m.NET_PHY_ERRORS(12028, "eth0", "port.rx_dropped")] == [
+        *network.collect_ethernet(reading)
+    ]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from lockstep.collector.collectors import infiniband
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.sources.infiniband import Infiniband
-from lockstep.collector.sources.infiniband.errors import InfinibandErrors
+from lockstep.collector.samples import network
+from lockstep.collector.sources.network.infiniband.errors import InfinibandErrors
+from lockstep.collector.sources.network.infiniband.source import Infiniband
 from tests.wild import wild
 
 
@@ -18,8 +18,8 @@ def ports(machine):
         root.symlink_to(wild(f"infiniband/{name}"))
         values, reasons = {}, []
         for source, collect in (
-            (Infiniband(machine.sys), infiniband.collect),
-            (InfinibandErrors(machine.sys), infiniband.collect_errors),
+            (Infiniband(machine.sys), network.collect_infiniband),
+            (InfinibandErrors(machine.sys), network.collect_infiniband_errors),
         ):
             reading = source.read()
             reasons += [one.reason for one in reading.rejected]

@@ -7,17 +7,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lockstep.collector.collectors.xid import collect
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.contract.alerted import XID_ZEROS
 from lockstep.collector.contract.kernel_log import TOLD
-from lockstep.collector.contract.xid import PAGED, Severity
-from lockstep.collector.gpu_reading import Gpu
-from lockstep.collector.kernel_event import Fall, KernelEvents, SwitchError, Trouble
-from lockstep.collector.sources.kmsg import Kmsg, parse
-from lockstep.collector.sources.xid import Xids
-from lockstep.collector.sources.xid.ledger import MAX_NUMBERS, MAX_TROUBLES
-from lockstep.collector.xid_event import XidEvent
+from lockstep.collector.contract.metric_rows.alerted import XID_ZEROS
+from lockstep.collector.contract.xid import PAGED
+from lockstep.collector.contract.xid_catalogue.shape import Severity
+from lockstep.collector.formats.kernel_log import parse
+from lockstep.collector.readings.gpu import Gpu
+from lockstep.collector.readings.kernel import Fall, KernelEvents, SwitchError, Trouble, XidEvent
+from lockstep.collector.samples.xid import collect
+from lockstep.collector.sources.gpu.xid.ledger import MAX_NUMBERS, MAX_TROUBLES
+from lockstep.collector.sources.gpu.xid.source import Xids
+from lockstep.collector.sources.host.kmsg import Kmsg
 
 BUS = "0000:65:00.0"
 UUID = "GPU-65"

@@ -6,28 +6,33 @@ from hypothesis import strategies as st
 
 from lockstep.collector.contract.xid import (
     BY_LINE,
-    DEFAULT,
     NOT_OF_HARDWARE,
     PAGED,
-    POLICIES,
     REPEATED,
     XIDS,
+    describe,
+    judged,
+    listed,
+    selector,
+)
+from lockstep.collector.contract.xid_catalogue.detail import Detail, detail
+from lockstep.collector.contract.xid_catalogue.policy import (
+    ACTIONS,
+    ADVICE,
+    ADVICE_OF,
+    DEFAULT,
+    POLICIES,
+)
+from lockstep.collector.contract.xid_catalogue.rows import ROWS, UNUSED
+from lockstep.collector.contract.xid_catalogue.shape import (
     Action,
     Bucket,
-    Detail,
     Fault,
     Judgement,
     Part,
     Repeats,
     Severity,
-    describe,
-    detail,
-    judged,
-    listed,
-    selector,
 )
-from lockstep.collector.contract.xid.catalogue import ACTIONS, ADVICE, ADVICE_OF
-from lockstep.collector.contract.xid.rows import ROWS, UNUSED
 
 
 def test_every_number_up_to_that_of_the_newest_driver_has_one_row():

@@ -4,15 +4,14 @@ import json
 
 import pytest
 
-from lockstep.collector.collectors.xid import collect
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.contract.alerted import XID_ZEROS
-from lockstep.collector.gpu_inventory import GpuInventory
-from lockstep.collector.gpu_reading import Gpu
-from lockstep.collector.kernel_event import KernelEvents
-from lockstep.collector.sources.dcgm_exporter import LOST_SECONDS, DcgmExporter, parse
-from lockstep.collector.sources.xid import Xids
-from lockstep.collector.xid_event import XidEvent
+from lockstep.collector.contract.metric_rows.alerted import XID_ZEROS
+from lockstep.collector.readings.gpu import Gpu
+from lockstep.collector.readings.kernel import KernelEvents, XidEvent
+from lockstep.collector.samples.xid import collect
+from lockstep.collector.sources.gpu.dcgm_exporter import LOST_SECONDS, DcgmExporter, parse
+from lockstep.collector.sources.gpu.precedence import GpuInventory
+from lockstep.collector.sources.gpu.xid.source import Xids
 
 BUS = "0000:18:00.0"
 WHO = 'gpu="0",UUID="GPU-a",pci_bus_id="00000000:18:00.0",modelName="NVIDIA H100",hostname="n1"'

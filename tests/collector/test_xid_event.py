@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.collector.xid_event import pci_bus_id
+from lockstep.collector.readings.kernel import pci_bus_id
 
 
 @pytest.mark.parametrize(

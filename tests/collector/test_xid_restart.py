@@ -3,11 +3,11 @@
 import pytest
 
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.exporter.cap import capped
-from lockstep.collector.reading import SourceError
+from lockstep.collector.exporter.series_cap import capped
+from lockstep.collector.readings.source import SourceError
 from lockstep.collector.registry import feeds
-from lockstep.collector.sampler import Sampler
-from lockstep.collector.state import StateFile
+from lockstep.collector.sampler.sampler import Sampler
+from lockstep.collector.sampler.state import StateFile
 
 BUS = "0000:65:00.0"
 

@@ -5,9 +5,14 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.collector.sources.xid.ledger import MAX_NUMBERS, MAX_PLACES, Ledger
-from lockstep.collector.sources.xid.twins import KEPT_SECONDS, Twins
-from lockstep.collector.xid_event import XidEvent
+from lockstep.collector.readings.kernel import XidEvent
+from lockstep.collector.sources.gpu.xid.ledger import (
+    KEPT_SECONDS,
+    MAX_NUMBERS,
+    MAX_PLACES,
+    Ledger,
+    Twins,
+)
 
 BUS = "0000:65:00.0"
 

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.words import OTHER
-from lockstep.collector.counters import Counters, Falls
-from lockstep.collector.zero_series_folding import ZeroSeriesFolding
+from lockstep.collector.samples.counters import Counters, Falls
+from lockstep.collector.sources.zero_series_folding import ZeroSeriesFolding
 
 
 def told(quiet: ZeroSeriesFolding, thing: str = "eth0", **counts: int) -> dict[str, int]:

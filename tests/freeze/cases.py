@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from tests.analyzer.anomalies.conftest import Hardware
 from tests.analyzer.conftest import Fault, Synthetic
+from tests.analyzer.hardware.anomalies.conftest import Hardware
 from tests.analyzer.prometheus.fake import serving, stored
 from tests.benchmarks.foreign import runs as foreign_runs
 from tests.benchmarks.independent import runs as independent_runs

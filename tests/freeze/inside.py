@@ -23,11 +23,11 @@ from lockstep.app import main
 from lockstep.collector.contract.archive import RANKS, SAMPLES, STEPS, Column
 from lockstep.collector.contract.metrics import METRICS
 from lockstep.collector.contract.words import Cause
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 from lockstep.evaluation.synth.draw import drawn
 from lockstep.evaluation.synth.inspector_lines import write_inspector
 from lockstep.evaluation.synth.whole import streamed
-from tests.lockstep.watching.cluster_life import Days
+from tests.watch.cluster_life import Days
 
 CAUSES = frozenset(cause.value for cause in Cause)
 

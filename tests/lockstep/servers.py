@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lockstep.workloads.joining.reachable import free_port
+from lockstep.workloads.launch.joining.reachable import free_port
 from tests.analyzer.recording_rules.fleet import Fleet, Series
 
 SCRAPE = 1.0

@@ -15,15 +15,15 @@ import pandas as pd
 import pytest
 
 from lockstep.analyzer.align.grid import align
-from lockstep.analyzer.read.topology import rank_infos
+from lockstep.analyzer.hangs.detector import hang
+from lockstep.analyzer.read.ranks import rank_infos
 from lockstep.analyzer.shapes.run import Run
 from lockstep.analyzer.shapes.windows import from_samples
-from lockstep.analyzer.stragglers.detectors.hang import Hang
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.archive import RANKS, SAMPLES
-from lockstep.collector.recorder import Target
 from lockstep.collector.recorder.parts import Row
+from lockstep.collector.recorder.recorder import Target
 from lockstep.collector.recorder.rows import sample_rows
 from tests.machine import slowness
 
@@ -68,7 +68,7 @@ class Pages:
         table = pd.DataFrame(columns=[column.name for column in RANKS])
         ranks = rank_infos(table, samples, None, [])
         grid = align(Run(self.run, {}, ranks, from_samples(samples), samples, None))
-        return [(one.rank, str(one.details["state"])) for one in Hang().detect(grid)]
+        return [(one.rank, str(one.details["state"])) for one in hang(grid)]
 
 
 def missing(seen: dict[str, dict[tuple[int, str], float]]) -> set[int]:

@@ -13,10 +13,10 @@ import time
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import PHASES, FaultKind
 from lockstep.workloads.__main__ import main
-from lockstep.workloads.heartbeat import Heartbeat
-from lockstep.workloads.joining.job_file import Job
-from lockstep.workloads.joining.meeting import Meeting
-from lockstep.workloads.joining.rendezvous import Member
+from lockstep.workloads.launch.joining.job_file import Job
+from lockstep.workloads.launch.joining.meeting import Meeting
+from lockstep.workloads.launch.joining.rendezvous import Member
+from lockstep.workloads.measure.heartbeat import Heartbeat
 from lockstep.workloads.ring import Identity, RingWriter
 
 STEP_SECONDS = 0.05
@@ -42,7 +42,8 @@ def write(job: Job, member: Member, meeting: Meeting | None, hosts: int) -> int:
                 os.kill(os.getpid(), stop)
         time.sleep(STEP_SECONDS)
         writer.end_step(
-            start_ns=1, wall_ns=1, cpu_ns=1, own_ns=1, phase_ns=[0] * len(PHASES), tags=0,
+            start_ns=1, wall_ns=1, cpu_ns=1, own_ns=1, wait_ns=0,
+            phase_ns=[0] * len(PHASES), tags=0,
             samples=1, tokens=1, flops=1.0, loss=1.0,
         )  # fmt: skip
     return 0

@@ -18,14 +18,14 @@ from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING, Metadata
 from lockstep.collector.contract import ring
 from lockstep.runs.planning import plan
 from lockstep.terminal.output import CommandError
-from lockstep.workloads import mesh
-from lockstep.workloads.checkpoint import KEPT, Checkpoints, _Unpickler
-from lockstep.workloads.comm import Comm
+from lockstep.workloads.loop.checkpoint import KEPT, Checkpoints, _Unpickler
+from lockstep.workloads.loop.resume import ABOUT, About, CheckpointError, about, latest, usable
 from lockstep.workloads.models.configs import TINY, TINY_LLAMA, resized
 from lockstep.workloads.models.gpt import Gpt, initialize
-from lockstep.workloads.optimizer import Optimizer, Rate
+from lockstep.workloads.models.optimizer import Optimizer, Rate
+from lockstep.workloads.parallel import mesh
+from lockstep.workloads.parallel.comm import Comm
 from lockstep.workloads.recording import StepRecorder
-from lockstep.workloads.resume import ABOUT, About, CheckpointError, about, latest, usable
 from lockstep.workloads.ring import Identity, RingWriter
 from lockstep.workloads.spec import Layout, Training
 

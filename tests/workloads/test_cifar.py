@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lockstep.workloads.data import DataError
 from lockstep.workloads.data.cifar import TRAINING_FILES, VALIDATION_FILES, CifarImages, write
+from lockstep.workloads.spec import DataError
 
 IMAGE = 3072
 

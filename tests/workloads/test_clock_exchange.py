@@ -13,10 +13,14 @@ import torch.distributed as dist
 
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import GROUPS
-from lockstep.workloads import clock_exchange
-from lockstep.workloads.clock_exchange import MAX_DRIFT, Clocks, best_of
-from lockstep.workloads.clocksync import UNKNOWN_CLOCK, monotonic_clock, wall_minus_monotonic_ns
-from lockstep.workloads.comm import Comm
+from lockstep.workloads.measure import clocks as clock_exchange
+from lockstep.workloads.measure.clocks import MAX_DRIFT, Clocks, best_of
+from lockstep.workloads.measure.process import (
+    UNKNOWN_CLOCK,
+    monotonic_clock,
+    wall_minus_monotonic_ns,
+)
+from lockstep.workloads.parallel.comm import Comm
 from lockstep.workloads.recording import StepRecorder
 from lockstep.workloads.ring import Identity, RingWriter
 from lockstep.workloads.spec import Layout

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.workloads.clock_exchange import MAX_DRIFT, Measurement, offset_now
+from lockstep.workloads.measure.clocks import MAX_DRIFT, Measurement, offset_now
 
 SECOND = 10**9
 

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import nn
 
 from lockstep.collector.contract import ring
-from lockstep.workloads.comm import Comm, PeerLostError
+from lockstep.workloads.parallel.comm import Comm, PeerLostError
 from lockstep.workloads.parallel.data import OverlappedBuckets, ReplicatedBucket, bucketed
 from lockstep.workloads.recording import StepRecorder
 from lockstep.workloads.ring import Identity, RingWriter

@@ -12,8 +12,14 @@ import torch.distributed as dist
 
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import GROUPS, OPS, PHASES, Phase
-from lockstep.workloads.cuda_events import ANCHOR_NS, Anchor, Timeline
-from lockstep.workloads.cuda_recording import StreamComm, StreamRecorder, ToldClock
+from lockstep.workloads.measure.cuda import (
+    ANCHOR_NS,
+    Anchor,
+    StreamComm,
+    StreamRecorder,
+    Timeline,
+    ToldClock,
+)
 from lockstep.workloads.ring import Identity, RingWriter
 
 Forked = Callable[[int, Callable[[int], Any]], list[Any]]
@@ -83,15 +89,21 @@ class Rank:
         raw = self.page()[ring.OPS_OFFSET :][: cursor * ring.OP_RECORD.size]
         return list(ring.OP_RECORD.iter_unpack(raw))
 
-    def steps(self) -> list[tuple[Any, ...]]:
+    def steps(self) -> list[ring.StepRecord]:
         cursor = ring.LIVE.unpack_from(self.page(), ring.LIVE_OFFSET)[1]
         raw = self.page()[ring.STEPS_OFFSET :][: cursor * ring.STEP_RECORD.size]
-        return list(ring.STEP_RECORD.iter_unpack(raw))
+        return list(map(ring.step_record, ring.STEP_RECORD.iter_unpack(raw)))
 
 
 @pytest.fixture
 def rank(tmp_path: Path) -> Rank:
     return Rank(tmp_path)
+
+
+def times(rank: Rank) -> tuple[int, int | None, int | None]:
+    """Wall, own and waiting nanoseconds of the first step."""
+    step = rank.steps()[0]
+    return step.wall_ns, step.own_ns, step.wait_ns
 
 
 def one_step(rank: Rank, loss: Any = 2.5) -> None:
@@ -118,11 +130,12 @@ def test_times_are_the_device_s_and_not_the_host_s(rank: Rank) -> None:
     one_step(rank)
     rank.passes(16)
     starts = [op[8] for op in rank.operations()]
-    walls = [step[2] for step in rank.steps()]
+    walls = [step.wall_ns for step in rank.steps()]
 
     assert [1_000_000_000, 1_008_000_000] == starts
     assert [8 * MILLISECOND] * 2 == walls
-    assert [8 * MILLISECOND] * 2 == [step[5 + PHASES.index(Phase.FORWARD)] for step in rank.steps()]
+    forward = PHASES.index(Phase.FORWARD)
+    assert [8 * MILLISECOND] * 2 == [step.phase_ns[forward] for step in rank.steps()]
     assert [0, 1] == [op[3] for op in rank.operations()]
 
 
@@ -133,7 +146,7 @@ def test_a_loss_is_read_when_its_own_step_is_over(rank: Rank) -> None:
     value.fill_(1.75)
     rank.passes(8)
 
-    assert 1.75 == rank.steps()[0][-2]
+    assert 1.75 == rank.steps()[0].loss
 
 
 def test_the_host_is_at_most_one_step_ahead(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +157,7 @@ def test_the_host_is_at_most_one_step_ahead(rank: Rank, monkeypatch: pytest.Monk
         rank.stream.now_ns += MILLISECOND
         rank.timeline.poll()
 
-    monkeypatch.setattr("lockstep.workloads.cuda_recording.sleep", sleep)
+    monkeypatch.setattr("lockstep.workloads.measure.cuda.sleep", sleep)
     one_step(rank)
     one_step(rank)
     none_yet = len(waits)
@@ -176,7 +189,8 @@ def test_a_new_anchor_does_not_move_what_was_marked_before(rank: Rank) -> None:
     one_step(rank)
     rank.passes(8)
 
-    assert [1_000_000_000, 1_000_000_000 + 2 * ANCHOR_NS] == [step[1] for step in rank.steps()]
+    starts = [step.start_ns for step in rank.steps()]
+    assert [1_000_000_000, 1_000_000_000 + 2 * ANCHOR_NS] == starts
 
 
 def test_a_device_that_fails_is_noticed_by_the_training_thread(rank: Rank) -> None:
@@ -224,13 +238,14 @@ def test_a_collective_lasts_from_the_stream_s_arrival_to_its_end(
         one.passes(2.5)
         offset = ring.GROUP_COUNTERS_OFFSET + GROUPS.index("dp") * ring.GROUP_COUNTERS.size
         group = ring.GROUP_COUNTERS.unpack_from(one.page(), offset)
-        return inside, one.operations(), one.steps()[0][2:5], group
+        return inside, one.operations(), times(one), group
 
-    ((op, _, _, sequence, since), ops, (wall, _, own), group) = forked(1, work)[0]
+    ((op, _, _, sequence, since), ops, (wall, own, wait), group) = forked(1, work)[0]
 
     assert (OPS.index("dp-all-reduce"), 1, 1_002_000_000) == (op, sequence, since)
     assert [[1_002_000_000, 1_005_000_000]] == [record[8:10] for record in ops]
     assert (5 * MILLISECOND, 2 * MILLISECOND) == (wall, own)
+    assert 3 * MILLISECOND == wait
     assert [3 * MILLISECOND, 1, 1, 1] == group
 
 
@@ -253,13 +268,14 @@ def test_only_the_wait_for_an_overlapped_operation_is_waiting(
         pending.wait()
         one.recorder.end_step(samples=1, tokens=1, flops=1.0, loss=math.nan)
         one.passes(5)
-        return one.operations(), one.steps()[0][2:5]
+        return one.operations(), times(one)
 
-    (record,), (wall, _, own) = forked(1, work)[0]
+    (record,), (wall, own, wait) = forked(1, work)[0]
     flags = ring.FLAG_COMPLETION_IS_UPPER_BOUND | ring.FLAG_OVERLAPPED
 
     assert (flags, 1, 1_000_000_000, 1_005_000_000) == (record[2], record[4], *record[8:10])
     assert (5 * MILLISECOND, 4 * MILLISECOND) == (wall, own)
+    assert MILLISECOND == wait
 
 
 @pytest.mark.distributed
@@ -274,11 +290,12 @@ def test_what_was_waited_between_two_steps_is_of_neither(forked: Forked, tmp_pat
         place.run(torch.zeros(2), lambda: sleep(0.01))
         one_step(one)
         one.passes(8)
-        return one.steps()[0][2:5]
+        return times(one)
 
-    wall, _, own = forked(1, work)[0]
+    wall, own, wait = forked(1, work)[0]
 
     assert 8 * MILLISECOND == wall == own
+    assert 0 == wait
 
 
 @pytest.mark.distributed

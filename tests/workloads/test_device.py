@@ -8,10 +8,10 @@ import pytest
 
 from lockstep.collector.contract.device import DeviceState
 from lockstep.collector.contract.words import FaultKind
-from lockstep.workloads.device import SHARES, EmulatedDevice, device_seconds
+from lockstep.workloads.faults.device import SHARES, EmulatedDevice, device_seconds
 from lockstep.workloads.faults.inject import Injector
 from lockstep.workloads.faults.plan import Fault
-from lockstep.workloads.simulated_gpu import (
+from lockstep.workloads.faults.simulated_gpu import (
     CLOCK_MAX_HERTZ,
     SLOWDOWN_CELSIUS,
     SimulatedGpu,
@@ -46,8 +46,8 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr("lockstep.workloads.device.monotonic", lambda: self.now)
-        monkeypatch.setattr("lockstep.workloads.device.sleep", self.compute)
+        monkeypatch.setattr("lockstep.workloads.faults.device.monotonic", lambda: self.now)
+        monkeypatch.setattr("lockstep.workloads.faults.device.sleep", self.compute)
 
     def compute(self, seconds: float) -> None:
         self.now += seconds
@@ -80,7 +80,7 @@ def test_what_a_fault_added_is_what_a_healthy_device_would_not_have_taken(
 
 def test_without_pace_nothing_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     naps: list[float] = []
-    monkeypatch.setattr("lockstep.workloads.device.sleep", naps.append)
+    monkeypatch.setattr("lockstep.workloads.faults.device.sleep", naps.append)
     device = EmulatedDevice(None, noise=0.0, seed=1)
     device.start_step(0.0)
     with device.segment("backward"):
@@ -91,7 +91,7 @@ def test_without_pace_nothing_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_without_pace_a_fault_is_more_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
     naps: list[float] = []
-    monkeypatch.setattr("lockstep.workloads.device.sleep", naps.append)
+    monkeypatch.setattr("lockstep.workloads.faults.device.sleep", naps.append)
     device = EmulatedDevice(None, noise=0.0, seed=1)
     device.start_step(0.03)
     began = thread_time()

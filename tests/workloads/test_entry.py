@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.workloads.joining.job_file import Job
-from lockstep.workloads.joining.reachable import free_port
+from lockstep.workloads.launch.joining.job_file import Job
+from lockstep.workloads.launch.joining.reachable import free_port
 from lockstep.workloads.spec import Layout, RunSpec, Training
 
 TRAINING = Training(vocabulary=32, sequence=16)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lockstep.workloads.data.epsilon import Epsilon
 from lockstep.workloads.data.row_files import about
-from lockstep.workloads.data.rows import Draws, Rows
+from lockstep.workloads.models.logreg import Draws, Rows
 
 
 def drawn(what: Epsilon, split: str = "train") -> tuple[np.ndarray, np.ndarray]:

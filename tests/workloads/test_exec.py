@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.collector.clock import SystemClock
-from lockstep.collector.sources.rank_ring import read_records, scan
-from lockstep.workloads.exec.choice import Choice
-from lockstep.workloads.exec.follow import MOST_STEPS, Follower
-from lockstep.workloads.exec.patterns import PatternError, compiled, loss_alone
-from lockstep.workloads.launchers.external_program import HOOK, environment_of
+from lockstep.collector.sources.ranks.records import read_records
+from lockstep.collector.sources.ranks.rings import scan
+from lockstep.workloads.launch.external_program.choice import Choice
+from lockstep.workloads.launch.external_program.follow import MOST_STEPS, Follower
+from lockstep.workloads.launch.external_program.launcher import HOOK, environment_of
+from lockstep.workloads.launch.external_program.patterns import PatternError, compiled, loss_alone
 from lockstep.workloads.sdk.holder import Means, holder
 from lockstep.workloads.sdk.start import UnwritableError, started
 from lockstep.workloads.spec import Layout

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from lockstep.workloads.launchers import PEER_LOST_CODE, Exit
-from lockstep.workloads.processes.exits import Exits, first_to_fail
-from lockstep.workloads.processes.ring_state import RingState
-from lockstep.workloads.processes.watching import left_early
+from lockstep.workloads.launch.launcher import PEER_LOST_CODE, Exit
+from lockstep.workloads.launch.ring_state import RingState
+from lockstep.workloads.launch.watching import Exits, first_to_fail, left_early
 
 KILL, ABORT, TERM = -signal.SIGKILL, -signal.SIGABRT, -signal.SIGTERM
 

@@ -13,14 +13,14 @@ import pytest
 
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import RANK_STATES, RankState
-from lockstep.workloads.exec.patterns import PatternError
-from lockstep.workloads.launchers import Ending
-from lockstep.workloads.launchers.external_program import (
+from lockstep.workloads.launch.external_program.launcher import (
     CommandError,
     ExternalProgramLauncher,
     check,
 )
-from lockstep.workloads.launchers.external_program.programs import Missing
+from lockstep.workloads.launch.external_program.patterns import PatternError
+from lockstep.workloads.launch.external_program.programs import Missing
+from lockstep.workloads.launch.launcher import Ending
 from lockstep.workloads.sdk.holder import Means
 from lockstep.workloads.spec import Layout, RunSpec
 
@@ -247,7 +247,7 @@ LAUNCHER = """
 import sys
 from pathlib import Path
 from tests.workloads.test_external_program import SPEC
-from lockstep.workloads.launchers.external_program import ExternalProgramLauncher
+from lockstep.workloads.launch.external_program.launcher import ExternalProgramLauncher
 place = Path(sys.argv[1])
 script = "setsid sleep 16180 & exec sleep 16181"
 launcher = ExternalProgramLauncher(("bash", "-c", script))

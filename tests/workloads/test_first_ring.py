@@ -12,8 +12,9 @@ import pytest
 
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract.words import RankState
-from lockstep.collector.sources.rank_ring import Rank, Rings
-from lockstep.workloads.joining.job_file import Job
+from lockstep.collector.sources.ranks.owners import Rank
+from lockstep.collector.sources.ranks.rings import Rings
+from lockstep.workloads.launch.joining.job_file import Job
 from lockstep.workloads.spec import Layout, RunSpec
 
 STANDS = """
@@ -85,7 +86,7 @@ def test_a_rank_is_seen_as_starting_while_it_imports_and_as_failed_if_it_cannot(
 
 
 def state(descriptor: int) -> RankState:
-    from lockstep.collector.sources.rank_ring.header import read_header
+    from lockstep.collector.sources.ranks.header import read_header
 
     try:
         return read_header(descriptor, SystemClock()).state

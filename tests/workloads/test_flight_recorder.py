@@ -10,10 +10,10 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d
 
 from lockstep.collector.contract.flight_recorder import dump_name, request_name
-from lockstep.collector.sources.flight_recorder import missing
-from lockstep.collector.sources.flight_recorder.dump import parse
-from lockstep.workloads import flight_recorder
-from lockstep.workloads.flight_recorder import DumpOnRequest
+from lockstep.collector.formats.flight_recorder.dump import parse
+from lockstep.collector.sources.nccl.flight_recorder.missing import missing
+from lockstep.workloads.measure import flight_recorder
+from lockstep.workloads.measure.flight_recorder import DumpOnRequest
 
 
 @pytest.fixture

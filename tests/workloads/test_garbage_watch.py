@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lockstep.workloads.loop import GarbageWatch
+from lockstep.workloads.loop.loop import GarbageWatch
 from lockstep.workloads.ring import OP_INDEX
 
 

@@ -6,7 +6,7 @@ from time import sleep
 
 import pytest
 
-from lockstep.workloads.gloo_threads import NAME, wait_for_rest
+from lockstep.workloads.measure.gloo_threads import NAME, wait_for_rest
 
 
 def thread(tasks: Path, number: int, state: str, name: str = NAME) -> Path:
@@ -47,17 +47,17 @@ def test_where_the_kernel_does_not_tell_nobody_is_waited_for(tmp_path):
 PROGRAM = """
 import atexit
 import sys
-atexit.register(lambda: print("at exit", lockstep.workloads.gloo_threads.wait_for_rest.called))
+atexit.register(lambda: print("at exit", gloo_threads.wait_for_rest.called))
 import torch
 import torch.distributed as dist
-import lockstep.workloads.gloo_threads
+from lockstep.workloads.measure import gloo_threads
 import lockstep
 
-waited = lockstep.workloads.gloo_threads.wait_for_rest
+waited = gloo_threads.wait_for_rest
 def seen():
     seen.called = waited()
 seen.called = None
-lockstep.workloads.gloo_threads.wait_for_rest = seen
+gloo_threads.wait_for_rest = seen
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 environment = {"LOCKSTEP_DIR": sys.argv[1], "LOCKSTEP_RUN": "mine"}
 recorder = lockstep.recorder(rank=0, world=2, environment=environment)

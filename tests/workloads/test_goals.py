@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.collector.contract.words import Phase
-from lockstep.workloads.outcome.evaluation import Tracker
-from lockstep.workloads.outcome.goals import MLBENCH, Goal, GoalError, accuracy_after_time, parse
+from lockstep.workloads.loop.evaluation import Tracker
+from lockstep.workloads.loop.goals import MLBENCH, Goal, GoalError, accuracy_after_time, parse
 
 SPENT = {
     Phase.DATA: 1.0, Phase.FORWARD: 2.0, Phase.BACKWARD: 4.0, Phase.GRAD_SYNC: 3.0,

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from lockstep.workloads.accelerator import Accelerator, accelerator
-from lockstep.workloads.gpus import visible, why_not
+from lockstep.workloads.loop.rank import Accelerator, RankJob, accelerator
+from lockstep.workloads.measure.gpus import visible, why_not
 from lockstep.workloads.models.configs import TINY
 from lockstep.workloads.models.gpt import Gpt, initialize
-from lockstep.workloads.rank import RankJob
 from lockstep.workloads.spec import Layout, RunSpec
 
 

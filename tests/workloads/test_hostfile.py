@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.workloads.launchers.mpirun.hostfile import Host, HostfileError, read, require
+from lockstep.workloads.launch.mpirun.hostfile import Host, HostfileError, read, require
 
 
 def written(folder: Path, text: str) -> Path:

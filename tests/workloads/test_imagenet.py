@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.workloads.data import DataError
 from lockstep.workloads.data.imagenet import ImageFolder, check, random_part
+from lockstep.workloads.spec import DataError
 
 Image = pytest.importorskip("PIL.Image", reason="needs Pillow")
 

@@ -9,10 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from lockstep.workloads.data.indexed import IndexedDataset, IndexedError, write
+from lockstep.workloads.data.indexed import IndexedDataset, IndexedError, Samples, write
 from lockstep.workloads.data.loader import Loader
-from lockstep.workloads.data.samples import Samples
-from lockstep.workloads.data.synthetic import CopySource, MarkovSource, write_synthetic
+from lockstep.workloads.data.prepare import CopySource, MarkovSource, write_synthetic
 
 documents = st.lists(
     arrays(np.int64, st.integers(0, 20), elements=st.integers(0, 99)), min_size=1, max_size=8

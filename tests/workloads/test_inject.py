@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from lockstep.collector.contract.words import FaultKind
-from lockstep.workloads.device import SHARES, EmulatedDevice
 from lockstep.workloads.faults import inject
-from lockstep.workloads.faults.added import read_added
+from lockstep.workloads.faults.device import SHARES, EmulatedDevice
 from lockstep.workloads.faults.disturbances import Disturber, parse_disturbance
 from lockstep.workloads.faults.inject import Injector
 from lockstep.workloads.faults.kinds import BUILT, DEVICE_KINDS
+from lockstep.workloads.faults.measure import read_added
 from lockstep.workloads.faults.plan import Fault, parse
-from lockstep.workloads.simulated_gpu import SimulatedGpu
+from lockstep.workloads.faults.simulated_gpu import SimulatedGpu
 
 HEALTHY = 0.04
 CAN = dict.fromkeys(BUILT, "")
@@ -225,9 +225,9 @@ def test_a_slow_device_and_garbage_tell_what_they_added(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     clock = [100.0]
-    monkeypatch.setattr("lockstep.workloads.device.monotonic", lambda: clock[0])
+    monkeypatch.setattr("lockstep.workloads.faults.device.monotonic", lambda: clock[0])
     monkeypatch.setattr(
-        "lockstep.workloads.device.sleep", lambda each: clock.append(clock.pop() + each)
+        "lockstep.workloads.faults.device.sleep", lambda each: clock.append(clock.pop() + each)
     )
     specs = ("compute:rank=1,factor=1.5,from=20,to=30", "gc:rank=1,factor=1.5,from=20,to=30")
     made, device = injector(*specs, proof=tmp_path / "rank-1.json")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lockstep.collector.contract.words import FaultKind
 from lockstep.workloads.faults.disturbances import parse_disturbance
 from lockstep.workloads.faults.plan import Fault, parse
-from lockstep.workloads.joining.job_file import Job, JobError, read
+from lockstep.workloads.launch.joining.job_file import Job, JobError, read
 from lockstep.workloads.spec import Layout, RunSpec, Training
 
 FAULT = Fault(FaultKind.COMPUTE, 1, None, 1.5, 20, 40, "constant", "compute:rank=1", ("a", "b"))

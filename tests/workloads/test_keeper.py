@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 
 from lockstep.collector.contract import ring
-from lockstep.workloads.processes import keeper
-from lockstep.workloads.processes.keeper import Keeper
-from lockstep.workloads.processes.rank_report import Report, parsed
+from lockstep.workloads.launch import keeper
+from lockstep.workloads.launch.keeper import Keeper, Report, parsed
 
 PROGRAM = """
 import os, sys, time
 from pathlib import Path
-from lockstep.workloads.processes.keeper import Keeper
+from lockstep.workloads.launch.keeper import Keeper
 folder = Path(sys.argv[1])
 tell = lambda report: os.write(1, report.line().encode())
 Keeper(2, "here", folder / "ring", folder / "log", tell).keep(lambda: time.sleep(60))

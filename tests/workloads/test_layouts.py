@@ -13,10 +13,10 @@ import torch.distributed as dist
 
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import GROUPS
-from lockstep.workloads import mesh
-from lockstep.workloads.comm import Collective, Comm
 from lockstep.workloads.models.configs import TINY, TINY_LLAMA, GptConfig
 from lockstep.workloads.models.gpt import Gpt, initialize
+from lockstep.workloads.parallel import mesh
+from lockstep.workloads.parallel.comm import Collective, Comm
 from lockstep.workloads.parallel.gradients import Gradients
 from lockstep.workloads.parallel.pipeline import Pipeline, build
 from lockstep.workloads.parallel.tensor import TensorParallel, shard_dimension

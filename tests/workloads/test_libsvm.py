@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.workloads.data import DataError, converted, libsvm
+from lockstep.workloads.data import converted, libsvm
 from lockstep.workloads.data.libsvm import LibsvmError, RowBlock, blocks
 from lockstep.workloads.data.row_files import about
-from lockstep.workloads.data.rows import Rows
+from lockstep.workloads.models.logreg import Rows
+from lockstep.workloads.spec import DataError
 
 FEATURES = 12
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.workloads.launchers import PEER_LOST_CODE, Ending, Outcome
-from lockstep.workloads.launchers.local.ranks import Ranks
-from lockstep.workloads.processes import watching
-from lockstep.workloads.processes.rank_process import RankProcess
-from lockstep.workloads.processes.ring_state import RingState
+from lockstep.workloads.launch import watching
+from lockstep.workloads.launch.launcher import PEER_LOST_CODE, Ending, Outcome
+from lockstep.workloads.launch.local import Ranks
+from lockstep.workloads.launch.rank_process import RankProcess
+from lockstep.workloads.launch.ring_state import RingState
 from lockstep.workloads.spec import Layout, RunSpec
 
 SIGKILL, EXIT_1, PEER_LOST = int(signal.SIGKILL), 1 << 8, PEER_LOST_CODE << 8

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.workloads.launchers import Exit, Raised
-from lockstep.workloads.processes.log_end import as_exception, exception, last_words, of_a_lost_peer
-from lockstep.workloads.processes.rank_process import RankProcess
-from lockstep.workloads.processes.ring_state import RingState
-from lockstep.workloads.processes.watching import _first_to_fail, exceptions
+from lockstep.workloads.launch.launcher import Exit, Raised
+from lockstep.workloads.launch.log_end import as_exception, exception, last_words, of_a_lost_peer
+from lockstep.workloads.launch.rank_process import RankProcess
+from lockstep.workloads.launch.ring_state import RingState
+from lockstep.workloads.launch.watching import _first_to_fail, exceptions
 
 PEER = "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:29572"
 
@@ -152,9 +152,9 @@ HANDLED = 'Traceback (most recent call last):\n  File "a.py", line 1\nImportErro
 def rank(tmp_path, monkeypatch):
     """A rank whose ring says `steps[0]`; a second passes between two looks at it."""
     steps, clock = [0], count()
-    monkeypatch.setattr("lockstep.workloads.processes.rank_process.monotonic", lambda: next(clock))
+    monkeypatch.setattr("lockstep.workloads.launch.rank_process.monotonic", lambda: next(clock))
     monkeypatch.setattr(
-        "lockstep.workloads.processes.rank_process.read_ring_state",
+        "lockstep.workloads.launch.rank_process.read_ring_state",
         lambda path: RingState(steps[0], 1.0, 0, waits=False, heartbeat_age=0.1),
     )
     return RankProcess(0, 1, tmp_path, tmp_path / "rank-0.log"), steps

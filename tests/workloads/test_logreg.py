@@ -16,19 +16,17 @@ import torch.distributed as dist
 
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import GROUPS, Phase
-from lockstep.workloads import mesh
-from lockstep.workloads.comm import Comm
-from lockstep.workloads.data import DataError
 from lockstep.workloads.data.epsilon import Epsilon
-from lockstep.workloads.data.rows import Draws, Rows
-from lockstep.workloads.models.logreg import PENALTY, LogisticRegression, flops
-from lockstep.workloads.outcome.evaluation import Tracker
-from lockstep.workloads.outcome.goals import parse
+from lockstep.workloads.loop.evaluation import Tracker
+from lockstep.workloads.loop.goals import parse
+from lockstep.workloads.loop.trainable import Context
+from lockstep.workloads.models.logreg import PENALTY, Draws, LogisticRegression, Rows, flops
+from lockstep.workloads.parallel import mesh
+from lockstep.workloads.parallel.comm import Comm
 from lockstep.workloads.recording import StepRecorder
 from lockstep.workloads.ring import Identity, RingWriter
-from lockstep.workloads.spec import Layout, RunSpec, SpecError
+from lockstep.workloads.spec import DataError, Layout, RunSpec, SpecError
 from lockstep.workloads.tasks.logreg import TASK
-from lockstep.workloads.trainable import Context
 
 Forked = Callable[[int, Callable[[int], Any]], list[Any]]
 SMALL = Epsilon(9, features=30, dimensions=10, train=600, validation=101)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.workloads.joining import reachable
-from lockstep.workloads.joining.meeting import Meeting, check
-from lockstep.workloads.joining.reachable import free_port, interface_of, routable, towards
-from lockstep.workloads.joining.rendezvous import RendezvousError
+from lockstep.workloads.launch.joining import reachable
+from lockstep.workloads.launch.joining.meeting import Meeting, check
+from lockstep.workloads.launch.joining.reachable import free_port, interface_of, routable, towards
+from lockstep.workloads.launch.joining.rendezvous import RendezvousError
 from lockstep.workloads.spec import Layout
 
 LAYOUT = Layout(2, 2, 4)

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from lockstep.workloads.fit import check, memory_plan, require, stage_parameters
-from lockstep.workloads.flops import FORMULAS, per_token
+from lockstep.workloads.measure.flops import FORMULAS, per_token
 from lockstep.workloads.models.configs import CONFIGS, TINY, ConfigError, GptConfig, Style, resized
+from lockstep.workloads.models.fit import check, memory_plan, require, stage_parameters
 from lockstep.workloads.models.gpt import Gpt
 from lockstep.workloads.parallel.pipeline import build
 from lockstep.workloads.parallel.tensor import TensorParallel

@@ -22,15 +22,14 @@ import pytest
 
 from lockstep.collector.contract.words import FaultKind
 from lockstep.workloads.faults.plan import Fault
-from lockstep.workloads.joining.reachable import free_port, interface_of, routable
-from lockstep.workloads.launchers import Ending, LaunchError, Outcome
-from lockstep.workloads.launchers.mpirun import MpirunLauncher
-from lockstep.workloads.launchers.mpirun import ranks as of_mpirun
-from lockstep.workloads.launchers.mpirun.hostfile import HostfileError
-from lockstep.workloads.launchers.mpirun.program import find
-from lockstep.workloads.launchers.mpirun.ranks import MpirunRanks
-from lockstep.workloads.processes import watching
-from lockstep.workloads.processes.ring_state import read_ring_state
+from lockstep.workloads.launch import watching
+from lockstep.workloads.launch.joining.reachable import free_port, interface_of, routable
+from lockstep.workloads.launch.launcher import Ending, LaunchError, Outcome
+from lockstep.workloads.launch.mpirun import ranks as of_mpirun
+from lockstep.workloads.launch.mpirun.hostfile import HostfileError
+from lockstep.workloads.launch.mpirun.launcher import MpirunLauncher, find
+from lockstep.workloads.launch.mpirun.ranks import MpirunRanks
+from lockstep.workloads.launch.ring_state import read_ring_state
 from lockstep.workloads.spec import Layout, RunSpec, Training
 
 ROOT = Path(__file__).parents[2]
@@ -54,6 +53,7 @@ INTERFACES = {"OMPI_MCA_btl_tcp_if_include": "lo", "OMPI_MCA_oob_tcp_if_include"
 AGENT_VARIABLES = ("OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent", "HYDRA_LAUNCHER_EXEC")
 
 pytestmark = [
+    pytest.mark.foreign,
     pytest.mark.distributed,
     pytest.mark.slow,
     pytest.mark.sweep(sample=2),
@@ -236,7 +236,7 @@ def test_ranks_that_land_on_one_host_are_refused(
     hosts.write_text("node-a\nnode-b\n")
     launcher = MpirunLauncher(hosts, search=search, rank=LIGHT)
     here = "localhost:2\n" if "mpich" in search else "localhost slots=2\n"
-    monkeypatch.setattr("lockstep.workloads.launchers.mpirun.machines", lambda *_: here)
+    monkeypatch.setattr("lockstep.workloads.launch.mpirun.launcher.machines", lambda *_: here)
     monkeypatch.setenv("LOCKSTEP_DIR", str(tmp_path / "rings"))
     ranks = launched(launcher, spec(2), workspace, tmp_path)
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.workloads.launchers import Ending, LaunchError, Outcome, Progress
-from lockstep.workloads.launchers.mpirun.ranks import MpirunRanks, RemoteRank
-from lockstep.workloads.processes import watching
-from lockstep.workloads.processes.rank_report import Report, parsed
-from lockstep.workloads.processes.ring_state import RingState
+from lockstep.workloads.launch import watching
+from lockstep.workloads.launch.keeper import Report, parsed
+from lockstep.workloads.launch.launcher import Ending, LaunchError, Outcome, Progress
+from lockstep.workloads.launch.mpirun.ranks import MpirunRanks, RemoteRank
+from lockstep.workloads.launch.ring_state import RingState
 from lockstep.workloads.spec import Layout, RunSpec
 
 SPEC = RunSpec("run", "gpt", Layout(2, 1, 2), 10, 0, hang_timeout=1.0)

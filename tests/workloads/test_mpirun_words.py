@@ -4,9 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.workloads.launchers import LaunchError
-from lockstep.workloads.launchers.mpirun import command, environment, machines
-from lockstep.workloads.launchers.mpirun.program import Family, Program, find, parse_version
+from lockstep.workloads.launch.launcher import LaunchError
+from lockstep.workloads.launch.mpirun.launcher import (
+    Family,
+    Program,
+    command,
+    environment,
+    find,
+    machines,
+    parse_version,
+)
 
 RANK = ["python", "-m", "lockstep.workloads", "job.json"]
 VARIABLES = {"PATH": "/bin", "NCCL_DEBUG": "INFO", "SECRET": "x"}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from lockstep.workloads.optimizer import MOMENTS, Optimizer, Rate
+from lockstep.workloads.models.optimizer import MOMENTS, Optimizer, Rate
 
 RATE = Rate(peak=1e-2, warmup=5, steps=50)
 

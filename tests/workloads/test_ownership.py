@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.workloads.joining.run_directory import shared
-from lockstep.workloads.processes.ownership import (
+from lockstep.workloads.launch.joining.run_directory import shared
+from lockstep.workloads.launch.processes import (
     LOCK_FILE,
     OWNER_FILE,
     is_dead,
@@ -23,7 +23,7 @@ GONE = '{"pid": 4194304, "start_ticks": 1}'  # above the largest pid that Linux 
 HOLDER = """\
 import sys
 from pathlib import Path
-from lockstep.workloads.joining.run_directory import shared
+from lockstep.workloads.launch.joining.run_directory import shared
 with shared(Path(sys.argv[1])):
     print("inside", flush=True)
     sys.stdin.read()

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from lockstep.workloads.faults.quota import QuotaLoop, StepModel
+from lockstep.workloads.faults.cpu_quota import QuotaLoop, StepModel
 
 MODEL = StepModel(device=(0.012, 0.020, 0.008), cpu=(0.003, 0.005, 0.001), rest=0.001)
 HEALTHY = MODEL.seconds(1.0)

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from lockstep.workloads.outcome.evaluation import Evaluation
-from lockstep.workloads.outcome.throughput import STEPS
+from lockstep.workloads.loop.evaluation import STEPS, Evaluation
+from lockstep.workloads.loop.trainable import Counts
 from lockstep.workloads.spec import PROGRAM, Layout, RunSpec, Training
-from lockstep.workloads.tasks import find
-from lockstep.workloads.trainable import Counts
+from lockstep.workloads.tasks.registry import find
 
 SECONDS = 0.5
 """Of every step."""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.workloads.joining.rendezvous import (
+from lockstep.workloads.launch.joining.rendezvous import (
     Member,
     RendezvousError,
     Starter,

@@ -12,9 +12,9 @@ from torch import nn
 
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import GROUPS
-from lockstep.workloads import mesh
-from lockstep.workloads.comm import Comm
-from lockstep.workloads.parallel.replicas import Replicas
+from lockstep.workloads.parallel import mesh
+from lockstep.workloads.parallel.comm import Comm
+from lockstep.workloads.parallel.data import Replicas
 from lockstep.workloads.recording import StepRecorder
 from lockstep.workloads.ring import Identity, RingWriter
 from lockstep.workloads.spec import Layout

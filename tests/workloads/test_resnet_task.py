@@ -15,18 +15,18 @@ import torch.distributed as dist
 
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import GROUPS
-from lockstep.workloads import mesh
-from lockstep.workloads.accelerator import Accelerator
-from lockstep.workloads.comm import Comm
-from lockstep.workloads.data import DataError, gratings
+from lockstep.workloads.data import gratings
 from lockstep.workloads.data.images import whole_batch
+from lockstep.workloads.loop.rank import Accelerator
+from lockstep.workloads.loop.trainable import Context
 from lockstep.workloads.models.image_configs import IMAGE_CONFIGS, ImageConfig
 from lockstep.workloads.models.image_training import ImageTraining
+from lockstep.workloads.parallel import mesh
+from lockstep.workloads.parallel.comm import Comm
 from lockstep.workloads.recording import StepRecorder
 from lockstep.workloads.ring import Identity, RingWriter
-from lockstep.workloads.spec import Layout, RunSpec, SpecError, Training
+from lockstep.workloads.spec import DataError, Layout, RunSpec, SpecError, Training
 from lockstep.workloads.tasks.resnet import TASK
-from lockstep.workloads.trainable import Context
 
 HOST = Accelerator(torch.device("cpu"))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import redirect_stderr
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ import pytest
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import PHASES, STEP_TAGS, Phase
 from lockstep.workloads.data.prepare import prepared
-from lockstep.workloads.resume import about, latest
+from lockstep.workloads.loop.resume import about, latest
+from lockstep.workloads.loop.train import RankJob, run_rank
 from lockstep.workloads.spec import Layout, RunSpec, Training
-from lockstep.workloads.train import RankJob, run_rank
 
 pytestmark = pytest.mark.distributed
 
@@ -40,7 +41,8 @@ def ran(forked: Forked, folder: Path, one: RunSpec) -> list[Any]:
         raw = (folder / ring.file_name(rank)).read_bytes()
         written = ring.LIVE.unpack_from(raw, ring.LIVE_OFFSET)[1]
         size = ring.STEP_RECORD.size
-        return code, list(ring.STEP_RECORD.iter_unpack(raw[ring.STEPS_OFFSET :][: written * size]))
+        slots = ring.STEP_RECORD.iter_unpack(raw[ring.STEPS_OFFSET :][: written * size])
+        return code, [asdict(ring.step_record(slot)) for slot in slots]
 
     return forked(one.layout.world, work)
 
@@ -54,24 +56,25 @@ def test_a_resumed_run_goes_on_with_steps_and_loss_where_the_other_was(
 
     assert 10 == about(folder).step == about(folder).updates
     assert {0} == {code for code, _ in (*first, *second)}
-    assert list(range(STEPS)) == [one[0] for one in first[0][1]]
-    assert list(range(10, STEPS)) == [one[0] for one in second[0][1]]
+    assert list(range(STEPS)) == [one["step"] for one in first[0][1]]
+    assert list(range(10, STEPS)) == [one["step"] for one in second[0][1]]
     # Loss: the mean of both replicas before, of the whole batch on the last stage after.
     losses = [
-        (one[-2] + other[-2]) / 2 for one, other in zip(first[0][1], first[1][1], strict=True)
+        (one["loss"] + other["loss"]) / 2
+        for one, other in zip(first[0][1], first[1][1], strict=True)
     ]
-    assert losses[10:] == pytest.approx([one[-2] for one in second[1][1]], rel=1e-5)
+    assert losses[10:] == pytest.approx([one["loss"] for one in second[1][1]], rel=1e-5)
 
 
 def test_a_checkpoint_is_a_phase_and_a_tag_of_its_step_on_every_rank(
     forked: Forked, tmp_path: Path
 ) -> None:
     ranks = ran(forked, tmp_path / "a", spec(Layout(1, 2, 2), checkpoint_every=5))
-    phase, tag = 5 + PHASES.index(Phase.CHECKPOINT), 1 << STEP_TAGS.index("checkpoint")
+    phase, tag = PHASES.index(Phase.CHECKPOINT), 1 << STEP_TAGS.index("checkpoint")
 
     for _, steps in ranks:
-        assert [4, 9] == [one[0] for one in steps if one[5 + len(PHASES)] & tag]
-        assert [4, 9] == [one[0] for one in steps if one[phase] > 0]
+        assert [4, 9] == [one["step"] for one in steps if one["tags"] & tag]
+        assert [4, 9] == [one["step"] for one in steps if one["phase_ns"][phase] > 0]
     assert 1 == len(list((tmp_path / "a" / "tensorboard").iterdir()))
 
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from lockstep.workloads.round_trip import (
+from lockstep.workloads.measure.round_trip import (
     ENOUGH,
     KEPT_LOOKS,
     LEAST_BYTES,

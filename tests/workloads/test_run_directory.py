@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lockstep.workloads.joining.run_directory import default, prepared, shared
-from lockstep.workloads.processes.ownership import OWNER_FILE, owner
+from lockstep.workloads.launch.joining.run_directory import default, prepared, shared
+from lockstep.workloads.launch.processes import OWNER_FILE, owner
 from lockstep.workloads.spec import Layout, RunSpec, Training
 
 Forked = Callable[[int, Callable[[int], Any]], list[Any]]

@@ -15,12 +15,14 @@ import lockstep
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract.ring import StepRecord
 from lockstep.collector.contract.words import PHASES, STEP_TAGS, RankState
-from lockstep.collector.sources.rank_ring import Records, read_records, scan
-from lockstep.workloads.sdk import Recorder, warning
+from lockstep.collector.sources.ranks.records import Records, read_records
+from lockstep.collector.sources.ranks.rings import scan
+from lockstep.workloads.recording import WARMUP_STEPS
+from lockstep.workloads.sdk import guard
 from lockstep.workloads.sdk.holder import Holder, Means, holder, may_take
+from lockstep.workloads.sdk.recorder import Recorder
 from lockstep.workloads.sdk.recording import RingRecorder
 from lockstep.workloads.sdk.start import run_name, who_am_i
-from lockstep.workloads.warmup import WARMUP_STEPS
 
 
 @pytest.fixture
@@ -38,7 +40,7 @@ def recorder(environment):
 
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch):
-    monkeypatch.setattr(warning, "_said", set())
+    monkeypatch.setattr(guard, "_said", set())
 
 
 def rank_of(folder: Path):

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("httpx", reason="needs the extra api")
 
 import lockstep
-from lockstep.workloads.sdk.client.address import Place
+from lockstep.workloads.sdk.client.calls import Place
 
 
 class _Answers(BaseHTTPRequestHandler):

@@ -27,12 +27,14 @@ import lockstep
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import RankState
-from lockstep.collector.sources.rank_ring import read_records, scan
-from lockstep.workloads.heartbeat import Heartbeat
-from lockstep.workloads.joining.reachable import free_port
+from lockstep.collector.sources.ranks.records import read_records
+from lockstep.collector.sources.ranks.rings import scan
+from lockstep.workloads.launch.joining.reachable import free_port
+from lockstep.workloads.measure.heartbeat import Heartbeat
 from lockstep.workloads.ring import RingWriter
-from lockstep.workloads.sdk import Recorder, guard, warning
+from lockstep.workloads.sdk import guard
 from lockstep.workloads.sdk.holder import Means, holder, may_take
+from lockstep.workloads.sdk.recorder import Recorder
 from lockstep.workloads.sdk.recording import RingRecorder
 from lockstep.workloads.sdk.start import started, who_am_i
 
@@ -46,7 +48,7 @@ ODD = (
 
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch):
-    monkeypatch.setattr(warning, "_said", set())
+    monkeypatch.setattr(guard, "_said", set())
 
 
 @pytest.fixture
@@ -92,7 +94,7 @@ def test_a_program_with_another_fault_in_each_step_is_not_answered_in_each(recor
         with recorder.step(), recorder.phase(f"phase {number}"):
             recorder.tell(samples=-number)
 
-    assert len(capsys.readouterr().err.splitlines()) <= warning.MOST_SAID
+    assert len(capsys.readouterr().err.splitlines()) <= guard.MOST_SAID
 
 
 class Dear:
@@ -122,7 +124,7 @@ def test_a_fault_that_returns_with_other_values_is_said_once_and_shown_once(
 
 
 def test_what_ends_the_recording_is_said_after_however_many_faults(recorder, tmp_path, capsys):
-    for number in range(4 * warning.MOST_SAID):
+    for number in range(4 * guard.MOST_SAID):
         with recorder.step():
             recorder.log(**{f"name_{number}": object()})
     shutil.rmtree(tmp_path / "rings")
@@ -361,7 +363,7 @@ def test_a_loader_that_is_a_with_block_is_recorded_within_it(recorder, tmp_path)
 
 def test_without_stderr_nothing_is_said_on_stdout(capsys, monkeypatch):
     monkeypatch.setattr(sys, "stderr", None)
-    warning.warn("something is wrong")
+    guard.warn("something is wrong")
 
     assert "" == capsys.readouterr().out
 

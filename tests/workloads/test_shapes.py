@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.collector.contract.words import FaultKind
-from lockstep.workloads.faults.plan import Fault
-from lockstep.workloads.faults.shapes import SHAPES, Shape, steps_in_force, strength
+from lockstep.workloads.faults.plan import SHAPES, Fault, Shape, steps_in_force, strength
 
 
 def fault(shape: str, period: int | None = None, duty: float | None = None) -> Fault:

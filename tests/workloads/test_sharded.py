@@ -12,12 +12,12 @@ import torch.distributed as dist
 
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import OPS
-from lockstep.workloads import mesh
-from lockstep.workloads.comm import Comm
-from lockstep.workloads.fit import memory_plan
 from lockstep.workloads.models.configs import TINY
+from lockstep.workloads.models.fit import memory_plan
 from lockstep.workloads.models.gpt import Gpt, initialize
-from lockstep.workloads.optimizer import Rate
+from lockstep.workloads.models.optimizer import Rate
+from lockstep.workloads.parallel import mesh
+from lockstep.workloads.parallel.comm import Comm
 from lockstep.workloads.parallel.data import ALIGNED, bucketed, places
 from lockstep.workloads.parallel.gradients import Gradients
 from lockstep.workloads.parallel.sharded import ShardedOptimizer
@@ -162,7 +162,7 @@ def test_one_replica_with_a_gradient_that_is_not_finite_makes_all_of_them_skip(
     forked: Forked, tmp_path: Path, sharded: bool
 ) -> None:
     def work(rank: int) -> Any:
-        from lockstep.workloads.optimizer import Optimizer
+        from lockstep.workloads.models.optimizer import Optimizer
 
         me = Replica(rank, tmp_path, sharded=sharded)
         rate = Rate(1e-2, 1, 10)

@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 from lockstep.collector.clock import SystemClock
-from lockstep.collector.collectors import simulated_gpu
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.device import DeviceState, file_name
 from lockstep.collector.contract.words import FaultKind
-from lockstep.collector.sources.simulated import SimulatedGpus, parse
-from lockstep.workloads.simulated_gpu import SimulatedGpu, Trouble
+from lockstep.collector.samples import simulated_gpu
+from lockstep.collector.sources.gpu.simulated import SimulatedGpus, parse
+from lockstep.workloads.faults.simulated_gpu import SimulatedGpu, Trouble
 
 STEP = 0.05
 

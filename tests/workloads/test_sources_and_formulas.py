@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.collector.contract.words import FaultKind
-from lockstep.workloads.data.synthetic import MOST_STATES, MarkovSource
+from lockstep.workloads.data.prepare import MOST_STATES, MarkovSource
+from lockstep.workloads.faults.cpu_quota import StepModel, corrected
 from lockstep.workloads.faults.measure import effect
 from lockstep.workloads.faults.plan import Fault
-from lockstep.workloads.faults.quota import StepModel, corrected
 
 
 def test_the_markov_source_has_the_entropy_rate_it_claims() -> None:

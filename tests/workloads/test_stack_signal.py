@@ -8,12 +8,12 @@ import sys
 import pytest
 
 from lockstep.collector.contract.stacks import SIGNAL_VARIABLE
-from lockstep.workloads.stack_signal import stacks_on_signal
+from lockstep.workloads.measure.heartbeat import stacks_on_signal
 
 PROGRAM = """
 import os, signal, sys, time
 from pathlib import Path
-from lockstep.workloads.stack_signal import stacks_on_signal
+from lockstep.workloads.measure.heartbeat import stacks_on_signal
 folder = Path(sys.argv[1])
 {before}
 offer = stacks_on_signal(folder, "run", 3)
@@ -68,7 +68,8 @@ def test_a_program_that_takes_the_signal_later_has_it(tmp_path):
 
 
 def test_answers_do_not_fill_the_folder(tmp_path):
-    told = ran(tmp_path, after="import lockstep.workloads.stack_signal as of\nof.MAX_BYTES = 100\n"
+    told = ran(tmp_path, after="from lockstep.workloads.measure import heartbeat\n"
+               "heartbeat.MAX_BYTES = 100\n"
                "for _ in range(9):\n    os.kill(os.getpid(), signal.SIGUSR2)\n    offer()\n"
                "assert (folder / there[0]).stat().st_size <= 100")  # fmt: skip
 

@@ -6,8 +6,8 @@ import sys
 import time
 
 from lockstep.collector.contract.words import StartPart
-from lockstep.workloads.process_life import process_began_ns
-from lockstep.workloads.starting import MOST_SPANS, Starting
+from lockstep.workloads.measure.process import process_began_ns
+from lockstep.workloads.measure.starting import MOST_SPANS, Starting
 
 
 def _told(folder, rank=3):
@@ -78,7 +78,7 @@ def test_a_meeting_that_failed_is_over_and_the_next_one_is_told_apart(tmp_path):
 def test_where_no_clock_counts_from_the_boot_the_process_began_nobody_knows_when():
     code = (
         "import time; del time.CLOCK_BOOTTIME\n"
-        "from lockstep.workloads.process_life import process_began_ns; print(process_began_ns())"
+        "from lockstep.workloads.measure.process import process_began_ns; print(process_began_ns())"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 

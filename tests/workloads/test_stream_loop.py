@@ -12,10 +12,10 @@ import torch
 
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import OPS
-from lockstep.workloads import train
-from lockstep.workloads.accelerator import Accelerator
-from lockstep.workloads.cuda_events import Anchor, Timeline
 from lockstep.workloads.data.prepare import prepared
+from lockstep.workloads.loop import train
+from lockstep.workloads.loop.rank import Accelerator
+from lockstep.workloads.measure.cuda import Anchor, Timeline
 from lockstep.workloads.spec import Layout, RunSpec, Training
 
 pytestmark = pytest.mark.distributed
@@ -100,7 +100,7 @@ def recorded(
             if OPS[one[0]] != "gc"  # Python collects when it will
         )
         raw = page[ring.STEPS_OFFSET :][: steps * ring.STEP_RECORD.size]
-        losses = [one[-2] for one in ring.STEP_RECORD.iter_unpack(raw)]
+        losses = [ring.step_record(slot).loss for slot in ring.STEP_RECORD.iter_unpack(raw)]
         late = [
             one[8] > one[9] for one in ring.OP_RECORD.iter_unpack(page[ring.OPS_OFFSET :][:480])
         ]

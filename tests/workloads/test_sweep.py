@@ -14,14 +14,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.collector.contract import ring
-from lockstep.workloads.comm import Comm
-from lockstep.workloads.mesh import Mesh
-from lockstep.workloads.probe.sweep import DTYPES, PATTERN, Sweep, expected, pattern, planned, table
-from lockstep.workloads.probe.sweep_passes import MOST_TAGS, SweepPasses, _tags
+from lockstep.workloads.loop.trainable import Context
+from lockstep.workloads.measure.probe.sweep import (
+    DTYPES,
+    PATTERN,
+    Sweep,
+    expected,
+    pattern,
+    planned,
+    table,
+)
+from lockstep.workloads.measure.probe.sweep_passes import MOST_TAGS, SweepPasses, _tags
+from lockstep.workloads.parallel.comm import Comm
+from lockstep.workloads.parallel.mesh import Mesh
 from lockstep.workloads.recording import StepRecorder
 from lockstep.workloads.ring import Identity, RingWriter
 from lockstep.workloads.spec import Layout, RunSpec, SpecError
-from lockstep.workloads.trainable import Context
 
 Forked = Callable[[int, Callable[[int], Any]], list[Any]]
 

@@ -9,13 +9,12 @@ from time import monotonic, sleep
 import pytest
 import torch
 
-from lockstep.workloads.flops import per_token
-from lockstep.workloads.outcome import peak
-from lockstep.workloads.outcome.iteration_line import Iteration, iteration_line
-from lockstep.workloads.outcome.peak import Peak
-from lockstep.workloads.outcome.telling import LINE_STEPS, Teller
+from lockstep.workloads.loop.progress import LINE_STEPS, Iteration, Teller, iteration_line
+from lockstep.workloads.loop.trainable import Counts
+from lockstep.workloads.measure import peak
+from lockstep.workloads.measure.flops import per_token
+from lockstep.workloads.measure.peak import Peak
 from lockstep.workloads.spec import Layout, RunSpec, Training
-from lockstep.workloads.trainable import Counts
 
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 TOLD = Iteration(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lockstep.workloads.outcome.throughput import (
+from lockstep.workloads.loop.evaluation import (
     ITERATIONS,
     STEPS,
     STUDENT_T,

@@ -7,7 +7,7 @@ import pytest
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import PHASES, Phase
 from lockstep.workloads import recording
-from lockstep.workloads.outcome.time_split import split
+from lockstep.workloads.loop.goals import split
 from lockstep.workloads.recording import StepRecorder
 from lockstep.workloads.ring import Identity, RingWriter
 

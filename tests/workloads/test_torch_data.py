@@ -18,10 +18,11 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 import lockstep
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract.words import PHASES, Phase
-from lockstep.collector.sources.rank_ring import read_records, scan
-from lockstep.workloads.exec.automatic import OptimizerSteps
+from lockstep.collector.sources.ranks.records import read_records
+from lockstep.collector.sources.ranks.rings import scan
 from lockstep.workloads.recording import StepRecorder
-from lockstep.workloads.sdk.torch_data import TorchData
+from lockstep.workloads.sdk.automatic import OptimizerSteps
+from lockstep.workloads.sdk.pytorch.data import TorchData
 
 pytestmark = pytest.mark.distributed
 

@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import lockstep
 from lockstep.collector.contract import ring
-from lockstep.workloads.warmup import WARMUP_STEPS
+from lockstep.workloads.recording import WARMUP_STEPS
 
 pytestmark = pytest.mark.distributed
 

@@ -10,9 +10,14 @@ import pytest
 import torch
 from torch import distributed as dist
 
-from lockstep.workloads.sdk import torch_start
-from lockstep.workloads.sdk.torch_start import TorchStart, follow
-from lockstep.workloads.starting import FOLDER_VARIABLE, FOLLOWER, Starting, first_step_ended
+from lockstep.workloads.measure.starting import (
+    FOLDER_VARIABLE,
+    FOLLOWER,
+    Starting,
+    first_step_ended,
+)
+from lockstep.workloads.sdk.pytorch import start as torch_start
+from lockstep.workloads.sdk.pytorch.start import TorchStart, follow
 
 
 class Handler:
@@ -182,8 +187,8 @@ def test_torch_itself_tells_what_it_compiles_and_that_a_reset_hid_it(tmp_path):
 import sys
 from pathlib import Path
 import torch
-from lockstep.workloads.sdk.torch_start import TorchStart
-from lockstep.workloads.starting import Starting
+from lockstep.workloads.sdk.pytorch.start import TorchStart
+from lockstep.workloads.measure.starting import Starting
 def backend(graph, inputs):
     return graph.forward
 for rank, hides in enumerate((False, True)):

@@ -17,7 +17,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 import lockstep
 from lockstep.collector.clock import SystemClock
-from lockstep.collector.sources.rank_ring import read_records, scan
+from lockstep.collector.sources.ranks.records import read_records
+from lockstep.collector.sources.ranks.rings import scan
 
 pytestmark = pytest.mark.distributed
 

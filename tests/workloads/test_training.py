@@ -14,14 +14,13 @@ import torch
 import torch.distributed as dist
 
 from lockstep.collector.contract import ring
-from lockstep.workloads import mesh
-from lockstep.workloads.checkpoint import Checkpoints
-from lockstep.workloads.comm import Comm
-from lockstep.workloads.data.prepare import prepared
-from lockstep.workloads.data.synthetic import CopySource, MarkovSource
-from lockstep.workloads.model_setup import ModelParts, set_up
+from lockstep.workloads.data.prepare import CopySource, MarkovSource, prepared
+from lockstep.workloads.loop.checkpoint import Checkpoints
 from lockstep.workloads.models.gpt import Gpt
-from lockstep.workloads.optimizer import CLIP
+from lockstep.workloads.models.gpt_setup import ModelParts, set_up
+from lockstep.workloads.models.optimizer import CLIP
+from lockstep.workloads.parallel import mesh
+from lockstep.workloads.parallel.comm import Comm
 from lockstep.workloads.recording import StepRecorder
 from lockstep.workloads.ring import Identity, RingWriter
 from lockstep.workloads.spec import Layout, RunSpec, Training

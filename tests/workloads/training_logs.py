@@ -4,8 +4,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from lockstep.workloads.exec.choice import Choice
-from lockstep.workloads.exec.patterns import Said, cleaned, known_forms
+from lockstep.workloads.launch.external_program.choice import Choice
+from lockstep.workloads.launch.external_program.patterns import Said, cleaned, known_forms
 from tests.wild import SHARED
 
 # Each as its program writes it; of Keras 3.15 and tqdm 4.70 copied from a run of theirs.

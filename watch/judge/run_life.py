@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from lockstep.analyzer.findings.finding import Kind, WatchFinding
-from lockstep.watch.judge.detections import clock
+from lockstep.watch.look.members import clock
 
 FORGET_SECONDS = 86_400.0
 NEVER_AGAIN: Mapping[str, float] = MappingProxyType({})

@@ -7,9 +7,9 @@ from lockstep.analyzer.findings.finding import Detection, Kind, Tier, Who
 from lockstep.analyzer.shapes.run import Fact
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.words import Cause
-from lockstep.watch.judge.detections import clock
 from lockstep.watch.judge.run_end import SILENT
 from lockstep.watch.judge.run_life import End, Heard, How, Life
+from lockstep.watch.look.members import clock
 
 HOLD_SECONDS = m.RANK_GONE_SECONDS
 """So long the finding of an end stays open: as long as collectors tell of the ranks that are gone.

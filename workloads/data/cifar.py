@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.workloads.data import DataError
 from lockstep.workloads.data.images import Statistics, shifted
+from lockstep.workloads.spec import DataError
 
 TRAINING_FILES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
 VALIDATION_FILES = ("test_batch.bin",)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.workloads.data import DataError
 from lockstep.workloads.data.images import Statistics, mirrored
+from lockstep.workloads.spec import DataError
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import csv
 
-from lockstep.workloads.data import DataError
+from lockstep.workloads.spec import DataError
 
 BLOCK_BYTES = 4 << 20
 """Text read at a time; memory is a few times as much."""

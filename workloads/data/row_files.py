@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.collector.contract import bounded_json
-from lockstep.workloads.data import DataError
+from lockstep.workloads.spec import DataError
 
 INDEX = "rows.json"
 SPLITS = ("train", "validation")

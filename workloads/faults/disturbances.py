@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lockstep.workloads.faults.settings import DisturbanceError, Words
-from lockstep.workloads.warmup import WARMUP_STEPS
+from lockstep.workloads.recording import WARMUP_STEPS
 
 MOST_FACTOR = 5.0
 

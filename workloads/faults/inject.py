@@ -13,15 +13,14 @@ from time import monotonic, sleep
 
 from lockstep.collector.contract.words import FaultKind
 from lockstep.collector.contract.xid import describe
-from lockstep.workloads.device import SHARES, EmulatedDevice
-from lockstep.workloads.faults.added import Added
-from lockstep.workloads.faults.cgroup import CpuGroup, Quota
+from lockstep.workloads.faults.cpu_quota import CpuGroup, Quota, QuotaLoop, StepModel
+from lockstep.workloads.faults.device import SHARES, EmulatedDevice
 from lockstep.workloads.faults.disturbances import Disturber, Kind
 from lockstep.workloads.faults.kinds import COPY_KINDS, DATA_KINDS, DEVICE_KINDS, GPU_KINDS
+from lockstep.workloads.faults.measure import Added
 from lockstep.workloads.faults.plan import Fault
-from lockstep.workloads.faults.quota import QuotaLoop, StepModel
-from lockstep.workloads.heartbeat import HEARTBEAT_SECONDS
-from lockstep.workloads.simulated_gpu import HEATING_LEAD_SECONDS, SimulatedGpu, Trouble
+from lockstep.workloads.faults.simulated_gpu import HEATING_LEAD_SECONDS, SimulatedGpu, Trouble
+from lockstep.workloads.measure.heartbeat import HEARTBEAT_SECONDS
 
 CPU_STEPS = 64
 SIZED_KINDS = (*DEVICE_KINDS, *DATA_KINDS, *COPY_KINDS, FaultKind.GC)

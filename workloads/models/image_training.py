@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from lockstep.workloads.comm import Comm
 from lockstep.workloads.data.images import ImageSet, ImageStream, whole_batch
+from lockstep.workloads.loop.trainable import Context, Counts, Update
 from lockstep.workloads.models.image_configs import ImageConfig
 from lockstep.workloads.models.resnet import ResNet, initialize
-from lockstep.workloads.parallel.data import flattened, unflatten
-from lockstep.workloads.parallel.replicas import Replicas
-from lockstep.workloads.trainable import Context, Counts, Update
+from lockstep.workloads.parallel.comm import Comm
+from lockstep.workloads.parallel.data import Replicas, flattened, unflatten
 
 MOMENTUM = 0.9
 WEIGHT_DECAY = 1e-4

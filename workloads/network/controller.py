@@ -25,7 +25,7 @@ from lockstep.workloads.network.links import Links
 from lockstep.workloads.network.names import FABRIC, Names
 from lockstep.workloads.network.observation import Observation, write
 from lockstep.workloads.network.steering import Steering
-from lockstep.workloads.warmup import WARMUP_STEPS
+from lockstep.workloads.recording import WARMUP_STEPS
 
 _BYTES = ring.GROUP_COUNTERS_OFFSET + ring.MAX_GROUPS * ring.GROUP_COUNTERS.size
 

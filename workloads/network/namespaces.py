@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from lockstep.workloads.launch.processes import start_ticks
 from lockstep.workloads.network import iproute, netns
 from lockstep.workloads.network.iproute import NetworkError
 from lockstep.workloads.network.names import (
@@ -26,7 +27,6 @@ from lockstep.workloads.network.names import (
     token_of,
 )
 from lockstep.workloads.network.names import token as token_for
-from lockstep.workloads.processes.ownership import start_ticks
 
 _DEVICES = Path("/sys/class/net")
 _ALIAS = re.compile(r"lockstep (\S+) (\d+) (\d+)")

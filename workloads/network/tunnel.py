@@ -27,11 +27,11 @@ from time import monotonic, sleep
 
 from lockstep.collector.contract import bounded_json
 from lockstep.workloads.faults.link import LinkSetting
+from lockstep.workloads.launch.processes import SideProcess
 from lockstep.workloads.network import iproute, netns
 from lockstep.workloads.network.iproute import NetworkError
 from lockstep.workloads.network.links import Rules, checked
 from lockstep.workloads.network.names import FABRIC, Names, fabric_prefix
-from lockstep.workloads.network.side_process import SideProcess
 
 MTU = 65_000
 """Bytes: as few packets as can be, for each costs this process some 10 µs."""

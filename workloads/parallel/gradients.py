@@ -10,10 +10,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from lockstep.workloads.comm import Comm
-from lockstep.workloads.mesh import Mesh
 from lockstep.workloads.models.gpt import Gpt
-from lockstep.workloads.parallel import Segment
+from lockstep.workloads.parallel.comm import Comm, Segment
 from lockstep.workloads.parallel.data import (
     Bucket,
     OverlappedBuckets,
@@ -22,6 +20,7 @@ from lockstep.workloads.parallel.data import (
     flattened,
     unflatten,
 )
+from lockstep.workloads.parallel.mesh import Mesh
 from lockstep.workloads.parallel.sharded import ShardedBucket
 from lockstep.workloads.parallel.tensor import TensorParallel, shard_dimension
 

@@ -10,10 +10,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
 
-from lockstep.workloads.comm import Collective, Comm, Pending
 from lockstep.workloads.models.configs import ConfigError, GptConfig
 from lockstep.workloads.models.gpt import Gpt, Part
-from lockstep.workloads.parallel import Segment
+from lockstep.workloads.parallel.comm import Collective, Comm, Pending, Segment
 from lockstep.workloads.parallel.tensor import TensorParallel
 
 

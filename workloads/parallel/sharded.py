@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import nn
 
-from lockstep.workloads.comm import Comm, Pending
-from lockstep.workloads.optimizer import MOMENTS, Moments, Optimizer, Rate
+from lockstep.workloads.models.optimizer import MOMENTS, Moments, Optimizer, Rate
+from lockstep.workloads.parallel.comm import Comm, Pending
 from lockstep.workloads.parallel.data import FlatGradients
 
 

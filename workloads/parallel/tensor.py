@@ -14,7 +14,7 @@ from torch import nn
 from torch.autograd.function import FunctionCtx
 from torch.nn import functional
 
-from lockstep.workloads.comm import Collective, Comm
+from lockstep.workloads.parallel.comm import Collective, Comm
 
 
 @dataclass(frozen=True, slots=True)

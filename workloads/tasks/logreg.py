@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.workloads.data.epsilon import Epsilon
-from lockstep.workloads.outcome.goals import MLBENCH
+from lockstep.workloads.loop.goals import MLBENCH
 from lockstep.workloads.spec import RunSpec, SpecError, Training
 
 if TYPE_CHECKING:
-    from lockstep.workloads.trainable import Context, Trainable
+    from lockstep.workloads.loop.trainable import Context, Trainable
 
 SYNTHETIC = "synthetic"
 DIMENSIONS = 100

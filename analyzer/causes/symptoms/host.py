@@ -16,8 +16,8 @@ from lockstep.analyzer.causes.symptoms.series import (
     spans,
     symptom,
 )
-from lockstep.analyzer.hangs.ended import WENT_QUERY
-from lockstep.analyzer.hangs.stopped import FROZEN_SECONDS, heartbeat_stopped
+from lockstep.analyzer.hangs.last_seen import FROZEN_SECONDS, heartbeat_stopped
+from lockstep.analyzer.hangs.run_end import WENT_QUERY
 from lockstep.analyzer.shapes.run import Basis, Finding, Grid
 from lockstep.analyzer.stats.before_after import (
     COMPUTE_PHASES,
@@ -27,9 +27,9 @@ from lockstep.analyzer.stats.before_after import (
     query,
     share_of_excess,
 )
-from lockstep.analyzer.stats.on_and_off import stretches
 from lockstep.analyzer.stats.processor import QUEUE, share_in_run_queue
 from lockstep.analyzer.stats.robust_stats import MOSTLY, NOTHING, WITHIN, median_of
+from lockstep.analyzer.stats.temporal_shape import stretches
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.words import Phase
 

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from lockstep.analyzer.read.places import places_of
 from lockstep.analyzer.shapes.run import Grid
 from lockstep.analyzer.shapes.wording import NAMED
-from lockstep.analyzer.stats.group_transfers import SlowGroups
 from lockstep.analyzer.stats.shared_part import DRAINED, Part, fewest_parts
+from lockstep.analyzer.stats.transfers import SlowGroups
 
 
 def suspects(grid: Grid, groups: SlowGroups) -> tuple[Part, ...]:

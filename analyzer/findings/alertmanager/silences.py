@@ -15,8 +15,8 @@ from urllib.parse import quote
 
 import requests
 
-from lockstep.analyzer.findings.alertmanager.matching import FINDING_ALERT
 from lockstep.analyzer.findings.alertmanager.posting import MAX_REASON_BYTES, reason_of
+from lockstep.analyzer.findings.alertmanager.webhook import FINDING_ALERT
 from lockstep.analyzer.read.bounded_session import session
 from lockstep.analyzer.read.prometheus.access import Access
 from lockstep.analyzer.read.prometheus.connection import authentication

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.analyzer.causes.symptoms.series import MILD
-from lockstep.analyzer.hardware.anomalies.panel import Integers, Panel
-from lockstep.analyzer.hardware.anomalies.peers import (
+from lockstep.analyzer.hardware.anomalies.deviation import Deviation, as_deviation
+from lockstep.analyzer.hardware.anomalies.distances import (
     LASTS_BINS,
     PASSING,
     Span,
@@ -15,8 +15,8 @@ from lockstep.analyzer.hardware.anomalies.peers import (
     smooth,
     spans,
 )
-from lockstep.analyzer.hardware.anomalies.shape import Deviation, deviation
-from lockstep.analyzer.hardware.anomalies.watched import (
+from lockstep.analyzer.hardware.anomalies.panel import Integers, Panel
+from lockstep.analyzer.hardware.anomalies.watched_metrics import (
     CLOCK_SPREAD,
     POWER_SPREAD,
     SM_CLOCK,
@@ -184,12 +184,12 @@ def best_split(series: NDArray[np.float64]) -> int | None:
     count = len(series)
     if count < 2 * LASTS_BINS:
         return None
-    place = np.arange(LASTS_BINS, count - LASTS_BINS + 1)
+    positions = np.arange(LASTS_BINS, count - LASTS_BINS + 1)
     total = np.cumsum(series)
-    left = total[place - 1] / place
-    right = (total[-1] - total[place - 1]) / (count - place)
-    gain = (left - right) ** 2 * place * (count - place)
-    return int(place[np.argmax(gain)])
+    left = total[positions - 1] / positions
+    right = (total[-1] - total[positions - 1]) / (count - positions)
+    gain = (left - right) ** 2 * positions * (count - positions)
+    return int(positions[np.argmax(gain)])
 
 
 def _told(panel: Panel, watched: Watched, cells: FloatGrid, span: Span) -> Deviation | None:
@@ -213,7 +213,7 @@ def _told(panel: Panel, watched: Watched, cells: FloatGrid, span: Span) -> Devia
         begin = max(first - 2 * PASSING, 0)
         first = begin + int(np.argmax(cells[begin : first + 1, column] > 0))
     since = panel.times[first]
-    return deviation(panel, watched.subject, watched.metric, column, since, f": {words}",
+    return as_deviation(panel, watched.subject, watched.metric, column, since, f": {words}",
                      of_node=watched.of_node, size=span.size)  # fmt: skip
 
 

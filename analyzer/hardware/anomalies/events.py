@@ -5,15 +5,18 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.analyzer.hardware.anomalies.panel import Panel
-from lockstep.analyzer.hardware.anomalies.peers import SHORTEST
-from lockstep.analyzer.hardware.anomalies.shape import Deviation, deviation
-from lockstep.analyzer.hardware.anomalies.watched import EVENTS, HARD_XIDS, Event, Subject
+from lockstep.analyzer.hardware.anomalies.deviation import Deviation, as_deviation
+from lockstep.analyzer.hardware.anomalies.distances import SHORTEST
+from lockstep.analyzer.hardware.anomalies.panel import Integers, Panel
+from lockstep.analyzer.hardware.anomalies.watched_metrics import EVENTS, HARD_XIDS, Event, Subject
 from lockstep.analyzer.shapes.labels import number, parsed
 from lockstep.analyzer.shapes.run import FloatGrid
+from lockstep.analyzer.shapes.wording import listed
+from lockstep.analyzer.stats.robust_stats import median
 from lockstep.collector.contract import metrics
-from lockstep.collector.contract.metrics.ranges import IB_ACTIVE
-from lockstep.collector.contract.xid import PAGED, Severity, describe
+from lockstep.collector.contract.metric_rows.ranges import IB_ACTIVE
+from lockstep.collector.contract.xid import PAGED, describe
+from lockstep.collector.contract.xid_catalogue.shape import Severity
 
 MILD = (Severity.INFO, Severity.WARNING)
 """The driver's line said that it is not fatal."""
@@ -36,9 +39,16 @@ def _count(panel: Panel, event: Event) -> Iterator[Deviation]:
     for column in np.flatnonzero(amount >= event.least).tolist():
         since = panel.times[np.argmax(cells[:, column] > 0)]
         count = round(float(amount[column]))
-        words = event.one if count == 1 and event.one else event.many
-        yield deviation(panel, event.subject, event.metric, column, since, f": {count} {words}",
-                        of_node=event.of_node)  # fmt: skip
+        words = event.single if count == 1 and event.single else event.many
+        yield as_deviation(
+            panel,
+            event.subject,
+            event.metric,
+            column,
+            since,
+            f": {count} {words}",
+            of_node=event.of_node,
+        )
 
 
 def _state(panel: Panel, event: Event) -> Iterator[Deviation]:
@@ -46,8 +56,15 @@ def _state(panel: Panel, event: Event) -> Iterator[Deviation]:
     if cells is None:
         return
     for column, begin in _stands(cells >= event.least, cells, event.stands):
-        yield deviation(panel, event.subject, event.metric, column, panel.times[begin], event.one,
-                        of_node=event.of_node)  # fmt: skip
+        yield as_deviation(
+            panel,
+            event.subject,
+            event.metric,
+            column,
+            panel.times[begin],
+            event.single,
+            of_node=event.of_node,
+        )
 
 
 def _fewer(panel: Panel) -> Iterator[Deviation]:
@@ -63,8 +80,9 @@ def _fewer(panel: Panel) -> Iterator[Deviation]:
         words = (
             f": its driver counts {present[last, column]:.0f} of {expected[last, column]:.0f} GPUs"
         )
-        yield deviation(panel, Subject.GONE, metric, column, panel.times[begin], words,
-                        of_node=True)  # fmt: skip
+        yield as_deviation(
+            panel, Subject.GONE, metric, column, panel.times[begin], words, of_node=True
+        )
 
 
 def _stands(
@@ -91,8 +109,15 @@ def _xids(panel: Panel) -> Iterator[Deviation]:
         if begin <= logged <= end:
             column = told.node if of_node else told.gpu
             words = f": XID {xid}, {describe(xid).text}"
-            yield deviation(panel, Subject.DRIVER, metrics.GPU_XID_LAST.name, column, logged, words,
-                            of_node=of_node)  # fmt: skip
+            yield as_deviation(
+                panel,
+                Subject.DRIVER,
+                metrics.GPU_XID_LAST.name,
+                column,
+                logged,
+                words,
+                of_node=of_node,
+            )
 
 
 def _ports(panel: Panel) -> Iterator[Deviation]:
@@ -102,4 +127,72 @@ def _ports(panel: Panel) -> Iterator[Deviation]:
         if told.first == IB_ACTIVE and told.last != IB_ACTIVE:
             words = f": the port {told.labels} was active and is in state {told.last:.0f}"
             since = panel.times[told.last_bin]
-            yield deviation(panel, Subject.NETWORK, metric, told.node, since, words, of_node=True)
+            yield as_deviation(
+                panel, Subject.NETWORK, metric, told.node, since, words, of_node=True
+            )
+
+
+GPU_SOURCES = ("nvml", "dcgm", "dcgm_exporter")
+
+
+def vanished_gpus(panel: Panel) -> Iterator[Deviation]:
+    """GPUs that reported and no longer do, though their nodes answer.
+
+    A GPU that falls off its bus shows as telemetry that collapses, not as numbers that change
+    (GWDG, "When GPUs fail quietly", arXiv 2603.28781): the series of one GPU stop while its node
+    still answers and its neighbours still report. A missing page says nothing of any GPU.
+    """
+    last, missed = _missed(panel)
+    silent = missed >= SHORTEST
+    alone = silent & ~_source_stopped(panel, silent) & ~panel.simulated
+    for column in np.flatnonzero(alone).tolist():
+        how = "tells nothing" if panel.series_of_gpus[-1, column] == 0 else "tells next to nothing"
+        words = f" {how} since {missed[column]} scrapes, in which its node answered"
+        since = panel.times[last[column] + 1]
+        yield as_deviation(panel, Subject.GONE, metrics.GPU_UP.name, column, since, words)
+
+
+def silent_nodes(panel: Panel) -> Iterator[str]:
+    """What was not there and says nothing of the hardware: nodes that no scrape reached."""
+    if not len(panel.times):
+        return
+    unreached = np.flatnonzero((~panel.answered[-SHORTEST:]).all(axis=0))
+    lost = [panel.nodes[column] for column in unreached.tolist()]
+    if lost:
+        yield (
+            f"the last {SHORTEST} scrapes of {listed(lost)} failed: of the hardware there nothing"
+            " is known since"
+        )
+    stopped = _source_stopped(panel, _missed(panel)[1] >= SHORTEST) & ~panel.simulated
+    nodes = sorted({panel.places[column][0] for column in np.flatnonzero(stopped).tolist()})
+    if nodes:
+        yield f"no GPU of {listed(nodes)} told anything at the end: the source of GPUs stopped"
+
+
+def _missed(panel: Panel) -> tuple[Integers, Integers]:
+    """((D,) last bin in which a GPU told half of its usual series, scrapes of its node since).
+
+    -1 and 0 of one that never did.
+    """
+    count = panel.series_of_gpus
+    usual = median(np.where(count > 0, count.astype(float), np.nan), 0)
+    bins = np.arange(len(panel.times))[:, None]
+    last = np.max(np.where(2 * count > usual, bins, -1), axis=0, initial=-1)
+    since = (panel.answered[:, panel.node_of] & (bins > last)).sum(axis=0)
+    return last, np.where(last >= 0, since, 0)
+
+
+def _source_stopped(panel: Panel, silent: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """(D,) silent GPUs whose neighbours are all silent too: then it is not the GPU that stopped.
+
+    A node with one GPU has no neighbours: there a source that says it is up decides.
+    """
+    every, mute = (
+        np.bincount(some, minlength=len(panel.nodes))
+        for some in (panel.node_of, panel.node_of[silent])
+    )
+    up = np.zeros(len(panel.nodes), dtype=bool)
+    for told in panel.series(metrics.SOURCE_UP.name):
+        up[told.node] |= parsed(told.labels).get("source") in GPU_SOURCES and told.last > 0
+    stopped: NDArray[np.bool_] = silent & ((every == mute) & ~((every == 1) & up))[panel.node_of]
+    return stopped

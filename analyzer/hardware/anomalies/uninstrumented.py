@@ -18,24 +18,22 @@ import pandas as pd
 from lockstep.analyzer.causes.cause_weights import Posterior, posterior
 from lockstep.analyzer.causes.registry import CAUSE_WORDS
 from lockstep.analyzer.causes.telemetry_quality import drop_stuck_sensors
-from lockstep.analyzer.hardware.anomalies import JudgedHardware, judge
 from lockstep.analyzer.hardware.anomalies.activity import Activity, activity, as_windows
+from lockstep.analyzer.hardware.anomalies.deviation import anomalies_json, who
+from lockstep.analyzer.hardware.anomalies.distances import LASTS_BINS
+from lockstep.analyzer.hardware.anomalies.judge import JudgedHardware, judge
 from lockstep.analyzer.hardware.anomalies.panel import Place
-from lockstep.analyzer.hardware.anomalies.peers import LASTS_BINS
-from lockstep.analyzer.hardware.anomalies.shape import who
-from lockstep.analyzer.hardware.anomalies.to_verdict import anomalies_json
-from lockstep.analyzer.shapes.run import Basis, Culprit, Fact, Finding, Grid, RankInfo, Verdict
+from lockstep.analyzer.read.jobs import jobs
+from lockstep.analyzer.shapes.run import Basis, Culprit, Fact, Finding, Grid, RankInfo, Run, Verdict
 from lockstep.analyzer.shapes.wording import utc
 from lockstep.analyzer.stats.coverage import COVERAGE_AT_LEAST
 from lockstep.analyzer.stats.robust_stats import NOTHING, median_of
 from lockstep.analyzer.stats.significance import FLOOR
+from lockstep.analyzer.stragglers.confidence import CERTAIN, HEAVY, accepted, place_confidence
 from lockstep.analyzer.stragglers.detectors.change import change
-from lockstep.analyzer.stragglers.model.accepted import HEAVY, accepted
-from lockstep.analyzer.stragglers.model.candidate import CERTAIN
+from lockstep.analyzer.stragglers.imbalance import node_of, placed
 from lockstep.analyzer.stragglers.model.effects import effects
 from lockstep.analyzer.stragglers.model.precision import WINDOWS
-from lockstep.analyzer.stragglers.place import place_confidence
-from lockstep.analyzer.stragglers.where import node_of, placed
 
 SCRAPES = replace(WINDOWS, block_steps=1, steps=LASTS_BINS, transient_steps=LASTS_BINS)
 """A scrape is the mean of many steps; it lasts as any deviation of hardware must."""
@@ -71,7 +69,7 @@ def uninstrumented(
         believed = max(1.0 - len(judged.missing) / len(members), 0.0)
         most = CERTAIN * coverage * believed
         culprits = tuple(_culprit(grid, *one, most, seen, ranks) for one in named)
-        first = next(iter((*(one for one, _ in named), *less)), None)
+        first = next(iter((*(finding for finding, _ in named), *less)), None)
         if first is not None:
             slower, since = _steps_longer(grid, first), utc(float(grid.start[first.first]))
     ratio = None if slower is None else 1.0 / slower
@@ -90,7 +88,7 @@ def uninstrumented(
         coverage=coverage,
         culprits=culprits,
         alternatives=named[0][1].alternatives if named else (),
-        anomalies=anomalies_json(judged.found, ranks, culprits),
+        anomalies=anomalies_json(judged.deviations, ranks, culprits),
         missing=(NO_SERIES, *judged.missing),
         provenance=("simulated GPU telemetry",) * bool(judged.panel.simulated.any()),
     )
@@ -121,14 +119,16 @@ def _accused(
     """Who is slow and why, the surest first; a node once."""
     works_on = tuple(_works_on(grid, seen))
     unexplained = [
-        one for one in less if all(abs(one.first - each.first) >= LASTS_BINS for each in works_on)
+        finding
+        for finding in less
+        if all(abs(finding.first - each.first) >= LASTS_BINS for each in works_on)
     ]
-    found = accepted(grid, (*works_on, *_deviates(grid, unexplained, judged, seen)))
-    told, evidences = placed(grid, found)
+    findings = accepted(grid, (*works_on, *_deviates(grid, unexplained, judged, seen)))
+    told, evidences = placed(grid, findings)
     slow = [
-        (one, posterior(evidence))
-        for one, evidence in zip(_shared(told), evidences, strict=True)
-        if one.kind == "slow"
+        (finding, posterior(evidence))
+        for finding, evidence in zip(_shared(told), evidences, strict=True)
+        if finding.kind == "slow"
     ]
     places: dict[str | int | None, tuple[Finding, Posterior]] = {}
     for one in sorted(slow, key=lambda each: (-place_confidence(each[0], grid), each[0].first)):
@@ -142,22 +142,25 @@ def _shared(findings: Sequence[Finding]) -> list[Finding]:
     Symptoms say of each GPU whether it is in trouble, and not for which of those that are the
     others wait: that one is at all, in parts as likely as each is.
     """
-    alone = [one.details["place_confidence"] for one in findings if _may_be_why(one)]
+    alone = [finding.details["place_confidence"] for finding in findings if _may_be_why(finding)]
     share = (1.0 - float(np.prod(1.0 - np.array(alone)))) / max(sum(alone), NOTHING)
     return [
         replace(
-            one,
-            details={**one.details, "place_confidence": share * one.details["place_confidence"]},
+            finding,
+            details={
+                **finding.details,
+                "place_confidence": share * finding.details["place_confidence"],
+            },
         )
-        if _may_be_why(one)
-        else one
-        for one in findings
+        if _may_be_why(finding)
+        else finding
+        for finding in findings
     ]
 
 
-def _may_be_why(one: Finding) -> bool:
+def _may_be_why(finding: Finding) -> bool:
     """Whether symptoms alone say so: nothing in times told it from the others."""
-    return "log_ratio" in one.details
+    return "log_ratio" in finding.details
 
 
 def _works_on(grid: Grid, seen: Activity) -> Iterator[Finding]:
@@ -166,14 +169,14 @@ def _works_on(grid: Grid, seen: Activity) -> Iterator[Finding]:
     What one always does more may be its part of the work; and by what nobody waits for, no step
     becomes longer.
     """
-    for one in effects(grid, SCRAPES):
-        longer = _steps_longer(grid, one)
-        if one.kind == "slow" and not one.details["from_start"] and longer >= np.exp(FLOOR):
+    for finding in effects(grid, SCRAPES):
+        longer = _steps_longer(grid, finding)
+        if finding.kind == "slow" and not finding.details["from_start"] and longer >= np.exp(FLOOR):
             text = (
-                f"{_where(grid, one)} has {one.slowdown:.2f}x the {seen.name} of the other"
+                f"{_where(grid, finding)} has {finding.slowdown:.2f}x the {seen.name} of the other"
                 " GPUs since, compared with before: it works while they wait"
             )
-            yield replace(one, text=text)
+            yield replace(finding, text=text)
 
 
 def _deviates(
@@ -183,29 +186,29 @@ def _deviates(
 
     As is that it is none of them: jobs wait for their data and their hosts as well.
     """
-    deviate = {(each.node, each.gpu) for each in judged.found}
-    for one in less:
-        text = f"the job's GPUs fell to {1.0 / one.slowdown:.2f}x of their {seen.name} since"
+    deviate = {(deviation.node, deviation.gpu) for deviation in judged.deviations}
+    for finding in less:
+        text = f"the job's GPUs fell to {1.0 / finding.slowdown:.2f}x of their {seen.name} since"
         for info in grid.ranks:
             if (info.node, info.gpu) in deviate:
                 details = {"place_confidence": 1.0 / (len(grid.ranks) + 1), "log_chance": 0.0}
-                yield replace(one, kind=HEAVY, rank=info.rank, text=text, details=details)
+                yield replace(finding, kind=HEAVY, rank=info.rank, text=text, details=details)
 
 
-def _info(grid: Grid, one: Finding) -> RankInfo:
-    return next(info for info in grid.ranks if info.rank == one.rank)
+def _info(grid: Grid, finding: Finding) -> RankInfo:
+    return next(info for info in grid.ranks if info.rank == finding.rank)
 
 
-def _where(grid: Grid, one: Finding) -> str:
+def _where(grid: Grid, finding: Finding) -> str:
     """A GPU, or a node all of whose GPUs are slow."""
-    info, node = _info(grid, one), node_of(one)
+    info, node = _info(grid, finding), node_of(finding)
     return who(info.node, info.gpu if node is None else None)
 
 
-def _steps_longer(grid: Grid, one: Finding) -> float:
+def _steps_longer(grid: Grid, finding: Finding) -> float:
     """Seconds of a step while it was slow over those of the other steps; 1 where there are none."""
     wall = grid.time["wall"][:, 0]
-    inside = one.inside(grid)
+    inside = finding.inside(grid)
     return 1.0 if inside.all() else median_of(wall[inside]) / median_of(wall[~inside])
 
 
@@ -266,20 +269,20 @@ def culprit_sentence(culprits: Sequence[Culprit], seen: Activity, ratio: float |
 
 
 def no_culprit_sentence(
-    told: int, expected: int, seen: Activity | None, ratio: float | None, since: str | None
+    known: int, expected: int, seen: Activity | None, ratio: float | None, since: str | None
 ) -> str:
     """The sentence of a verdict that names nobody.
 
     Args:
-        told: GPUs of the job that told of themselves.
+        known: GPUs of the job that told of themselves.
         expected: GPUs of the job.
         seen: How much they work; None = not known.
         ratio: Their activity since over before; None = it did not fall.
         since: When it fell.
     """
     if seen is None:
-        why = f"{told} of the job's {expected} GPUs told how much they work"
-        return f"Unknown: no training series were there, and {'none' if not told else why}."
+        why = f"{known} of the job's {expected} GPUs told how much they work"
+        return f"Unknown: no training series were there, and {'none' if not known else why}."
     if ratio is not None and since is not None:
         return (
             f"Unknown: the job's GPUs have {ratio:.2f}x their {seen.name} of before since"
@@ -287,7 +290,7 @@ def no_culprit_sentence(
             " there."
         )
     return (
-        f"Unknown: no training series were there; of {told} of the job's {expected} GPUs no"
+        f"Unknown: no training series were there; of {known} of the job's {expected} GPUs no"
         " hardware holds the others back, which a job that waits for its data or its host looks"
         " like too."
     )
@@ -297,3 +300,29 @@ def _clock(since: str | None) -> str:
     return "an unknown time" if since is None else (
         datetime.fromisoformat(since).strftime("%Y-%m-%d %H:%M:%S")
     )  # fmt: skip
+
+
+def with_hardware(verdict: Verdict, run: Run) -> Verdict:
+    """The verdict with the hardware that deviates.
+
+    Of a run that told no step times the hardware alone may say who holds it back; who it does not
+    name stays unnamed, in the words of the verdict given.
+    """
+    if run.windows.empty:
+        job = [(info.node, info.gpu) for info in run.ranks if info.gpu is not None]
+        every = list(jobs(run.samples).values()) if not run.ranks else []
+        job = list(every[0]) if len(every) == 1 else job
+        alone = uninstrumented(run.name, run.samples, job, run.ranks) if job else None
+        if alone is not None and alone.culprits:
+            missing = dict.fromkeys((*verdict.missing, *alone.missing))
+            provenance = tuple(dict.fromkeys((*verdict.provenance, *alone.provenance)))
+            words = f"{alone.sentence.removesuffix('.')} ({', '.join(provenance)})."
+            return replace(
+                alone,
+                sentence=words if provenance else alone.sentence,
+                missing=tuple(missing),
+                provenance=provenance,
+            )
+    judged = judge(run.samples, run.ranks)
+    told = anomalies_json(judged.deviations, run.ranks, verdict.culprits)
+    return replace(verdict, anomalies=told, missing=(*verdict.missing, *judged.missing))

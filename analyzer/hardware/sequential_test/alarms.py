@@ -1,17 +1,18 @@
 """What is said of a changed stream: who, since when, how much, how surely."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lockstep.analyzer.hardware.sequential_test.baseline import Noise, known_from
-from lockstep.analyzer.hardware.sequential_test.discovery import recency
-from lockstep.analyzer.hardware.sequential_test.metrics import MonitoredMetric
+from lockstep.analyzer.hardware.sequential_test.cusum import mixture
+from lockstep.analyzer.hardware.sequential_test.false_alarms import e_bh, recency
 from lockstep.analyzer.hardware.sequential_test.presence import Presence
-from lockstep.analyzer.hardware.sequential_test.sequential import mixture
 from lockstep.analyzer.hardware.sequential_test.state import State
 from lockstep.analyzer.hardware.sequential_test.streams import Streams
+from lockstep.analyzer.hardware.sequential_test.telemetry import MonitoredMetric
 
 CONFIDENCE = 1.96
 """Standard errors of a 95 % interval."""
@@ -66,14 +67,14 @@ class Reading:
 
 def read(streams: Streams, places: Iterable[tuple[int, int]], noise: Noise) -> list[Reading]:
     """The readings of some streams with evidence, (metric, GPU) each."""
-    found = []
+    readings = []
     for place in places:
         length = max(float(streams.length[place]), 1.0)
         effect = float(streams.excess[place]) / length
         known = float(known_from(streams.count[place]))
         level = float(noise.scale[place] / (1 - noise.rho[place]))  # of the mean of AR(1) samples
         nats = mixture(streams.evidence[:, place[0], place[1], None])
-        found.append(
+        readings.append(
             Reading(
                 metric=place[0],
                 gpu=place[1],
@@ -85,7 +86,7 @@ def read(streams: Streams, places: Iterable[tuple[int, int]], noise: Noise) -> l
                 level=float(streams.centre[place]) + effect,
             )
         )
-    return found
+    return readings
 
 
 def alarm(
@@ -116,3 +117,96 @@ def alarm(
         coverage=presence.of_peers(place, state.stratum),
         missing=presence.words(place, state.stratum),
     )
+
+
+FloatArray = NDArray[np.float32]
+Place = tuple[int, int]
+
+RECOVERED = 0.5
+"""A reported stream has recovered when this share of the threshold's evidence is left."""
+
+
+@dataclass(slots=True)
+class Decisions:
+    """The alarms of one pass, check by check.
+
+    Attributes:
+        streams: Changed in place: reports and recoveries are remembered there.
+        noise: Of all streams, as they are judged now.
+        nats: Evidence for an alarm.
+        alpha: Level of e-BH.
+    """
+
+    streams: Streams
+    noise: Noise
+    nats: float
+    alpha: float
+    _begun: dict[Place, Reading] = field(default_factory=dict)
+    _ended: list[tuple[Reading, float]] = field(default_factory=list)
+
+    def take(self, leading: FloatArray, judged: NDArray[np.bool_], when: float) -> None:
+        """After a check: (M, G) leading evidence, and which streams were judged."""
+        on = np.isfinite(self.streams.alarmed)
+        if not on.any() and leading.max(initial=0) < self.nats:
+            return
+        self._recover(has_recovered(on, leading, self.nats), when)
+        self._report(may_be_reported(on, leading, judged, self.nats), leading, judged, when)
+
+    def readings(self) -> list[tuple[Reading, float | None]]:
+        """Every alarm of the pass, and when it ended; None = it is on."""
+        on = read(self.streams, _places(np.isfinite(self.streams.alarmed)), self.noise)
+        found: list[tuple[Reading, float | None]] = [(one, until) for one, until in self._ended]
+        for reading in on:
+            first = self._begun.get((reading.metric, reading.gpu))
+            found.append((replace(reading, e_value=first.e_value) if first else reading, None))
+        return found
+
+    def _recover(self, chosen: NDArray[np.bool_], when: float) -> None:
+        if not chosen.any():
+            return
+        for reading in read(self.streams, _places(chosen), self.noise):
+            # What was read at the report is not yet diluted by the time after the change.
+            self._ended.append((self._begun.pop((reading.metric, reading.gpu), reading), when))
+        self.streams.clear(chosen)
+
+    def _report(
+        self,
+        candidates: NDArray[np.bool_],
+        leading: FloatArray,
+        judged: NDArray[np.bool_],
+        when: float,
+    ) -> None:
+        if not candidates.any():
+            return
+        # Of k reported ones e_(k) >= tested / (alpha k) >= 1 / alpha: others have no say.
+        hopeful = leading >= np.log(1 / self.alpha)
+        places = np.argwhere(judged & hopeful & (self.streams.length > 0))
+        rows, columns = places.T
+        nats = mixture(self.streams.evidence[:, rows, columns])
+        e_values = np.exp(nats) * recency(self.streams.length[rows, columns])
+        reported = (
+            e_bh(e_values, int(judged.sum()), self.alpha)
+            & candidates[rows, columns]
+            & (nats >= self.nats)
+        )
+        chosen = [(row, column) for row, column in places[reported].tolist()]
+        for place in chosen:
+            self.streams.alarmed[place] = when
+        for reading in read(self.streams, chosen, self.noise):
+            self._begun[reading.metric, reading.gpu] = reading
+
+
+def has_recovered(on: NDArray[np.bool_], leading: FloatArray, nats: float) -> NDArray[np.bool_]:
+    """Which of the streams that are on have recovered."""
+    return on & (leading < RECOVERED * nats)
+
+
+def may_be_reported(
+    on: NDArray[np.bool_], leading: FloatArray, judged: NDArray[np.bool_], nats: float
+) -> NDArray[np.bool_]:
+    """Which streams have the evidence for an alarm; e-BH has the last word."""
+    return judged & ~on & (leading >= nats)
+
+
+def _places(chosen: NDArray[np.bool_]) -> list[Place]:
+    return [(row, column) for row, column in np.argwhere(chosen).tolist()]

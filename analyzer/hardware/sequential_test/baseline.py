@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.analyzer.hardware.sequential_test.peers import middle
+from lockstep.analyzer.hardware.sequential_test.residuals import middle
 from lockstep.analyzer.hardware.sequential_test.streams import Streams, how_often
 from lockstep.collector.contract.robust import MAD_TO_SIGMA
 

@@ -49,16 +49,16 @@ FIRST = np.float32(REACH * CELLS)
 """Cells below z = 0."""
 
 
-def cells(place: FloatArray, none: NDArray[np.bool_]) -> NDArray[np.intp]:
+def cells(cell: FloatArray, none: NDArray[np.bool_]) -> NDArray[np.intp]:
     """Cells of `scores`.
 
     Args:
-        place: CELLS * z + FIRST; used up.
+        cell: CELLS * z + FIRST; used up.
         none: Where z is no sample.
     """
-    np.clip(place, 0, NO_SAMPLE - 1, out=place)
-    np.copyto(place, np.float32(NO_SAMPLE), where=none)
-    return place.astype(np.intp)
+    np.clip(cell, 0, NO_SAMPLE - 1, out=cell)
+    np.copyto(cell, np.float32(NO_SAMPLE), where=none)
+    return cell.astype(np.intp)
 
 
 def _score(z: NDArray[np.float64], shift: float) -> NDArray[np.float64]:

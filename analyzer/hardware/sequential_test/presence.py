@@ -17,29 +17,31 @@ class Presence:
 
     Attributes:
         checks: Checks so far.
-        told: (M, G) checks in which a stream had a value.
+        reported: (M, G) checks in which a stream had a value.
         compared: (M, G) checks in which it had enough peers as well.
         judged: (M, G) checks in which it had learned enough as well.
     """
 
     checks: int
-    told: NDArray[np.int64]
+    reported: NDArray[np.int64]
     compared: NDArray[np.int64]
     judged: NDArray[np.int64]
 
     @classmethod
     def new(cls, metrics: int, gpus: int) -> "Presence":
         """Before the first check."""
-        told, compared, judged = np.zeros((3, metrics, gpus), dtype=np.int64)
-        return cls(0, told, compared, judged)
+        reported, compared, judged = np.zeros((3, metrics, gpus), dtype=np.int64)
+        return cls(0, reported, compared, judged)
 
     def rows(self, chosen: slice) -> "Presence":
         """The counts of some metrics: views."""
-        return Presence(self.checks, self.told[chosen], self.compared[chosen], self.judged[chosen])
+        return Presence(
+            self.checks, self.reported[chosen], self.compared[chosen], self.judged[chosen]
+        )
 
     def add(self, values: FloatArray, residuals: FloatArray, judged: NDArray[np.bool_]) -> None:
         """Count some checks, (T, M, G) each; `checks` is counted by who sees all metrics."""
-        self.told += how_often(np.isfinite(values))
+        self.reported += how_often(np.isfinite(values))
         self.compared += how_often(np.isfinite(residuals))
         self.judged += how_often(judged)
 
@@ -49,15 +51,15 @@ class Presence:
         cells = self.checks * self.judged.size
         return float(self.judged.sum() / cells) if cells else 0.0
 
-    def of_peers(self, place: tuple[int, int], stratum: NDArray[np.str_]) -> float:
+    def of_peers(self, stream: tuple[int, int], stratum: NDArray[np.str_]) -> float:
         """Share of a stratum's samples of a metric that were told."""
-        told = self.told[place[0], stratum == stratum[place[1]]]
-        return float(told.mean() / self.checks) if self.checks else 0.0
+        reported = self.reported[stream[0], stratum == stratum[stream[1]]]
+        return float(reported.mean() / self.checks) if self.checks else 0.0
 
-    def words(self, place: tuple[int, int], stratum: NDArray[np.str_]) -> tuple[str, ...]:
+    def words(self, stream: tuple[int, int], stratum: NDArray[np.str_]) -> tuple[str, ...]:
         """What of a stream and its peers was missing."""
-        peers = self.told[place[0], stratum == stratum[place[1]]]
-        silent, own = int((peers == 0).sum()), self.checks - int(self.told[place])
+        peers = self.reported[stream[0], stratum == stratum[stream[1]]]
+        silent, own = int((peers == 0).sum()), self.checks - int(self.reported[stream])
         words = [f"{silent} of the {len(peers)} GPUs compared told nothing"] if silent else []
         if own:
             words.append(f"it told nothing in {own} of {self.checks} checks")
@@ -68,14 +70,14 @@ class Presence:
         _, code, size = np.unique(stratum, return_inverse=True, return_counts=True)
         alone = (stratum == "") | (size[code] < MAJORITY)
         counts = {
-            "told nothing": (self.told == 0).all(axis=0),
+            "told nothing": (self.reported == 0).all(axis=0),
             "have too few others to be compared with": alone,
             "were not judged in some checks, because half or more of their peers were silent": (
-                (self.told > self.compared).any(axis=0) & ~alone
+                (self.reported > self.compared).any(axis=0) & ~alone
             ),
             "are still learning what is normal": (self.compared > self.judged).any(axis=0),
         }
-        total = self.told.shape[1]
+        total = self.reported.shape[1]
         return tuple(
             f"{int(which.sum())} of {total} GPUs {what}"
             for what, which in counts.items()

@@ -68,13 +68,13 @@ class Streams:
 
     def taken(self, metrics: NDArray[np.intp], gpus: NDArray[np.intp]) -> "Streams":
         """A copy with other axes; a place below 0 is a stream of which nothing is known."""
-        found = Streams.new(len(metrics), len(gpus))
+        streams = Streams.new(len(metrics), len(gpus))
         rows, columns = np.flatnonzero(metrics >= 0), np.flatnonzero(gpus >= 0)
         here = np.ix_(rows, columns)
         there = np.ix_(metrics[rows], gpus[columns])
         for field in fields(self):
-            getattr(found, field.name)[(..., *here)] = getattr(self, field.name)[(..., *there)]
-        return found
+            getattr(streams, field.name)[(..., *here)] = getattr(self, field.name)[(..., *there)]
+        return streams
 
     def test(self) -> Test:
         """A copy of what the test changes."""

@@ -1,19 +1,22 @@
 """What if nobody had straggled: all of a trace's counterfactuals, or why they cannot be had."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from lockstep.analyzer.operations.whatif.dependencies import build
-from lockstep.analyzer.operations.whatif.graph import Graph, ModelError
-from lockstep.analyzer.operations.whatif.ideals import published_ideals, stratum_ideals
-from lockstep.analyzer.operations.whatif.intervals import of_ratio, weights
-from lockstep.analyzer.operations.whatif.kinds import GROUPED
-from lockstep.analyzer.operations.whatif.scenarios import of_replica, step_seconds_with
-from lockstep.analyzer.operations.whatif.simulate import simulate
+from lockstep.analyzer.operations.whatif.graph import GROUPED, Graph, ModelError
+from lockstep.analyzer.operations.whatif.simulate import of_replica, simulate, step_seconds_with
 from lockstep.analyzer.operations.whatif.slowdown import Slowdown, slowdown
-from lockstep.analyzer.operations.whatif.trust import Trust, compare
-from lockstep.analyzer.operations.whatif.work import Work, split_durations
+from lockstep.analyzer.operations.whatif.trust import Trust, compare, of_ratio, weights
+from lockstep.analyzer.operations.whatif.work import (
+    Work,
+    published_ideals,
+    split_durations,
+    stratum_ideals,
+)
 from lockstep.analyzer.shapes.operations import Floats, Ints, Trace
 
 TOP = 20
@@ -55,7 +58,7 @@ class Candidate:
 
 
 def candidates(
-    trace: Trace, graph: Graph, own: Floats, ideal: Floats, strata: Floats, found: Slowdown,
+    trace: Trace, graph: Graph, own: Floats, ideal: Floats, strata: Floats, published: Slowdown,
     strata_steps: Floats, drawn: Floats | None, top: int = TOP,
 ) -> tuple[Candidate, ...]:  # fmt: skip
     """The `top` workers, the largest share first.
@@ -70,13 +73,13 @@ def candidates(
         own: (K, D, S) seconds, of work.split.
         ideal: (K, 1, 1) seconds, of ideals.published.
         strata: (K, D, S) seconds, of ideals.strata.
-        found: The published quantities.
+        published: The published quantities.
         strata_steps: (S,) seconds a step with all as their strata.
         drawn: Of intervals.weights.
         top: How many.
     """
     excess = excess_seconds(trace, own, strata)
-    chosen = _choose(found.s_workers, excess, trace.ranks, top)
+    chosen = _choose(published.s_workers, excess, trace.ranks, top)
     dp, stage = np.divmod(chosen, trace.layout.pp)
     here = trace.stage == stage[:, None]
     only = of_replica(graph, own, ideal, here, dp)
@@ -84,9 +87,9 @@ def candidates(
     fixed = step_seconds_with(graph, own, ideal, keep)
     healthy = step_seconds_with(graph, own, strata, keep)
     alone = step_seconds_with(graph, own, strata, ~keep)
-    simulated = found.simulated
-    lost = simulated - found.ideal
-    some = abs(lost.mean()) > 1e-9 * found.ideal
+    simulated = published.simulated
+    lost = simulated - published.ideal
+    some = abs(lost.mean()) > 1e-9 * published.ideal
     result = [
         Candidate(
             dp=int(dp[number]),
@@ -96,11 +99,13 @@ def candidates(
             interval=of_ratio(simulated - healthy[number], simulated, drawn),
             alone=float((alone[number] - strata_steps).mean() / simulated.mean()),
             rem=float((simulated - fixed[number]).mean() / lost.mean()) if some else None,
-            add=float((only[number] - found.ideal).mean() / lost.mean()) if some else None,
+            add=float((only[number] - published.ideal).mean() / lost.mean()) if some else None,
         )
         for number in range(len(chosen))
     ]
-    return tuple(sorted(result, key=lambda one: (-one.share, one.dp, one.stage)))
+    return tuple(
+        sorted(result, key=lambda candidate: (-candidate.share, candidate.dp, candidate.stage))
+    )
 
 
 def excess_seconds(trace: Trace, own: Floats, strata: Floats) -> Floats:
@@ -197,7 +202,7 @@ def analyze(trace: Trace, top: int = TOP) -> WhatIf | Unexplained:
 def _whatif(trace: Trace, graph: Graph, work: Work, trust: Trust, top: int) -> WhatIf:
     simulated = trust.simulated
     ideal, healthy = published_ideals(trace, work.own), stratum_ideals(trace, work.own)
-    found = slowdown(trace, graph, work.own, ideal, simulated)
+    published = slowdown(trace, graph, work.own, ideal, simulated)
     strata_steps = simulate(graph, healthy)
     drawn = weights(len(trace.steps))
     notes = []
@@ -208,13 +213,69 @@ def _whatif(trace: Trace, graph: Graph, work: Work, trust: Trust, top: int) -> W
     return WhatIf(
         trust=trust,
         work=work,
-        published=found,
+        published=published,
         strata_steps=strata_steps,
         candidates=candidates(
-            trace, graph, work.own, ideal, healthy, found, strata_steps, drawn, top
+            trace, graph, work.own, ideal, healthy, published, strata_steps, drawn, top
         ),
-        s_interval=of_ratio(simulated, np.full_like(simulated, found.ideal), drawn),
+        s_interval=of_ratio(simulated, np.full_like(simulated, published.ideal), drawn),
         s_strata_interval=of_ratio(simulated, strata_steps, drawn),
-        m_w_interval=of_ratio(simulated - found.worst.fixed, simulated - found.ideal, drawn),
+        m_w_interval=of_ratio(
+            simulated - published.worst.fixed, simulated - published.ideal, drawn
+        ),
         notes=tuple(notes),
     )
+
+
+def worker_name(dp: int, stage: int) -> str:
+    """A worker where nobody knows its node."""
+    return f"dp {dp} stage {stage}"
+
+
+def document(
+    result: WhatIf | Unexplained, name: Callable[[int, int], str] = worker_name
+) -> dict[str, Any]:
+    """The keys of docs/reference/verdict.md, and after them what the method adds.
+
+    `S` and what hangs on it are as published; `S_strata` and `fixes` are ours: structure is no
+    loss there. `S_steps` is S of every step.
+
+    Args:
+        result: Of `analyze`.
+        name: From dp and stage to what is to be removed, as the node.
+    """
+    if isinstance(result, Unexplained):
+        return {"method": "none", "why": result.why}
+    slow = result.published
+    return {
+        "method": "simulation",
+        "S": slow.s,
+        "S_t": slow.s_types,
+        "S_dp": {str(dp): float(s) for dp, s in enumerate(slow.s_dp)},
+        "S_pp": {str(stage): float(s) for stage, s in enumerate(slow.s_pp)},
+        "M_W": slow.worst.rem,
+        "M_S": slow.last_stage.rem,
+        "fixes": [
+            {
+                "remove": name(candidate.dp, candidate.stage),
+                "gain": candidate.gain,
+                "interval": _pair(candidate.interval),
+            }
+            for candidate in result.candidates
+            if candidate.gain > 0
+        ],
+        "S_interval": _pair(result.s_interval),
+        "S_strata": result.s_strata,
+        "S_strata_interval": _pair(result.s_strata_interval),
+        "M_W_interval": _pair(result.m_w_interval),
+        "M_W_add": slow.worst.add,
+        "M_S_add": slow.last_stage.add,
+        "S_w": [[float(s) for s in stages] for stages in slow.s_workers],
+        "S_steps": [float(s) for s in slow.s_steps],
+        "launch_error": result.trust.launch_error,
+        "notes": list(result.notes),
+    }
+
+
+def _pair(interval: tuple[float, float] | None) -> list[float] | None:
+    return None if interval is None else list(interval)

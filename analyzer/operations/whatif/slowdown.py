@@ -10,10 +10,8 @@ from math import ceil
 
 import numpy as np
 
-from lockstep.analyzer.operations.whatif.graph import Graph
-from lockstep.analyzer.operations.whatif.kinds import MERGED
-from lockstep.analyzer.operations.whatif.scenarios import of_replica, step_seconds_with
-from lockstep.analyzer.operations.whatif.simulate import simulate
+from lockstep.analyzer.operations.whatif.graph import MERGED, Graph
+from lockstep.analyzer.operations.whatif.simulate import of_replica, simulate, step_seconds_with
 from lockstep.analyzer.shapes.operations import Flags, Floats, Ints, Trace
 
 WORST_SHARE = 0.03

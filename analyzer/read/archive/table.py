@@ -76,6 +76,7 @@ class Table:
         self._files = files
         self._strict = strict
         self._words = frozenset(words)
+        self._added = frozenset(each.name for each in columns if each.added)
         self._schema = pa.schema([pa.field(each.name, self._kind(each)) for each in columns])
         self._torn: dict[State, str] = {}
         self._absent: set[str] = set()
@@ -288,7 +289,7 @@ class Table:
             return schema.empty_table()
         present = set(pq.read_schema(paths[-1]).names)
         with self._lock:
-            self._absent |= set(schema.names) - present
+            self._absent |= set(schema.names) - present - self._added
         words = [name for name in schema.names if name in self._words]
         table = ds.dataset(
             [str(path) for path in paths], schema=self._schema,
@@ -342,12 +343,13 @@ class Table:
             except FAULTS:
                 continue
             with self._lock:
-                self._absent |= set(columns) - present
+                self._absent |= set(columns) - present - self._added
             return
 
     def _demand(self, path: Path, file: pq.ParquetFile, schema: pa.Schema) -> None:
-        """Of a strict table: the part has all the columns."""
-        absent = [name for name in schema.names if name not in file.schema_arrow.names]
+        """Of a strict table: the part has all the columns that its release had."""
+        present = {*file.schema_arrow.names, *self._added}
+        absent = [name for name in schema.names if name not in present]
         if self._strict and absent:
             raise LoadError(
                 f"{path} lacks the column {', '.join(absent)};"

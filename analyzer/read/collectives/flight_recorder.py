@@ -14,8 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.analyzer.read.collectives.table import MOST_COMMUNICATORS, MOST_ROWS, Rows
-from lockstep.analyzer.shapes.collective_waits import ALONE, Communicator, Process
+from lockstep.analyzer.shapes.waits import ALONE, Communicator, Process
 from lockstep.collector.contract import bounded_json
+from lockstep.collector.formats.flight_recorder.fields import (
+    PICKLE,
+    WRONG,
+    members,
+    operation_name,
+    whole,
+)
 
 MOST_FILES = 20_000
 MOST_BYTES = 256 << 20
@@ -23,13 +30,9 @@ MOST_BYTES = 256 << 20
 MOST_MEMBERS = 1 << 20
 MOST_SECONDS = 1e6
 LONGEST_NAME = 256
-PICKLE = b"\x80"
 HEAD = 4096
 NAME = re.compile(r"[\w.-]{0,200}?([0-9]{1,7})", re.ASCII)
 """`nccl_trace_rank_7`, `_dump_7`: the number at its end is the rank."""
-ENTRY = re.compile(
-    r"(?:[a-z]{1,16}:)?_?([a-zA-Z]\w{0,47}?)_?(?: ([0-9]{1,9})(->|<-)([0-9]{1,9}))?", re.ASCII
-)
 FILE_KEYS = (b'"entries"', b'"pg_config"', b'"version"')
 Unpickle = Callable[[bytes], bytes]
 
@@ -83,7 +86,7 @@ def read(paths: Mapping[int, Path], missing: list[str], unpickle: Unpickle | Non
         for entry in tree["entries"]:
             try:
                 timed = _add(rows, rank, entry, groups)
-            except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+            except WRONG:
                 bad += 1
                 continue
             untimed += not timed
@@ -143,13 +146,11 @@ def _members(trees: Mapping[int, Mapping[str, Any]]) -> dict[str, tuple[str, Seq
 
 
 def _ranks(told: object) -> tuple[int, ...]:
-    if isinstance(told, str):
-        if re.fullmatch(r"\[?[0-9, ]*\]?", told) is None:
-            return ()
-        told = [int(one) for one in re.findall(r"[0-9]{1,9}", told)]
-    if not isinstance(told, list) or len(told) > MOST_MEMBERS:
+    try:
+        ranks = members(told)
+    except WRONG:
         return ()
-    return tuple(sorted(one for one in told if type(one) is int))
+    return tuple(sorted(ranks)) if len(ranks) <= MOST_MEMBERS else ()
 
 
 def _add(
@@ -168,16 +169,18 @@ def _add(
     if not 0 <= seconds < MOST_SECONDS:
         raise ValueError("a duration that cannot be")
     name, _description = list(entry["process_group"])
-    words, members = groups[name]
-    match = ENTRY.fullmatch(entry["profiling_name"])
-    if match is None:
+    words, ranks = groups[name]
+    operation = operation_name(entry["profiling_name"])
+    # Some of torch's names have an underscore on either side.
+    op = operation.op.removeprefix("_").removesuffix("_")
+    if not op[:1].isalpha():
         raise ValueError("no operation")
     transfer = bool(entry.get("is_p2p"))
     peer = ALONE
     if transfer:
-        mine, other = int(match[2]), int(match[4])
+        mine, other = whole(operation.me), whole(operation.peer)
         peer = other
-        if max(mine, other) >= len(members) or members[mine] != rank:
+        if max(mine, other) >= len(ranks) or ranks[mine] != rank:
             raise ValueError("a transfer of somebody else")
     created = int(entry["time_created_ns"])
     sequence = int(entry["p2p_seq_id" if transfer else "collective_seq_id"])
@@ -185,8 +188,8 @@ def _add(
         raise ValueError("a number that cannot be")
     words = "" if words == "undefined" else words
     rows.add(
-        Process(HOST, rank), Communicator(name, words, len(members)),
-        members.index(rank), match[1].lower(), sequence, _bytes(entry), seconds,
+        Process(HOST, rank), Communicator(name, words, len(ranks)),
+        ranks.index(rank), op, sequence, _bytes(entry), seconds,
         time=created / 1e9 + seconds, peer=peer,
         # What torch does not record has a number, too: transfers on gloo.
         counted=int(entry.get("op_id", sequence)),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lockstep.analyzer.shapes.collective_waits import Collectives, Floats, Ints, Waits
+from lockstep.analyzer.shapes.waits import Collectives, Floats, Ints, Waits
 
 WINDOWS_WANTED = 60
 WINDOWS_AT_LEAST = 10

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lockstep.analyzer.shapes.collective_waits import ALONE, Collectives, Communicator, Process
+from lockstep.analyzer.shapes.waits import ALONE, Collectives, Communicator, Process
 
 MOST_ROWS = 10_000_000
 """Over all files; a row weighs 80 bytes, and half a kilobyte of text was read for it."""

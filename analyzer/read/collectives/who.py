@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.analyzer.shapes.collective_waits import Collectives, Ints, Process
 from lockstep.analyzer.shapes.run import RankInfo
+from lockstep.analyzer.shapes.waits import Collectives, Ints, Process
 
 KINDS: tuple[tuple[str, str], ...] = (
     ("tp", r"tp|tensor"),

@@ -11,7 +11,7 @@ import pandas as pd
 
 from lockstep.analyzer.read.collectives.steps import Steps
 from lockstep.analyzer.read.collectives.who import Job
-from lockstep.analyzer.shapes.collective_waits import Floats, Ints, Waits
+from lockstep.analyzer.shapes.waits import Floats, Ints, Waits
 from lockstep.analyzer.shapes.windows import COLUMNS
 
 KNOWN_SHARE = 0.9

@@ -19,7 +19,7 @@ import re
 import numpy as np
 import pandas as pd
 
-from lockstep.analyzer.read.optrace.public import COLUMNS
+from lockstep.analyzer.read.optrace.rows import COLUMNS
 
 TRANSFER_TAG = re.compile(r"c\d+\.m(\d+)$")
 COMPUTE = ("forward-compute", "backward-compute")

@@ -14,7 +14,7 @@ MOST_DIGITS = 20
 META_BYTES = 65536
 
 
-def parse(text: str) -> Layout:
+def parse_layout(text: str) -> Layout:
     """As `dp=4,pp=4,tp=4,dsp=1,vpp=1`; what is left out is 1.
 
     Raises:

@@ -5,6 +5,7 @@ import pandas as pd
 
 from lockstep.analyzer.shapes.operations import Floats, Trace
 from lockstep.analyzer.shapes.run import RankInfo, Run
+from lockstep.analyzer.shapes.waits import waited
 from lockstep.analyzer.shapes.windows import COLUMNS, PHASE_COLUMNS
 from lockstep.collector.contract import archive
 
@@ -22,7 +23,7 @@ LOCAL = ("data-load", "forward-compute", "backward-compute", "optimizer", "gc")
 """Own time: what waits for nobody."""
 
 
-def to_run(trace: Trace) -> Run:
+def run_of_trace(trace: Trace) -> Run:
     """The run with a window a worker and step; its operations stay in the Trace.
 
     A trace tells no clock: the first step begins at 0, and each where the one before ended. It
@@ -45,7 +46,7 @@ def to_run(trace: Trace) -> Run:
             "start": begin[step],
             "end": begin[step] + wall[step],
             "steps": 1,
-            "collective_seconds": np.maximum(wall - own, 0.0).reshape(-1),
+            "collective_seconds": np.maximum(waited(wall, own), 0.0).reshape(-1),
             "tags": "",
             "loss": np.nan,
             "wall_seconds": wall[step],

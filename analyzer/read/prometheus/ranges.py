@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lockstep.analyzer.read.prometheus.decoding import Series
-from lockstep.analyzer.read.prometheus.errors import TooMuchError
+from lockstep.analyzer.read.prometheus.access import TooMuchError
+from lockstep.analyzer.read.prometheus.answers import Series
 from lockstep.analyzer.read.prometheus.promql import one_of, quoted
 from lockstep.analyzer.read.prometheus.replicas import merged
 from lockstep.collector.contract.metrics import BUILD_INFO

@@ -5,10 +5,9 @@ import pandas as pd
 
 from lockstep.analyzer.operations.whatif.dependencies import build
 from lockstep.analyzer.operations.whatif.graph import Graph, ModelError
-from lockstep.analyzer.operations.whatif.ideals import stratum_ideals
 from lockstep.analyzer.operations.whatif.simulate import timeline
 from lockstep.analyzer.operations.whatif.trust import compare
-from lockstep.analyzer.operations.whatif.work import split_durations
+from lockstep.analyzer.operations.whatif.work import split_durations, stratum_ideals
 from lockstep.analyzer.report.perfetto.events import COLUMNS, STEPS, slices_of
 from lockstep.analyzer.shapes.operations import Floats, Ints, Trace
 from lockstep.analyzer.shapes.run import Run

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from lockstep.analyzer.read import optrace
+from lockstep.analyzer.read.optrace.load import trace_of_run
+from lockstep.analyzer.read.optrace.windows import run_of_trace
 from lockstep.analyzer.report.perfetto.events import document
 from lockstep.analyzer.report.perfetto.operations import (
     NoIdealError,
@@ -62,7 +63,7 @@ def of_run(run: Run, steps: range) -> Timeline:
         raise TimelineError(_elsewhere(run.name, steps, int(there.min()), int(there.max())))
     slices, why = actual(run, steps), None
     try:
-        trace = optrace.from_run(run)
+        trace = trace_of_run(run)
         slices = _both(slices, ideal(trace, on_clock(trace, run), steps))
     except (NoIdealError, LoadError) as error:
         why = str(error)
@@ -75,7 +76,7 @@ def of_trace(trace: Trace, steps: range) -> Timeline:
     Raises:
         TimelineError: There are no operations of these steps, or too many.
     """
-    begins, ranks = in_turn(trace), optrace.to_run(trace).ranks
+    begins, ranks = in_turn(trace), run_of_trace(trace).ranks
     if not ((trace.steps >= steps.start) & (trace.steps < steps.stop)).any():
         first, last = int(trace.steps[0]), int(trace.steps[-1])
         raise TimelineError(_elsewhere(trace.name, steps, first, last))

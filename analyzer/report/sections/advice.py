@@ -5,7 +5,7 @@ from collections.abc import Container, Iterable
 
 from lockstep.analyzer.causes.cause_spec import DRAIN, STRAGGLER_RUNBOOK, Action
 from lockstep.analyzer.causes.registry import CAUSES, SPECS
-from lockstep.analyzer.hangs.ended import failed_itself
+from lockstep.analyzer.hangs.run_end import failed_itself
 from lockstep.analyzer.report import blocks
 from lockstep.analyzer.report.blocks import Block
 from lockstep.analyzer.rules.alert_rules.shape import PLACEHOLDERS

@@ -13,7 +13,7 @@ from lockstep.analyzer.report.blocks import Block
 from lockstep.analyzer.report.series import MOST_ROWS
 from lockstep.analyzer.shapes.run import Culprit, Finding, Grid, Verdict
 from lockstep.analyzer.stats import changepoint, significance
-from lockstep.analyzer.stragglers.detectors import DETECTORS
+from lockstep.analyzer.stragglers.registry import DETECTORS
 
 
 @dataclass(frozen=True, slots=True)

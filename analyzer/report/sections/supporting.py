@@ -12,7 +12,7 @@ from lockstep.analyzer.report.inputs import ReportInputs
 from lockstep.analyzer.report.queries import Sources
 from lockstep.analyzer.report.series import Spans, rest, shown
 from lockstep.analyzer.shapes.run import Grid, Run, Verdict
-from lockstep.collector.contract.masking import masked
+from lockstep.collector.contract.visible import masked
 
 GLOSSARY: dict[str, str] = {
     "rank": "One process of the run, numbered over all nodes.",

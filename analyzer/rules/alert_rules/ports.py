@@ -1,7 +1,7 @@
 """Alerts about InfiniBand and RoCE ports; rates as of `links`."""
 
 from lockstep.analyzer.rules.alert_rules.shape import Alert, Recording, Severity
-from lockstep.collector.contract.alerted import PORT_ERRORS_FATAL, RDMA_ERRORS_FATAL
+from lockstep.collector.contract.metric_rows.alerted import PORT_ERRORS_FATAL, RDMA_ERRORS_FATAL
 
 _PORT = "{{ $labels.device }} port {{ $labels.port }} on {{ $labels.node }}"
 _ACTIVE = "node_device_port:lockstep_ib_port_active:bool"

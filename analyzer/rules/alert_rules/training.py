@@ -32,7 +32,7 @@ max by (run, node, rank, gpu, link, cause, tier, xid) (
         ),
         source=(
             "The sequential test's budget of false alarms per node and month"
-            " (analyzer/hardware/sequential_test/budget)."
+            " (analyzer/hardware/sequential_test/false_alarms)."
         ),
         keep="5m",
         dashboard="run",

@@ -2,19 +2,16 @@
 
 from collections.abc import Sequence
 
-from lockstep.analyzer.read.gpu_numbers import as_ranks_number
+from lockstep.analyzer.read.prometheus.access import RequestError
 from lockstep.analyzer.read.prometheus.connection import Connection
-from lockstep.analyzer.read.prometheus.errors import RequestError
-from lockstep.analyzer.read.prometheus.frames import UNKNOWN_NODE, ranks_frame, samples_frame
-from lockstep.analyzer.read.prometheus.gaps import gaps
-from lockstep.analyzer.read.prometheus.moments import utc
+from lockstep.analyzer.read.prometheus.discovery import utc
+from lockstep.analyzer.read.prometheus.frames import UNKNOWN_NODE, gaps, ranks_frame, samples_frame
 from lockstep.analyzer.read.prometheus.ranges import fetch
-from lockstep.analyzer.read.topology import rank_infos
+from lockstep.analyzer.read.ranks import as_ranks_number, rank_infos
 from lockstep.analyzer.rules.recording_rules import queries
-from lockstep.analyzer.rules.recording_rules.answers import suspect
 from lockstep.analyzer.rules.recording_rules.signals import CLOCK, OWN, POWER, TEMPERATURE, WAIT
 from lockstep.analyzer.rules.recording_rules.survey import MOST, STANDSTILL
-from lockstep.analyzer.rules.recording_rules.suspects import Place, Survey, Suspect
+from lockstep.analyzer.rules.recording_rules.suspects import Place, Survey, Suspect, suspect
 from lockstep.analyzer.shapes.run import Run
 from lockstep.analyzer.shapes.windows import from_samples
 

@@ -6,7 +6,7 @@ rank: an info series per attempt, or a rank that two collectors tell of, is no s
 
 from dataclasses import dataclass
 
-from lockstep.analyzer.shapes.known import own_per_step
+from lockstep.analyzer.read.prometheus.questions import own_per_step
 from lockstep.collector.contract import metrics
 
 WINDOW = "1m"

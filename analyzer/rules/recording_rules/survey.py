@@ -2,22 +2,24 @@
 
 import math
 
+from lockstep.analyzer.read.prometheus.access import RequestError
 from lockstep.analyzer.read.prometheus.connection import Connection
 from lockstep.analyzer.read.prometheus.discovery import LOOK_BACK
-from lockstep.analyzer.read.prometheus.errors import RequestError
 from lockstep.analyzer.rules.recording_rules import queries
-from lockstep.analyzer.rules.recording_rules.answers import (
+from lockstep.analyzer.rules.recording_rules.rules import recorded_series
+from lockstep.analyzer.rules.recording_rules.signals import OWN, SIGNALS
+from lockstep.analyzer.rules.recording_rules.suspects import (
+    Answered,
     Found,
+    Survey,
+    Suspect,
     add,
-    answered_of,
+    answered_by_run,
     levels_of,
     suspect,
     tell_slowdowns,
     worst_first,
 )
-from lockstep.analyzer.rules.recording_rules.rules import recorded_series
-from lockstep.analyzer.rules.recording_rules.signals import OWN, SIGNALS
-from lockstep.analyzer.rules.recording_rules.suspects import Answered, Survey, Suspect
 
 LIMIT = 3.0
 """|z|; docs/method/recording-rules.md. With a floor of 1 % and a spread of 2 %, noise passes it 3
@@ -58,7 +60,7 @@ def survey(
         SourceError: Prometheus does not answer.
     """
     levels = levels_of(connection.instant(queries.levels(run, seconds), time))
-    answered = answered_of(
+    answered = answered_by_run(
         connection.instant(queries.known_ranks(run, seconds), time),
         connection.instant(queries.expected(run, seconds), time),
     )

@@ -172,6 +172,6 @@ def _changes(own: FloatGrid, shift: Shift) -> FloatGrid:
 
 
 def _inside(count: int, shift: Shift) -> NDArray[np.bool_]:
-    place = np.arange(count)
-    within: NDArray[np.bool_] = (place >= shift.first) & (place < shift.last)
+    positions = np.arange(count)
+    within: NDArray[np.bool_] = (positions >= shift.first) & (positions < shift.last)
     return within

@@ -20,8 +20,7 @@ from lockstep.analyzer.stats.changepoint import (
     column_medians,
     sustained,
 )
-from lockstep.analyzer.stats.others import others_median
-from lockstep.analyzer.stats.peer_groups import MAJORITY, peer_groups
+from lockstep.analyzer.stats.peer_groups import MAJORITY, others_median, peer_groups
 from lockstep.analyzer.stats.robust_stats import NOTHING, median_of
 from lockstep.analyzer.stats.significance import RECORDED, TENTH_MORE, WAKES
 from lockstep.analyzer.stats.transfers import WAITED
@@ -103,27 +102,27 @@ def _compared(
     return replace(told, time={**told.time, "own": own}), middle
 
 
-def _who_write_alike(told: Grid) -> tuple[RankInfo, ...]:
+def _who_write_alike(grid: Grid) -> tuple[RankInfo, ...]:
     """The ranks, with one place for all whose strata write alike, whatever these compute.
 
     By the fastest of each stratum: what it writes takes no longer. So two writers of a stage, of
     which one is slow, are judged by those of the others. The place is nobody else's: a stratum that
     writes unlike all others keeps its own.
     """
-    own = column_medians(told.time["own"])
+    own = column_medians(grid.time["own"])
     fastest = {
-        place: float(np.nanmin(own[columns])) for place, columns in peer_groups(told).items()
+        place: float(np.nanmin(own[columns])) for place, columns in peer_groups(grid).items()
     }
     alike = set[int]()
-    for place, columns in peer_groups(told).items():
+    for place, columns in peer_groups(grid).items():
         others = [least for other, least in fastest.items() if other != place]
         middle = median_of(np.array(others or [fastest[place]]))
         if abs(np.log(fastest[place] / middle)) < WRITES.floor:
             alike.update(columns.tolist())
-    nobodys = 1 + max(info.pp for info in told.ranks)
+    nobodys = 1 + max(info.pp for info in grid.ranks)
     return tuple(
         replace(info, pp=nobodys, tp=0) if column in alike else info
-        for column, info in enumerate(told.ranks)
+        for column, info in enumerate(grid.ranks)
     )
 
 
@@ -216,8 +215,8 @@ def _seconds(grid: Grid, windows: NDArray[np.int64]) -> FloatGrid:
 
 
 def _costly(
-    grid: Grid, found: Sequence[Finding], writes: Sequence[NDArray[np.int64]], seconds: FloatGrid,
-    middle: FloatGrid,
+    grid: Grid, findings: Sequence[Finding], writes: Sequence[NDArray[np.int64]],
+    seconds: FloatGrid, middle: FloatGrid,
 ) -> Iterator[Finding]:  # fmt: skip
     """Those that cost enough, as findings about the run's windows.
 
@@ -226,11 +225,11 @@ def _costly(
     steps = grid.to_step - grid.from_step
     total = float(np.nansum(column_medians(grid.time["wall"].T) * steps))
     column_of = {info.rank: column for column, info in enumerate(grid.ranks)}
-    for one in found:
-        if one.kind != "slow" or one.rank is None:
+    for finding in findings:
+        if finding.kind != "slow" or finding.rank is None:
             continue
-        during, column = slice(one.first, one.last), column_of[one.rank]
-        (low, high), ratio = one.interval, one.slowdown
+        during, column = slice(finding.first, finding.last), column_of[finding.rank]
+        (low, high), ratio = finding.interval, finding.slowdown
         beside = np.fmin(middle[during, column], seconds[during, column] / ratio)
         longer = float(np.nansum(seconds[during, column] - beside))
         if not RECORDED * total <= longer < total:
@@ -238,17 +237,17 @@ def _costly(
         cost, usual = longer / (total - longer), float(np.nanmean(beside))
         share = [(bound - 1.0) / (ratio - 1.0) for bound in (low, high)]
         text = (
-            f"rank {one.rank} took {ratio * usual:.1f} s to write each of"
+            f"rank {finding.rank} took {ratio * usual:.1f} s to write each of"
             f" {len(writes[during])} checkpoints, the others {usual:.1f} s: {ratio:.2f}x"
             f" ({low:.2f} to {high:.2f})"
         )
         kept = ("place_confidence", "log_chance", "critical_score", "node", "part", "from_start")
-        details = {name: one.details[name] for name in kept if name in one.details}
+        details = {name: finding.details[name] for name in kept if name in finding.details}
         yield replace(
-            one,
+            finding,
             detector="checkpoints",
-            first=int(writes[one.first][0]),
-            last=None if one.last is None else int(writes[one.last - 1][-1]) + 1,
+            first=int(writes[finding.first][0]),
+            last=None if finding.last is None else int(writes[finding.last - 1][-1]) + 1,
             slowdown=1.0 + cost,
             interval=(1.0 + max(share[0], 0.0) * cost, 1.0 + share[1] * cost),
             share={Phase.CHECKPOINT: 1.0},

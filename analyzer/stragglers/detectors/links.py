@@ -40,14 +40,26 @@ from lockstep.analyzer.stats.changepoint import (
     critical_t,
     sustained,
 )
-from lockstep.analyzer.stats.group_transfers import FLOOR, grown, slow_groups
-from lockstep.analyzer.stats.on_and_off import EPISODES_AT_LEAST, OnAndOff, blocks_of, on_and_off
 from lockstep.analyzer.stats.robust_stats import NOTHING, WITHIN, mean_of, median_of, shows
 from lockstep.analyzer.stats.shared_part import DRAINED, NODE, Part, parts_of_nodes
 from lockstep.analyzer.stats.significance import WAKES_BY_BOUND, span_edges
-from lockstep.analyzer.stats.temporal_shape import LEAST_TURNS
-from lockstep.analyzer.stats.transfers import by_block, in_most, of_those_who_told, transfers
-from lockstep.analyzer.stragglers.model.accepted import log_chance
+from lockstep.analyzer.stats.temporal_shape import (
+    EPISODES_AT_LEAST,
+    LEAST_TURNS,
+    OnAndOff,
+    blocks_of,
+    on_and_off,
+)
+from lockstep.analyzer.stats.transfers import (
+    FLOOR,
+    by_block,
+    grown,
+    in_most,
+    of_those_who_told,
+    slow_groups,
+    transfers,
+)
+from lockstep.analyzer.stragglers.confidence import log_chance
 from lockstep.analyzer.stragglers.model.precision import WINDOWS
 from lockstep.analyzer.stragglers.model.ramps import LEVEL_SHARE, fitted
 from lockstep.analyzer.stragglers.model.spans import last_blocks, newest_spans
@@ -86,20 +98,20 @@ def links(grid: Grid) -> Sequence[Finding]:
 
     Beside the clearest link another one is accused of what transfers take longer at another time.
     """
-    found: list[Finding] = []
-    while (one := _clearest(grid)) is not None and (one.kind == "link" or not found):
-        if not any(_nodes_of(one) & _nodes_of(other) for other in found):
-            found.append(one)
-        grid = replace(grid, masked=grid.masked | one.inside(grid))
-        if one.kind != "link":
+    findings: list[Finding] = []
+    while (finding := _clearest(grid)) is not None and (finding.kind == "link" or not findings):
+        if not any(_nodes_of(finding) & _nodes_of(other) for other in findings):
+            findings.append(finding)
+        grid = replace(grid, masked=grid.masked | finding.inside(grid))
+        if finding.kind != "link":
             break
-    return found
+    return findings
 
 
-def _nodes_of(one: Finding) -> set[str]:
+def _nodes_of(finding: Finding) -> set[str]:
     """The nodes whose links a finding is about."""
-    node = one.details["node"]
-    return set(one.details["part_nodes"] or ([node] if node else one.details["nodes"]))
+    node = finding.details["node"]
+    return set(finding.details["part_nodes"] or ([node] if node else finding.details["nodes"]))
 
 
 def _clearest(grid: Grid) -> Finding | None:
@@ -109,19 +121,21 @@ def _clearest(grid: Grid) -> Finding | None:
     if len({info.node for info in grid.ranks}) < 2 or not groups.members or not usual > 0:
         return None
     transfer = transfers(grid)
-    told = (
+    longer = (
         *_spans(grid, groups, transfer, usual),
         *_again_and_again(grid, groups, transfer, usual),
         *_with_a_counter(grid, groups, usual),
         *_ramp(grid, groups, transfer, usual),
     )
-    found = [each for one in told if (each := _judged(grid, one, transfer, usual)) is not None]
+    findings = [
+        finding for one in longer if (finding := _judged(grid, one, transfer, usual)) is not None
+    ]
     if one_host(grid):
-        found = [_of_one_host(one) for one in found]
+        findings = [_of_one_host(one) for one in findings]
     # Who tells whose it is explains more than who only tells that it is the network; and what
     # transfers tell by themselves more than what they tell at a time that a counter knows.
     return min(
-        found,
+        findings,
         key=lambda each: (each.kind != "link", each.score < each.details["critical_score"]),
         default=None,
     )
@@ -148,14 +162,14 @@ def one_host(grid: Grid) -> bool:
     )
 
 
-def _of_one_host(one: Finding) -> Finding:
+def _of_one_host(finding: Finding) -> Finding:
     """The finding without a link: what exchanges of one host wait for are its processors."""
     text = (
-        f"exchanges take {milliseconds(one.details['transfer_seconds'])} a step,"
-        f" {milliseconds(one.details['transfer_seconds_before'])} in the other steps; all nodes of"
-        " the run are one host, without a link between them: its processors or memory are short"
+        f"exchanges take {milliseconds(finding.details['transfer_seconds'])} a step,"
+        f" {milliseconds(finding.details['transfer_seconds_before'])} in the other steps; all nodes"
+        " of the run are one host, without a link between them: its processors or memory are short"
     )
-    return replace(one, kind="network", text=text, details={**one.details, FULL: 0})
+    return replace(finding, kind="network", text=text, details={**finding.details, FULL: 0})
 
 
 class _Longer(NamedTuple):
@@ -332,28 +346,30 @@ def _judged(grid: Grid, one: _Longer, transfer: FloatGrid, usual: float) -> Find
     clear = certain and large and not staged and mostly >= max(FLOOR / 2 * usual, TIMES * then)
     moved = movements(grid, one.inside, one.outside, COUNTERS)
     named = whose(grid, moved)
-    found = _finding(grid, one, moved, named)
+    finding = _finding(grid, one, moved, named)
     # Counters that moved at another time tell whose it is, and not that it is anything.
-    sure = certain or any(each.symptom.explains for each in moved)
+    sure = certain or any(movement.symptom.explains for movement in moved)
     told = longer and bool(moved) if one.lasts else bool(named)
     held = held_back(grid, one.inside, one.outside)
-    if found.kind == "link" and ((clear and held is None) or (sure and told)):
-        return found
-    if held is None and found.details[FULL] and certain and (longer or not one.lasts):
-        return found
+    if finding.kind == "link" and ((clear and held is None) or (sure and told)):
+        return finding
+    if held is None and finding.details[FULL] and certain and (longer or not one.lasts):
+        return finding
     if held is not None:
-        found = replace(
-            found, kind="network",
-            text=f"{found.text}; but its CPU quota holds rank {held} back, and so its transfers",
-            details={**found.details, FULL: 0},
+        finding = replace(
+            finding, kind="network",
+            text=f"{finding.text}; but its CPU quota holds rank {held} back, and so its transfers",
+            details={**finding.details, FULL: 0},
         )  # fmt: skip
     if not (clear or (certain and large and longer and staged)):
         return None
-    return _by_groups(grid, found, one.inside, one.outside) or (found if clear else None)
+    return _by_groups(grid, finding, one.inside, one.outside) or (finding if clear else None)
 
 
-def _finding(grid: Grid, one: _Longer, moved: Sequence[Movement], named: Sequence[str]) -> Finding:
-    (then, now), (first, last), shift = one.seconds, one.edges, one.shift
+def _finding(
+    grid: Grid, longer: _Longer, moved: Sequence[Movement], named: Sequence[str]
+) -> Finding:
+    (then, now), (first, last), shift = longer.seconds, longer.edges, longer.shift
     nodes = list(dict.fromkeys(info.node for info in grid.ranks))
     node = named[0] if len(named) == 1 else None
     parts = parts_of_nodes(list(named), nodes, places_of(grid.meta))
@@ -361,16 +377,18 @@ def _finding(grid: Grid, one: _Longer, moved: Sequence[Movement], named: Sequenc
     # Of more than half nobody knows that it is not all.
     several = 2 <= len(named) <= len(nodes) / 2 and _nowhere(grid) and _at_once(grid, moved, named)
     two, full = len(nodes) == 2, 0
-    usable = np.concatenate(one.groups.members)
+    usable = np.concatenate(longer.groups.members)
     span = usable[(usable >= first) & (usable < (len(grid.start) if last is None else last))]
-    some = 1.0 if one.lasts else min(len(one.inside) / max(len(span), 1), 1.0)
+    some = 1.0 if longer.lasts else min(len(longer.inside) / max(len(span), 1), 1.0)
     wall = (
-        median_of(grid.time["wall"][one.inside]) if one.lasts else mean_of(grid.time["wall"][span])
+        median_of(grid.time["wall"][longer.inside])
+        if longer.lasts
+        else mean_of(grid.time["wall"][span])
     )
     slowdown = wall / max(wall - some * (now - then), NOTHING)
     margin = WITHIN * shift.error / max(shift.effect, NOTHING) * (slowdown - 1.0)
     step = int(grid.from_step[first])
-    how, usually = "a step", "before" if one.outside.min(initial=first) < first else "afterwards"
+    how, usually = "a step", "before" if longer.outside.min(initial=first) < first else "afterwards"
     if some < 1.0:
         how, usually = f"in {some:.0%} of the steps", "else"
     text = (
@@ -386,7 +404,7 @@ def _finding(grid: Grid, one: _Longer, moved: Sequence[Movement], named: Sequenc
             " share nobody told"
         )
     elif not two and node is None:
-        full = _full(grid, one.inside, one.outside, len(nodes))
+        full = _full(grid, longer.inside, longer.outside, len(nodes))
         text += f", and {_why_nobody(grid, full, len(nodes))}"
     details: dict[str, Any] = {
         "critical_score": shift.critical,
@@ -400,7 +418,7 @@ def _finding(grid: Grid, one: _Longer, moved: Sequence[Movement], named: Sequenc
         "transfer_seconds": now,
         "transfer_seconds_before": then,
     }
-    found = Finding(
+    finding = Finding(
         detector="links",
         kind="link" if two or node is not None or part is not None else "network",
         rank=None,
@@ -414,13 +432,15 @@ def _finding(grid: Grid, one: _Longer, moved: Sequence[Movement], named: Sequenc
         details=details,
     )
     if not named:
-        return found
+        return finding
     # Whose link it is nobody knows better than that its counters moved and did not by chance; nor,
     # where they did at another time, than that there is anything at all.
-    sure = max(min(each.log_chance for each in moved if each.node == name) for name in named)
-    if one.by is not None or not any(each.symptom.explains for each in moved):
-        sure = max(sure, log_chance(found, len(grid.ranks)))
-    return replace(found, details={**details, "log_chance": sure})
+    sure = max(
+        min(movement.log_chance for movement in moved if movement.node == name) for name in named
+    )
+    if longer.by is not None or not any(movement.symptom.explains for movement in moved):
+        sure = max(sure, log_chance(finding, len(grid.ranks)))
+    return replace(finding, details={**details, "log_chance": sure})
 
 
 def _nowhere(grid: Grid) -> bool:
@@ -430,19 +450,19 @@ def _nowhere(grid: Grid) -> bool:
 
 def _at_once(grid: Grid, moved: Sequence[Movement], nodes: Sequence[str]) -> bool:
     """Whether the counters of all these nodes began to move together, as by what they share."""
-    began = np.array([one.symptom.began for one in moved if one.node in nodes])
+    began = np.array([movement.symptom.began for movement in moved if movement.node in nodes])
     return bool(np.isfinite(began).all() and np.ptp(began) <= tolerance(grid))
 
 
 def _by_groups(
-    grid: Grid, found: Finding, inside: NDArray[np.int64], outside: NDArray[np.int64]
+    grid: Grid, finding: Finding, inside: NDArray[np.int64], outside: NDArray[np.int64]
 ) -> Finding | None:
     """The finding with the part that only slow groups use, or those it may be; None without."""
     groups = slow_groups(grid, inside, outside)
     parts = () if groups is None else suspects(grid, groups)
     if groups is None or not parts:
         return None
-    count, step = len(groups.slow) + len(groups.healthy), int(grid.from_step[found.first])
+    count, step = len(groups.slow) + len(groups.healthy), int(grid.from_step[finding.first])
     text = (
         f"transfers of {len(groups.slow)} of {count} data-parallel groups take"
         f" {milliseconds(groups.seconds)} a step longer from step {step}, the others' do not and"
@@ -450,7 +470,7 @@ def _by_groups(
         " all slow groups and in no healthy one"
     )
     if len(parts) > 1:
-        return replace(found, kind="network", text=f"{text}, and nobody knows which")
+        return replace(finding, kind="network", text=f"{text}, and nobody knows which")
     (part,) = parts
     is_node = part in {Part(NODE, info.node) for info in grid.ranks}
     details = {
@@ -460,7 +480,7 @@ def _by_groups(
         "part_nodes": list(nodes_of(grid, part)),
         "by": BY_GROUPS,
     }
-    return replace(found, kind="link", text=text, details={**found.details, **details})
+    return replace(finding, kind="link", text=text, details={**finding.details, **details})
 
 
 def _full(grid: Grid, inside: NDArray[np.int64], outside: NDArray[np.int64], nodes: int) -> int:
@@ -469,7 +489,10 @@ def _full(grid: Grid, inside: NDArray[np.int64], outside: NDArray[np.int64], nod
     Many nodes that wait and no link with errors are congestion (docs/method/causes.md).
     """
     bad, full = (
-        {each.node for each in movements(grid, inside, outside, wanted, beyond_others=False)}
+        {
+            movement.node
+            for movement in movements(grid, inside, outside, wanted, beyond_others=False)
+        }
         for wanted in ((*SPEEDS, *BAD_LINK), FULL_LINK)
     )
     many = 2 * len(full) >= nodes and not bad and not standing(grid, BAD_LINK)

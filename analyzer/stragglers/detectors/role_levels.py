@@ -1,8 +1,8 @@
 """Ranks that differ from the others since the start: more work, or slow; most of foreign programs.
 
 Times alone cannot tell (analyzer.stragglers.model.roles), so such a finding accuses nobody by
-itself: the hardware decides (analyzer.stragglers.where), and whether its work is proven to be the
-others'.
+itself: the hardware decides (analyzer.stragglers.imbalance), and whether its work is proven to be
+the others'.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from lockstep.analyzer.stats.changepoint import MEDIAN_EFFICIENCY, NOISE_FLOOR, 
 from lockstep.analyzer.stats.peer_groups import MAJORITY, columns_by, model_name, peer_groups
 from lockstep.analyzer.stats.robust_stats import interval_95, median_of
 from lockstep.analyzer.stats.significance import FLOOR, PARTS_ON_AVERAGE, phase_shares
-from lockstep.analyzer.stragglers.model.accepted import HEAVY
+from lockstep.analyzer.stragglers.confidence import HEAVY
 from lockstep.analyzer.stragglers.model.roles import (
     BEGINNING,
     BY_CLOCK,
@@ -85,10 +85,10 @@ def _narrow_links(grid: Grid) -> Iterator[tuple[int, Finding]]:
             level = median_of(over)
             if not (level >= FLOOR and min(parts) >= level / 2):
                 continue
-            one = _finding(grid, column, peers, level, _error(over, level), clock=False)
-            link = pcie(grid, one)
+            finding = _finding(grid, column, peers, level, _error(over, level), clock=False)
+            link = pcie(grid, finding)
             if link is not None and link.explains and link.grave:
-                yield column, one
+                yield column, finding
 
 
 def _error(over: FloatGrid, level: float) -> float:

@@ -1,8 +1,8 @@
 """Nodes that hold whole pipeline stages for themselves and always were slower than the others.
 
 Nobody else does the same work, so times alone cannot tell a heavier stage from a slow node. Such a
-finding accuses nobody by itself: what the hardware says decides (analyzer.stragglers.where), and
-where that is silent the run is not called healthy.
+finding accuses nobody by itself: what the hardware says decides (analyzer.stragglers.imbalance).
+Where that is silent, the run is not called healthy.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from lockstep.analyzer.stats.changepoint import MEDIAN_EFFICIENCY, column_median
 from lockstep.analyzer.stats.peer_groups import columns_by, peer_groups
 from lockstep.analyzer.stats.robust_stats import interval_95, median_of
 from lockstep.analyzer.stats.significance import PARTS_AT_MOST, STEPS_AT_LEAST, phase_shares
-from lockstep.analyzer.stragglers.model.accepted import HEAVY
+from lockstep.analyzer.stragglers.confidence import HEAVY
 from lockstep.collector.contract.robust import MAD_TO_SIGMA
 
 BY_TIMES = 0.21
@@ -41,7 +41,7 @@ def stage_levels(grid: Grid) -> Sequence[Finding]:
         return ()  # then nobody knows of any rank (lockstep.analyzer.verdict.status)
     own = np.log(grid.time["own"][usable])
     middle = {node: column_medians(own[:, columns].T) for node, columns in nodes.items()}
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for node, columns in nodes.items():
         others = [other for other in nodes if other != node]
         over = middle[node] - column_medians(np.array([middle[other] for other in others]))
@@ -51,10 +51,10 @@ def stage_levels(grid: Grid) -> Sequence[Finding]:
             peers = np.concatenate([nodes[other] for other in others])
             error = MEDIAN_EFFICIENCY * MAD_TO_SIGMA * median_of(np.abs(over - level))
             error /= float(np.sqrt(len(over)))
-            found += (
+            findings += (
                 as_heavier(grid, node, column, peers, level, error) for column in columns.tolist()
             )
-    return found
+    return findings
 
 
 def as_heavier(

@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 from lockstep.analyzer.causes.symptoms.gpu_errors import nvlink, xid_of
 from lockstep.analyzer.shapes.run import Basis, Finding, Grid
+from lockstep.analyzer.shapes.waits import least
 from lockstep.analyzer.shapes.wording import milliseconds
 from lockstep.analyzer.stats.changepoint import column_medians
-from lockstep.analyzer.stats.group_transfers import grown
 from lockstep.analyzer.stats.peer_groups import columns_by, peer_groups
 from lockstep.analyzer.stats.robust_stats import median_of, shows
-from lockstep.analyzer.stats.transfers import TENSOR_SECONDS, USUAL_STEP, exchanges, least
-from lockstep.analyzer.stragglers.model.accepted import HEAVY
+from lockstep.analyzer.stats.transfers import TENSOR_SECONDS, USUAL_STEP, exchanges, grown
+from lockstep.analyzer.stragglers.confidence import HEAVY
 from lockstep.analyzer.stragglers.model.effects import effects
 from lockstep.analyzer.stragglers.model.precision import EXCHANGES
 from lockstep.collector.contract.words import Cause, Phase
@@ -48,22 +48,22 @@ def tensor_groups(grid: Grid) -> Sequence[Finding]:
         signals={},
     )
     return [
-        one
+        finding
         for found in effects(groups, EXCHANGES)
         if found.kind in ("slow", HEAVY)
         and found.rank is not None
         # Else a member's own time is longer with it, for which the others may wait, or not known.
         and not shows(_own_longer(grid, found, members[found.rank]), (found.slowdown - 1.0) * usual)
-        and (one := _of_member(grid, found, members[found.rank], usual))
+        and (finding := _of_member(grid, found, members[found.rank], usual))
     ]
 
 
-def _own_longer(grid: Grid, found: Finding, columns: NDArray[np.int64]) -> float:
+def _own_longer(grid: Grid, finding: Finding, columns: NDArray[np.int64]) -> float:
     """Seconds a step by which a member's own time is longer meanwhile, infinite = not known.
 
     Since it began; where that was not seen, than that of the peers in other groups.
     """
-    inside, outside = _windows(grid, found)
+    inside, outside = _windows(grid, finding)
     if len(outside):
         return grown(grid, inside, outside, columns)
     own = column_medians(grid.time["own"][inside])
@@ -75,24 +75,24 @@ def _own_longer(grid: Grid, found: Finding, columns: NDArray[np.int64]) -> float
     return float(np.nan_to_num(longer, nan=np.inf).max(initial=0.0))
 
 
-def _windows(grid: Grid, found: Finding) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    inside = found.inside(grid)
+def _windows(grid: Grid, finding: Finding) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    inside = finding.inside(grid)
     return np.flatnonzero(inside & ~grid.masked), np.flatnonzero(~inside & ~grid.masked)
 
 
 def _of_member(
-    grid: Grid, found: Finding, columns: NDArray[np.int64], usual: float
+    grid: Grid, finding: Finding, columns: NDArray[np.int64], usual: float
 ) -> Finding | None:
     """The finding of the member whose link it is; of what never began None where none is bad."""
-    seconds = (found.slowdown - 1.0) * usual
+    seconds = (finding.slowdown - 1.0) * usual
     ranks = [grid.ranks[column].rank for column in columns.tolist()]
     words = (
         f"exchanges inside the tensor-parallel group of ranks {ranks[0]} to {ranks[-1]} take"
         f" {milliseconds(seconds)} a step longer than in the other groups from step"
-        f" {int(grid.from_step[found.first])}, and no own time of theirs does"
+        f" {int(grid.from_step[finding.first])}, and no own time of theirs does"
     )
     kept = ("critical_score", "log_chance", "place_confidence", "from_start")
-    details = {name: found.details[name] for name in kept}
+    details = {name: finding.details[name] for name in kept}
     details |= {
         "query": f"rate({TENSOR_SECONDS}[30s])",
         "basis": Basis.TELEMETRY,
@@ -100,10 +100,12 @@ def _of_member(
         USUAL_STEP: usual,
     }
     # Groups may exchange in other ways by design: what never began needs a link that is bad.
-    never_began = found.kind == HEAVY or found.details["from_start"]
-    found = replace(found, detector="tensor_groups", share={Phase.GRAD_SYNC: 1.0}, details=details)
+    never_began = finding.kind == HEAVY or finding.details["from_start"]
+    finding = replace(
+        finding, detector="tensor_groups", share={Phase.GRAD_SYNC: 1.0}, details=details
+    )
     links, logged = (
-        {rank: measured(grid, replace(found, rank=rank)) for rank in ranks}
+        {rank: measured(grid, replace(finding, rank=rank)) for rank in ranks}
         for measured in (nvlink, xid_of(Cause.NVLINK))
     )
     seen = {
@@ -114,14 +116,14 @@ def _of_member(
     # One that began at another time is late, or another's; the only one of all that tell, is it. An
     # error that was logged is an event of its time alone.
     every = seen.items() if never_began else (*links.items(), *logged.items())
-    at_once = list(dict.fromkeys(rank for rank, told in every if told and told.explains))
+    at_once = list(dict.fromkeys(rank for rank, symptom in every if symptom and symptom.explains))
     troubled = list(seen) if len(seen) == 1 and None not in links.values() else at_once
     if len(troubled) != 1 and never_began:
         return None
     if len(troubled) != 1:
         nodes = ", ".join(dict.fromkeys(grid.ranks[column].node for column in columns.tolist()))
         text = f"{words} ({nodes}); no NVLink of theirs tells whose it is"
-        return replace(found, kind="network", rank=None, text=text)
+        return replace(finding, kind="network", rank=None, text=text)
     (rank,) = troubled
     text = f"{words}; of its ranks only rank {rank}'s NVLinks tell of trouble"
-    return replace(found, kind="slow", rank=rank, text=text)
+    return replace(finding, kind="slow", rank=rank, text=text)

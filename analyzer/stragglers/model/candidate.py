@@ -23,8 +23,6 @@ OWN_SHARE = MOSTLY
 """Of a difference between two at least this share must be in the suspect's own past."""
 CAP = float(np.log(2.5))
 """A window counts for at most so much: one pause of a minute is no row of bursts."""
-CERTAIN = 1.0 - FALSE_ALARM
-"""Nothing is known better than this."""
 Edges = tuple[int, int | None]
 """First window, and the one after the last; None = to the end."""
 
@@ -35,7 +33,7 @@ class Candidate:
 
     Attributes:
         table: Where the scope stands.
-        place: Column of the scope in it.
+        column: Of the scope in it.
         groups: The blocks that were looked at.
         shift: Its span in them.
         rises: (k,) of each rank of the scope, log own time in the span over the rest.
@@ -50,7 +48,7 @@ class Candidate:
     """
 
     table: Table
-    place: int
+    column: int
     groups: Blocks
     shift: Shift
     rises: FloatGrid
@@ -64,8 +62,8 @@ class Candidate:
     @property
     def blocks(self) -> NDArray[np.bool_]:
         """(B,) whether a block is in its span."""
-        place = np.arange(len(self.groups))
-        return np.asarray((place >= self.shift.first) & (place < self.shift.last))
+        positions = np.arange(len(self.groups))
+        return np.asarray((positions >= self.shift.first) & (positions < self.shift.last))
 
     @property
     def blocks_high(self) -> NDArray[np.bool_]:
@@ -93,7 +91,7 @@ class Candidate:
     @property
     def scope(self) -> Scope:
         """Who."""
-        return self.table.scopes[self.place]
+        return self.table.scopes[self.column]
 
     @property
     def windows(self) -> int:
@@ -146,7 +144,7 @@ class Candidate:
         return _student(np.square(score), self.freedom)
 
 
-def candidate(
+def as_candidate(
     table: Table,
     view: View,
     shift: Shift,

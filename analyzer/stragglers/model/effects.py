@@ -20,12 +20,18 @@ from lockstep.analyzer.stats.changepoint import Blocks, autocorrelation_factor
 from lockstep.analyzer.stats.peer_groups import MAJORITY, peer_groups
 from lockstep.analyzer.stats.robust_stats import WITHIN, interval_95, mean_of, median_of
 from lockstep.analyzer.stats.significance import STEPS_AT_LEAST, slow_finding, span_edges
-from lockstep.analyzer.stragglers.model.accepted import HEAVY, UNPLACED
-from lockstep.analyzer.stragglers.model.again import again_and_again, stand_stills
-from lockstep.analyzer.stragglers.model.candidate import OWN_SHARE, Candidate, Edges, candidate
+from lockstep.analyzer.stragglers.confidence import HEAVY, LIKELIER, UNPLACED
+from lockstep.analyzer.stragglers.model.adjusted_time import (
+    is_run_queue,
+    plainly_longer,
+    with_quick_steps,
+    with_steady_computing,
+    without_run_queue,
+)
+from lockstep.analyzer.stragglers.model.candidate import OWN_SHARE, Candidate, Edges, as_candidate
 from lockstep.analyzer.stragglers.model.precision import WINDOWS, Precision
-from lockstep.analyzer.stragglers.model.quick_steps import plainly_longer, with_quick_steps
 from lockstep.analyzer.stragglers.model.ramps import ramps
+from lockstep.analyzer.stragglers.model.recurring import again_and_again, stand_stills
 from lockstep.analyzer.stragglers.model.roles import (
     AGAIN,
     ROLE,
@@ -34,11 +40,6 @@ from lockstep.analyzer.stragglers.model.roles import (
     for_roles,
     of_standing,
     roles_differ,
-)
-from lockstep.analyzer.stragglers.model.run_queue import (
-    is_run_queue,
-    with_steady_computing,
-    without_run_queue,
 )
 from lockstep.analyzer.stragglers.model.scopes import Table, tables
 from lockstep.analyzer.stragglers.model.spans import always, short_spans, spans, spans_to_the_end
@@ -51,8 +52,6 @@ from lockstep.analyzer.stragglers.model.whole_or_parts import (
 
 SHAPES = (ramps, spans, short_spans, always, spans_to_the_end, again_and_again, stand_stills)
 """Of two shapes of one scope the earlier explains more of its windows."""
-LIKELIER = 0.5
-"""Confidence in a place from which it is likelier than all others, and nobody, together."""
 ALL_AT_ONCE = 16
 """Ranks of a peer group for each slow one, from which it does not move the middle of the others."""
 
@@ -76,7 +75,7 @@ def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
     precision, accused = for_roles(grid, precision), set[int]()
     eased = without_run_queue(grid)
     groups = {c: columns for columns in peer_groups(grid).values() for c in columns.tolist()}
-    found = _search(grid if eased is None else eased, precision, accused, groups)
+    candidates = _search(grid if eased is None else eased, precision, accused, groups)
     steady = with_steady_computing(_without(grid, accused)) if precision.host else None
     of_host: list[Candidate] = []
     if steady is not None:
@@ -85,21 +84,21 @@ def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
         of_host += _by_quick_steps(grid if eased is None else eased, precision, accused, groups)
     if eased is not None:
         more = _search(_without(grid, accused), precision, accused, groups)
-        found += [one for one in more if _waits_for_processor(grid, one)]
-    found = sorted((*found, *of_host), key=lambda each: -each.shift.score)
-    accused = {column for one in found for column in one.scope.columns.tolist()}
-    crowded = len(found) > 1 and _moves_peers(grid, accused)
+        candidates += [one for one in more if _waits_for_processor(grid, one)]
+    candidates = sorted((*candidates, *of_host), key=lambda each: -each.shift.score)
+    accused = {column for one in candidates for column in one.scope.columns.tolist()}
+    crowded = len(candidates) > 1 and _moves_peers(grid, accused)
     parted = eased is not None or bool(of_host)
-    told = tables(grid, precision) if parted and found and not crowded else ()
+    told = tables(grid, precision) if parted and candidates and not crowded else ()
     sized = []
-    for one in sorted(found, key=lambda each: each.gain):
-        others = accused - set(one.scope.columns.tolist())
+    for candidate in sorted(candidates, key=lambda each: each.gain):
+        others = accused - set(candidate.scope.columns.tolist())
         whole = tables(_without(grid, others), precision) if crowded else told
-        if crowded and not _is_left(one, whole):
+        if crowded and not _is_left(candidate, whole):
             accused = others
             continue
-        by_part = any(one is each for each in of_host)
-        sized.append((one, _measured(one, whole, by_part=by_part)))
+        by_part = any(candidate is each for each in of_host)
+        sized.append((candidate, _measured(candidate, whole, by_part=by_part)))
     sized.sort(key=lambda each: -each[0].shift.score)
     told_of = (
         tuple(_findings(one, size, accused, half=_half_is_slow(grid, one, accused, groups)))
@@ -117,9 +116,11 @@ def _recorded(some: Sequence[Finding], precision: Precision, *, shared: bool) ->
     ranks share processors in a part of own time. There a burst of another process looks like
     what came and went.
     """
-    over = shared and all(one.last is not None and not one.details.get("unended") for one in some)
+    over = shared and all(
+        finding.last is not None and not finding.details.get("unended") for finding in some
+    )
     least = float(np.exp(precision.transient_floor if over else precision.node_floor))
-    return median_of(np.array([one.slowdown for one in some])) >= least
+    return median_of(np.array([finding.slowdown for finding in some])) >= least
 
 
 def _by_quick_steps(
@@ -136,42 +137,46 @@ def _by_quick_steps(
         return []
     steps = grid.to_step - grid.from_step
     total, sure = float(steps[~grid.masked].sum()), []
-    for one in _search(quick, precision, set(accused), groups):
-        inside = _inside(grid, one)
+    for candidate in _search(quick, precision, set(accused), groups):
+        inside = _inside(grid, candidate)
         long = float(steps[inside & ~grid.masked].sum())
         if (
-            one.scope.alike
+            candidate.scope.alike
             and precision.long_enough(long, total, ended=True)
-            and plainly_longer(grid, one.scope.columns, one.scope.peers, inside)
+            and plainly_longer(grid, candidate.scope.columns, candidate.scope.peers, inside)
         ):
-            sure.append(one)
+            sure.append(candidate)
     kept = _confirmed(sure, grid, precision)
     accused.update(column for one in kept for column in one.scope.columns.tolist())
     return kept
 
 
-def _confirmed(found: Sequence[Candidate], grid: Grid, precision: Precision) -> list[Candidate]:
+def _confirmed(
+    candidates: Sequence[Candidate], grid: Grid, precision: Precision
+) -> list[Candidate]:
     """Those who may be slower in all of own time as well, within its error.
 
     By what is recorded, and by most of what they are slower by in the part of it that was looked
     at: what only moved between its parts slows nobody.
     """
-    whole = tables(grid, precision) if found else ()
+    whole = tables(grid, precision) if candidates else ()
     kept = []
-    for one in found:
-        if (same := _again_in(one, whole)) is not None:
-            rise, error = _mean_rise(one, *same)
-            part = _mean_rise(one, one.table, one.place)[0]
-            share = _part(one, *same)
+    for candidate in candidates:
+        if (same := _again_in(candidate, whole)) is not None:
+            rise, error = _mean_rise(candidate, *same)
+            part = _mean_rise(candidate, candidate.table, candidate.column)[0]
+            share = _part(candidate, *same)
             least = OWN_SHARE * (_of_all(part, share) if np.isfinite(share) else part)
             if rise + error >= max(least, precision.node_floor):
-                kept.append(one)
+                kept.append(candidate)
     return kept
 
 
-def _part(one: Candidate, table: Table, place: int) -> float:
+def _part(candidate: Candidate, table: Table, index: int) -> float:
     """What share of all of its usual own time the part is in which a candidate was found."""
-    return _usual_seconds(one, one.table, one.place) / _usual_seconds(one, table, place)
+    return _usual_seconds(candidate, candidate.table, candidate.column) / _usual_seconds(
+        candidate, table, index
+    )
 
 
 def _of_all(grown: Any, share: float) -> Any:
@@ -179,23 +184,24 @@ def _of_all(grown: Any, share: float) -> Any:
     return np.log1p(share * np.expm1(grown))
 
 
-def _is_left(one: Candidate, whole: Sequence[Table]) -> bool:
+def _is_left(candidate: Candidate, whole: Sequence[Table]) -> bool:
     """Whether an effect is still there without the others that are accused.
 
     Who is compared with slow ones is high whenever these are not.
     """
-    table, place = _again_in(one, whole) or (one.table, one.place)
+    table, index = _again_in(candidate, whole) or (candidate.table, candidate.column)
     (now, _), (then, _) = (
-        _mean_rise(one, *each) for each in ((table, place), (one.table, one.place))
+        _mean_rise(candidate, *each)
+        for each in ((table, index), (candidate.table, candidate.column))
     )
     return not now < OWN_SHARE * then
 
 
-def _mean_rise(one: Candidate, table: Table, place: int) -> tuple[float, float]:
+def _mean_rise(candidate: Candidate, table: Table, index: int) -> tuple[float, float]:
     """How much higher a scope is in the span of a candidate than beside it, and the error."""
-    rest = table.view(one.groups).rest[:, place]
+    rest = table.view(candidate.groups).rest[:, index]
     inside = np.zeros(len(rest), dtype=bool)
-    inside[one.shift.first : one.shift.last] = True
+    inside[candidate.shift.first : candidate.shift.last] = True
     now, before = (side[np.isfinite(side)] for side in (rest[inside], rest[~inside]))
     rise = mean_of(now) - (0.0 if inside.all() else mean_of(before))
     sides = [side - side.mean() for side in (now, before) if side.size]
@@ -205,30 +211,30 @@ def _mean_rise(one: Candidate, table: Table, place: int) -> tuple[float, float]:
     return rise, float(error * autocorrelation_factor(np.concatenate(sides)))
 
 
-def _measured(one: Candidate, whole: Sequence[Table], *, by_part: bool) -> Candidate:
+def _measured(candidate: Candidate, whole: Sequence[Table], *, by_part: bool) -> Candidate:
     """The candidate with its size in all of own time, against peers without the other accused.
 
     Of one that was found in a part of own time the interval holds what that part grew by as well.
 
     Args:
-        one: As it was found.
+        candidate: As it was found.
         whole: Tables of all own time.
         by_part: Whether its size is what the part grew by, as a share of all own time: the noise of
             the rest is why only what loading and collecting take was looked at.
     """
-    same = _again_in(one, whole)
-    of_all = None if same is None else _there(one, *same)
+    same = _again_in(candidate, whole)
+    of_all = None if same is None else _there(candidate, *same)
     if same is None or of_all is None:
-        return one
-    table, place = same
-    columns = one.scope.columns
-    part, every = (each.grid.time["own"][:, columns] for each in (one.table, table))
-    share = _part(one, table, place)
+        return candidate
+    table, index = same
+    columns = candidate.scope.columns
+    part, every = (each.grid.time["own"][:, columns] for each in (candidate.table, table))
+    share = _part(candidate, table, index)
     if np.array_equal(part, every, equal_nan=True) or not np.isfinite(share):
         return of_all
-    grown = np.array([one.shift.effect, one.shift.error, *one.rises])
+    grown = np.array([candidate.shift.effect, candidate.shift.error, *candidate.rises])
     effect, error, *rises = _of_all(grown, share).tolist()
-    off = abs((_mean_rise(one, table, place)[0] if by_part else of_all.shift.effect) - effect)
+    off = abs((_mean_rise(candidate, table, index)[0] if by_part else of_all.shift.effect) - effect)
     error = max(error, off / WITHIN)
     if not by_part:
         return replace(of_all, shift=replace(of_all.shift, error=max(of_all.shift.error, error)))
@@ -238,44 +244,44 @@ def _measured(one: Candidate, whole: Sequence[Table], *, by_part: bool) -> Candi
     return replace(of_all, shift=shift, rises=np.array(rises), highs=highs)
 
 
-def _usual_seconds(one: Candidate, table: Table, place: int) -> float:
+def _usual_seconds(candidate: Candidate, table: Table, index: int) -> float:
     """Seconds of own time per step of its ranks beside its span, or as if nobody were slow."""
-    own, inside = table.view(one.groups).own[:, place], one.blocks
+    own, inside = table.view(candidate.groups).own[:, index], candidate.blocks
     if inside.all():
-        return float(np.exp(median_of(own) - one.shift.effect))
+        return float(np.exp(median_of(own) - candidate.shift.effect))
     return float(np.exp(median_of(own[~inside])))
 
 
-def _again_in(one: Candidate, whole: Sequence[Table]) -> tuple[Table, int] | None:
+def _again_in(candidate: Candidate, whole: Sequence[Table]) -> tuple[Table, int] | None:
     """The table and the column of the scope of a candidate; None where some window is missing.
 
     In that nobody but the accused told of own time.
     """
-    columns, windows = one.scope.columns.tolist(), np.concatenate(one.groups.members)
+    columns, windows = candidate.scope.columns.tolist(), np.concatenate(candidate.groups.members)
     for table in whole:
         if not np.isin(windows, table.usable).all():
             continue
-        for place, scope in enumerate(table.scopes):
+        for index, scope in enumerate(table.scopes):
             whom = scope.columns.tolist(), scope.stage, scope.part
-            if whom == (columns, one.scope.stage, one.scope.part):
-                return table, place
+            if whom == (columns, candidate.scope.stage, candidate.scope.part):
+                return table, index
     return None
 
 
-def _there(one: Candidate, table: Table, place: int) -> Candidate | None:
+def _there(candidate: Candidate, table: Table, index: int) -> Candidate | None:
     """A scope of a table in the span of a candidate; None where it is not higher in it."""
-    view = table.view(one.groups)
+    view = table.view(candidate.groups)
     inside = np.zeros(len(view.rest), dtype=bool)
-    inside[one.shift.first : one.shift.last] = True
-    rest, middle = view.rest[:, place], mean_of if one.by_mean else median_of
+    inside[candidate.shift.first : candidate.shift.last] = True
+    rest, middle = view.rest[:, index], mean_of if candidate.by_mean else median_of
     level = middle(rest[inside])
     usual = 0.0 if inside.all() else middle(rest[~inside])
-    if not level > usual or (one.by_mean and inside.all()):
+    if not level > usual or (candidate.by_mean and inside.all()):
         return None
-    shift = replace(one.shift, column=place, effect=level - usual, inside=level)
-    there = candidate(table, view, shift, one.edges, by_mean=one.by_mean)
+    shift = replace(candidate.shift, column=index, effect=level - usual, inside=level)
+    there = as_candidate(table, view, shift, candidate.edges, by_mean=candidate.by_mean)
     # The score is the same, and what chance makes of it.
-    return replace(there, freedom=one.freedom, high=one.high)
+    return replace(there, freedom=candidate.freedom, high=candidate.high)
 
 
 def _search(
@@ -289,14 +295,14 @@ def _search(
         accused: Columns known to be slow.
         groups: Column -> its peer group with all that told, of which half can be slow.
     """
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     while taken := list(_taken(tables(grid, precision), accused, groups)):
-        found += taken
-        accused.update(column for one in taken for column in one.scope.columns.tolist())
+        candidates += taken
+        accused.update(column for candidate in taken for column in candidate.scope.columns.tolist())
         if not _moves_peers(grid, accused):
             break
         grid = _without(grid, accused)
-    return found
+    return candidates
 
 
 def _without(grid: Grid, accused: set[int]) -> Grid:
@@ -306,15 +312,17 @@ def _without(grid: Grid, accused: set[int]) -> Grid:
     return replace(grid, time={**grid.time, "own": own})
 
 
-def _waits_for_processor(grid: Grid, one: Candidate) -> bool:
-    return is_run_queue(grid, one.scope.columns, one.scope.peers, _inside(grid, one))
+def _waits_for_processor(grid: Grid, candidate: Candidate) -> bool:
+    return is_run_queue(
+        grid, candidate.scope.columns, candidate.scope.peers, _inside(grid, candidate)
+    )
 
 
-def _inside(grid: Grid, one: Candidate) -> NDArray[np.bool_]:
+def _inside(grid: Grid, candidate: Candidate) -> NDArray[np.bool_]:
     """(W,) whether a window is in the span of a candidate."""
     inside = np.zeros(len(grid.start), dtype=bool)
-    first, last = one.edges or (
-        one.groups.first(one.shift.first), one.groups.stop(one.shift.last)
+    first, last = candidate.edges or (
+        candidate.groups.first(candidate.shift.first), candidate.groups.stop(candidate.shift.last)
     )  # fmt: skip
     inside[first:last] = True
     return inside
@@ -327,34 +335,34 @@ def _moves_peers(grid: Grid, accused: set[int]) -> bool:
 
 
 def _taken(
-    found: Sequence[Table], accused: set[int], group_of: Mapping[int, NDArray[np.int64]]
+    tables: Sequence[Table], accused: set[int], group_of: Mapping[int, NDArray[np.int64]]
 ) -> Iterator[Candidate]:
     """The best candidates that do not concern each other.
 
     At most half of a peer group, where the others are the ruler. Of who changed it is half of those
     that nobody was accused of before, while these have a middle.
     """
-    seen = [one for table in found for one in _shapes(table)]
-    seen += _by_their_ranks(found, seen)
+    seen = [one for table in tables for one in _shapes(table)]
+    seen += _by_their_ranks(tables, seen)
     concerned: set[int] = set()
     slow = set(accused)
-    for one in sorted(whole_or_parts(seen), key=lambda each: -each.gain):
-        columns = set(one.scope.columns.tolist())
+    for candidate in sorted(whole_or_parts(seen), key=lambda each: -each.gain):
+        columns = set(candidate.scope.columns.tolist())
         groups = [set(group_of[column].tolist()) for column in columns]
-        if one.shift.first > 0:
+        if candidate.shift.first > 0:
             groups = [g - accused if len(g - accused) > MAJORITY else g for g in groups]
         full = any(len((slow | columns) & g) > _most(len(g)) for g in groups)
-        bound = _by_others(one) or one.scope.part is not None
+        bound = _by_others(candidate) or candidate.scope.part is not None
         if columns & (slow | concerned) or (bound and full):
             continue
-        yield one
+        yield candidate
         slow |= columns
         concerned.update(c for g in groups if len(g) < ALL_AT_ONCE for c in g)
 
 
-def _by_others(one: Candidate) -> bool:
+def _by_others(candidate: Candidate) -> bool:
     """Whether its peers are its ruler, of which half must be left; else its own past was."""
-    return one.scope.alike and (one.scope.majority or one.shift.first == 0)
+    return candidate.scope.alike and (candidate.scope.majority or candidate.shift.first == 0)
 
 
 def _most(ranks: int) -> int:
@@ -364,61 +372,67 @@ def _most(ranks: int) -> int:
 
 def _shapes(table: Table) -> Iterator[Candidate]:
     """Each scope in the first shape that it shows, or in one that holds or costs much more."""
-    told: dict[int, Candidate] = {}
+    shown: dict[int, Candidate] = {}
     for shape in SHAPES:
-        for one in shape(table):
-            last = told.get(one.place)
+        for candidate in shape(table):
+            last = shown.get(candidate.column)
             if (
                 last is None
-                or one.windows_high >= LONGER * last.windows_high
-                or one.windows * one.shift.effect >= LONGER * last.windows * last.shift.effect
+                or candidate.windows_high >= LONGER * last.windows_high
+                or candidate.windows * candidate.shift.effect
+                >= LONGER * last.windows * last.shift.effect
             ):
-                told[one.place] = one
-    yield from told.values()
+                shown[candidate.column] = candidate
+    yield from shown.values()
 
 
-def _by_their_ranks(found: Sequence[Table], seen: Sequence[Candidate]) -> Iterator[Candidate]:
+def _by_their_ranks(tables: Sequence[Table], seen: Sequence[Candidate]) -> Iterator[Candidate]:
     """Nodes in the span of the clearest of their ranks, where these can show more than the nodes.
 
     A node of two has one peer, of which nobody knows whether it changed; its ranks have many. Of
     pauses, which blocks cut, a node's levels say nothing.
     """
-    ranks = [one for one in seen if one.scope.is_rank and (one.others.size or one.high is not None)]
-    for table in found:
-        for place, scope in enumerate(table.scopes):
+    ranks = [
+        candidate
+        for candidate in seen
+        if candidate.scope.is_rank and (candidate.others.size or candidate.high is not None)
+    ]
+    for table in tables:
+        for index, scope in enumerate(table.scopes):
             if scope.node is None or not scope.alike or scope.majority:
                 continue
-            mine = [one for one in ranks if one.scope.columns[0] in scope.columns]
+            mine = [candidate for candidate in ranks if candidate.scope.columns[0] in scope.columns]
             if not mine:
                 continue
-            best = max(mine, key=lambda each: each.gain)
-            if (whole := _there(best, table, place)) is not None and _changed_itself(whole):
+            best = max(mine, key=lambda candidate: candidate.gain)
+            if (whole := _there(best, table, index)) is not None and _changed_itself(whole):
                 error = best.shift.error * float(np.sqrt(alike_noise(whole, each_rank(scope))))
                 yield replace(whole, shift=replace(whole.shift, error=error))
 
 
-def _changed_itself(one: Candidate) -> bool:
+def _changed_itself(candidate: Candidate) -> bool:
     """Whether most of it is in its own past: of two one is high whenever the other is not."""
-    own, inside = one.table.view(one.groups).own[:, one.place], one.blocks
-    middle = mean_of if one.by_mean else median_of
+    own, inside = candidate.table.view(candidate.groups).own[:, candidate.column], candidate.blocks
+    middle = mean_of if candidate.by_mean else median_of
     return bool(
-        inside.all() or middle(own[inside]) - middle(own[~inside]) >= OWN_SHARE * one.shift.effect
+        inside.all()
+        or middle(own[inside]) - middle(own[~inside]) >= OWN_SHARE * candidate.shift.effect
     )
 
 
 def _findings(
-    sure: Candidate, one: Candidate, accused: Collection[int], *, half: bool
+    sure: Candidate, candidate: Candidate, accused: Collection[int], *, half: bool
 ) -> Iterator[Finding]:
     """Of each rank of the scope; how a node's ranks are slow is theirs, when is the node's.
 
     Args:
         sure: As it was found.
-        one: The same with its size in all of own time.
+        candidate: The same with its size in all of own time.
         accused: Columns of all ranks that are slow.
         half: Whether they are half of its peers, and it always was slow.
     """
-    table, scope = one.table, one.scope
-    inside = np.isin(table.usable, np.concatenate(one.groups.members))
+    table, scope = candidate.table, candidate.scope
+    inside = np.isin(table.usable, np.concatenate(candidate.groups.members))
     edges, place_confidence = sure.edges, sure.place_confidence(accused)
     kind = "slow" if scope.stage is not None or place_confidence >= LIKELIER else UNPLACED
     if kind == "slow" and (half or _may_be_design(sure)):
@@ -426,19 +440,25 @@ def _findings(
         standing, why = of_standing(table.grid, scope.columns.tolist(), half=half)
     if edges is None:
         told = sure.table.rest[np.isin(sure.table.usable, np.concatenate(sure.groups.members))]
-        edges = span_edges(sure.groups, sure.shift, told[:, sure.place])
+        edges = span_edges(sure.groups, sure.shift, told[:, sure.column])
     if scope.stage is not None:
-        yield _of_stage(one, edges)
+        yield _of_stage(candidate, edges)
         return
-    creeps = kind == "slow" and roles_differ(table.grid) and _crept(one, edges[0])
+    creeps = kind == "slow" and roles_differ(table.grid) and _crept(candidate, edges[0])
     kind = UNPLACED if creeps else kind
-    alone = _alone_from(table.usable[inside], table.rest[inside, one.place], one.groups)
-    for place, column in enumerate(scope.columns.tolist()):
-        shift = replace(one.shift, column=column)
+    alone = _alone_from(
+        table.usable[inside], table.rest[inside, candidate.column], candidate.groups
+    )
+    for index, column in enumerate(scope.columns.tolist()):
+        shift = replace(candidate.shift, column=column)
         if not scope.is_rank:
-            shift = replace(shift, effect=float(one.rises[place]), inside=float(one.highs[place]))
+            shift = replace(
+                shift, effect=float(candidate.rises[index]), inside=float(candidate.highs[index])
+            )
         ratio = table.ranks[inside, column]
-        finding = slow_finding(table.grid, one.groups, shift, scope.peers, "effects", edges, ratio)
+        finding = slow_finding(
+            table.grid, candidate.groups, shift, scope.peers, "effects", edges, ratio
+        )
         more: dict[str, Any] = {"place_confidence": place_confidence, "log_chance": sure.log_chance}
         if finding.last is None and alone is not None:
             more["unended"] = True
@@ -493,14 +513,14 @@ def _half_is_slow(
     return bool(several and sure.since_start and 2 * len(slow) >= len(nodes))
 
 
-def _crept(one: Candidate, first: int) -> bool:
+def _crept(candidate: Candidate, first: int) -> bool:
     """Whether it became slower little by little, of what lasts."""
-    table, onset = one.table, int(np.searchsorted(one.table.usable, first))
-    if one.by_mean or onset == 0:
+    table, onset = candidate.table, int(np.searchsorted(candidate.table.usable, first))
+    if candidate.by_mean or onset == 0:
         return False
     steps = float(np.mean((table.grid.to_step - table.grid.from_step)[table.usable]))
     width = max(round(2 * STEPS_AT_LEAST / steps), MAJORITY)
-    return crept(table.rest[:, one.place], onset, one.shift.effect, width=width)
+    return crept(table.rest[:, candidate.column], onset, candidate.shift.effect, width=width)
 
 
 def _alone_from(windows: NDArray[np.int64], rest: FloatGrid, groups: Blocks) -> int | None:
@@ -513,9 +533,9 @@ def _alone_from(windows: NDArray[np.int64], rest: FloatGrid, groups: Blocks) -> 
     return int(windows[known[-1]]) + 1 if silent >= max(map(len, groups.members)) else None
 
 
-def _of_stage(one: Candidate, edges: Edges) -> Finding:
+def _of_stage(candidate: Candidate, edges: Edges) -> Finding:
     """What all ranks of a stage share is its work, and no node's fault."""
-    shift, scope, grid = one.shift, one.scope, one.table.grid
+    shift, scope, grid = candidate.shift, candidate.scope, candidate.table.grid
     first, last = edges
     low, ratio, high = interval_95(shift.effect, shift.error)
     text = (

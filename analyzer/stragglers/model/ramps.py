@@ -17,7 +17,7 @@ from lockstep.analyzer.stats.changepoint import (
 )
 from lockstep.analyzer.stats.robust_stats import median_of
 from lockstep.analyzer.stats.temporal_shape import best_climb
-from lockstep.analyzer.stragglers.model.candidate import Candidate, candidate
+from lockstep.analyzer.stragglers.model.candidate import Candidate, as_candidate
 from lockstep.analyzer.stragglers.model.scopes import Table
 from lockstep.collector.contract.robust import MAD_TO_SIGMA
 
@@ -67,7 +67,7 @@ def ramps(table: Table) -> Iterator[Candidate]:
             and scope.majority
         ):
             edges = groups.first(shift.first), None
-            yield candidate(table, table.whole, replace(shift, critical=asked), edges)
+            yield as_candidate(table, table.whole, replace(shift, critical=asked), edges)
 
 
 def fitted(

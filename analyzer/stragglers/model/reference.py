@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from lockstep.analyzer.shapes.run import FloatGrid, Grid
 from lockstep.analyzer.stats.changepoint import column_medians
-from lockstep.analyzer.stats.others import other_parts_median
-from lockstep.analyzer.stats.peer_groups import MAJORITY, peer_groups
+from lockstep.analyzer.stats.peer_groups import MAJORITY, other_parts_median, peer_groups
 
 POLISHES = 2
 """Turns of medians after the fit, which is off by what few slow ranks drew it: of two ranks one
@@ -145,7 +144,7 @@ def natural_levels(own: FloatGrid) -> FloatGrid:
 
 def levels_for(of: Sequence[Reference], own: FloatGrid) -> FloatGrid:
     """(R,) natural levels where somebody is compared with other work; else nobody needs them."""
-    if all(each.alike for each in of):
+    if all(reference.alike for reference in of):
         return np.zeros(own.shape[1])
     return natural_levels(own)
 
@@ -183,15 +182,15 @@ def residuals(own: FloatGrid, of: Sequence[Reference], level: FloatGrid | None =
     rest = np.full_like(own, np.nan)
     if level is None:
         level = levels_for(of, own)
-    for each in of:
-        mine = own if each.alike else own - level
-        theirs = mine[:, each.peers]
-        if each.part is not None:
-            columns = np.isin(each.peers, each.columns)
-            less = theirs - other_parts_median(theirs, each.part)
-            rest[:, each.peers[columns]] = less[:, columns]
+    for reference in of:
+        mine = own if reference.alike else own - level
+        theirs = mine[:, reference.peers]
+        if reference.part is not None:
+            columns = np.isin(reference.peers, reference.columns)
+            less = theirs - other_parts_median(theirs, reference.part)
+            rest[:, reference.peers[columns]] = less[:, columns]
         else:
-            rest[:, each.columns] = mine[:, each.columns] - _row_medians(theirs)
+            rest[:, reference.columns] = mine[:, reference.columns] - _row_medians(theirs)
     return rest
 
 

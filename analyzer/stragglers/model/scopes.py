@@ -103,8 +103,8 @@ class Table:
         """How many scopes of its kind the one with the fewest is compared with."""
         nodes = {column: info.node for column, info in enumerate(self.grid.ranks)}
         if self.scopes[0].is_rank:
-            return min(len(each.peers) for each in self.scopes)
-        return min(len({nodes[c] for c in each.peers.tolist()}) for each in self.scopes)
+            return min(len(scope.peers) for scope in self.scopes)
+        return min(len({nodes[c] for c in scope.peers.tolist()}) for scope in self.scopes)
 
     def same_work(self, scope: Scope) -> bool:
         """Whether it and its peers are of one peer group, if too few to be a ruler."""
@@ -126,7 +126,7 @@ class Table:
         """(R,) levels of the others, compared with nobody of the scope; NaN without peers alike."""
         own = np.log(block_means(self.grid.time["own"], self.whole.groups))
         own[:, scope.columns] = np.nan
-        alike = [each for each in self.of if each.alike]
+        alike = [reference for reference in self.of if reference.alike]
         return column_medians(residuals(own, alike))
 
     @cached_property
@@ -189,12 +189,12 @@ def _ranks(of: Sequence[Reference]) -> tuple[Scope, ...]:
             None,
             None,
             np.array([column]),
-            each.peers[each.peers != column],
-            each.alike,
-            each.majority,
+            reference.peers[reference.peers != column],
+            reference.alike,
+            reference.majority,
         )
-        for each in of
-        for column in each.columns.tolist()
+        for reference in of
+        for column in reference.columns.tolist()
     )
 
 
@@ -205,20 +205,20 @@ def _nodes(grid: Grid, of: Sequence[Reference], there: NDArray[np.bool_]) -> tup
         node = grid.ranks[column].node
         told[node] = told.get(node, 0) + 1
     mine: dict[str, list[tuple[Reference, NDArray[np.int64], NDArray[np.int64]]]] = {}
-    for each in of:
-        for columns, peers in each.parts():
+    for reference in of:
+        for columns, peers in reference.parts():
             node = grid.ranks[int(columns[0])].node
-            mine.setdefault(node, []).append((each, columns, peers))
-    found = []
+            mine.setdefault(node, []).append((reference, columns, peers))
+    scopes = []
     for node, parts in mine.items():
         every = np.concatenate([columns for _, columns, _ in parts])
         if len(every) >= 2 and len(every) == told.get(node):
             whom = np.unique(np.concatenate([peers for _, _, peers in parts]))
-            found.append(
+            scopes.append(
                 Scope(node, None, every, whom, all(each.alike for each, _, _ in parts),
                       all(each.majority for each, _, _ in parts))
             )  # fmt: skip
-    return tuple(found) if len(found) > 1 else ()
+    return tuple(scopes) if len(scopes) > 1 else ()
 
 
 def _parts(
@@ -240,32 +240,35 @@ def _parts(
         if nodes <= told and len(nodes) >= 2 and len(told - nodes) >= 2
     }
     of = part_references(grid, list(parts.values()))
-    found = []
+    scopes = []
     for name, nodes in parts.items():
-        mine = [each for each in of if grid.ranks[int(each.columns[0])].node in nodes]
-        columns = [each.columns for each in mine]
+        mine = [
+            reference for reference in of if grid.ranks[int(reference.columns[0])].node in nodes
+        ]
+        columns = [reference.columns for reference in mine]
         ranks = sum(info.node in nodes for info in grid.ranks)
         # Of whose ranks none has a peer elsewhere it cannot be told from the stages that it holds.
-        if any(each.alike for each in mine) and len(np.concatenate(columns)) == ranks:
-            found.append(
+        if any(reference.alike for reference in mine) and len(np.concatenate(columns)) == ranks:
+            scopes.append(
                 Scope(
                     None, None, np.concatenate(columns),
-                    np.unique(np.concatenate([each.peers for each in mine])),
-                    all(each.alike for each in mine), all(each.majority for each in mine),
+                    np.unique(np.concatenate([reference.peers for reference in mine])),
+                    all(reference.alike for reference in mine),
+                    all(reference.majority for reference in mine),
                     Part(kind, name),
                 )
             )  # fmt: skip
-    kept = {int(column) for each in found for column in each.columns}
-    return [each for each in of if int(each.columns[0]) in kept], tuple(found)
+    kept = {int(column) for scope in scopes for column in scope.columns}
+    return [reference for reference in of if int(reference.columns[0]) in kept], tuple(scopes)
 
 
 def _stages(grid: Grid, of: Sequence[Reference]) -> tuple[Scope, ...]:
     """Of a stage on one node it cannot be told from the node."""
     return tuple(
-        Scope(None, grid.ranks[int(each.columns[0])].pp, each.columns, each.peers, each.alike,
-              each.majority)
-        for each in of
-        if len({grid.ranks[column].node for column in each.columns.tolist()}) > 1
+        Scope(None, grid.ranks[int(reference.columns[0])].pp, reference.columns, reference.peers,
+              reference.alike, reference.majority)
+        for reference in of
+        if len({grid.ranks[column].node for column in reference.columns.tolist()}) > 1
     )  # fmt: skip
 
 
@@ -273,9 +276,9 @@ def middles(ranks: FloatGrid, some: Sequence[Scope]) -> FloatGrid:
     """(n, S) the middle of the ranks (n, R) of each scope."""
     return np.column_stack(
         [
-            ranks[:, each.columns[0]]
-            if len(each.columns) == 1
-            else column_medians(ranks[:, each.columns].T)
-            for each in some
+            ranks[:, scope.columns[0]]
+            if len(scope.columns) == 1
+            else column_medians(ranks[:, scope.columns].T)
+            for scope in some
         ]
     )

@@ -32,7 +32,7 @@ from lockstep.analyzer.stats.robust_stats import (
     median_of,
 )
 from lockstep.analyzer.stats.significance import PARTS_ON_AVERAGE, STEPS_ABOVE
-from lockstep.analyzer.stragglers.model.candidate import OWN_SHARE, Candidate, candidate
+from lockstep.analyzer.stragglers.model.candidate import OWN_SHARE, Candidate, as_candidate
 from lockstep.analyzer.stragglers.model.precision import WINDOWS, Precision
 from lockstep.analyzer.stragglers.model.scopes import Scope, Table, View, middles
 from lockstep.collector.contract.robust import MAD_TO_SIGMA
@@ -67,7 +67,7 @@ def spans(table: Table) -> Iterator[Candidate]:
         noise=precision.noise, pooled=precision.pooled,
     ):  # fmt: skip
         if _became(table, table.whole, shift):
-            yield candidate(table, table.whole, shift)
+            yield as_candidate(table, table.whole, shift)
 
 
 def short_spans(table: Table) -> Iterator[Candidate]:
@@ -87,7 +87,7 @@ def short_spans(table: Table) -> Iterator[Candidate]:
     for shift in clearest_spans(view.rest, peers=table.peers, noise=precision.noise):
         ended = shift.last < len(groups)
         if ended and _became(table, view, shift) and _steps_above(table, groups, shift) >= MOST:
-            yield candidate(table, view, shift)
+            yield as_candidate(table, view, shift)
 
 
 def always(table: Table) -> Iterator[Candidate]:
@@ -96,7 +96,7 @@ def always(table: Table) -> Iterator[Candidate]:
     least, asked = int(min(precision.steps, BLOCKS_AT_LEAST)), _strays(table)
     for shift in whole_run_spans(table.whole.rest, precision.noise, least, pooled=precision.pooled):
         if _always(table, shift, asked):
-            yield candidate(table, table.whole, shift)
+            yield as_candidate(table, table.whole, shift)
 
 
 def spans_to_the_end(table: Table) -> Iterator[Candidate]:
@@ -114,7 +114,7 @@ def spans_to_the_end(table: Table) -> Iterator[Candidate]:
             and _steps_above(table, groups, shift) >= MOST
             and _goes_on(table, groups, shift)
         ):
-            yield candidate(table, view, shift)
+            yield as_candidate(table, view, shift)
 
 
 def newest_spans(
@@ -252,7 +252,7 @@ def _strays(table: Table) -> float:
     """
     if table.scopes[0].is_rank:
         return 0.0
-    levels = [column_medians(table.whole.ranks[:, each.columns]) for each in table.scopes]
+    levels = [column_medians(table.whole.ranks[:, scope.columns]) for scope in table.scopes]
     apart = np.concatenate([each - median_of(each) for each in levels])
     apart = apart[apart != 0.0]  # of three the middle one is the median itself
     sigma = MAD_TO_SIGMA * median_of(np.abs(apart))

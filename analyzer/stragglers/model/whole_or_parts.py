@@ -33,18 +33,22 @@ def whole_or_parts(seen: Sequence[Candidate]) -> list[Candidate]:
     taken: set[int] = set()
     ranks = {int(one.scope.columns[0]): one for one in seen if one.scope.is_rank}
     # The wider first: a stage or rack, then its nodes, then their ranks.
-    for one in sorted(seen, key=lambda each: -len(each.scope.columns)):
-        columns = set(one.scope.columns.tolist())
+    for candidate in sorted(seen, key=lambda each: -len(each.scope.columns)):
+        columns = set(candidate.scope.columns.tolist())
         if not columns & taken and (
-            one.scope.is_rank
-            or (_is_shared(one) and not _saw_a_part(one, ranks) and not _are_apart(one, ranks))
+            candidate.scope.is_rank
+            or (
+                _is_shared(candidate)
+                and not _saw_a_part(candidate, ranks)
+                and not _are_apart(candidate, ranks)
+            )
         ):
-            kept.append(one)
-            taken |= set() if one.scope.is_rank else columns
+            kept.append(candidate)
+            taken |= set() if candidate.scope.is_rank else columns
     return kept
 
 
-def _is_shared(one: Candidate) -> bool:
+def _is_shared(candidate: Candidate) -> bool:
     """Whether all parts by one shared amount are likelier than some of them, each by its own.
 
     Parts of a node are its ranks, of a stage its nodes. What is left of the rises d is Gaussian: of
@@ -54,18 +58,20 @@ def _is_shared(one: Candidate) -> bool:
     that is slow for itself costs the choice among all, and its size is known as little as the
     largest rise.
     """
-    rises, everybody = one.rises, one.table.ranks.shape[1]
-    parts: Sequence[NDArray[np.int64]] = each_rank(one.scope)
-    if one.scope.stage is not None or one.scope.part is not None:
-        nodes = np.array([one.table.grid.ranks[c].node for c in one.scope.columns.tolist()])
+    rises, everybody = candidate.rises, candidate.table.ranks.shape[1]
+    parts: Sequence[NDArray[np.int64]] = each_rank(candidate.scope)
+    if candidate.scope.stage is not None or candidate.scope.part is not None:
+        nodes = np.array(
+            [candidate.table.grid.ranks[c].node for c in candidate.scope.columns.tolist()]
+        )
         rises = np.array([median_of(rises[nodes == node]) for node in np.unique(nodes)])
-        parts = [one.scope.columns[nodes == node] for node in np.unique(nodes)]
-        everybody = len({info.node for info in one.table.grid.ranks})
+        parts = [candidate.scope.columns[nodes == node] for node in np.unique(nodes)]
+        everybody = len({info.node for info in candidate.table.grid.ranks})
     rises = np.sort(rises)[::-1]
     count, average = len(rises), float(rises.mean())
     if not average > 0:
         return False
-    error = _errors(one, parts)
+    error = _errors(candidate, parts)
     wide = max(float(rises[0]), error.of_one)
     choice = float(np.log(everybody))
     shared = _by_one_amount(rises, error)
@@ -74,7 +80,7 @@ def _is_shared(one: Candidate) -> bool:
         for slow in range(1, count + 1)
         for felt in (0.0, FELT * float(rises[0]))
     ]
-    if one.scope.part is not None:
+    if candidate.scope.part is not None:
         # Whoever drains a leaf drains all of its nodes: all but some of them is another choice.
         some += [
             _by_one_amount(rises[:slow], error) + _by_their_own(rises, slow, felt, error)
@@ -95,25 +101,25 @@ class _Errors(NamedTuple):
 
 def each_rank(scope: Scope) -> list[NDArray[np.int64]]:
     """The columns of a scope, one by one: of a node the parts are its ranks."""
-    return [scope.columns[place : place + 1] for place in range(len(scope.columns))]
+    return [scope.columns[index : index + 1] for index in range(len(scope.columns))]
 
 
-def _errors(one: Candidate, parts: Sequence[NDArray[np.int64]]) -> _Errors:
+def _errors(candidate: Candidate, parts: Sequence[NDArray[np.int64]]) -> _Errors:
     """Of the middle of n parts the variance is `common + 1 / n of own`, and of one part both."""
-    middle = one.shift.error**2
-    of_one = middle / alike_noise(one, parts)
+    middle = candidate.shift.error**2
+    of_one = middle / alike_noise(candidate, parts)
     common = max(middle - of_one / len(parts), 0.0) / (1.0 - 1.0 / len(parts))
     return _Errors(*np.sqrt([of_one, of_one - common, common]).tolist())
 
 
-def alike_noise(one: Candidate, parts: Sequence[NDArray[np.int64]]) -> float:
+def alike_noise(candidate: Candidate, parts: Sequence[NDArray[np.int64]]) -> float:
     """Variance of the middle of n parts over that of one: 1 / n where nothing is in common.
 
     By the blocks in which the scope is not high; by all, where these are too few.
     """
-    cells = one.table.view(one.groups).ranks
+    cells = candidate.table.view(candidate.groups).ranks
     series = np.column_stack([column_medians(cells[:, columns].T) for columns in parts])
-    calm = series[~one.blocks_high]
+    calm = series[~candidate.blocks_high]
     calm = calm if len(calm) >= OUTSIDE_AT_LEAST else series
     calm = calm - column_medians(calm)
     of_one = median_of(spread(calm, 0))
@@ -148,22 +154,24 @@ def _by_their_own(rises: FloatGrid, slow: int, felt: float, error: _Errors) -> f
     )
 
 
-def _saw_a_part(one: Candidate, ranks: Mapping[int, Candidate]) -> bool:
+def _saw_a_part(candidate: Candidate, ranks: Mapping[int, Candidate]) -> bool:
     """Whether one of its ranks shows for itself what is longer, and further beyond chance."""
-    mine = [ranks[c] for c in one.scope.columns.tolist() if c in ranks]
-    return any(each.windows >= LONGER * one.windows and each.gain > one.gain for each in mine)
+    mine = [ranks[c] for c in candidate.scope.columns.tolist() if c in ranks]
+    return any(
+        each.windows >= LONGER * candidate.windows and each.gain > candidate.gain for each in mine
+    )
 
 
-def _are_apart(one: Candidate, ranks: Mapping[int, Candidate]) -> bool:
+def _are_apart(candidate: Candidate, ranks: Mapping[int, Candidate]) -> bool:
     """Whether what each rank of a group shows for itself explains it much better than one for all.
 
     By what they leave, as of Laplace noise: n log(left / left), against the choices that they cost.
     """
-    mine = {c: ranks[c] for c in one.scope.columns.tolist() if c in ranks}
-    if not mine or any(each.groups is not one.groups for each in mine.values()):
+    mine = {c: ranks[c] for c in candidate.scope.columns.tolist() if c in ranks}
+    if not mine or any(each.groups is not candidate.groups for each in mine.values()):
         return False
-    cells = one.table.view(one.groups).ranks
-    shared = sum(_left(cells[:, c], one.blocks_high) for c in mine)
+    cells = candidate.table.view(candidate.groups).ranks
+    shared = sum(_left(cells[:, c], candidate.blocks_high) for c in mine)
     apart = sum(_left(cells[:, c], each.blocks_high) for c, each in mine.items())
     known = int(np.isfinite(cells[:, list(mine)]).sum())
     gain = known * float(np.log(max(shared, NOTHING) / max(apart, NOTHING)))

@@ -15,7 +15,7 @@ from lockstep.analyzer.read.archive.series import NOBODY, UP, Series, codes
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.metrics import Metric
 from lockstep.dashboard.shapes import Event, Floats, Severity, Span
-from lockstep.dashboard.sources.xid_words import severity_of, words_of
+from lockstep.dashboard.sources.check_table import severity_of, words_of
 
 RISE: tuple[Metric, ...] = (
     metrics.GPU_XID_ERRORS, metrics.GPU_XID_LAST, metrics.GPU_ECC_ERRORS, metrics.GPU_FALLEN,

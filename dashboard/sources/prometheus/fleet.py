@@ -6,21 +6,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.analyzer.read.prometheus.promql import series, window
-from lockstep.analyzer.shapes.known import own_per_step
+from lockstep.analyzer.read.prometheus.questions import own_per_step, waiting_per_second
 from lockstep.analyzer.shapes.labels import number, page_label, target_of
+from lockstep.analyzer.stragglers.peers import group_numbers, over_peers
 from lockstep.collector.contract import metrics as m
 from lockstep.dashboard.shapes import FleetMetric, FleetSnapshot
 from lockstep.dashboard.sources.chart_table import FLEET_ROWS
 from lockstep.dashboard.sources.prometheus.asking import Asking, Row
-from lockstep.dashboard.sources.prometheus.directory import Directory
-from lockstep.dashboard.sources.prometheus.living import living_last
+from lockstep.dashboard.sources.prometheus.directory import Directory, living_last
 from lockstep.dashboard.trouble import Kind, TroubleError
 
-OWN, MIDDLE = "lockstep:train_own_seconds:avg1m", "lockstep:train_own_seconds:med"
-"""Recording rules (`lockstep rules`)."""
+OWN = "lockstep:train_own_seconds:avg1m"
+"""A recording rule (`lockstep rules`)."""
 BY = "job, instance"
 Place = tuple[str, int]
 """(node, GPU on it); of a rank without GPU (node, -1 - rank)."""
+Work = tuple[tuple[str, str], int]
+"""What peers have in common: (run, stage), and the part of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +32,14 @@ class Places:
     Attributes:
         order: Place -> its index.
         ranks, runs: (G,) who runs there.
-        stages: (run, rank) -> pipeline stage.
+        work: (run, rank) -> run and pipeline stage, and tensor-parallel part.
         of_rank: (run, rank) -> index.
     """
 
     order: Mapping[Place, int]
     ranks: np.ndarray
     runs: np.ndarray
-    stages: Mapping[tuple[str, int], str]
+    work: Mapping[tuple[str, int], Work]
     of_rank: Mapping[tuple[str, int], int]
 
 
@@ -48,15 +50,16 @@ def places(asking: Asking, known: Directory, at: float) -> Places:
         for labels, _ in asking.instant(f"group by ({BY}, gpu) ({m.GPU_INFO.name})", at)
         if (gpu := number(labels, "gpu")) is not None
     }
-    query = f"group by ({BY}, run, rank, gpu, pp, attempt) ({m.RANK_INFO.name})"
+    query = f"group by ({BY}, run, rank, gpu, pp, tp, attempt) ({m.RANK_INFO.name})"
     ranks: dict[Place, tuple[str, int]] = {}
-    stages: dict[tuple[str, int], str] = {}
+    work: dict[tuple[str, int], Work] = {}
     for labels, _ in living_last(asking, asking.instant(query, at), at):
         rank, gpu = number(labels, "rank"), number(labels, "gpu")
         if rank is not None:
             place = known.name(labels), -1 - rank if gpu is None else gpu
-            ranks[place] = page_label(labels, "run"), rank
-            stages[ranks[place]] = page_label(labels, "pp")
+            run = page_label(labels, "run")
+            ranks[place] = run, rank
+            work[run, rank] = (run, page_label(labels, "pp")), number(labels, "tp") or 0
     position = {name: place for place, name in enumerate(known.nodes)}
     every = sorted(
         gpus | ranks.keys(),
@@ -66,7 +69,7 @@ def places(asking: Asking, known: Directory, at: float) -> Places:
         order={place: index for index, place in enumerate(every)},
         ranks=np.array([ranks.get(one, ("", -1))[1] for one in every], dtype=np.int32),
         runs=np.array([ranks.get(one, ("", -1))[0] for one in every], dtype=np.str_),
-        stages=stages,
+        work=work,
         of_rank={ranks[one]: index for index, one in enumerate(every) if one in ranks},
     )
 
@@ -117,27 +120,26 @@ def _add(values: np.ndarray, rows: list[Row], known: Directory, where: Places) -
 
 
 def _slowdown(asking: Asking, at: float, scrape: float, where: Places) -> list[Row]:
-    """By the recording rules; else what `watch` tells of the slowest; else by the counters."""
-    rows = asking.instant(f"{OWN} / on (run, pp, tp) group_left () ({MIDDLE} > 0)", at)
-    rows = rows or asking.instant(m.RANK_STRAGGLER.name, at)
-    if rows:
-        return rows
-    rate = window(60.0, scrape)
-    rows = asking.instant(own_per_step(rate), at)
-    own: dict[tuple[str, str], list[float]] = {}
-    stage = [
-        (one.get("run", ""), where.stages.get((one.get("run", ""), number(one, "rank") or 0), ""))
-        for one, _ in rows
+    """Over peers, by the recorded own time; else as `watch` exports it; else by the counters."""
+    rows = asking.instant(OWN, at)
+    if not rows and (exported := asking.instant(m.RANK_STRAGGLER.name, at)):
+        return exported
+    rows = rows or asking.instant(own_per_step(window(60.0, scrape)), at)
+    own = np.array([value for _, value in rows], dtype=np.float64)
+    work = []
+    for labels, _ in rows:
+        run = labels.get("run", "")
+        work.append(where.work.get((run, number(labels, "rank") or 0), ((run, ""), 0)))
+    ratios = over_peers(own, group_numbers(work, np.isfinite(own)))
+    return [
+        (labels, float(ratio))
+        for (labels, _), ratio in zip(rows, ratios, strict=True)
+        if np.isfinite(ratio)
     ]
-    for key, (_, value) in zip(stage, rows, strict=True):
-        own.setdefault(key, []).append(value)
-    middle = {key: float(np.median(values)) for key, values in own.items()}
-    told = zip(rows, stage, strict=True)
-    return [(labels, value / middle[key]) for (labels, value), key in told if middle[key] > 0]
 
 
 def _wait(asking: Asking, at: float, scrape: float) -> list[Row]:
     rate = window(4 * scrape, scrape)
-    waits = f"sum by (run, rank) (rate({m.TRAIN_COLLECTIVE.name}[{rate}]))"
+    waits = waiting_per_second(rate)
     # Where not every collective was timed, their time is not known, either.
     return asking.instant(f"{waits} and on (run, rank) ({own_per_step(rate)})", at)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lockstep.collector.contract.words import ExitCode
-from lockstep.commands.bench.asked import As
+from lockstep.commands.bench.here import As
 from lockstep.terminal import output
 from lockstep.terminal.output import Format
 
@@ -196,8 +196,8 @@ def tf_cnn(
     """
     import json
 
+    from lockstep.bench.exports import numbers, read
     from lockstep.bench.spec import BenchError
-    from lockstep.bench.tf_cnn import numbers, read
     from lockstep.diagnose.diagnosis import write_whole
 
     try:

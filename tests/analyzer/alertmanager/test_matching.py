@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from lockstep.analyzer.findings.alertmanager.matching import (
+from lockstep.analyzer.findings.alertmanager.webhook import (
     AFTERWARDS_SECONDS,
+    ReceivedAlert,
     matching_finding,
     with_alert,
 )
-from lockstep.analyzer.findings.alertmanager.webhook import ReceivedAlert
 
 FIRES = ReceivedAlert(
     "f1", True, {"alertname": "LockstepGpuXidFatal", "node": "node-2", "gpu": "0"},

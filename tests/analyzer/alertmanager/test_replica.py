@@ -5,12 +5,11 @@ import logging
 import pytest
 
 from lockstep.analyzer.findings.alertmanager.alert import Alert
-from lockstep.analyzer.findings.alertmanager.fan_out import Alertmanagers
 from lockstep.analyzer.findings.alertmanager.outbox import MAX_ALERTS
 from lockstep.analyzer.findings.alertmanager.posting import post
 from lockstep.analyzer.findings.alertmanager.replica import Replica
-from lockstep.analyzer.read.prometheus.access import access
-from lockstep.analyzer.read.prometheus.errors import RequestError
+from lockstep.analyzer.findings.alertmanager.service import Alertmanagers
+from lockstep.analyzer.read.prometheus.access import RequestError, access
 from lockstep.collector.contract import threads
 
 
@@ -156,7 +155,7 @@ def test_all_are_told_to_end_before_any_is_waited_for(clock, monkeypatch) -> Non
         def join(self, seconds: float) -> None:
             done.append(("join", seconds))
             monkeypatch.setattr(
-                "lockstep.analyzer.findings.alertmanager.fan_out.time.monotonic", lambda: 1e9
+                "lockstep.analyzer.findings.alertmanager.service.time.monotonic", lambda: 1e9
             )
 
     monkeypatch.setattr("lockstep.analyzer.findings.alertmanager.service.Replica", Hanging)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.analyzer.read import collectives
+from lockstep.analyzer.read.collectives.load import joined, load_collectives, transfers
 from lockstep.analyzer.shapes.run import STEPS_CERTAINTY
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract.words import Cause
@@ -23,7 +23,7 @@ def test_the_slow_rank_of_a_layout_is_named(tmp_path: Path, dp: int, pp: int, tp
         dp, pp, tp, steps=300, resolution=Resolution.STEP, faults=(fault,), seed=3
     )
     write_inspector(fleet, tmp_path)
-    found = diagnose(collectives.load(tmp_path))
+    found = diagnose(load_collectives(tmp_path))
 
     assert [one.rank for one in found.verdict.culprits] == [5]
     assert {(one.dp, one.pp, one.tp) for one in found.run.ranks} == {
@@ -34,7 +34,7 @@ def test_the_slow_rank_of_a_layout_is_named(tmp_path: Path, dp: int, pp: int, tp
 def test_a_healthy_fleet_has_no_culprit(tmp_path: Path):
     write_inspector(SyntheticFleet(4, 2, 2, steps=300, seed=4), tmp_path)
 
-    assert not diagnose(collectives.load(tmp_path)).verdict.culprits
+    assert not diagnose(load_collectives(tmp_path)).verdict.culprits
 
 
 def test_beside_the_telemetry_of_nodes_the_cause_is_told(tmp_path: Path):
@@ -44,11 +44,11 @@ def test_beside_the_telemetry_of_nodes_the_cause_is_told(tmp_path: Path):
     known = labelled(fleet).run
     telemetry = known.samples[~known.samples["metric"].astype(str).str.startswith(TRAINING)]
     # Inspector's clock is that of the nodes; the fleets' begins elsewhere.
-    told = collectives.load(tmp_path)
+    told = load_collectives(tmp_path)
     late = known.windows["start"].max() - told.windows["start"].max()
     moved = told.windows.assign(start=told.windows["start"] + late, end=told.windows["end"] + late)
     bare = replace(known, samples=telemetry, windows=known.windows.iloc[:0], ranks=())
-    run = collectives.joined(bare, replace(told, windows=moved))
+    run = joined(bare, replace(told, windows=moved))
     (culprit,) = diagnose(run).verdict.culprits
 
     assert (culprit.rank, culprit.gpu, culprit.cause) == (5, 5, "thermal")
@@ -58,7 +58,7 @@ def test_no_place_is_surer_than_the_steps(tmp_path: Path):
     fault = Fault(Cause.SLOW_GPU, "plain", 5, 1.6, 120)
     fleet = SyntheticFleet(8, steps=300, resolution=Resolution.STEP, faults=(fault,), seed=3)
     write_inspector(fleet, tmp_path)
-    run = collectives.load(tmp_path)
+    run = load_collectives(tmp_path)
     unsure = replace(run, meta={**run.meta, STEPS_CERTAINTY: 0.7})
 
     assert run.meta[STEPS_CERTAINTY] == 1.0
@@ -67,7 +67,7 @@ def test_no_place_is_surer_than_the_steps(tmp_path: Path):
 
 def test_who_sent_to_whom_is_told_by_rank(tmp_path: Path):
     write_inspector(SyntheticFleet(4, 2, 1, steps=100, seed=4), tmp_path)
-    found = collectives.transfers(tmp_path)
+    found = transfers(tmp_path)
 
     assert set(zip(found["source"], found["destination"], strict=True)) == {
         pair for rank in range(4) for pair in ((rank, rank + 4), (rank + 4, rank))
@@ -79,4 +79,4 @@ def test_who_sent_to_whom_is_told_by_rank(tmp_path: Path):
 def test_without_transfers_the_table_is_empty(tmp_path: Path):
     write_inspector(SyntheticFleet(8, steps=100, seed=4), tmp_path)
 
-    assert collectives.transfers(tmp_path).empty
+    assert transfers(tmp_path).empty

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lockstep.analyzer.read import collectives
+from lockstep.analyzer.read.collectives.load import load_collectives
 from lockstep.analyzer.shapes.run import LoadError
 from lockstep.analyzer.verdict.pipeline import diagnose
-from lockstep.collector.sources.flight_recorder.pickled import as_json
+from lockstep.collector.formats.flight_recorder.pickled import as_json
 
 USUAL, LATE, TRANSFER = 0.100, 0.150, 0.0005
 EPOCH_NS = 1_795_472_430_000_000_000
@@ -61,7 +61,7 @@ def written(folder: Path, trees: dict[int, dict[str, Any]]) -> Path:
 
 
 def culprits(folder: Path) -> list[int | None]:
-    return [one.rank for one in diagnose(collectives.load(folder)).verdict.culprits]
+    return [one.rank for one in diagnose(load_collectives(folder)).verdict.culprits]
 
 
 def test_the_late_rank_is_named(tmp_path: Path):
@@ -76,16 +76,16 @@ def test_pickles_are_read_by_who_is_given_for_it_and_refused_without(tmp_path: P
     for rank, tree in dumps().items():
         (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(tree))
 
-    run = collectives.load(tmp_path, as_json)
+    run = load_collectives(tmp_path, as_json)
     assert [one.rank for one in diagnose(run).verdict.culprits] == [2]
     with pytest.raises(LoadError, match="it is a pickle"):
-        collectives.load(tmp_path)
+        load_collectives(tmp_path)
 
 
 def test_a_rank_whose_dump_is_not_here_makes_own_times_unknown(tmp_path: Path):
     trees = dumps()
     del trees[3]
-    run = collectives.load(written(tmp_path, trees))
+    run = load_collectives(written(tmp_path, trees))
 
     assert run.windows["own_seconds"].isna().all()
     assert diagnose(run).verdict.status == "unknown"
@@ -96,7 +96,7 @@ def test_numbers_that_were_not_recorded_make_own_times_unknown(tmp_path: Path):
     for tree in trees.values():
         for one in tree["entries"]:
             one["op_id"] *= 2  # as gloo counts transfers, and does not record them
-    run = collectives.load(written(tmp_path, trees))
+    run = load_collectives(written(tmp_path, trees))
 
     assert run.windows["own_seconds"].isna().all()
 
@@ -108,7 +108,7 @@ def test_dumps_without_durations_say_what_to_set(tmp_path: Path):
             del one["duration_ms"]
 
     with pytest.raises(LoadError, match="TORCH_NCCL_ENABLE_TIMING=1"):
-        collectives.load(written(tmp_path, trees))
+        load_collectives(written(tmp_path, trees))
 
 
 def test_entries_that_do_not_hold_together_are_told_and_the_rest_is_read(tmp_path: Path):
@@ -117,7 +117,7 @@ def test_entries_that_do_not_hold_together_are_told_and_the_rest_is_read(tmp_pat
         entry(1, 0.0, 0.1, process_group="0"), entry(2, 0.0, -1.0), entry(3, 0.0, 0.1, op_id="x"),
         entry(4, 0.0, 0.1, profiling_name="?"), entry(5, 0.0, 0.1, input_sizes=[[2**90] * 9] * 9),
     ]  # fmt: skip
-    run = collectives.load(written(tmp_path, trees))
+    run = load_collectives(written(tmp_path, trees))
 
     assert any("4 entries of the flight recorder do not hold together" in w for w in run.missing)
     assert [one.rank for one in diagnose(run).verdict.culprits] == [2]
@@ -130,4 +130,4 @@ def test_dumps_of_something_else_are_refused_in_a_sentence(tmp_path: Path, text:
     (tmp_path / "nccl_trace_rank_0").write_text(text)
 
     with pytest.raises(LoadError, match="tells how long a collective took"):
-        collectives.load(tmp_path)
+        load_collectives(tmp_path)

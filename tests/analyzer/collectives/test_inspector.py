@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lockstep.analyzer.read import collectives
 from lockstep.analyzer.read.collectives import inspector
+from lockstep.analyzer.read.collectives.load import load_collectives
 from lockstep.analyzer.shapes.run import LoadError
 from lockstep.analyzer.verdict.pipeline import diagnose
 
@@ -74,11 +74,11 @@ def written(folder: Path, lines: dict[int, list[str]], prefix: str = "host") -> 
 
 
 def culprits(folder: Path) -> list[int | None]:
-    return [one.rank for one in diagnose(collectives.load(folder)).verdict.culprits]
+    return [one.rank for one in diagnose(load_collectives(folder)).verdict.culprits]
 
 
 def test_a_healthy_job_has_no_culprit(tmp_path: Path):
-    verdict = diagnose(collectives.load(written(tmp_path, job(slow=None)))).verdict
+    verdict = diagnose(load_collectives(written(tmp_path, job(slow=None)))).verdict
 
     assert (verdict.status, verdict.culprits) == ("healthy", ())
     assert any("nobody told of steps" in words for words in verdict.missing)
@@ -89,7 +89,7 @@ def test_the_late_rank_is_named_by_durations_alone(tmp_path: Path):
 
 
 def test_own_time_is_the_window_less_the_waits(tmp_path: Path):
-    windows = collectives.load(written(tmp_path, job())).windows
+    windows = load_collectives(written(tmp_path, job())).windows
     late = windows[windows["from_step"] >= 60].groupby("rank")["own_seconds"].median()
 
     assert late[2] == pytest.approx(LATE, rel=0.02)
@@ -98,7 +98,7 @@ def test_own_time_is_the_window_less_the_waits(tmp_path: Path):
 
 def test_several_equal_collectives_of_a_step_are_one_step(tmp_path: Path):
     folder = written(tmp_path, job(per_step=5))
-    run = collectives.load(folder)
+    run = load_collectives(folder)
 
     before = run.windows[run.windows["from_step"] < 60]
 
@@ -117,16 +117,16 @@ def test_one_file_of_all_processes_in_any_order_says_the_same(tmp_path: Path):
 def test_rotated_files_that_overlap_count_their_lines_once(tmp_path: Path):
     lines = job()
     folder = written(tmp_path, lines)
-    whole = collectives.load(folder).windows
+    whole = load_collectives(folder).windows
     (folder / "host-0-pid100.log.1").write_text("".join(lines[0][20:90]))
 
-    assert collectives.load(folder).windows.equals(whole)
+    assert load_collectives(folder).windows.equals(whole)
 
 
 def test_a_half_written_last_line_is_told_and_harms_nothing(tmp_path: Path):
     lines = job()
     lines[1][-1] = lines[1][-1][:80]
-    run = collectives.load(written(tmp_path, lines))
+    run = load_collectives(written(tmp_path, lines))
 
     assert any("1 half written" in words for words in run.missing)
     assert culprits(tmp_path) == [2]
@@ -136,7 +136,7 @@ def test_files_that_begin_inside_a_line_are_read_from_the_next(tmp_path: Path):
     lines = job()
     for each in lines.values():
         each[0] = each[0][100:]
-    run = collectives.load(written(tmp_path, lines))
+    run = load_collectives(written(tmp_path, lines))
 
     assert any("4 not JSON" in words for words in run.missing)
     assert culprits(tmp_path) == [2]
@@ -145,7 +145,7 @@ def test_files_that_begin_inside_a_line_are_read_from_the_next(tmp_path: Path):
 def test_without_one_ranks_file_nobodys_own_time_is_known(tmp_path: Path):
     lines = job()
     del lines[3]
-    run = collectives.load(written(tmp_path, lines))
+    run = load_collectives(written(tmp_path, lines))
 
     assert run.windows["own_seconds"].isna().all()
     assert [one.rank for one in run.ranks] == [0, 1, 2, 3]
@@ -156,7 +156,7 @@ def test_without_one_ranks_file_nobodys_own_time_is_known(tmp_path: Path):
 def test_what_a_ring_overwrote_is_not_known_and_the_rest_is(tmp_path: Path):
     lines = job()
     lines[1] = [one for number, one in enumerate(lines[1]) if not 20 <= number < 40]
-    windows = collectives.load(written(tmp_path, lines)).windows
+    windows = load_collectives(written(tmp_path, lines)).windows
     unknown = windows[windows["own_seconds"].isna()]
 
     assert set(unknown["from_step"]) <= set(range(19, 41))
@@ -167,7 +167,7 @@ def test_what_a_ring_overwrote_is_not_known_and_the_rest_is(tmp_path: Path):
 def test_collectives_below_the_least_size_make_own_time_unknown(tmp_path: Path):
     lines = job(per_step=2)
     kept = {rank: each[::2] for rank, each in lines.items()}
-    run = collectives.load(written(tmp_path, kept))
+    run = load_collectives(written(tmp_path, kept))
 
     assert run.windows["own_seconds"].isna().all()
     assert any("NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES" in words for words in run.missing)
@@ -178,7 +178,7 @@ def test_lines_that_were_all_written_at_the_end_tell_no_steps_times(tmp_path: Pa
         rank: [line(rank, step, 500 + 1000 * rank, START_US + step) for step in range(100)]
         for rank in range(4)
     }
-    run = collectives.load(written(tmp_path, lines))
+    run = load_collectives(written(tmp_path, lines))
 
     assert run.windows.empty
     assert any("all lines were written at once" in words for words in run.missing)
@@ -189,7 +189,7 @@ def test_of_two_attempts_the_last_is_judged_and_it_is_said(tmp_path: Path):
     before = job(slow=0, identity="0xold", at=START_US - 10**9, first_pid=900)
     written(tmp_path, job())
     written(tmp_path, before, "before")
-    run = collectives.load(tmp_path)
+    run = load_collectives(tmp_path)
 
     assert any("2 jobs or attempts" in words for words in run.missing)
     assert culprits(tmp_path) == [2]
@@ -211,12 +211,12 @@ def test_a_folder_of_something_else_is_refused_in_a_sentence(tmp_path: Path, tex
     (tmp_path / "host-pid1.log").write_text(text)
 
     with pytest.raises(LoadError, match=why):
-        collectives.load(tmp_path)
+        load_collectives(tmp_path)
 
 
 def test_a_missing_folder_is_refused_in_a_sentence(tmp_path: Path):
     with pytest.raises(LoadError, match="cannot be read"):
-        collectives.load(tmp_path / "nowhere")
+        load_collectives(tmp_path / "nowhere")
 
 
 def with_markers(lines: list[str], together: int) -> list[str]:
@@ -243,8 +243,8 @@ def test_lines_behind_a_marker_are_whose_it_says(tmp_path: Path, together: int):
 def test_behind_a_marker_whose_lines_did_not_all_come_nothing_is_guessed(tmp_path: Path):
     lines = {rank: with_markers(each, 5) for rank, each in job().items()}
     del lines[0][2]
-    run = collectives.load(written(tmp_path, lines))
-    whole = collectives.load(written(tmp_path / "whole", {
+    run = load_collectives(written(tmp_path, lines))
+    whole = load_collectives(written(tmp_path / "whole", {
         rank: with_markers(each, 5) for rank, each in job().items()
     }))  # fmt: skip
 
@@ -256,7 +256,7 @@ def test_lines_without_header_and_marker_are_nobodys(tmp_path: Path):
     bare = [json.dumps({"coll_perf": json.loads(one)["coll_perf"]}) + "\n" for one in job()[0]]
     run_lines = job()
     run_lines[0] += bare[:3]
-    run = collectives.load(written(tmp_path, run_lines))
+    run = load_collectives(written(tmp_path, run_lines))
 
     assert any("3 without header, and no marker line" in words for words in run.missing)
 
@@ -292,7 +292,7 @@ def test_numbers_of_a_foreign_locale_are_read(tmp_path: Path):
         for rank, each in job().items()
     }
     assert ",75}}" in lines[0][0]
-    run = collectives.load(written(tmp_path, lines))
+    run = load_collectives(written(tmp_path, lines))
 
     assert not any("of no use" in words for words in run.missing)
     assert not run.windows.empty

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.analyzer.read.collectives.table import Rows
-from lockstep.analyzer.shapes.collective_waits import (
+from lockstep.analyzer.shapes.waits import (
     ALONE,
     Collectives,
     Communicator,

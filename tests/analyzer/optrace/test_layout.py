@@ -2,14 +2,14 @@
 
 import pytest
 
-from lockstep.analyzer.read.optrace import parse, read_meta
+from lockstep.analyzer.read.optrace.layout import parse_layout, read_meta
 from lockstep.analyzer.shapes.operations import Layout
 from lockstep.analyzer.shapes.run import LoadError
 
 
 def test_a_layout_in_words():
-    assert Layout(4, 8, 2, 1, 3) == parse("dp=4,pp=8,tp=2,dsp=1,vpp=3")
-    assert Layout(dp=4) == parse(" dp = 4 ")
+    assert Layout(4, 8, 2, 1, 3) == parse_layout("dp=4,pp=8,tp=2,dsp=1,vpp=3")
+    assert Layout(dp=4) == parse_layout(" dp = 4 ")
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_a_layout_in_words():
 )
 def test_words_that_are_no_layout_are_refused(text, words):
     with pytest.raises(LoadError) as told:
-        parse(text)
+        parse_layout(text)
     assert words in str(told.value)
     assert len(str(told.value)) < 200
 

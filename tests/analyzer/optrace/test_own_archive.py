@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.analyzer.operations.whatif import analyze
-from lockstep.analyzer.read.optrace import from_run
+from lockstep.analyzer.operations.whatif.analysis import analyze
 from lockstep.analyzer.read.optrace.fold import fold
+from lockstep.analyzer.read.optrace.load import trace_of_run
 from lockstep.analyzer.shapes.run import LoadError, Run
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 
 START = 1_700_000_000_000_000_000
 
@@ -180,7 +180,7 @@ def test_every_layout_without_a_pipeline_simulates_to_the_very_times_it_was_reco
             _op(name, *when, step=step, dp=dp, tp=tp, mb=0 if "compute" in name else -1)
             for name, when in times.items()
         ]
-    trace = from_run(_run(pd.DataFrame(ops), meta={"layout": {"dp": 2, "pp": 1, "tp": 2}}))
+    trace = trace_of_run(_run(pd.DataFrame(ops), meta={"layout": {"dp": 2, "pp": 1, "tp": 2}}))
     found = analyze(trace)
 
     assert found.trust.launched == pytest.approx(found.trust.traced, rel=1e-9)
@@ -229,7 +229,7 @@ def archive(scene):
 
 
 def test_a_slow_worker_of_an_archive_is_the_first_to_fix(archive):
-    trace = from_run(_run(archive, meta={"layout": {"dp": 2, "pp": 2, "tp": 2}}))
+    trace = trace_of_run(_run(archive, meta={"layout": {"dp": 2, "pp": 2, "tp": 2}}))
     first = analyze(trace).candidates[0]
 
     assert 6 == len(trace.steps)
@@ -238,7 +238,7 @@ def test_a_slow_worker_of_an_archive_is_the_first_to_fix(archive):
 
 
 def test_steps_that_are_slow_by_design_are_left_out(archive):
-    trace = from_run(_run(archive, tags=("warmup", "warmup,gc", "gc", "checkpoint"), wall=5.0))
+    trace = trace_of_run(_run(archive, tags=("warmup", "warmup,gc", "gc", "checkpoint"), wall=5.0))
 
     assert [2, 4, 5] == trace.steps.tolist()
     assert "3 steps are slow by design and left out" in trace.missing
@@ -256,7 +256,7 @@ def test_steps_that_are_slow_by_design_are_left_out(archive):
 def test_an_archive_without_usable_operations_says_so(archive, ops, tags, words):
     run = _run(archive.iloc[ops] if ops is not None else archive.iloc[:0], tags)
     with pytest.raises(LoadError, match=words):
-        from_run(run)
+        trace_of_run(run)
 
 
 def _small(stages):
@@ -280,7 +280,7 @@ def test_any_one_time_that_is_no_number_is_refused_or_left_out(stages, name, val
     ops = SMALL[stages].copy()
     ops.loc[row % len(ops), name] = value
     try:
-        trace = from_run(_run(ops))
+        trace = trace_of_run(_run(ops))
     except LoadError:
         return
     assert np.isfinite(trace.start).all()
@@ -290,7 +290,7 @@ def test_any_one_time_that_is_no_number_is_refused_or_left_out(stages, name, val
 
 def test_an_archive_without_any_time_says_so(archive):
     with pytest.raises(LoadError, match="no operation with a start and a duration; all are NaN"):
-        from_run(_run(archive.assign(duration=np.nan)))
+        trace_of_run(_run(archive.assign(duration=np.nan)))
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_an_archive_without_any_time_says_so(archive):
 )
 def test_operations_of_no_whole_step_are_refused(ops):
     with pytest.raises(LoadError, match="no whole step of operations that the model knows"):
-        from_run(_run(pd.DataFrame(ops)))
+        trace_of_run(_run(pd.DataFrame(ops)))
 
 
 @pytest.mark.parametrize(
@@ -318,8 +318,11 @@ def test_operations_of_no_whole_step_are_refused(ops):
     ],
 )
 def test_how_well_the_clocks_agree_comes_with_the_archive(archive, clock, error):
-    assert error == from_run(_run(archive, meta={"clock": clock})).clock_error
+    assert error == trace_of_run(_run(archive, meta={"clock": clock})).clock_error
 
 
 def test_a_layout_that_is_no_mapping_is_as_none(archive):
-    assert from_run(_run(archive)).layout == from_run(_run(archive, meta={"layout": "dp"})).layout
+    assert (
+        trace_of_run(_run(archive)).layout
+        == trace_of_run(_run(archive, meta={"layout": "dp"})).layout
+    )

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.analyzer.read.optrace import load, parse
+from lockstep.analyzer.read.optrace.layout import parse_layout
+from lockstep.analyzer.read.optrace.load import load_trace
 from lockstep.analyzer.read.optrace.planes import to_trace
 from lockstep.analyzer.shapes.operations import Layout
 from lockstep.analyzer.shapes.run import LoadError
@@ -20,7 +21,7 @@ LAYOUT = Layout(dp=2, pp=2, tp=2)
 
 def _refused(written, rows, layout=LAYOUT):
     with pytest.raises(LoadError) as told:
-        load(written(rows), layout)
+        load_trace(written(rows), layout)
     sentence = str(told.value)
     assert "\n" not in sentence
     assert "nan" not in sentence.lower().replace("nan;", "").replace("all are nan", "")
@@ -38,7 +39,7 @@ def _one(rows, optype="forward-compute", seq=1, dp=1, stage=0, step=15):
 
 
 def test_rows_become_arrays_by_operation_replica_and_step(rows, written):
-    trace = load(written(rows), LAYOUT)
+    trace = load_trace(written(rows), LAYOUT)
     place = np.flatnonzero(trace.of("forward-compute") & (trace.seq == 1) & (trace.stage == 0))[0]
     row = rows[_one(rows)].iloc[0]
 
@@ -53,18 +54,18 @@ def test_rows_become_arrays_by_operation_replica_and_step(rows, written):
 
 def test_the_order_of_rows_does_not_matter(rows, written):
     shuffled = rows.sample(frac=1, random_state=3)
-    one, other = load(written(rows), LAYOUT), load(written(shuffled), LAYOUT)
+    one, other = load_trace(written(rows), LAYOUT), load_trace(written(shuffled), LAYOUT)
 
     assert one.optype.tolist() == other.optype.tolist()
     assert np.array_equal(one.start, other.start)
 
 
 def test_without_a_layout_it_is_what_the_rows_show(rows, written):
-    assert LAYOUT == load(written(rows)).layout
+    assert LAYOUT == load_trace(written(rows)).layout
 
 
 def test_a_step_that_lacks_an_operation_is_left_out_and_told(rows, written):
-    trace = load(written(rows[~_one(rows)]), LAYOUT)
+    trace = load_trace(written(rows[~_one(rows)]), LAYOUT)
 
     assert [10, 20] == trace.steps.tolist()
     assert pytest.approx(2 / 3) == trace.coverage
@@ -73,7 +74,7 @@ def test_a_step_that_lacks_an_operation_is_left_out_and_told(rows, written):
 
 def test_steps_with_another_number_of_micro_batches_are_left_out(rows, written):
     other = (rows["step"] == 20) & rows["optype"].isin(["forward-compute"]) & (rows["seq_id"] == 1)
-    trace = load(written(rows[~other]), LAYOUT)
+    trace = load_trace(written(rows[~other]), LAYOUT)
 
     assert [10, 15] == trace.steps.tolist()
     assert "1 of 3 steps have another shape" in trace.missing[0]
@@ -81,7 +82,7 @@ def test_steps_with_another_number_of_micro_batches_are_left_out(rows, written):
 
 def test_an_operation_without_times_makes_a_step_incomplete(rows, written):
     rows.loc[_one(rows), "duration"] = np.nan
-    trace = load(written(rows), LAYOUT)
+    trace = load_trace(written(rows), LAYOUT)
 
     assert [10, 20] == trace.steps.tolist()
     assert np.isfinite(trace.duration).all()
@@ -91,12 +92,12 @@ def test_an_operation_without_times_makes_a_step_incomplete(rows, written):
 def test_one_step_and_one_rank_load(rows, written):
     alone = rows[(rows["step"] == 10) & (rows["dp_rank"] == 0) & (rows["stage"] == 0)]
 
-    assert (1, 1) == load(written(alone), Layout()).start.shape[1:]
+    assert (1, 1) == load_trace(written(alone), Layout()).start.shape[1:]
 
 
 def test_micro_batches_that_differ_are_not_used(rows, written):
     rows.loc[_one(rows), "mb_id"] = 0
-    trace = load(written(rows), LAYOUT)
+    trace = load_trace(written(rows), LAYOUT)
 
     assert [-1] == np.unique(trace.micro_batch).tolist()
     assert "micro-batch ids differ" in trace.missing[0]
@@ -104,14 +105,14 @@ def test_micro_batches_that_differ_are_not_used(rows, written):
 
 def test_unknown_operations_are_left_out_and_told(rows, written):
     rows.loc[_one(rows, "gc", 0, 0, 0, 10), "optype"] = "coffee-break"
-    trace = load(written(rows), LAYOUT)
+    trace = load_trace(written(rows), LAYOUT)
 
     assert "operations of unknown type are left out: coffee-break" == trace.missing[0]
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(LoadError, match=r"none\.parquet does not exist"):
-        load(tmp_path / "none.parquet")
+        load_trace(tmp_path / "none.parquet")
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"step,rank\n1,2\n", b"PAR1" * 100])
@@ -119,7 +120,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path, content):
     path = tmp_path / "ops.parquet"
     path.write_bytes(content)
     with pytest.raises(LoadError, match=r"ops\.parquet is no whole Parquet file"):
-        load(path)
+        load_trace(path)
 
 
 @settings(max_examples=20, deadline=None)
@@ -130,7 +131,7 @@ def test_a_truncated_file_is_refused(tmp_path_factory, share):
     whole = (folder / "whole.parquet").read_bytes()
     (folder / "ops.parquet").write_bytes(whole[: int(len(whole) * share)])
     with pytest.raises(LoadError, match="is no whole Parquet file"):
-        load(folder / "ops.parquet")
+        load_trace(folder / "ops.parquet")
 
 
 def test_no_rows_are_refused(rows, written):
@@ -193,7 +194,7 @@ def test_an_operation_that_ends_before_it_begins_is_named(rows, written):
     ],
 )
 def test_a_layout_that_contradicts_the_trace_is_refused(rows, written, layout, words):
-    assert words in _refused(written, rows, parse(layout))
+    assert words in _refused(written, rows, parse_layout(layout))
 
 
 def test_chunks_beyond_the_layout_are_refused(rows, written):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from lockstep.analyzer.align.grid import align
-from lockstep.analyzer.read.optrace import to_run
+from lockstep.analyzer.read.optrace.windows import run_of_trace
 from lockstep.analyzer.shapes.windows import COLUMNS, PHASE_COLUMNS
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 
 SCENE = synth.Scene(dp=2, pp=2, micro_batches=4, steps=6, slow=(synth.Slow(1, 0, 1.5),))
 
@@ -18,7 +18,7 @@ def trace():
 
 @pytest.fixture(scope="module")
 def run(trace):
-    return to_run(trace)
+    return run_of_trace(trace)
 
 
 def test_every_worker_has_a_window_a_step(run):

@@ -9,10 +9,9 @@ import pytest
 import requests
 
 from lockstep.analyzer.read.bounded_session import session
-from lockstep.analyzer.read.prometheus import TooMuchError, connection
-from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus import connection
+from lockstep.analyzer.read.prometheus.access import SourceError, TooMuchError, access
 from lockstep.analyzer.read.prometheus.connection import Connection
-from lockstep.analyzer.read.prometheus.errors import SourceError
 from lockstep.collector.contract.bounded_http import Allowance, TooLargeError, allowed
 from tests.hostile_server import HEAD, drops, endless, serving
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.analyzer.read.prometheus.decoding import decode
-from lockstep.analyzer.read.prometheus.errors import SourceError
+from lockstep.analyzer.read.prometheus.access import SourceError
+from lockstep.analyzer.read.prometheus.answers import decode
 
 URL = "http://prometheus:9090"
 SERIES = st.tuples(

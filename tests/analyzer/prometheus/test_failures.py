@@ -7,10 +7,9 @@ import socket
 import numpy as np
 import pytest
 
-from lockstep.analyzer.read import prometheus
-from lockstep.analyzer.read.prometheus import RequestError, SourceError
-from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus.access import RequestError, SourceError, access
 from lockstep.analyzer.read.prometheus.connection import Connection
+from lockstep.analyzer.read.prometheus.load import load_prometheus
 
 SECRET = "hunter2-and-more"
 RUN = "gpt-20261120T101500-3f2a"
@@ -146,27 +145,27 @@ def test_an_unknown_run_is_told_with_those_that_there_are(fake):
     now = np.array([1_760_099_990_000])
     fake.series = [({**one, "run": name}, now, now * 0.0) for name in ("gpt-a", "gpt-b")]
     with pytest.raises(RequestError, match=f"has no run '{RUN}'; it has gpt-a, gpt-b"):
-        prometheus.load(fake.url, RUN, environment={})
+        load_prometheus(fake.url, RUN, environment={})
 
 
 def test_a_prometheus_without_lockstep_is_told(fake):
     with pytest.raises(RequestError, match="has no training run; it must scrape Lockstep's"):
-        prometheus.load(fake.url, RUN, environment={})
+        load_prometheus(fake.url, RUN, environment={})
 
 
 def test_a_span_without_the_run_says_when_it_was(fake):
     one = {"__name__": "lockstep_rank_up", "job": "j", "instance": "i", "rank": "0", "run": RUN}
     fake.series = [(one, np.array([1_760_000_000_000, 1_760_000_060_000]), np.ones(2))]
     with pytest.raises(RequestError, match=r"nothing of run .*; it has it from 2025-10-09T08:53"):
-        prometheus.load(fake.url, RUN, since="1h", environment={})
+        load_prometheus(fake.url, RUN, since="1h", environment={})
 
 
 def test_a_span_that_ends_before_it_begins_is_refused(fake):
     with pytest.raises(RequestError, match="is not before --until"):
-        prometheus.load(fake.url, RUN, since="1h", until="2h", environment={})
+        load_prometheus(fake.url, RUN, since="1h", until="2h", environment={})
 
 
 @pytest.mark.parametrize("run", ['a"b', "a\\b", "a\nb", "{}", "ä", ".*"])
 def test_a_run_id_is_a_text_and_no_query(fake, run):
     with pytest.raises(RequestError, match="has no training run"):
-        prometheus.load(fake.url, run, environment={})
+        load_prometheus(fake.url, run, environment={})

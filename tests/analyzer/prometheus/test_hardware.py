@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from lockstep.analyzer.hardware.anomalies.uninstrumented import uninstrumented
-from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus.access import RequestError, access
 from lockstep.analyzer.read.prometheus.connection import Connection
-from lockstep.analyzer.read.prometheus.errors import RequestError
 from lockstep.analyzer.read.prometheus.hardware import gpu_list, hardware
-from tests.analyzer.anomalies.conftest import Hardware
+from tests.analyzer.hardware.anomalies.conftest import Hardware
 
 JOB = "node-0:0-3,node-1:0-3"
 

@@ -6,7 +6,7 @@ import pytest
 from lockstep.analyzer.ledger.attempt import attempt_of
 from lockstep.analyzer.ledger.buckets import BUCKETS, Bucket
 from lockstep.analyzer.ledger.ledger import by_team, ledger, team_of
-from lockstep.analyzer.read.prometheus.teams import TEAM
+from lockstep.analyzer.read.prometheus.kubernetes import TEAM
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.diagnose.ledgers import of_prometheus
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from lockstep.analyzer.align.grid import align
-from lockstep.analyzer.read import prometheus
-from lockstep.analyzer.read.archive import load as load_archive
+from lockstep.analyzer.read.archive.load import load_archive as load_archive
 from lockstep.analyzer.read.prometheus import ranges
+from lockstep.analyzer.read.prometheus.load import load_prometheus, read_targets
 from lockstep.analyzer.verdict.pipeline import diagnose
 from tests.analyzer.prometheus.fake import NOW
 
@@ -25,7 +25,7 @@ def both(synthetic, fault, fake, stored, tmp_path):
         (folder / "steps.parquet").unlink()
         archived = load_archive(folder)
         fake.series = edit(stored(archived.samples, RUN, recipe.world))
-        return archived, prometheus.load(fake.url, RUN, environment={})
+        return archived, load_prometheus(fake.url, RUN, environment={})
 
     return make
 
@@ -81,7 +81,7 @@ def test_an_answer_that_prometheus_finds_too_large_is_asked_for_in_halves(both, 
 
 
 def test_of_a_run_too_long_to_hold_the_end_is_read_and_told(both, monkeypatch):
-    monkeypatch.setattr(prometheus.read, "__defaults__", (1000,))
+    monkeypatch.setattr(read_targets, "__defaults__", (1000,))
     _, recorded = both()
 
     assert 0 < len(recorded.samples) < 2000
@@ -192,7 +192,7 @@ def test_series_that_are_gone_when_they_are_read_leave_an_unknown_run(both, fake
     both()
     lost = [one for one in fake.series if one[0]["__name__"] == "lockstep_rank_up"]
     fake.series = lost
-    verdict = diagnose(prometheus.load(fake.url, RUN, environment={})).verdict
+    verdict = diagnose(load_prometheus(fake.url, RUN, environment={})).verdict
 
     assert ("unknown", 0.0) == (verdict.status, verdict.coverage)
 
@@ -200,7 +200,7 @@ def test_series_that_are_gone_when_they_are_read_leave_an_unknown_run(both, fake
 def test_since_and_until_cut_the_run(both, fake):
     _, whole = both()
     middle = float(whole.samples["time"].median())
-    part = prometheus.load(fake.url, RUN, since=str(middle), environment={})
+    part = load_prometheus(fake.url, RUN, since=str(middle), environment={})
 
     assert middle <= part.samples["time"].min()
     assert 0 < len(part.windows) < len(whole.windows)
@@ -214,7 +214,7 @@ def test_a_run_whose_collectors_all_stopped_some_scrapes_ago_has_vanished(
     samples = samples[samples["time"] < samples["time"].max() - 1.5]
     samples = samples.assign(time=samples["time"] + NOW - scrapes - samples["time"].max())
     fake.series = stored(samples, RUN, 4)
-    run = prometheus.load(fake.url, RUN, environment={})
+    run = load_prometheus(fake.url, RUN, environment={})
 
     assert vanished == run.meta.get("vanished", False)
     assert vanished == (diagnose(run).verdict.status != "healthy")

@@ -6,11 +6,11 @@ import subprocess
 
 import pytest
 
-from lockstep.analyzer.read.prometheus.matchers import ahead, with_matchers
+from lockstep.analyzer.read.prometheus import questions as ask
+from lockstep.analyzer.read.prometheus.promql import ahead, with_matchers
 from lockstep.analyzer.rules.recording_rules import queries
 from lockstep.analyzer.rules.recording_rules.signals import SIGNALS
 from lockstep.collector.contract import metrics as m
-from lockstep.watch.judge import questions as ask
 
 CASES = {
     "up": 'up{r!="b"}',

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lockstep.analyzer.read.prometheus.errors import RequestError
-from lockstep.analyzer.read.prometheus.moments import moment, utc
+from lockstep.analyzer.read.prometheus.access import RequestError
+from lockstep.analyzer.read.prometheus.discovery import moment, utc
 
 NOW = 1_795_170_000.0
 

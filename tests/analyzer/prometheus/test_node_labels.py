@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from lockstep.analyzer.read.places import merged, places_of, read
-from lockstep.analyzer.read.prometheus import load
-from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus.access import RequestError, access
 from lockstep.analyzer.read.prometheus.connection import Connection
-from lockstep.analyzer.read.prometheus.errors import RequestError
-from lockstep.analyzer.read.prometheus.node_labels import LABELS, places, series_label, with_own
+from lockstep.analyzer.read.prometheus.kubernetes import LABELS, places, series_label, with_own
+from lockstep.analyzer.read.prometheus.load import load_prometheus
 from tests.analyzer.prometheus.fake import NOW
 
 TOPOLOGY = """
@@ -54,7 +53,7 @@ def test_a_run_that_is_loaded_knows_where_its_nodes_stand(fake, stored, syntheti
     ago = NOW - samples["time"].max() + 30.0
     labels = _told("node-1", ago, **{LEAF: "leaf-7", RACK: "r12"})
     fake.series = [labels, *stored(samples, "r", 8)]
-    loaded = load(fake.url, "r", environment={})
+    loaded = load_prometheus(fake.url, "r", environment={})
 
     assert {"leaf": "leaf-7", "rack": "r12"} == places_of(loaded.meta)["node-1"]
 

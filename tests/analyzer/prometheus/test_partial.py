@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lockstep.analyzer.read.prometheus.partial import warning
+from lockstep.analyzer.read.prometheus.answers import warning
 
 
 def answer(warnings=None, label="x"):

@@ -5,11 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.analyzer.read.prometheus import RequestError
-from lockstep.analyzer.read.prometheus.access import REPLICA_LABELS, access
-from lockstep.analyzer.read.prometheus.decoding import Series
-from lockstep.analyzer.read.prometheus.replica_choice import Told, choice, choose
-from lockstep.analyzer.read.prometheus.replicas import merged, replica_labels
+from lockstep.analyzer.read.prometheus.access import REPLICA_LABELS, RequestError, access
+from lockstep.analyzer.read.prometheus.answers import Series
+from lockstep.analyzer.read.prometheus.replicas import Told, choice, choose, merged, replica_labels
 
 PAGE = {"job": "lockstep", "instance": "n:9410"}
 

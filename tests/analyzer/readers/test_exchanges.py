@@ -5,8 +5,7 @@ import dataclasses
 import pandas as pd
 import pytest
 
-from lockstep.analyzer.read.exchanges import exchanges, with_stages
-from lockstep.analyzer.read.topology import rank_infos
+from lockstep.analyzer.read.ranks import exchanges, rank_infos, with_stages
 from lockstep.analyzer.shapes.run import Exchange, RankInfo
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract import archive

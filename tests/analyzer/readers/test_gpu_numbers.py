@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from lockstep.analyzer.read.gpu_numbers import as_ranks_number
+from lockstep.analyzer.read.ranks import as_ranks_number
 from lockstep.analyzer.shapes.run import RankInfo
 
 RANKS = tuple(

@@ -5,11 +5,10 @@ import math
 
 import pytest
 
-from lockstep.analyzer.read import prometheus
-from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus.access import RequestError, access
 from lockstep.analyzer.read.prometheus.connection import Connection
-from lockstep.analyzer.rules.recording_rules.choice import choose
-from lockstep.analyzer.rules.recording_rules.diagnosis import diagnose_outliers
+from lockstep.analyzer.read.prometheus.load import load_prometheus
+from lockstep.analyzer.rules.recording_rules.diagnosis import choose, diagnose_outliers
 from lockstep.analyzer.rules.recording_rules.survey import survey
 from lockstep.analyzer.verdict.pipeline import diagnose as diagnose_run
 from lockstep.app import main
@@ -61,7 +60,7 @@ def test_the_rules_know_how_large_a_run_is(slow):
 
 def test_both_ways_name_the_same_culprit_and_cause(slow):
     fleet, url = slow
-    full = diagnose_run(prometheus.load(url, fleet.run, environment={}))
+    full = diagnose_run(load_prometheus(url, fleet.run, environment={}))
     few = diagnose_outliers(url, fleet.run, environment={})
     expected, actual = full.verdict, few.verdict
 
@@ -76,7 +75,7 @@ def test_both_ways_name_the_same_culprit_and_cause(slow):
 
 def test_both_ways_name_the_rank_that_froze(frozen):
     fleet, url = frozen
-    expected = diagnose_run(prometheus.load(url, fleet.run, environment={})).verdict
+    expected = diagnose_run(load_prometheus(url, fleet.run, environment={})).verdict
     actual = diagnose_outliers(url, fleet.run, environment={}).verdict
 
     assert [(38, "node-9", 2, "GPU-00000038", "freeze", "page")] == _named(expected)
@@ -113,7 +112,7 @@ def test_of_a_run_that_is_half_silent_nobody_says_that_it_is_healthy(halved):
 def test_a_run_that_the_rules_do_not_know_is_refused_with_those_they_do(slow):
     fleet, url = slow
 
-    with pytest.raises(prometheus.RequestError, match=f"has no run 'other'; it has {fleet.run}"):
+    with pytest.raises(RequestError, match=f"has no run 'other'; it has {fleet.run}"):
         diagnose_outliers(url, "other", environment={})
 
 

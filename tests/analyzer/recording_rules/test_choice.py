@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.analyzer.rules.recording_rules.choice import LARGE, choose
+from lockstep.analyzer.rules.recording_rules.diagnosis import LARGE, choose
 
 
 class Rules:

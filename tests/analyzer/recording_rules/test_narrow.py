@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.analyzer.read.prometheus.errors import RequestError
+from lockstep.analyzer.read.prometheus.access import RequestError
 from lockstep.analyzer.rules.recording_rules import narrow as narrowing
 from lockstep.analyzer.rules.recording_rules.narrow import PEERS, STRATA, SUSPECT_NODES, narrow
 from lockstep.analyzer.rules.recording_rules.signals import SIGNALS

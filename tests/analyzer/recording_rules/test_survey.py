@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.analyzer.read.prometheus.errors import RequestError
+from lockstep.analyzer.read.prometheus.access import RequestError
 from lockstep.analyzer.rules.recording_rules import queries
 from lockstep.analyzer.rules.recording_rules.rules import recorded_series
 from lockstep.analyzer.rules.recording_rules.signals import OWN, TEMPERATURE

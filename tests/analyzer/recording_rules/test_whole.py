@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from lockstep.analyzer.rules.recording_rules.diagnosis import of_whole_run
 from lockstep.analyzer.rules.recording_rules.suspects import Answered
-from lockstep.analyzer.rules.recording_rules.whole import of_whole_run
 from lockstep.analyzer.verdict.pipeline import diagnose
 
 

@@ -12,7 +12,7 @@ from lockstep.analyzer.report.document import document
 from lockstep.analyzer.report.render import FORMATS, render
 from lockstep.analyzer.report.sections import detection
 from lockstep.analyzer.rules.alert_rules.shape import PLACEHOLDERS
-from lockstep.analyzer.stragglers.detectors import DETECTORS
+from lockstep.analyzer.stragglers.registry import DETECTORS
 from lockstep.analyzer.verdict.pipeline import Diagnosis
 
 Page = Callable[[dict[str, Any]], str]

@@ -14,10 +14,10 @@ from lockstep.analyzer.align.grid import align
 from lockstep.analyzer.shapes.run import Finding
 from lockstep.analyzer.shapes.verdict_json import verdict_json
 from lockstep.analyzer.stats.changepoint import FALSE_ALARM
-from lockstep.analyzer.stragglers.place import CERTAIN, place_confidence
+from lockstep.analyzer.stragglers.confidence import CERTAIN, place_confidence
 from lockstep.analyzer.verdict.case import accuses, opened
 from lockstep.analyzer.verdict.pipeline import STAGES, comparable, diagnose, effects, through
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 from lockstep.evaluation.synth.draw import drawn
 from lockstep.evaluation.synth.whole import labelled
 from tests.analyzer.stages import verdict_of

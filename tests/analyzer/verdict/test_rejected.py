@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 from lockstep.analyzer.align.grid import align
-from lockstep.analyzer.read.optrace import to_run
+from lockstep.analyzer.read.optrace.windows import run_of_trace
 from lockstep.analyzer.shapes.run import Finding
 from lockstep.analyzer.verdict.rejected import rejected
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 
 CULPRIT = synth.Slow(dp=1, stage=0, factor=1.5, from_step=30)
 SCENE = synth.Scene(dp=4, pp=2, micro_batches=4, steps=60, last_stage=2.0, slow=(CULPRIT,), seed=2)
 
 
 def _grid(scene):
-    return align(to_run(synth.trace(scene)))
+    return align(run_of_trace(synth.trace(scene)))
 
 
 def _slow(grid, dp, first, last=None):

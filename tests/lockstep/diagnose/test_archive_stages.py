@@ -14,7 +14,7 @@ from lockstep.analyzer.findings.finding import Kind, Tier, WatchFinding, Who, fi
 from lockstep.analyzer.shapes.run import Fact
 from lockstep.analyzer.shapes.wording import hours
 from lockstep.collector.contract.words import ExitCode
-from lockstep.watch.report_worker import write_report
+from lockstep.watch.archive.report_worker import write_report
 from tests.analyzer.conftest import Fault, Synthetic
 
 XID = WatchFinding(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.cli.dashboard_program import _tell_newest
+from lockstep.cli.dashboard import _tell_newest
 from lockstep.collector.contract.words import ExitCode
 from lockstep.diagnose import newest
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from lockstep.diagnose import timeline
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 from lockstep.terminal.output import CommandError
 
 

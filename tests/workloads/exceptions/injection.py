@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 OURS = tuple(f"{ROOT / part}/" for part in ("workloads", "collector"))
 PYTHON = f"{Path(os.__file__).parent}/"
 GUARDS = (
-    "workloads/sdk/guard.py", "workloads/sdk/items.py", "workloads/sdk/__init__.py",
+    "workloads/sdk/guard.py", "workloads/sdk/items.py", "workloads/sdk/recorder.py",
     "workloads/sdk/interface.py",
 )  # fmt: skip
 """Files whose frames may be called by the program, and hold what may not fail."""

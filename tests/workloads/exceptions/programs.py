@@ -17,10 +17,10 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
 import lockstep
-from lockstep.workloads.exec import automatic
-from lockstep.workloads.sdk import Recorder
+from lockstep.workloads.measure.starting import FOLDER_VARIABLE
+from lockstep.workloads.sdk import automatic
 from lockstep.workloads.sdk.guard import Guard
-from lockstep.workloads.starting import FOLDER_VARIABLE
+from lockstep.workloads.sdk.recorder import Recorder
 from tests.workloads.exceptions.injection import Look, Point
 from tests.workloads.waits.programs import WIDTH, a_model
 from tests.workloads.waits.ranks import prepared

@@ -5,8 +5,8 @@ from inspect import isfunction
 
 import pytest
 
-from lockstep.workloads.joining.reachable import free_port
-from lockstep.workloads.sdk import Recorder
+from lockstep.workloads.launch.joining.reachable import free_port
+from lockstep.workloads.sdk.recorder import Recorder
 from tests.workloads.exceptions.injection import ERRORS, Look, Point
 from tests.workloads.exceptions.programs import KINDS, WORLD, points, run
 

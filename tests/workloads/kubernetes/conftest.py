@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from lockstep.workloads.launchers.kubernetes.cluster import RefusedError, UnreachableError
-from lockstep.workloads.launchers.kubernetes.settings import Settings
-from lockstep.workloads.launchers.kubernetes.submission import rights
+from lockstep.workloads.launch.kubernetes.cluster import RefusedError, UnreachableError
+from lockstep.workloads.launch.kubernetes.settings import Settings
+from lockstep.workloads.launch.kubernetes.submission import rights
 from lockstep.workloads.spec import Layout, RunSpec
 from tests.cluster.controllers import DNS_1035, DNS_1123_SUBDOMAIN, InvalidError, argo, kueue
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from lockstep.workloads.launchers.kubernetes.cluster_run import ClusterRun
-from lockstep.workloads.launchers.kubernetes.settings import Settings
-from lockstep.workloads.launchers.kubernetes.submission import submission
+from lockstep.workloads.launch.kubernetes.cluster_run import ClusterRun
+from lockstep.workloads.launch.kubernetes.settings import Settings
+from lockstep.workloads.launch.kubernetes.submission import submission
 from lockstep.workloads.spec import RunSpec
 from tests.workloads.kubernetes.conftest import RUN, FakeCluster
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.workloads.launchers.kubernetes.api import ApiCluster, KubeconfigError
-from lockstep.workloads.launchers.kubernetes.cluster import (
+from lockstep.workloads.launch.kubernetes.api import ApiCluster, KubeconfigError
+from lockstep.workloads.launch.kubernetes.cluster import (
     ClusterError,
     RefusedError,
     UnreachableError,

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from lockstep.workloads.launchers.kubernetes.conditions import Phase
-from lockstep.workloads.launchers.kubernetes.settings import Settings
-from lockstep.workloads.launchers.kubernetes.submission import submission
-from lockstep.workloads.launchers.kubernetes.workflow import ON_TOP_SECONDS, STEP_SECONDS
+from lockstep.workloads.launch.kubernetes.conditions import Phase
+from lockstep.workloads.launch.kubernetes.settings import Settings
+from lockstep.workloads.launch.kubernetes.submission import submission
+from lockstep.workloads.launch.kubernetes.workflow import ON_TOP_SECONDS, STEP_SECONDS
 from lockstep.workloads.spec import RunSpec
 from tests.cluster.controllers import kueue
 from tests.workloads.kubernetes.conftest import NAMESPACE, RUN, FakeCluster

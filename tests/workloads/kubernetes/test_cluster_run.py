@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from lockstep.workloads.launchers.kubernetes import cluster_run
-from lockstep.workloads.launchers.kubernetes.cluster import RefusedError, UnreachableError
-from lockstep.workloads.launchers.kubernetes.cluster_run import ClusterRun
-from lockstep.workloads.launchers.kubernetes.conditions import Phase
-from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
-from lockstep.workloads.launchers.kubernetes.submission import submission
+from lockstep.workloads.launch.kubernetes import cluster_run
+from lockstep.workloads.launch.kubernetes.cluster import RefusedError, UnreachableError
+from lockstep.workloads.launch.kubernetes.cluster_run import ClusterRun
+from lockstep.workloads.launch.kubernetes.conditions import Phase
+from lockstep.workloads.launch.kubernetes.settings import Kind, Settings
+from lockstep.workloads.launch.kubernetes.submission import submission
 from lockstep.workloads.spec import RunSpec
 from tests.workloads.kubernetes.conftest import AWAY, NAMESPACE, RUN, FakeCluster
 from tests.workloads.kubernetes.story import Told, started

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.workloads.launchers.kubernetes import conditions
-from lockstep.workloads.launchers.kubernetes.conditions import Phase, Pod
+from lockstep.workloads.launch.kubernetes import conditions
+from lockstep.workloads.launch.kubernetes.conditions import Phase, Pod
 
 
 def told(*true: str, message: str = "", **status: Any) -> dict[str, Any]:

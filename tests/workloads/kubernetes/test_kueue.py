@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.workloads.launchers.kubernetes.conditions import Phase
-from lockstep.workloads.launchers.kubernetes.doubts import doubts
-from lockstep.workloads.launchers.kubernetes.facts import (
+from lockstep.workloads.launch.kubernetes.conditions import Phase
+from lockstep.workloads.launch.kubernetes.doubts import doubts
+from lockstep.workloads.launch.kubernetes.facts import (
     KUEUE_CONFIGURATION,
     KUEUE_FILE,
     Facts,
     look,
 )
-from lockstep.workloads.launchers.kubernetes.kueue import QUEUE_LABEL, suspended, waits_behind
-from lockstep.workloads.launchers.kubernetes.measuring import measured
-from lockstep.workloads.launchers.kubernetes.preflight import refusal
-from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
-from lockstep.workloads.launchers.kubernetes.submission import submission
+from lockstep.workloads.launch.kubernetes.kueue import QUEUE_LABEL, suspended, waits_behind
+from lockstep.workloads.launch.kubernetes.preflight import refusal
+from lockstep.workloads.launch.kubernetes.settings import Kind, Settings
+from lockstep.workloads.launch.kubernetes.submission import submission
+from lockstep.workloads.launch.kubernetes.workflow import measured
 from lockstep.workloads.spec import Layout, RunSpec
 from tests.cluster.controllers import kueue
 from tests.workloads.kubernetes.conftest import NAMESPACE, RUN, FakeCluster

@@ -16,12 +16,12 @@ from lockstep.app import build
 from lockstep.runs.on_cluster import command
 from lockstep.workloads.faults.capabilities import available
 from lockstep.workloads.faults.plan import parse
-from lockstep.workloads.joining import job_file
-from lockstep.workloads.launchers.kubernetes import measuring
-from lockstep.workloads.launchers.kubernetes.names import object_name
-from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
-from lockstep.workloads.launchers.kubernetes.submission import Submission, rights, submission
-from lockstep.workloads.launchers.mpirun import PASSED, PASSED_PREFIXES, hostfile
+from lockstep.workloads.launch.joining import job_file
+from lockstep.workloads.launch.kubernetes import workflow
+from lockstep.workloads.launch.kubernetes.settings import Kind, Settings, object_name
+from lockstep.workloads.launch.kubernetes.submission import Submission, rights, submission
+from lockstep.workloads.launch.mpirun import hostfile
+from lockstep.workloads.launch.mpirun.launcher import PASSED, PASSED_PREFIXES
 from lockstep.workloads.spec import Layout, RunSpec
 from tests.cluster.mpijob_crd import SPEC, closed
 
@@ -174,7 +174,7 @@ def test_what_measures_a_run_is_a_job_that_goes_with_it_and_waits_in_its_queue(
     settings = replace(settings, measured=True, analyzer_image="r/lockstep-watch:1", queue="team")
     owner = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
              "metadata": {"name": object_name(spec.run), "uid": "u"}}  # fmt: skip
-    whole = measuring.job(spec, settings, owner)
+    whole = workflow.job(spec, settings, owner)
     kubernetes_validate.validate(whole, version, strict=True)
     [container] = whole["spec"]["template"]["spec"]["containers"]
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from lockstep.workloads.launchers.kubernetes.cluster import RefusedError, UnreachableError
-from lockstep.workloads.launchers.kubernetes.objects import Objects, TakenError
-from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
-from lockstep.workloads.launchers.kubernetes.submission import submission
+from lockstep.workloads.launch.kubernetes.cluster import RefusedError, UnreachableError
+from lockstep.workloads.launch.kubernetes.objects import Objects, TakenError
+from lockstep.workloads.launch.kubernetes.settings import Kind, Settings
+from lockstep.workloads.launch.kubernetes.submission import submission
 from lockstep.workloads.spec import RunSpec
 from tests.workloads.kubernetes.conftest import AWAY, RUN, FakeCluster
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.workloads.launchers.kubernetes.doubts import doubts
-from lockstep.workloads.launchers.kubernetes.facts import look
-from lockstep.workloads.launchers.kubernetes.preflight import Refusal, refusal
-from lockstep.workloads.launchers.kubernetes.quantities import parsed
-from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
+from lockstep.workloads.launch.kubernetes.cluster_queue import parsed
+from lockstep.workloads.launch.kubernetes.doubts import doubts
+from lockstep.workloads.launch.kubernetes.facts import look
+from lockstep.workloads.launch.kubernetes.preflight import Refusal, refusal
+from lockstep.workloads.launch.kubernetes.settings import Kind, Settings
 from lockstep.workloads.spec import Layout, RunSpec
 from tests.workloads.kubernetes.conftest import NAMESPACE, FakeCluster, claim, node
 

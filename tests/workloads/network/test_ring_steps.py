@@ -13,7 +13,8 @@ WHO = Identity("run", "node-0", "", 0, 2, 0, 0, 0, 0, 0, -1, 0, 0)
 
 def end_step(writer: RingWriter, wall_ns: int) -> None:
     writer.end_step(
-        start_ns=0, wall_ns=wall_ns, cpu_ns=0, own_ns=0, phase_ns=[0] * len(PHASES), tags=0,
+        start_ns=0, wall_ns=wall_ns, cpu_ns=0, own_ns=0, wait_ns=wall_ns,
+        phase_ns=[0] * len(PHASES), tags=0,
         samples=1, tokens=1, flops=0.0, loss=0.0,
     )  # fmt: skip
 

@@ -9,7 +9,7 @@ from lockstep.collector.contract.words import FaultKind
 from lockstep.workloads.faults.link import LinkSetting
 from lockstep.workloads.faults.plan import Fault
 from lockstep.workloads.network.steering import Steering, middle
-from lockstep.workloads.warmup import WARMUP_STEPS
+from lockstep.workloads.recording import WARMUP_STEPS
 
 HEALTHY, BITS, STEPS, BEGIN = 0.060, 5e6, 200, 60
 Extra = Callable[[LinkSetting], float]

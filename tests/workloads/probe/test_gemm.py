@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.workloads.probe.gemm import Speed, slow_ranks, to_dict
+from lockstep.workloads.measure.probe.gemm import Speed, slow_ranks, to_dict
 
 
 def speeds(*busy: float) -> list[Speed]:
@@ -50,7 +50,7 @@ def test_flops_are_two_for_each_of_rows_cubed() -> None:
 
 
 def test_a_product_is_long_enough_to_be_timed() -> None:
-    from lockstep.workloads.probe import gemm
+    from lockstep.workloads.measure.probe import gemm
 
     torch.set_num_threads(1)
     device = torch.device("cpu")

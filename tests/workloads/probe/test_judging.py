@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.workloads.probe.judging import Kind, ProbeResult, decide, next_round
-from lockstep.workloads.probe.pairs import Pair, covering
-from lockstep.workloads.probe.times import LinkTimes, Timing
+from lockstep.workloads.measure.probe.judging import Kind, ProbeResult, decide, next_round
+from lockstep.workloads.measure.probe.links import LinkTimes, Pair, Timing, covering
 
 NOISE = 0.10
 MEDIAN_OVER_LEAST = 0.05

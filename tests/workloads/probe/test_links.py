@@ -12,10 +12,10 @@ import torch.distributed as dist
 
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import OPS
-from lockstep.workloads.comm import Comm
-from lockstep.workloads.probe import links as links_file
-from lockstep.workloads.probe.links import Links
-from lockstep.workloads.probe.sweep_passes import Probe, find
+from lockstep.workloads.measure.probe import links as links_file
+from lockstep.workloads.measure.probe.links import Links
+from lockstep.workloads.measure.probe.sweep_passes import Probe, find
+from lockstep.workloads.parallel.comm import Comm
 from lockstep.workloads.recording import StepRecorder
 from lockstep.workloads.ring import Identity, RingWriter
 from lockstep.workloads.spec import Layout

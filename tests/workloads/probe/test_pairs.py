@@ -5,7 +5,7 @@ from math import ceil, log2
 
 import pytest
 
-from lockstep.workloads.probe.pairs import covering, matchings, packed, round_count
+from lockstep.workloads.measure.probe.links import covering, matchings, packed, round_count
 
 NODES = range(2, 34)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.workloads.joining.reachable import free_port
+from lockstep.workloads.launch.joining.reachable import free_port
 
 
 @pytest.fixture

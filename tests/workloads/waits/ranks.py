@@ -13,8 +13,9 @@ import torch
 import torch.distributed as dist
 
 from lockstep.collector.clock import SystemClock
-from lockstep.collector.sources.rank_ring import read_records, scan
-from lockstep.workloads.exec import automatic
+from lockstep.collector.sources.ranks.records import read_records
+from lockstep.collector.sources.ranks.rings import scan
+from lockstep.workloads.sdk import automatic
 
 WARM = 2
 """Steps at the beginning that make groups and buckets."""

@@ -15,8 +15,7 @@ from torch.optim import SGD
 import lockstep
 from lockstep.workloads.recording import StepRecorder
 from lockstep.workloads.sdk import coverage
-from lockstep.workloads.sdk.coverage import PATIENT_STEPS, Coverage
-from lockstep.workloads.sdk.silence import SILENT_STEPS
+from lockstep.workloads.sdk.coverage import PATIENT_STEPS, SILENT_STEPS, Coverage
 from tests.workloads.waits import programs
 from tests.workloads.waits.ranks import prepared, unchanged
 
@@ -106,7 +105,7 @@ def test_own_time_is_known_where_all_waiting_was_timed_or_there_is_none(
 
 
 def test_it_is_said_once_where_nothing_could_be_timed(capsys, monkeypatch):
-    monkeypatch.setattr("lockstep.workloads.sdk.warning._said", set())
+    monkeypatch.setattr("lockstep.workloads.sdk.guard._said", set())
     known(4, Torch("one was not timed"), steps=3 * PATIENT_STEPS)
 
     said = capsys.readouterr().err

@@ -13,7 +13,7 @@ from time import sleep
 
 import pytest
 
-from lockstep.workloads.joining.reachable import free_port
+from lockstep.workloads.launch.joining.reachable import free_port
 from tests.workloads.waits import frameworks, programs
 from tests.workloads.waits.ranks import Told, grouped, told, unchanged
 

@@ -16,7 +16,7 @@ from torch.optim import SGD
 from torch.utils.data import DataLoader
 
 import lockstep
-from lockstep.workloads.joining.reachable import free_port
+from lockstep.workloads.launch.joining.reachable import free_port
 from tests.workloads.waits import programs
 from tests.workloads.waits.ranks import prepared
 

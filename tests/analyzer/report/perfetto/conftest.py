@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lockstep.analyzer.read.optrace import to_run
+from lockstep.analyzer.read.optrace.windows import run_of_trace
 from lockstep.analyzer.report.perfetto.operations import GROUPS
 from lockstep.analyzer.shapes.run import Run
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 
 EPOCH = 1_760_000_000_000_000_000
 
@@ -44,7 +44,7 @@ def archived(trace) -> Run:
             "flags": "", "tag": tags,
         }
     )  # fmt: skip
-    run = to_run(trace)
+    run = run_of_trace(trace)
     windows = run.windows.assign(start=run.windows["start"] + EPOCH / 1e9)
     layout = {"dp": 2, "pp": 2, "tp": 1}
     return Run("archived", {"layout": layout}, run.ranks, windows, run.samples, ops)

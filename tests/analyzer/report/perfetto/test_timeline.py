@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lockstep.analyzer.operations.whatif import analyze
-from lockstep.analyzer.read.optrace import to_run
+from lockstep.analyzer.operations.whatif.analysis import analyze
+from lockstep.analyzer.read.optrace.windows import run_of_trace
 from lockstep.analyzer.report.perfetto import events
 from lockstep.analyzer.report.perfetto.events import lanes
 from lockstep.analyzer.report.perfetto.timeline import TimelineError, of_run, of_trace, steps_around
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 
 ALL = range(10)
 
@@ -144,7 +144,7 @@ def test_without_a_model_the_actual_operations_are_shown_and_why_alone(archived)
 
 def test_a_run_without_operations_has_no_timeline(trace):
     with pytest.raises(TimelineError, match=r"no operations; a timeline needs ops\.parquet"):
-        of_run(to_run(trace), ALL)
+        of_run(run_of_trace(trace), ALL)
 
 
 def test_names_from_a_file_are_text_and_no_json():
