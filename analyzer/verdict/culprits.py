@@ -13,6 +13,7 @@ from lockstep.analyzer.causes.cause_weights import Posterior
 from lockstep.analyzer.operations.examine import DETECTOR, Look, Placed
 from lockstep.analyzer.shapes.run import (
     FULL_NETWORK,
+    OBSERVED,
     STAGE_SLOWDOWN,
     UNIFORM,
     Basis,
@@ -335,9 +336,6 @@ def _ranks(ranks: Sequence[int]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
 
 
-ADVICE = "; look at "
-
-
 def slower_structures(
     findings: Sequence[Finding], why: Posterior | None
 ) -> tuple[Mapping[str, object], ...]:
@@ -360,8 +358,8 @@ def slower_structures(
         }
         if why is not None and why.cause != Cause.UNKNOWN and not structures:
             texts = [fact.text for fact in why.facts if fact.supports]
-            where = finding.text.partition(ADVICE)[0]
-            structure["text"] = "; ".join([where, *texts[:2]])
+            observed = str(finding.details.get(OBSERVED, finding.text))
+            structure["text"] = "; ".join([observed, *texts[:2]])
             structure |= {"cause": why.cause, "confidence": why.probability}
             structure["evidence"] = [
                 {"for": fact.supports, "text": fact.text, "query": fact.query} for fact in why.facts
