@@ -224,11 +224,11 @@ def together(
 
 def _node(grid: Grid, ranks: Sequence[Culprit]) -> Culprit:
     every = sum(info.node == ranks[0].node for info in grid.ranks)
-    facts = said_once({int(rank.rank or 0): rank.evidence for rank in ranks})
+    facts = merged_facts({int(rank.rank or 0): rank.evidence for rank in ranks})
     return replace(
         _middle(ranks),
         scope="node",
-        evidence=(_all(ranks, every), *facts),
+        evidence=(_node_fact(ranks, every), *facts),
         of_ranks=None if ranks[0].slowdown is None else (len(ranks), every),
     )
 
@@ -280,7 +280,7 @@ def _middle(alike: Sequence[Culprit]) -> Culprit:
     )  # fmt: skip
 
 
-def said_once(facts: Mapping[int, Sequence[Fact]]) -> tuple[Fact, ...]:
+def merged_facts(facts: Mapping[int, Sequence[Fact]]) -> tuple[Fact, ...]:
     """The facts of several ranks, each kind once: the first rank's, and who else shows it.
 
     Facts are of a kind when they answer the same query but for the rank, on the same side. That
@@ -298,10 +298,10 @@ def said_once(facts: Mapping[int, Sequence[Fact]]) -> tuple[Fact, ...]:
             key = (PLACE.sub(r"\1", fact.query), fact.supports)
             seen[key] = seen.get(key, 0) + 1
             kinds.setdefault((*key, seen[key]), []).append((rank, fact))
-    return tuple(_said(alike) for alike in kinds.values())
+    return tuple(_merged(alike) for alike in kinds.values())
 
 
-def _said(alike: Sequence[tuple[int, Fact]]) -> Fact:
+def _merged(alike: Sequence[tuple[int, Fact]]) -> Fact:
     rank, fact = alike[0]
     others = [other for other, _ in alike[1:]]
     if others and all(fact_of.text == fact.text for _, fact_of in alike):
@@ -310,7 +310,7 @@ def _said(alike: Sequence[tuple[int, Fact]]) -> Fact:
     return replace(fact, text=f"{text}; alike on {_ranks(others)}" if others else text)
 
 
-def _all(ranks: Sequence[Culprit], of: int) -> Fact:
+def _node_fact(ranks: Sequence[Culprit], of: int) -> Fact:
     """What makes it the node's, which has `of` ranks: who, and how slow each."""
     node, names = ranks[0].node, sorted(int(rank.rank or 0) for rank in ranks)
     if ranks[0].slowdown is None:

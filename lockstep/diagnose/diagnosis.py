@@ -159,10 +159,10 @@ def write_reports(
     from lockstep.diagnose import report_inputs
 
     archive = folder if archive is None else archive
-    beside = report_inputs.read_beside(diagnosis, archive, folder, baseline)
-    tree = document(diagnosis, beside)
+    inputs = report_inputs.read_inputs(diagnosis, archive, folder, baseline)
+    tree = document(diagnosis, inputs)
     paths = [write_whole(folder / f"{REPORT_STEM}.{form}", render(tree, form)) for form in formats]
-    return paths if beside.trace is None else [*paths, folder / beside.trace.name]
+    return paths if inputs.trace is None else [*paths, folder / inputs.trace.name]
 
 
 def write_whole(path: Path, text: str | bytes | Iterable[str]) -> Path:
