@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.special import pdtrc
 
 from lockstep.analyzer.align.common_writes import BY_DESIGN
-from lockstep.analyzer.causes.symptoms.network import always_worse
+from lockstep.analyzer.causes.symptoms.network_counters import always_worse
 from lockstep.analyzer.hangs.last_seen import STALL_SECONDS, STALL_STEPS
 from lockstep.analyzer.shapes.run import Finding, FloatGrid, Grid
 from lockstep.analyzer.shapes.waits import waited
