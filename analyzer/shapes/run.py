@@ -179,6 +179,10 @@ NO_NODES_FAULT = (UNIFORM, STAGE_SLOWDOWN, SHARED_LOADING, FULL_NETWORK, SHARED_
 ranks of most nodes read from, the network between all nodes, or what cools them all."""
 
 
+OBSERVED = "observed"
+"""Key of the details of a finding of kind `structure`: its text without what to look at."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Something is off at a rank; not yet why.

@@ -81,7 +81,7 @@ def diagnose_prometheus(
 
 
 def _chosen(url: str, run: str, since: str | None, until: str | None) -> bool:
-    """Whether the rules are asked, told on stderr.
+    """Whether the rules are asked; stderr says why.
 
     Raises:
         RequestError, SourceError: As prometheus.load.
