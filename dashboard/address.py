@@ -78,7 +78,7 @@ def read(words: Mapping[str, str]) -> Place:
         TroubleError: A number that is none, or a text that nobody would have written.
     """
     known = {field.name for field in fields(Place)}
-    found: dict[str, str | int] = {}
+    words_read: dict[str, str | int] = {}
     for written, value in words.items():
         name = _READ.get(written, written).removeprefix("var-")
         if name not in known or not value:
@@ -96,10 +96,10 @@ def read(words: Mapping[str, str]) -> Place:
                     f"The address says {written}={value!r}; it must be a whole number from 0.",
                     "Follow a link, or choose in the sidebar.",
                 )
-            found[name] = int(value)
+            words_read[name] = int(value)
         else:
-            found[name] = value
-    return Place(**found)  # type: ignore[arg-type]
+            words_read[name] = value
+    return Place(**words_read)  # type: ignore[arg-type]
 
 
 def moment(text: str, now: float) -> float:

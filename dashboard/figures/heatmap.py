@@ -159,10 +159,10 @@ def only_run(shown: FleetSnapshot, run: str) -> FleetSnapshot:
     return _chosen(shown, np.flatnonzero(shown.runs == run), silent=())
 
 
-def line(shown: FleetSnapshot, place: int) -> str:
+def line(shown: FleetSnapshot, index: int) -> str:
     """A place with its value: `node-3, GPU 1, rank 7: 1.52×`."""
-    value = quantity(float(shown.values[place]), unit_of(shown.metric))
-    return f"{where(shown, place)}: {value}"
+    value = quantity(float(shown.values[index]), unit_of(shown.metric))
+    return f"{where(shown, index)}: {value}"
 
 
 def ranked(shown: FleetSnapshot, most: int | None = None) -> pd.DataFrame:
@@ -362,13 +362,13 @@ class Hover:
     text: list[list[str]] | None = None
 
 
-def where(shown: FleetSnapshot, place: int) -> str:
+def where(shown: FleetSnapshot, index: int) -> str:
     """`node-3, GPU 1, rank 7`."""
-    words = [str(shown.nodes[place])]
-    if shown.gpus[place] >= 0:
-        words.append(f"GPU {shown.gpus[place]}")
-    if shown.ranks[place] >= 0:
-        words.append(f"rank {shown.ranks[place]}")
+    words = [str(shown.nodes[index])]
+    if shown.gpus[index] >= 0:
+        words.append(f"GPU {shown.gpus[index]}")
+    if shown.ranks[index] >= 0:
+        words.append(f"rank {shown.ranks[index]}")
     return ", ".join(words)
 
 

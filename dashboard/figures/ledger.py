@@ -25,14 +25,14 @@ UNKNOWN = "unknown"
 
 def parts(rows: Sequence[LedgerRow]) -> pd.DataFrame:
     """One row a run and part: `run, team, part, rank_seconds, share`."""
-    found = [
+    shares = [
         (row.run, row.team, part, seconds, seconds / row.rank_seconds)
         for row in rows
         if row.rank_seconds > 0
         for part, seconds in (*row.buckets.items(), *row.stragglers.items())
         if seconds > 0
     ]
-    return pd.DataFrame(found, columns=["run", "team", "part", "rank_seconds", "share"])
+    return pd.DataFrame(shares, columns=["run", "team", "part", "rank_seconds", "share"])
 
 
 def ledger(rows: Sequence[LedgerRow]) -> Picture:

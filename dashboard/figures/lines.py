@@ -126,8 +126,8 @@ def summed(charts: Sequence[Lines], events: Sequence[Event]) -> str:
     """Several charts: what the first line of each did, and how many events there were."""
     if not charts:
         return NOTHING
-    told = [f"{chart.title}, {_line(chart, _main(chart))}" for chart in charts if names(chart)]
-    return "; ".join(told) + f". {_counted(events)}"
+    sentences = [f"{chart.title}, {_line(chart, _main(chart))}" for chart in charts if names(chart)]
+    return "; ".join(sentences) + f". {_counted(events)}"
 
 
 def _main(chart: Lines) -> str:
@@ -172,10 +172,10 @@ def folded(charts: Sequence[Lines]) -> tuple[list[Lines], str]:
     said: list[str] = []
     for chart in charts:
         zeros = [name for name, values in chart.values.items() if _is_zero(values)]
-        told = [name for name, values in chart.values.items() if np.isfinite(values).any()]
+        with_values = [name for name, values in chart.values.items() if np.isfinite(values).any()]
         if chart.key not in QUIET or not zeros or chart.band:
             drawn.append(chart)
-        elif len(zeros) == len(told):
+        elif len(zeros) == len(with_values):
             said.append(chart.title)
         else:
             kept = {name: line for name, line in chart.values.items() if name not in zeros}
@@ -187,5 +187,5 @@ def folded(charts: Sequence[Lines]) -> tuple[list[Lines], str]:
 
 
 def _is_zero(values: Floats) -> bool:
-    told = values[np.isfinite(values)]
-    return bool(len(told)) and not told.any()
+    known = values[np.isfinite(values)]
+    return bool(len(known)) and not known.any()

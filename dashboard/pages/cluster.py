@@ -88,10 +88,10 @@ def _links(context: Context, fleet: FleetSnapshot, chosen: Any, worst: Sequence[
                 _gpu(context, *_names(fleet, each))
 
 
-def _names(fleet: FleetSnapshot, each: int) -> tuple[str, int, int, str]:
+def _names(fleet: FleetSnapshot, index: int) -> tuple[str, int, int, str]:
     return (
-        str(fleet.nodes[each]), int(fleet.gpus[each]), int(fleet.ranks[each]),
-        str(fleet.runs[each]),
+        str(fleet.nodes[index]), int(fleet.gpus[index]), int(fleet.ranks[index]),
+        str(fleet.runs[index]),
     )  # fmt: skip
 
 
@@ -132,5 +132,5 @@ def _table(context: Context, fleet: FleetSnapshot, worst: Sequence[int]) -> None
 
 def _layout(context: Context) -> None:
     st.subheader("By replica and pipeline stage", anchor=False)
-    told = part(lambda: context.source.verdict(context.place.run))
-    picture(layout_map((told or {}).get("what_if") or {}), "layout")
+    verdict = part(lambda: context.source.verdict(context.place.run))
+    picture(layout_map((verdict or {}).get("what_if") or {}), "layout")

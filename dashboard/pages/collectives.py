@@ -39,7 +39,7 @@ WAITING = ("rank", "node", "gpu", "wall_seconds", "own_seconds", "wait_share")
 def show(context: Context) -> None:
     """Draws the page."""
     source, run, span = context.source, context.place.run, context.span
-    told = source.verdict(run)
+    verdict = source.verdict(run)
     head = st.container()
     frame = part(lambda: source.collectives(run, span))
     late = None
@@ -51,11 +51,11 @@ def show(context: Context) -> None:
         st.info(WINDOWS)
     if ranks is not None and len(ranks):
         _waiting(ranks)
-    _links(told)
+    _links(verdict)
     if context.place.rank is not None:
         _of_rank(context, context.place.rank)
     with head:
-        said = collectives.headline(waits(ranks), told, late)
+        said = collectives.headline(waits(ranks), verdict, late)
         sentence(said.text, said.severity)
 
 
@@ -89,26 +89,26 @@ def _operations(context: Context, frame: pd.DataFrame) -> None:
 
 
 def _arrivals(context: Context) -> pd.DataFrame | None:
-    found = part(lambda: context.source.arrivals(context.place.run, context.span))
-    if found is None:
+    arrivals = part(lambda: context.source.arrivals(context.place.run, context.span))
+    if arrivals is None:
         return None
     st.subheader("Who arrives late", anchor=False)
     axis = context.place.axis or "time"
-    picture(matrix.matrix(found, axis=axis, meaning=ARRIVALS_MEANING), "arrivals")
-    late = collectives.latest(found)
+    picture(matrix.matrix(arrivals, axis=axis, meaning=ARRIVALS_MEANING), "arrivals")
+    late = collectives.latest(arrivals)
     if len(late):
         table(late, "late", "Ranks, who came last most often first.",
               columns=formats(late) | {collectives.LATE[2]: PERCENT})  # fmt: skip
     return late
 
 
-def _links(told: Mapping[str, Any] | None) -> None:
+def _links(verdict: Mapping[str, Any] | None) -> None:
     st.subheader("Slow links", anchor=False)
-    links = collectives.slow_links(told)
+    links = collectives.slow_links(verdict)
     if len(links):
         table(links, "links", "Links and nodes whose network the verdict names.",
               columns=dict.fromkeys(collectives.SURE, CONFIDENCE))  # fmt: skip
-    elif told is None:
+    elif verdict is None:
         st.caption("The run was not analyzed, so no link is judged.")
     else:
         st.caption("The verdict names no link, leaf or rack.")
@@ -116,11 +116,13 @@ def _links(told: Mapping[str, Any] | None) -> None:
 
 def _of_rank(context: Context, rank: int) -> None:
     st.subheader(f"Operations of rank {rank}", anchor=False)
-    found = part(lambda: context.source.operations(context.place.run, rank, context.span))
-    if found is None:
+    operations = part(lambda: context.source.operations(context.place.run, rank, context.span))
+    if operations is None:
         return
     if context.place.op:
-        found = found[found["op"] == context.place.op]
-    found = worded(found.assign(start=pd.to_datetime(found["start"], unit="s", utc=True)))
-    table(found, "operations", f"Operations of rank {rank} in the order of time.",
-          columns=formats(found) | {"start": MOMENT, "size": BYTES})  # fmt: skip
+        operations = operations[operations["op"] == context.place.op]
+    operations = worded(
+        operations.assign(start=pd.to_datetime(operations["start"], unit="s", utc=True))
+    )
+    table(operations, "operations", f"Operations of rank {rank} in the order of time.",
+          columns=formats(operations) | {"start": MOMENT, "size": BYTES})  # fmt: skip

@@ -45,8 +45,8 @@ def show(context: Context) -> None:
 def _node(context: Context) -> None:
     source, node, span = context.source, context.place.node, context.span
     facts = source.node(node, span)
-    found = [one for one in source.findings(span, context.place.run) if one.node == node]
-    said = places.node(facts, found)
+    mine = [one for one in source.findings(span, context.place.run) if one.node == node]
+    said = places.node(facts, mine)
     sentence(said.text, said.severity)
     _ways(context, facts)
     left, right = st.columns([3, 2])
@@ -60,14 +60,14 @@ def _node(context: Context) -> None:
         st.subheader("Who it is", anchor=False)
         table(places.facts(facts.facts), "facts", "What is known of the node.")
     _gpus(context, facts)
-    told = part(lambda: source.events(span, context.place.run, node)) or ()
+    events = part(lambda: source.events(span, context.place.run, node)) or ()
     charts = part(lambda: source.node_lines(node, span)) or ()
-    _charts(context, charts, told)
-    _happened(context, told)
+    _charts(context, charts, events)
+    _happened(context, events)
     st.subheader("Findings", anchor=False)
-    if found:
+    if mine:
         rows = {row.run: row for row in source.runs(span)}
-        frame = findings.findings(findings.worst_first(found)[:FINDINGS_AT_MOST], rows)
+        frame = findings.findings(findings.worst_first(mine)[:FINDINGS_AT_MOST], rows)
         table(frame, "findings", "Findings about this node.", links=findings.FINDING_LINKS)
     else:
         st.caption("No finding about this node is known in this range.")
@@ -99,24 +99,24 @@ def _gpus(context: Context, facts: NodeFacts) -> None:
     table(worded(frame), "gpus", "GPUs of the node and who runs there.", links=(places.GPU_LINK,))
 
 
-def _charts(context: Context, charts: Sequence[Lines], told: Sequence[Event]) -> None:
+def _charts(context: Context, charts: Sequence[Lines], events: Sequence[Event]) -> None:
     kind = context.place.axis or "time"
     for key, title, some in (
         ("gpus", "Its GPUs beside their peers", [one for one in charts if one.key in BESIDE_PEERS]),
         ("host", "The host", [one for one in charts if one.key not in BESIDE_PEERS]),
     ):
         if some:
-            picture(lines.stack(some, told, context.span, kind, title=title), f"node-{key}")
+            picture(lines.stack(some, events, context.span, kind, title=title), f"node-{key}")
 
 
-def _happened(context: Context, told: Sequence[Event]) -> None:
+def _happened(context: Context, events: Sequence[Event]) -> None:
     st.subheader("Events", anchor=False)
-    if not told:
+    if not events:
         st.caption("No event on this node was told in this range.")
         return
-    table(findings.events(told[-EVENTS_AT_MOST:][::-1]), "events", "The newest events first.")
-    if len(told) > EVENTS_AT_MOST:
-        left = len(told) - EVENTS_AT_MOST
+    table(findings.events(events[-EVENTS_AT_MOST:][::-1]), "events", "The newest events first.")
+    if len(events) > EVENTS_AT_MOST:
+        left = len(events) - EVENTS_AT_MOST
         st.caption(plain(f"{left:,} earlier ones are not shown; choose a shorter range."))
 
 
@@ -146,11 +146,11 @@ def _gpu_or_rank(context: Context) -> None:
     source, span, run = context.source, context.span, context.place.run
     ranks = part(lambda: source.ranks(run, span)) if run else None
     here = where(context, ranks)
-    told = [one for one in source.events(span, run, here.node) if _concerns(one, here)]
-    found = [one for one in source.findings(span, run) if _concerns(one, here)]
+    events = [one for one in source.events(span, run, here.node) if _concerns(one, here)]
+    mine = [one for one in source.findings(span, run) if _concerns(one, here)]
     slowdown = float(here.row["slowdown"]) if here.row is not None else None
     known = slowdown if slowdown is not None and slowdown == slowdown else None
-    said = places.gpu(here.name, found, known, len(told))
+    said = places.gpu(here.name, mine, known, len(events))
     sentence(said.text, said.severity)
     with st.container(horizontal=True):
         link_to(f"Node {here.node}", "node", context.place, node=here.node, gpu=None, rank=None)
@@ -158,11 +158,11 @@ def _gpu_or_rank(context: Context) -> None:
             link_to(f"Run {run}", "run", context.place)
             link_to("Why somebody is slow", "straggler", context.place)
     if run and here.rank is not None:
-        _operations(context, here, found)
-    _hardware(context, here, told)
+        _operations(context, here, mine)
+    _hardware(context, here, events)
     st.subheader("Events", anchor=False)
-    if told:
-        shown = told[-GPU_EVENTS_AT_MOST:][::-1]
+    if events:
+        shown = events[-GPU_EVENTS_AT_MOST:][::-1]
         table(findings.events(shown), "events", "The newest events first.")
     else:
         st.caption("No event was told here in this range.")
@@ -204,12 +204,12 @@ def where(context: Context, ranks: pd.DataFrame | None) -> Where:
     )
 
 
-def _operations(context: Context, here: Where, found: Sequence[FindingRow]) -> None:
+def _operations(context: Context, here: Where, findings: Sequence[FindingRow]) -> None:
     source, run, rank = context.source, context.place.run, here.rank
     if rank is None:
         return
     wall = float(here.row["wall_seconds"]) if here.row is not None else float("nan")
-    chosen = [one for one in found if one.finding == context.place.finding] or found
+    chosen = [one for one in findings if one.finding == context.place.finding] or findings
     since = chosen[0].since if chosen else None
     shown = collectives.window(context.span, wall, since)
     st.subheader("What it did", anchor=False)
@@ -255,7 +255,7 @@ def _collectives(context: Context, rank: int, frame: pd.DataFrame, shown: Span) 
     table(frame, "collectives", "Collectives of this rank.", links=("collective",))
 
 
-def _hardware(context: Context, here: Where, told: Sequence[Event]) -> None:
+def _hardware(context: Context, here: Where, events: Sequence[Event]) -> None:
     gpu = here.gpu
     if gpu is None:
         st.caption("This rank runs on no GPU; see the page of its node for the host.")
@@ -264,18 +264,18 @@ def _hardware(context: Context, here: Where, told: Sequence[Event]) -> None:
     if charts is None:
         return
     st.subheader("Its hardware", anchor=False)
-    shown = lines.stack(charts, told, context.span, context.place.axis or "time",
+    shown = lines.stack(charts, events, context.span, context.place.axis or "time",
                         title=f"GPU {gpu} on one axis")  # fmt: skip
     picture(shown, "hardware")
 
 
-def _concerns(one: Event | FindingRow, here: Where) -> bool:
+def _concerns(row: Event | FindingRow, here: Where) -> bool:
     """Whether it is about this GPU or rank, or about the whole node."""
-    if one.rank is not None and here.rank is not None:
-        return one.rank == here.rank
-    if one.gpu is not None and here.gpu is not None:
-        return one.gpu == here.gpu and one.node == here.node
-    return one.node == here.node and one.rank is None and one.gpu is None
+    if row.rank is not None and here.rank is not None:
+        return row.rank == here.rank
+    if row.gpu is not None and here.gpu is not None:
+        return row.gpu == here.gpu and row.node == here.node
+    return row.node == here.node and row.rank is None and row.gpu is None
 
 
 def _whole(value: object) -> int | None:

@@ -24,18 +24,18 @@ def show(context: Context) -> None:
     source, span = context.source, context.span
     run = context.place.run
     runs = (source.run(run),) if run else source.runs(span)
-    found = source.findings(span, run)
-    first = now.spoken(found, context.answer)
+    found_now = source.findings(span, run)
+    first = now.spoken(found_now, context.answer)
     by_run = {row.run: row for row in runs}
     answered = st.container()
     at = _moment(context, by_run, first)
     fleet = part(lambda: source.fleet(FLEET_METRICS[0], at))
-    said = now.headline(runs, found, context.answer, fleet)
+    said = now.headline(runs, found_now, context.answer, fleet)
     with answered:
         _answer(context, said, first, by_run)
-    shown = now.numbers(runs, found, fleet, context.answer)
+    shown = now.numbers(runs, found_now, fleet, context.answer)
     number_row(shown, "now")
-    _findings(context, found, runs)
+    _findings(context, found_now, runs)
     left, right = st.columns(2)
     with left:
         _map(context, fleet)
@@ -66,12 +66,12 @@ def _moment(context: Context, runs: Mapping[str, RunRow], first: FindingRow | No
     return None if row is None else row.span.end
 
 
-def _findings(context: Context, found: Sequence[FindingRow], runs: Sequence[RunRow]) -> None:
+def _findings(context: Context, rows: Sequence[FindingRow], runs: Sequence[RunRow]) -> None:
     st.subheader("Findings", anchor=False)
-    if not found:
+    if not rows:
         st.caption("None is known in this range.")
         return
-    first = findings.worst_first(found)[:FINDINGS_AT_MOST]
+    first = findings.worst_first(rows)[:FINDINGS_AT_MOST]
     frame = findings.findings(first, {row.run: row for row in runs})
     table(
         frame, "findings", "Findings, open ones first, then the worst.",
@@ -80,7 +80,7 @@ def _findings(context: Context, found: Sequence[FindingRow], runs: Sequence[RunR
                  "slowdown": st.column_config.NumberColumn(format="%.2f×"),
                  "since (UTC)": MOMENT, "what": st.column_config.Column(width=200)},
     )  # fmt: skip
-    left = len(found) - len(first)
+    left = len(rows) - len(first)
     if left > 0:
         st.caption(f"{left:,} more are not shown; choose a shorter range or a run.")
 
@@ -104,14 +104,14 @@ def _map(context: Context, fleet: FleetSnapshot | None) -> None:
 
 def _events(context: Context) -> None:
     st.subheader("Last events", anchor=False)
-    told = part(lambda: context.source.events(context.span, context.place.run))
-    if told is None:
+    events = part(lambda: context.source.events(context.span, context.place.run))
+    if events is None:
         return
-    if not told:
+    if not events:
         st.caption("No event was told in this range.")
         return
-    table(findings.events(told[-EVENTS_AT_MOST:][::-1]), "events", "The newest events first.",
+    table(findings.events(events[-EVENTS_AT_MOST:][::-1]), "events", "The newest events first.",
           columns={"time (UTC)": MOMENT})  # fmt: skip
-    left = len(told) - EVENTS_AT_MOST
+    left = len(events) - EVENTS_AT_MOST
     if left > 0:
         st.caption(plain(f"{left:,} earlier ones are on the pages of runs and nodes."))

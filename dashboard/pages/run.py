@@ -175,15 +175,15 @@ def _report(context: Context) -> None:
         st.code("lockstep dashboard DIR", language=None)
         return
     name = _chosen(context, places)
-    found = files(places[name])
-    text, severity = answer(name, found)
+    report = files(places[name])
+    text, severity = answer(name, report)
     sentence(text, severity)
     if problem := st.session_state.pop(PROBLEM, ""):
         sentence(problem, Severity.WARNING)
-    _remaking(context, found)
-    _downloads(context, run, found)
-    if found.written is not None:
-        _sealed_page(found)
+    _remaking(context, report)
+    _downloads(context, run, report)
+    if report.written is not None:
+        _sealed_page(report)
 
 
 def _places(context: Context, run: str) -> dict[str, Path]:
@@ -193,9 +193,9 @@ def _places(context: Context, run: str) -> dict[str, Path]:
         return {}
     places = {run: folder}
     for row in context.source.findings(context.span, run):
-        found = beside(folder, row.finding)
-        if found is not None and found != folder:
-            places.setdefault(row.finding, found)
+        folder_of_finding = beside(folder, row.finding)
+        if folder_of_finding is not None and folder_of_finding != folder:
+            places.setdefault(row.finding, folder_of_finding)
     return places
 
 
@@ -215,10 +215,10 @@ def _chosen(context: Context, places: dict[str, Path]) -> str:
     return now
 
 
-def _remaking(context: Context, found: Files) -> None:
-    command = f"lockstep report {shlex.quote(str(found.folder))}"
-    reason = why_not(context.settings.runs, found.folder)
-    missing = found.written is None
+def _remaking(context: Context, report: Files) -> None:
+    command = f"lockstep report {shlex.quote(str(report.folder))}"
+    reason = why_not(context.settings.runs, report.folder)
+    missing = report.written is None
     if reason:
         with st.expander("Make it" if missing else "Make it again", expanded=missing):
             st.caption(plain(f"{reason} On the command line:"))
@@ -230,16 +230,16 @@ def _remaking(context: Context, found: Files) -> None:
         help="Analyzes the run anew. What people wrote into report.md stays.",
     ):  # fmt: skip
         with st.spinner("The run is analyzed, and its report written."):
-            st.session_state[PROBLEM] = remake(found.folder)
+            st.session_state[PROBLEM] = remake(report.folder)
         st.rerun()
 
 
-def _downloads(context: Context, run: str, found: Files) -> None:
+def _downloads(context: Context, run: str, report: Files) -> None:
     with st.container(horizontal=True):
         for name, label, kind in FILES:
-            if name in found.sizes:
+            if name in report.sizes:
                 st.download_button(
-                    label, data=_reader(found.folder / name), file_name=name, mime=kind,
+                    label, data=_reader(report.folder / name), file_name=name, mime=kind,
                     key=f"reports-{name}", icon=":material/download:", on_click="ignore",
                 )  # fmt: skip
         st.download_button(
@@ -263,15 +263,15 @@ def _reader(path: Path) -> Callable[[], bytes]:
 
 def _windows_csv(context: Context, run: str) -> bytes:
     try:
-        found: Matrix = context.source.rank_times(run, context.span)
+        matrix: Matrix = context.source.rank_times(run, context.span)
     except TroubleError as trouble:
         return f"# {trouble.sentence}\n".encode()
-    return windows(found).to_csv(index=False).encode()
+    return windows(matrix).to_csv(index=False).encode()
 
 
-def _sealed_page(found: Files) -> None:
+def _sealed_page(report: Files) -> None:
     try:
-        address = sealed(content(found.folder / REPORT))
+        address = sealed(content(report.folder / REPORT))
     except OSError as error:
         sentence(f"{REPORT} cannot be read: {error.strerror}.", Severity.CRITICAL)
         return

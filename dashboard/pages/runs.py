@@ -62,8 +62,8 @@ def show(context: Context) -> None:
 def _list(context: Context) -> None:
     every = context.source.runs()
     wish = Wish(*(choices.word(name) for name in ("q", "state", "verdict", "order")))
-    found = wished(every, wish)
-    text, severity = answer(every, found)
+    rows_shown = wished(every, wish)
+    text, severity = answer(every, rows_shown)
     sentence(text, severity)
     starting.waiting(context.settings.api)
     if not every:
@@ -71,15 +71,15 @@ def _list(context: Context) -> None:
         st.code("lockstep run gpt", language=None)
         return
     _filters()
-    if not found:
+    if not rows_shown:
         return
     st.caption(f"Tick a run to open it, two to {MOST} to compare them.")
     key = hashlib.sha256(repr(wish).encode()).hexdigest()[:8]
     ticked = choices.ticked(
-        frame(found, context.place), f"runs-{key}", "Every run with its ending and its verdict.",
+        frame(rows_shown, context.place), f"runs-{key}", "Every run with its ending and its verdict.",
         links=("open", "report"),
     )  # fmt: skip
-    rows = [found[row] for row in ticked]
+    rows = [rows_shown[row] for row in ticked]
     _links(rows)
     if len(rows) == 1:
         starting.run_actions(context.settings.api, rows[0].run)
@@ -178,9 +178,9 @@ def _many(context: Context, rows: list[RunRow]) -> None:
                      for row in rows]  # fmt: skip
     table(frame, "runs", "Every run, its step time against that of a.", columns=OF_MANY,
           links=("open",))  # fmt: skip
-    told = comparison.overlaid(charts)
-    if told:
-        picture(lines.stack(told, (), None, "step", title="All runs, by steps since each began"),
+    overlaid = comparison.overlaid(charts)
+    if overlaid:
+        picture(lines.stack(overlaid, (), None, "step", title="All runs, by steps since each began"),
                 "all-runs")  # fmt: skip
     st.subheader("b against a", anchor=False)
 
@@ -189,8 +189,8 @@ def _compared(context: Context, a: RunRow, b: RunRow) -> None:
     source = context.source
     one, other = source.run_lines(a.run, a.span), source.run_lines(b.run, b.span)
     ranks = part(lambda: (source.ranks(a.run, a.span), source.ranks(b.run, b.span)))
-    told = comparison.measures(one, other)
-    step = next((each for each in told if each.chart == "step"), None)
+    measures = comparison.measures(one, other)
+    step = next((each for each in measures if each.chart == "step"), None)
     nodes = phases = None
     if ranks is not None:
         nodes, phases = comparison.nodes(*ranks), comparison.phases(*ranks)
@@ -200,7 +200,7 @@ def _compared(context: Context, a: RunRow, b: RunRow) -> None:
     sentence(said.text, said.severity)
     _who(context, a, b)
     _settings(context, a, b)
-    _measures(told, one, other)
+    _measures(measures, one, other)
     _curves(context, a, b, one, other)
     if phases is not None:
         picture(phases_beside(phases), "phases")
@@ -244,13 +244,13 @@ def _settings(context: Context, a: RunRow, b: RunRow) -> None:
 
 
 def _measures(
-    told: tuple[comparison.Measure, ...], one: tuple[Lines, ...], other: tuple[Lines, ...]
+    measures: tuple[comparison.Measure, ...], one: tuple[Lines, ...], other: tuple[Lines, ...]
 ) -> None:
     st.subheader("What was measured", anchor=False)
     names = [[chart.title for chart in charts if chart.values] for charts in (one, other)]
-    if told:
+    if measures:
         st.caption(plain(compared.HOW))
-        table(compared.table(told), "measured", "Every line of both runs: medians, their ratio with"
+        table(compared.table(measures), "measured", "Every line of both runs: medians, their ratio with"
               " its interval, and whether the difference is certain.", columns=FORMATS)  # fmt: skip
     else:
         st.caption("The two runs have no measurement in common.")
@@ -349,7 +349,7 @@ def _starts(rows: Sequence[LedgerRow]) -> pd.DataFrame:
 
 
 def _ledger_table(rows: Sequence[LedgerRow]) -> pd.DataFrame:
-    found = [
+    cells = [
         (row.run, row.team, row.attempts, row.rank_seconds / 3600,
          row.useful / row.rank_seconds if row.rank_seconds > 0 else None, row.sentence,
          row.known_from, ", ".join(row.provenance))
@@ -357,12 +357,12 @@ def _ledger_table(rows: Sequence[LedgerRow]) -> pd.DataFrame:
     ]  # fmt: skip
     columns = ["run", "team", "attempts", "rank-hours", "useful", "in words", "known from",
                "not real"]  # fmt: skip
-    return pd.DataFrame(found, columns=columns)
+    return pd.DataFrame(cells, columns=columns)
 
 
 def _not_known(rows: Sequence[LedgerRow]) -> None:
-    told = dict.fromkeys(f"{each}." for row in rows for each in row.missing)
-    if told:
-        with st.expander(f"What is not known ({len(told)})"):
-            for each in told:
+    sentences = dict.fromkeys(f"{each}." for row in rows for each in row.missing)
+    if sentences:
+        with st.expander(f"What is not known ({len(sentences)})"):
+            for each in sentences:
                 st.caption(plain(each))

@@ -79,55 +79,55 @@ def _finding(context: Context) -> FindingRow | None:
     return row
 
 
-def _ways(context: Context, told: Mapping[str, Any] | None, row: FindingRow | None) -> None:
+def _ways(context: Context, verdict: Mapping[str, Any] | None, row: FindingRow | None) -> None:
     """To who is named first, and what to do about it."""
-    first = next(iter(records((told or {}).get("culprits"))), {})
+    first = next(iter(records((verdict or {}).get("culprits"))), {})
     node = row.node if row is not None else text(first.get("node"))
     if first or node:
         ways(context.place, node)
 
 
-def _numbers(told: Mapping[str, Any]) -> None:
-    interval = told.get("slowdown_interval")
+def _numbers(verdict_read: Mapping[str, Any]) -> None:
+    interval = verdict_read.get("slowdown_interval")
     ends = "" if not isinstance(interval, list) else " to ".join(
         cell(number(end), "ratio") for end in interval
     )  # fmt: skip
     shown = (
         Number("Step time over ideal",
-               "stopped" if mapping(told.get("hang"))
-               else cell(number(told.get("slowdown")), "ratio"),
+               "stopped" if mapping(verdict_read.get("hang"))
+               else cell(number(verdict_read.get("slowdown")), "ratio"),
                help=f"Step time over ideal step time{', 95 % interval ' + ends if ends else ''}."),
-        Number(*lost(number(told.get("lost_gpu_hours"))),
+        Number(*lost(number(verdict_read.get("lost_gpu_hours"))),
                help="What the culprits cost so far: GPUs times the time they waited."),
-        Number("Confidence in the place", cell(verdict.place_confidence(told), "confidence"),
+        Number("Confidence in the place", cell(verdict.place_confidence(verdict_read), "confidence"),
                help="Of the culprit whose place is least sure; unknown where nobody is named."),
-        Number("Confidence in the cause", cell(verdict.confidence(told), "confidence"),
+        Number("Confidence in the cause", cell(verdict.confidence(verdict_read), "confidence"),
                help="Of the culprit whose cause is least sure; unknown where nobody is named."),
-        Number("Coverage", cell(number(told.get("coverage")), "share"),
-               help=verdict.how_sure(told)),
+        Number("Coverage", cell(number(verdict_read.get("coverage")), "share"),
+               help=verdict.how_sure(verdict_read)),
     )  # fmt: skip
     number_row(shown, "verdict")
 
 
-def _hang(context: Context, told: Mapping[str, Any]) -> None:
-    words = verdict.hang(told)
+def _hang(context: Context, verdict_read: Mapping[str, Any]) -> None:
+    words = verdict.hang(verdict_read)
     if not words:
         return
     st.subheader("Who is missing", anchor=False)
     st.markdown(plain(words))
-    missing = verdict.missing_ranks(told)
+    missing = verdict.missing_ranks(verdict_read)
     ranks = part(lambda: context.source.ranks(context.place.run, context.span))
     if ranks is not None and missing:
         here = ranks[ranks["rank"].isin(list(missing))]
         table(worded(here[["rank", "node", "gpu", "dp", "pp", "tp", "steps"]]), "missing-ranks",
               "The ranks that never arrived, and where they are.")  # fmt: skip
-    op = text(mapping(told.get("hang")).get("op"))
+    op = text(mapping(verdict_read.get("hang")).get("op"))
     link_to("Collectives of this run", "collectives", context.place, op=op)
 
 
-def _causes(context: Context, told: Mapping[str, Any]) -> None:
-    culprits = records(told.get("culprits"))
-    ranked = causes.causes(told)
+def _causes(context: Context, verdict_read: Mapping[str, Any]) -> None:
+    culprits = records(verdict_read.get("culprits"))
+    ranked = causes.causes(verdict_read)
     if len(ranked):
         st.subheader("Caused by what", anchor=EVIDENCE)
         table(ranked, "causes", "Causes, the most probable first within each culprit.",
@@ -158,18 +158,18 @@ def _evidence(culprit: Mapping[str, Any], key: str) -> None:
         table(causes.evidence(culprit), key, "Observations for and against the cause.")
 
 
-def _measured(context: Context, told: Mapping[str, Any] | None) -> None:
+def _measured(context: Context, verdict_read: Mapping[str, Any] | None) -> None:
     source, run, span = context.source, context.place.run, context.span
     st.subheader("Who is late, and in which phase", anchor=False)
-    st.caption(plain(verdict.measured(told, span)))
-    since = verdict.onset(told, span)
+    st.caption(plain(verdict.measured(verdict_read, span)))
+    since = verdict.onset(verdict_read, span)
     if since is not None:
         link_to("Measure from the onset on", "straggler", context.place,
                 since=str(int(since * 1e3)))  # fmt: skip
     ranks = part(lambda: source.ranks(run, span))
     if ranks is None:
         return
-    named = verdict.named(told, _by_node(ranks))
+    named = verdict.named(verdict_read, _by_node(ranks))
     times = part(lambda: source.rank_times(run, span))
     if times is not None:
         axis = context.place.axis or "time"
@@ -194,8 +194,8 @@ def _by_node(ranks: pd.DataFrame) -> dict[str, tuple[int, ...]]:
     }
 
 
-def _without(told: Mapping[str, Any]) -> None:
-    known = mapping(told.get("what_if"))
+def _without(verdict: Mapping[str, Any]) -> None:
+    known = mapping(verdict.get("what_if"))
     st.subheader("What would the run take without", anchor=False)
     st.caption(plain(what_if.method(known)))
     first = what_if.without(known)
@@ -207,11 +207,11 @@ def _without(told: Mapping[str, Any]) -> None:
               columns=dict.fromkeys(what_if.FIXES[1:4], PERCENT))  # fmt: skip
 
 
-def _simulated(told: Mapping[str, Any]) -> None:
-    known = mapping(told.get("what_if"))
+def _simulated(verdict: Mapping[str, Any]) -> None:
+    known = mapping(verdict.get("what_if"))
     workers = [
         (dp, pp)
-        for culprit in records(told.get("culprits"))
+        for culprit in records(verdict.get("culprits"))
         if (dp := whole(culprit.get("dp"))) is not None
         and (pp := whole(culprit.get("pp"))) is not None
     ]
@@ -225,21 +225,21 @@ def _simulated(told: Mapping[str, Any]) -> None:
           columns=dict.fromkeys(what_if.FIGURES[1:4], RATIO))  # fmt: skip
 
 
-def _rest(told: Mapping[str, Any]) -> None:
+def _rest(verdict_read: Mapping[str, Any]) -> None:
     for title, key, words, frame in (
         ("Slow by design, nobody's fault", "structure",
-         "What of the run's structure takes longer.", verdict.structure(told)),
+         "What of the run's structure takes longer.", verdict.structure(verdict_read)),
         ("Suspects that were let go", "rejected", "Ranks and why they are not to blame.",
-         verdict.rejected(told)),
+         verdict.rejected(verdict_read)),
         ("Hardware that deviates", "anomalies", "Parts unlike their peers, costly or not.",
-         verdict.anomalies(told)),
+         verdict.anomalies(verdict_read)),
         ("What the analysis did not have", "missing", "What was looked for and not found.",
-         verdict.missing(told)),
+         verdict.missing(verdict_read)),
     ):  # fmt: skip
         if len(frame):
             st.subheader(title, anchor=False)
             table(frame, key, words, columns={"share of the step": PERCENT, "distance": RATIO})
-    before = verdict.before(told)
+    before = verdict.before(verdict_read)
     if before:
         st.subheader("Was it a culprit before", anchor=False)
         for line in before:

@@ -159,8 +159,8 @@ class Cached:
 
     def _scrape(self) -> float:
         """Seconds between two scrapes, known for as long as the source."""
-        told: Answer = self._kept.get(("scrape",), self._source.answer, STILL_SECONDS)
-        known = told.scrape_seconds
+        answer: Answer = self._kept.get(("scrape",), self._source.answer, STILL_SECONDS)
+        known = answer.scrape_seconds
         return max(1.0, known) if math.isfinite(known) else UNKNOWN_SCRAPE
 
     def _rounded(self, span: Span | None) -> Span | None:

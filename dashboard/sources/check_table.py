@@ -122,8 +122,8 @@ _SHOWN: Mapping[str, Severity] = {
 
 def severity_of(labels: Mapping[str, str]) -> Severity:
     """As the driver's line said; as the catalogue rates the number where nobody told."""
-    told = labels.get("severity") or str(_row(labels).severity)
-    return _SHOWN.get(told, Severity.WARNING)
+    severity = labels.get("severity") or str(_row(labels).severity)
+    return _SHOWN.get(severity, Severity.WARNING)
 
 
 def words_of(labels: Mapping[str, str]) -> str:

@@ -88,12 +88,12 @@ class FolderSource:
             return replace(self.archive(run).answer(span), name=self.name)
         entries = self._index.entries()
         going = any(each.row.state == "running" for each in entries)
-        told = [each.row.span.end for each in entries if each.readable]
+        ends = [each.row.span.end for each in entries if each.readable]
         newest = self._newest(entries)
         count = newest[0].row.nodes if newest else 0
         return Answer(
-            name=self.name, live=going, at=max(told) if told else None,
-            now=self._now() if going or not told else max(told),
+            name=self.name, live=going, at=max(ends) if ends else None,
+            now=self._now() if going or not ends else max(ends),
             scrape_seconds=newest[0].source.answer().scrape_seconds if newest else float("nan"),
             nodes=(count, count), left_out=self._left_out(entries),
         )  # fmt: skip
@@ -107,28 +107,28 @@ class FolderSource:
 
     def runs(self, span: Span | None = None) -> tuple[RunRow, ...]:
         """One row a run id, newest first."""
-        found = [each.row for each in self._mains().values()]
-        return tuple(each for each in found if span is None or _overlaps(each.span, span))
+        rows = [each.row for each in self._mains().values()]
+        return tuple(each for each in rows if span is None or _overlaps(each.span, span))
 
     def findings(self, span: Span, run: str = "") -> tuple[FindingRow, ...]:
         """Of verdicts, and of what `watch` wrote."""
         entries = [each for each in self._index.entries()
                    if each.readable and (not run or each.row.run == run)]  # fmt: skip
         mains = self._mains()
-        found: list[FindingRow] = []
+        findings: list[FindingRow] = []
         for each in entries[:MOST_FINDINGS_OF]:
             if each.finding or mains[each.row.run].folder == each.folder:
-                found += _or_nothing(lambda each=each: each.source.findings(span))  # type: ignore[misc]
-        return newest_first(found)
+                findings += _or_nothing(lambda each=each: each.source.findings(span))  # type: ignore[misc]
+        return newest_first(findings)
 
     def events(self, span: Span, run: str = "", node: str = "") -> tuple[Event, ...]:
         """Of one run, or of the newest runs in the span."""
         if run:
             return self.archive(run).events(span, run, node)
-        found: list[Event] = []
+        events: list[Event] = []
         for each in self._during(span)[:MOST_EVENTS_OF]:
-            found += _or_nothing(lambda each=each: each.source.events(span, "", node))  # type: ignore[misc]
-        return tuple(sorted(found, key=lambda each: each.at))
+            events += _or_nothing(lambda each=each: each.source.events(span, "", node))  # type: ignore[misc]
+        return tuple(sorted(events, key=lambda each: each.at))
 
     def fleet(self, metric: FleetMetric, at: float | None = None) -> FleetSnapshot:
         """Of the runs at that moment; of a GPU in two of them, the newer."""
@@ -139,13 +139,13 @@ class FolderSource:
 
     def ledgers(self, span: Span, run: str = "") -> tuple[LedgerRow, ...]:
         """Of the newest archives in the span; those of one run are its attempts."""
-        found = [
+        folders = [
             each.folder for each in self._index.entries()
             if each.readable and not each.finding and _overlaps(each.row.span, span)
             and (not run or each.row.run == run)
         ]  # fmt: skip
-        rows = of_archives(found[:MOST_LEDGERS_OF])
-        left = len(found) - MOST_LEDGERS_OF
+        rows = of_archives(folders[:MOST_LEDGERS_OF])
+        left = len(folders) - MOST_LEDGERS_OF
         if left <= 0 or not rows:
             return rows
         said = f"{left} older archives are not in it: lockstep ledger DIR has all"
@@ -153,8 +153,8 @@ class FolderSource:
 
     def nodes(self) -> tuple[str, ...]:
         """Of the runs that go on, or of the newest."""
-        found = [each.source.nodes() for each in self._at(None)]
-        return tuple(dict.fromkeys(chain.from_iterable(found)))
+        names = [each.source.nodes() for each in self._at(None)]
+        return tuple(dict.fromkeys(chain.from_iterable(names)))
 
     def node(self, node: str, span: Span) -> NodeFacts:
         """As its newest run in the span knows it."""
@@ -180,8 +180,8 @@ class FolderSource:
         newest = self._newest(entries)
         if not newest:
             return Health(mine, pd.DataFrame({"node": [], "up": [], "age_seconds": []}))
-        told = newest[0].source.health()
-        return Health((*mine, *told.checks), told.sources, about=about(
+        health = newest[0].source.health()
+        return Health((*mine, *health.checks), health.sources, about=about(
             newest[0], sum(each.readable for each in entries)))  # fmt: skip
 
     run = _of_its_archive(ArchiveSource.run)
@@ -208,12 +208,12 @@ class FolderSource:
 
     def _mains(self) -> dict[str, Entry]:
         """The archive that answers for each run, newest run first."""
-        found: dict[str, Entry] = {}
+        mains: dict[str, Entry] = {}
         for each in self._index.entries():
-            before = found.get(each.row.run)
+            before = mains.get(each.row.run)
             if before is None or _rank(each) > _rank(before):
-                found[each.row.run] = each
-        return found
+                mains[each.row.run] = each
+        return mains
 
     def archive(self, run: str) -> ArchiveSource:
         """That answers for a run."""
@@ -250,14 +250,14 @@ class FolderSource:
         """Runs in the span on a node, newest first."""
         there = [(each, _or_nothing(each.source.nodes)) for each in
                  self._during(span)[:MOST_EVENTS_OF]]  # fmt: skip
-        found = [each for each, nodes in there if node in nodes]
-        if not found:
+        entries = [each for each, nodes in there if node in nodes]
+        if not entries:
             choices = tuple(dict.fromkeys(chain.from_iterable(nodes for _, nodes in there)))
             raise TroubleError(
                 Kind.UNKNOWN_ID, f"No run in this range has a node {node[:200]!r}.",
                 "Choose one of those that there are, or another range.", choices[:MOST_CHOICES],
             )  # fmt: skip
-        return found
+        return entries
 
     def _empty(self) -> TroubleError:
         return TroubleError(
@@ -271,8 +271,8 @@ def _rank(entry: Entry) -> tuple[bool, bool, float]:
     return entry.readable, not entry.finding, entry.row.span.end
 
 
-def _overlaps(one: Span, other: Span) -> bool:
-    return one.start <= other.end and one.end >= other.start
+def _overlaps(span: Span, other: Span) -> bool:
+    return span.start <= other.end and span.end >= other.start
 
 
 def _or_nothing(ask: Callable[[], Sequence[Any]]) -> Sequence[Any]:

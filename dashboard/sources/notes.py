@@ -75,18 +75,18 @@ def _read(path: Path) -> Notes:
     try:
         if path.stat().st_size > MOST_BYTES:
             raise ValueError(f"it is larger than {MOST_BYTES} bytes")
-        told = bounded_json.loads(path.read_text("utf-8", "replace"))
+        document = bounded_json.loads(path.read_text("utf-8", "replace"))
     except FileNotFoundError:
         return Notes()
-    if not isinstance(told, dict):
+    if not isinstance(document, dict):
         raise ValueError("it is no object")  # noqa: TRY004 - a file's content, not an argument
-    return Notes(tags_of(_list(told.get("tags"))), tuple(_notes(_list(told.get("notes")))))
+    return Notes(tags_of(_list(document.get("tags"))), tuple(_notes(_list(document.get("notes")))))
 
 
 def tags_of(words: Sequence[object]) -> tuple[str, ...]:
     """Those that are tags (letters, digits and `.:/_-`, at most 40), each once."""
-    found = [word for word in words if isinstance(word, str) and TAG.fullmatch(word)]
-    return tuple(dict.fromkeys(found))[:MOST_TAGS]
+    tags = [word for word in words if isinstance(word, str) and TAG.fullmatch(word)]
+    return tuple(dict.fromkeys(tags))[:MOST_TAGS]
 
 
 def tagged(folder: Path, tags: Sequence[str]) -> None:
@@ -135,7 +135,7 @@ def _change(folder: Path, change: Callable[[Notes], Notes]) -> None:
                 f"{where / FILE} does not read, so it is left as it is: mend it, or move it away."
             ) from error
         now = change(before)
-        told = {
+        document = {
             "schema_version": SCHEMA_VERSION, "tags": list(now.tags),
             "notes": [{"at": each.at, "by": each.by, "text": each.text} for each in now.notes],
         }  # fmt: skip
@@ -143,7 +143,7 @@ def _change(folder: Path, change: Callable[[Notes], Notes]) -> None:
             descriptor, name = tempfile.mkstemp(prefix=f".{FILE}.", dir=where)
             try:
                 with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
-                    json.dump(told, file, indent=1, ensure_ascii=False)
+                    json.dump(document, file, indent=1, ensure_ascii=False)
                 os.chmod(name, 0o644)
                 os.replace(name, where / FILE)
             except OSError:
@@ -155,15 +155,15 @@ def _change(folder: Path, change: Callable[[Notes], Notes]) -> None:
             ) from error
 
 
-def _notes(told: Sequence[object]) -> list[Note]:
+def _notes(values: Sequence[object]) -> list[Note]:
     return [
         Note(float(each["at"]), str(each.get("by", ""))[:LONGEST_NAME],
              str(each["text"])[:LONGEST_NOTE])
-        for each in told[:MOST_NOTES]
+        for each in values[:MOST_NOTES]
         if isinstance(each, dict) and isinstance(each.get("at"), int | float)
         and 0 <= each["at"] < LATEST and each.get("text")
     ]  # fmt: skip
 
 
-def _list(told: object) -> list[object]:
-    return told if isinstance(told, list) else []
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []

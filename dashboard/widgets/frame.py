@@ -80,11 +80,11 @@ def _page(page: Page, place: Place, source: Source, settings: Settings) -> None:
     try:
         if place.run:
             source.run(place.run)  # an unknown one is told before anything is asked
-        found = chosen(page.needs, page.key, source, place)
-        if found is None:
+        place_chosen = chosen(page.needs, page.key, source, place)
+        if place_chosen is None:
             return
-        context = look(source, found, settings)
-        banners.draw(context, source.run(found.run) if found.run else None, page.key)
+        context = look(source, place_chosen, settings)
+        banners.draw(context, source.run(place_chosen.run) if place_chosen.run else None, page.key)
     except TroubleError:
         if place.view not in page.alone:
             raise

@@ -77,8 +77,8 @@ def _links(now: Snapshot, context: Context) -> None:
 def run_of(archive: Path) -> str:
     """Id of the run of an archive; empty while nobody wrote it."""
     try:
-        told = bounded_json.read(archive / RUN_FILE, limit=MAX_BYTES)
-        return str(told["run"])
+        document = bounded_json.read(archive / RUN_FILE, limit=MAX_BYTES)
+        return str(document["run"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
 
@@ -124,15 +124,15 @@ def run_form(refused: Mapping[FaultKind, str]) -> Form:
             placeholder="the first free one, as gpt-1",
         )  # fmt: skip
     with fault:
-        told = _fault(fields, base, refused)
+        fault_form = _fault(fields, base, refused)
         follow = st.checkbox(
             "Analyze and report when it has ended", value=base.follow, key=fields.key("follow")
         )
     return Form(
         workload=workload, nodes=nodes, ranks_per_node=ranks, dp=dp, tp=tp, pp=pp, steps=steps,
         model=model, seed=seed, name=name or "", follow=follow,
-        fault=told.fault, scope=told.scope, place=told.place, factor=told.factor,
-        from_step=told.from_step,
+        fault=fault_form.fault, scope=fault_form.scope, place=fault_form.place, factor=fault_form.factor,
+        from_step=fault_form.from_step,
     )  # fmt: skip
 
 

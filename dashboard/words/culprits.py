@@ -15,43 +15,43 @@ from lockstep.dashboard.words.verdict import number, records, text, who, whole
 Verdict = Mapping[str, Any]
 
 
-def finding(place: Place, found: Sequence[FindingRow]) -> FindingRow | None:
+def finding(place: Place, findings: Sequence[FindingRow]) -> FindingRow | None:
     """The finding that the address names; None where it names none, or one that is not known."""
-    return next((one for one in found if place.finding and one.finding == place.finding), None)
+    return next((one for one in findings if place.finding and one.finding == place.finding), None)
 
 
-def first(told: Verdict | None, place: Place, row: FindingRow | None) -> Verdict | None:
+def first(verdict: Verdict | None, place: Place, row: FindingRow | None) -> Verdict | None:
     """A verdict whose first culprit is the one that the address is about, if it names one.
 
     Args:
-        told: docs/reference/verdict.md, or None.
+        verdict: docs/reference/verdict.md, or None.
         place: The address; its rank, GPU or node where there is no finding.
         row: Of `finding`.
     """
-    culprits = records((told or {}).get("culprits"))
+    culprits = records((verdict or {}).get("culprits"))
     scores = [_fits(each, place, row) for each in culprits]
-    if told is None or not any(scores):
-        return told
+    if verdict is None or not any(scores):
+        return verdict
     best = scores.index(max(scores))
     others = (each for at, each in enumerate(culprits) if at != best)
-    return {**told, "culprits": [culprits[best], *others]}
+    return {**verdict, "culprits": [culprits[best], *others]}
 
 
 def headline(
-    told: Verdict | None, place: Place, row: FindingRow | None, run: RunRow, *, live: bool
+    verdict_read: Verdict | None, place: Place, row: FindingRow | None, run: RunRow, *, live: bool
 ) -> Said:
     """The sentence of the verdict; where the address is about another culprit, that one's first.
 
     Args:
-        told: The verdict, as it was given.
+        verdict_read: The verdict, as it was given.
         place: The address.
         row: Of `finding`.
         run: Of the page.
         live: Whether the run is watched.
     """
-    said = verdict.headline(told, run, live=live)
-    before = records((told or {}).get("culprits"))
-    now = records((first(told, place, row) or {}).get("culprits"))
+    said = verdict.headline(verdict_read, run, live=live)
+    before = records((verdict_read or {}).get("culprits"))
+    now = records((first(verdict_read, place, row) or {}).get("culprits"))
     if now and now[0] is before[0] and (row is None or _fits(now[0], place, row)):
         return said
     if row is not None and row.sentence:
@@ -129,8 +129,8 @@ def causes(verdict: Mapping[str, Any]) -> pd.DataFrame:
 def observations(culprit: Mapping[str, Any]) -> tuple[tuple[bool, str], ...]:
     """Whether each speaks for the cause, and what was seen; those for it first."""
     facts = records(culprit.get("evidence"))
-    told = ((fact.get("for") is True, text(fact.get("text"))) for fact in facts)
-    return tuple(sorted(told, key=lambda one: not one[0]))
+    seen = ((fact.get("for") is True, text(fact.get("text"))) for fact in facts)
+    return tuple(sorted(seen, key=lambda one: not one[0]))
 
 
 def evidence(culprit: Mapping[str, Any]) -> pd.DataFrame:
@@ -151,5 +151,5 @@ def evidence(culprit: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _rounded(value: Any) -> float | None:
-    told = number(value)
-    return None if told is None else round(told, 2)
+    confidence = number(value)
+    return None if confidence is None else round(confidence, 2)

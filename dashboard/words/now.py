@@ -60,8 +60,8 @@ def headline(
     slow = [row for row in about if row.status == "degraded" or row.state in STOPPED]
     if slow:
         first = slow[0]
-        told = first.sentence or f"Run {first.run} is {first.status or first.state}."
-        return Said(_with_run(told, first, about) + _silent(answer), Severity.WARNING)
+        sentence = first.sentence or f"Run {first.run} is {first.status or first.state}."
+        return Said(_with_run(sentence, first, about) + _silent(answer), Severity.WARNING)
     below = [row for row in about if row.baseline is not None and row.baseline < BELOW_BASELINE]
     if below:
         return Said(_below(below) + _silent(answer), Severity.WARNING)
@@ -97,13 +97,13 @@ def _below(below: list[RunRow]) -> str:
     return words
 
 
-def _open(found: list[FindingRow], about: list[RunRow], answer: Answer) -> Said:
-    first = found[0]
+def _open(findings: list[FindingRow], about: list[RunRow], answer: Answer) -> Said:
+    first = findings[0]
     row = next((each for each in about if each.run == first.run), None)
     words = _with_run(_finding_sentence(first), row, about)
-    if len(found) > 1:
-        is_open = "is" if len(found) == 2 else "are"
-        words += f" {_count(len(found) - 1, 'more finding')} {is_open} open."
+    if len(findings) > 1:
+        is_open = "is" if len(findings) == 2 else "are"
+        words += f" {_count(len(findings) - 1, 'more finding')} {is_open} open."
     return Said(words + _silent(answer), first.severity)
 
 
@@ -127,9 +127,9 @@ def _over(ranked: list[FindingRow], about: list[RunRow]) -> Said:
     return Said(words, first.severity)
 
 
-def _finding_sentence(one: FindingRow) -> str:
-    who = one.node or one.link or "Somebody"
-    return one.sentence or f"{who} holds run {one.run} back: {one.cause}."
+def _finding_sentence(finding: FindingRow) -> str:
+    who = finding.node or finding.link or "Somebody"
+    return finding.sentence or f"{who} holds run {finding.run} back: {finding.cause}."
 
 
 def _nobody(runs: Sequence[RunRow], answer: Answer) -> Said:
@@ -227,8 +227,8 @@ def numbers(
     """
     about = looked_at(runs, answer)
     slowest = max((row.slowdown for row in about if row.slowdown is not None), default=None)
-    told = [row for row in runs if row.lost_gpu_hours is not None]
-    spent = lost(sum(row.lost_gpu_hours or 0.0 for row in told) if told else None)
+    analyzed = [row for row in runs if row.lost_gpu_hours is not None]
+    spent = lost(sum(row.lost_gpu_hours or 0.0 for row in analyzed) if analyzed else None)
     more = (slowest or 1.0) - 1.0
     return (
         Number("Runs active" if answer.live else "Runs", f"{len(about):,}",
@@ -239,8 +239,8 @@ def numbers(
                "Step time over the step time without the culprits, of the slowest run of which it"
                " is known; 1.00x is as it should be."),
         Number(*spent, help="Time times GPUs: what they lost to culprits, in the"
-                            f" {len(told):,} analyzed runs of this range."),
-        _useful(told),
+                            f" {len(analyzed):,} analyzed runs of this range."),
+        _useful(analyzed),
         _counted(findings, about, answer),
     )  # fmt: skip
 
@@ -295,8 +295,8 @@ def _gpus(
         return Number("Healthy GPUs", UNKNOWN, help=words)
     label = "Healthy GPUs" if (fleet.gpus >= 0).any() else "Healthy ranks"
     idle = (fleet.runs == "") & ~np.isin(fleet.nodes, list(fleet.silent))
-    told = np.isfinite(fleet.values) & np.isin(fleet.runs, _judged(about))
-    named = np.zeros(len(told), dtype=bool)
+    known = np.isfinite(fleet.values) & np.isin(fleet.runs, _judged(about))
+    named = np.zeros(len(known), dtype=bool)
     for one in findings:
         if one.open and one.node:
             here = fleet.nodes == one.node
@@ -305,21 +305,21 @@ def _gpus(
             elif one.rank is not None:
                 here &= fleet.ranks == one.rank
             named |= here
-    unknown, at_rest = int((~(told | idle | named)).sum()), int((idle & ~named).sum())
-    total = f"of {len(told):,}" + (f", {at_rest:,} idle" if at_rest else "")
+    unknown, at_rest = int((~(known | idle | named)).sum()), int((idle & ~named).sum())
+    total = f"of {len(known):,}" + (f", {at_rest:,} idle" if at_rest else "")
     total += f", {unknown:,} not known" if unknown else ""
-    value = f"{int((told & ~named).sum()):,}" if told.any() or named.any() else UNKNOWN
+    value = f"{int((known & ~named).sum()):,}" if known.any() or named.any() else UNKNOWN
     return Number(label, value, total, bool(named.any()), words)
 
 
-def _useful(told: Sequence[RunRow]) -> Number:
+def _useful(rows: Sequence[RunRow]) -> Number:
     words = (
         "Share of the GPU time of the analyzed runs that was not lost to culprits. Restarts,"
         " evaluations and waits are not counted here; Runs says how much was useful, and"
         " where the rest went."
     )
-    spent = sum(row.ranks * row.span.seconds for row in told) / HOUR
+    spent = sum(row.ranks * row.span.seconds for row in rows) / HOUR
     if not spent > 0:
         return Number("Not lost to culprits", UNKNOWN, help=words)
-    share = max(0.0, 1.0 - sum(row.lost_gpu_hours or 0.0 for row in told) / spent)
+    share = max(0.0, 1.0 - sum(row.lost_gpu_hours or 0.0 for row in rows) / spent)
     return Number("Not lost to culprits", cell(share, "share"), help=words)

@@ -103,9 +103,9 @@ def node(facts: NodeFacts, findings: Sequence[FindingRow]) -> Said:
         return spoken
     dark = [check.name for check in facts.checks if check.severity is Severity.UNKNOWN]
     if bad:
-        told = "; ".join(f"{check.name}: {check.text}" for check in bad[:NAMED_AT_MOST])
+        sentences = "; ".join(f"{check.name}: {check.text}" for check in bad[:NAMED_AT_MOST])
         more = f"; and {len(bad) - NAMED_AT_MOST} more" if len(bad) > NAMED_AT_MOST else ""
-        return Said(f"{facts.node}: {told.rstrip('.')}{more}.", BADNESS[worst])
+        return Said(f"{facts.node}: {sentences.rstrip('.')}{more}.", BADNESS[worst])
     if not facts.checks or len(dark) == len(facts.checks):
         return Said(f"Nobody looked at {facts.node}, so nobody can say.", Severity.UNKNOWN)
     unknown = f" Not known: {', '.join(dark[:NAMED_AT_MOST])}." if dark else ""
@@ -149,8 +149,8 @@ def finding(findings: Sequence[FindingRow]) -> Said | None:
     if not findings:
         return None
     worst = max(findings, key=lambda one: (one.open, BADNESS.index(one.severity), one.since))
-    told = worst.sentence or f"{worst.cause} on {worst.node}."
-    return Said(told if worst.open else f"Ended: {told}", worst.severity)
+    sentence = worst.sentence or f"{worst.cause} on {worst.node}."
+    return Said(sentence if worst.open else f"Ended: {sentence}", worst.severity)
 
 
 def _is_bad(check: Check) -> bool:
@@ -175,9 +175,9 @@ DRAIN_WORDS = (
 )
 
 
-def checks(found: Sequence[Check]) -> pd.DataFrame:
+def checks(checks: Sequence[Check]) -> pd.DataFrame:
     """Each check, the worst first."""
-    ordered = sorted(found, key=lambda check: -BADNESS.index(check.severity))
+    ordered = sorted(checks, key=lambda check: -BADNESS.index(check.severity))
     return pd.DataFrame(
         [
             (severity_word(check.severity), check.name, check.text, check.next_step)
@@ -187,18 +187,18 @@ def checks(found: Sequence[Check]) -> pd.DataFrame:
     )
 
 
-def facts(told: Mapping[str, str]) -> pd.DataFrame:
+def facts(facts: Mapping[str, str]) -> pd.DataFrame:
     """Name and value of everything that is known of it."""
-    return pd.DataFrame(list(told.items()), columns=["fact", "value"], dtype="str")
+    return pd.DataFrame(list(facts.items()), columns=["fact", "value"], dtype="str")
 
 
-def gpus(told: NodeFacts, place: Place) -> pd.DataFrame:
+def gpus(facts: NodeFacts, place: Place) -> pd.DataFrame:
     """Its GPUs or, where there are none, its ranks, each with a link to its page."""
-    frame = told.gpus.copy()
+    frame = facts.gpus.copy()
     links = []
     for row in frame.to_dict("records"):
         gpu, rank, run = (_whole(row.get("gpu")), _whole(row.get("rank")), row.get("run"))
-        there = gpu_place(place, told.node, gpu, rank, run if isinstance(run, str) else "")
+        there = gpu_place(place, facts.node, gpu, rank, run if isinstance(run, str) else "")
         links.append(link("node", there) if gpu is not None or rank is not None else "")
     frame[GPU_LINK] = links
     return frame
@@ -218,11 +218,11 @@ def gpu_place(place: Place, node: str, gpu: int | None, rank: int | None, run: s
     )  # fmt: skip
 
 
-def gpu_places(told: NodeFacts) -> list[tuple[int | None, int | None, str]]:
+def gpu_places(facts: NodeFacts) -> list[tuple[int | None, int | None, str]]:
     """GPU, rank and run of every place that has one of the first two."""
     rows = [
         (_whole(row.get("gpu")), _whole(row.get("rank")), str(row.get("run") or ""))
-        for row in told.gpus.to_dict("records")
+        for row in facts.gpus.to_dict("records")
     ]
     return [row for row in rows if row[0] is not None or row[1] is not None]
 

@@ -25,8 +25,8 @@ def number(value: Any) -> float | None:
 
 def whole(value: Any) -> int | None:
     """A whole number from 0, as a rank or a step is; or None."""
-    told = number(value)
-    return None if told is None or told < 0 or told != int(told) else int(told)
+    known = number(value)
+    return None if known is None or known < 0 or known != int(known) else int(known)
 
 
 def pair(value: Any) -> tuple[float, float] | None:
@@ -93,8 +93,8 @@ def severity(verdict: Verdict) -> Severity:
         return Severity.WARNING
     if status == "healthy":
         # Whom somebody was told of, and this archive does not show, is not all well.
-        told = any(each.get("agrees") is False for each in records(verdict.get("history")))
-        return Severity.WARNING if told else Severity.OK
+        named_before = any(each.get("agrees") is False for each in records(verdict.get("history")))
+        return Severity.WARNING if named_before else Severity.OK
     return Severity.UNKNOWN
 
 
@@ -113,15 +113,15 @@ def who(culprit: Verdict) -> str:
 
 def hang(verdict: Verdict) -> str:
     """Which ranks are missing from which collective; empty where nothing hangs."""
-    told = mapping(verdict.get("hang"))
-    if not told:
+    hanging = mapping(verdict.get("hang"))
+    if not hanging:
         return ""
     missing = missing_ranks(verdict)
     names = ", ".join(map(str, missing[:NAMED_AT_MOST]))
     more = len(missing) - NAMED_AT_MOST
     names += f" and {more} more" if more > 0 else ""
-    op, group = text(told.get("op")) or "a collective", text(told.get("group")) or "not told"
-    sequence = whole(told.get("sequence"))
+    op, group = text(hanging.get("op")) or "a collective", text(hanging.get("group")) or "not told"
+    sequence = whole(hanging.get("sequence"))
     which = "" if sequence is None else f" number {sequence}"
     if not missing:
         return f"The run hangs in {op}{which} of group {group}; who is missing is not known."
@@ -134,9 +134,9 @@ def hang(verdict: Verdict) -> str:
 
 def missing_ranks(verdict: Verdict) -> tuple[int, ...]:
     """The ranks that a hanging collective waits for."""
-    told = mapping(verdict.get("hang")).get("missing_ranks")
-    found = (whole(each) for each in told) if isinstance(told, list) else ()
-    return tuple(each for each in found if each is not None)
+    ranks = mapping(verdict.get("hang")).get("missing_ranks")
+    wholes = (whole(each) for each in ranks) if isinstance(ranks, list) else ()
+    return tuple(each for each in wholes if each is not None)
 
 
 def named(verdict: Verdict | None, ranks_of_node: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
@@ -146,14 +146,14 @@ def named(verdict: Verdict | None, ranks_of_node: Mapping[str, tuple[int, ...]])
         verdict: docs/reference/verdict.md, or None.
         ranks_of_node: Of the run.
     """
-    found: set[int] = set()
+    ranks: set[int] = set()
     for culprit in records((verdict or {}).get("culprits")):
         rank = whole(culprit.get("rank"))
         if rank is not None:
-            found.add(rank)
+            ranks.add(rank)
         elif culprit.get("scope") in ("node", "gpu"):
-            found.update(ranks_of_node.get(text(culprit.get("node")), ()))
-    return tuple(sorted(found | set(missing_ranks(verdict or {}))))
+            ranks.update(ranks_of_node.get(text(culprit.get("node")), ()))
+    return tuple(sorted(ranks | set(missing_ranks(verdict or {}))))
 
 
 def confidence(verdict: Verdict) -> float | None:
@@ -167,8 +167,8 @@ def place_confidence(verdict: Verdict) -> float | None:
 
 
 def _lowest(verdict: Verdict, key: str) -> float | None:
-    told = [number(each.get(key)) for each in records(verdict.get("culprits"))]
-    return min((each for each in told if each is not None), default=None)
+    known = [number(each.get(key)) for each in records(verdict.get("culprits"))]
+    return min((each for each in known if each is not None), default=None)
 
 
 def _not_analyzed(row: RunRow, *, live: bool) -> Said:
@@ -222,8 +222,8 @@ def anomalies(verdict: Mapping[str, Any]) -> pd.DataFrame:
 
 def before(verdict: Mapping[str, Any]) -> tuple[str, ...]:
     """How often its culprits were culprits before, a sentence each."""
-    told = (text(one.get("text")) for one in records(verdict.get("recurrence")))
-    return tuple(f"{one}." for one in told if one)
+    sentences = (text(one.get("text")) for one in records(verdict.get("recurrence")))
+    return tuple(f"{one}." for one in sentences if one)
 
 
 def missing(verdict: Mapping[str, Any]) -> pd.DataFrame:
@@ -254,9 +254,9 @@ NEAR = 0.02
 """Of the range: an onset so near to its left edge is the edge."""
 
 
-def onset(told: Mapping[str, Any] | None, span: Span) -> float | None:
+def onset(verdict: Mapping[str, Any] | None, span: Span) -> float | None:
     """Unix seconds from which the first culprit is slow, where a range begins before it."""
-    culprits = records((told or {}).get("culprits"))
+    culprits = records((verdict or {}).get("culprits"))
     if not culprits or not text(culprits[0].get("since")):
         return None
     try:
@@ -266,16 +266,16 @@ def onset(told: Mapping[str, Any] | None, span: Span) -> float | None:
     return since if span.start + NEAR * span.seconds < since < span.end else None
 
 
-def measured(told: Mapping[str, Any] | None, span: Span) -> str:
+def measured(verdict_read: Mapping[str, Any] | None, span: Span) -> str:
     """What the map, the charts and the table of ranks are taken over, and what the verdict is."""
     words = (
         f"Measured from {utc(span.start)} to {utc(span.end)}: the table has medians over all of"
         " it, the map and the boxes values by window."
     )
-    since = onset(told, span)
+    since = onset(verdict_read, span)
     if since is None:
         return words
-    first = records((told or {}).get("culprits"))[0]
+    first = records((verdict_read or {}).get("culprits"))[0]
     slower, step = number(first.get("slowdown")), whole(first.get("from_step"))
     times = "" if slower is None else f": {slower:.2f}×"
     at = utc(since) if step is None else f"step {step} ({utc(since)})"

@@ -67,8 +67,8 @@ def of_node(series: Sequence[Series], of_gpus: Sequence[Series], node: str) -> t
 
 def of_gpu(series: Sequence[Series]) -> tuple[Lines, ...]:
     """The charts of a GPU, of its own series only; those that nobody told are left out."""
-    found = (thin(drawn(key, chart, series)) for key, chart in GPU_CHARTS.items())
-    return tuple(chart for chart in found if chart.values)
+    drawn_charts = (thin(drawn(key, chart, series)) for key, chart in GPU_CHARTS.items())
+    return tuple(chart for chart in drawn_charts if chart.values)
 
 
 def drawn(key: str, chart: Chart, series: Sequence[Series]) -> Lines:
@@ -84,9 +84,9 @@ def drawn(key: str, chart: Chart, series: Sequence[Series]) -> Lines:
     for name, (row, some) in by_line.items():
         across = panel(some, times, interval)
         values[name] = summed(across) if row.summed else np.fmax.reduce(across, axis=1)
-    told = any(np.isfinite(line).any() for line in values.values())
+    known = any(np.isfinite(line).any() for line in values.values())
     query = ", ".join(metric.name for metric in metrics_of(chart.rows))
-    return lines_of(chart, key, times if told else np.zeros(0), values, query=query)
+    return lines_of(chart, key, times if known else np.zeros(0), values, query=query)
 
 
 def belongs(series: Series, row: Row) -> bool:
@@ -103,12 +103,12 @@ def _beside_peers(key: str, series: Sequence[Series], node: str) -> Lines:
     gpus = [each for each in series if belongs(each, row) and each.gpu != NOBODY]
     mine = sorted((each for each in gpus if each.node == node), key=lambda each: each.gpu)
     others = [each for each in gpus if each.node != node]
-    found = drawn(key, chart, mine)
-    if not (others and found.values):
-        return found
+    chart_of_node = drawn(key, chart, mine)
+    if not (others and chart_of_node.values):
+        return chart_of_node
     edges = quantiles(panel(others, *moments(mine)), PEER_QUANTILES)
-    values: Mapping[str, Floats] = {**found.values, **dict(zip(PEERS, edges, strict=True))}
-    return lines_of(chart, key, found.times, values, band=PEERS, query=found.query)
+    values: Mapping[str, Floats] = {**chart_of_node.values, **dict(zip(PEERS, edges, strict=True))}
+    return lines_of(chart, key, chart_of_node.times, values, band=PEERS, query=chart_of_node.query)
 
 
 def _line(key: str, series: Sequence[Series], line: str, query: str) -> Lines:

@@ -41,21 +41,21 @@ def of_verdict(
     return tuple(rows)
 
 
-def of_watch(run: str, folder: str, told: Mapping[str, Any]) -> FindingRow:
+def of_watch(run: str, folder: str, verdict: Mapping[str, Any]) -> FindingRow:
     """The finding that an archive of `watch` is about (analyzer.findings.finding.finding_json)."""
-    key = part(told, "key")
-    closed = moment(told.get("closed"))
-    since = moment(told.get("onset")) or moment(told.get("opened")) or 0.0
+    key = part(verdict, "key")
+    closed = moment(verdict.get("closed"))
+    since = moment(verdict.get("onset")) or moment(verdict.get("opened")) or 0.0
     return FindingRow(
         finding=folder[:LONGEST_ID], severity=severity(key.get("tier")), open=closed is None,
         run=run, node=text(key.get("node")), gpu=whole(key.get("gpu")),
         rank=whole(key.get("rank")), link=text(key.get("link")),
-        cause=text(key.get("cause")) or "unknown", confidence=number(told.get("confidence")),
-        slowdown=number(told.get("slowdown")), since=since, until=closed,
-        sentence=text(told.get("sentence")),
-        place_confidence=number(told.get("place_confidence")), kind=text(told.get("kind")),
-        scope=text(key.get("scope")), lost_seconds=number(told.get("lost_seconds")),
-        unit="rank" if told.get("lost_unit") == "rank" else "GPU",
+        cause=text(key.get("cause")) or "unknown", confidence=number(verdict.get("confidence")),
+        slowdown=number(verdict.get("slowdown")), since=since, until=closed,
+        sentence=text(verdict.get("sentence")),
+        place_confidence=number(verdict.get("place_confidence")), kind=text(verdict.get("kind")),
+        scope=text(key.get("scope")), lost_seconds=number(verdict.get("lost_seconds")),
+        unit="rank" if verdict.get("lost_unit") == "rank" else "GPU",
     )  # fmt: skip
 
 

@@ -57,8 +57,8 @@ def fleet(
     else:
         rows = FLEET_ROWS[metric.key]
         for each in series:
-            told = each.gpu != NOBODY and len(each.values)
-            if told and any(belongs(each, row) for row in rows):
+            known = each.gpu != NOBODY and len(each.values)
+            if known and any(belongs(each, row) for row in rows):
                 place = (each.node, each.gpu)
                 values[place] = values.get(place, 0.0) + float(each.values[-1])
     order = {node: at for at, node in enumerate(nodes)}
@@ -80,10 +80,12 @@ def _of_ranks(
     metric: FleetMetric, at: float, who: pd.DataFrame, ranks: pd.DataFrame, nodes: Sequence[str],
     run: str,
 ) -> FleetSnapshot:  # fmt: skip
-    told = ranks.set_index("rank")
+    by_rank = ranks.set_index("rank")
     column = OF_RANKS.get(metric.key)
     ids = who["rank"].to_numpy(np.int32)
-    values = told[column].reindex(ids).to_numpy(np.float32) if column else np.full(len(ids), np.nan)
+    values = (
+        by_rank[column].reindex(ids).to_numpy(np.float32) if column else np.full(len(ids), np.nan)
+    )
     return FleetSnapshot(
         metric=metric, at=at, nodes=who["node"].to_numpy(np.str_),
         gpus=np.full(len(ids), NOBODY, dtype=np.int32), ranks=ids,

@@ -66,7 +66,7 @@ def _own(series: Sequence[Series]) -> list[Lines]:
 
 def busy(modes: Sequence[Series]) -> list[Series]:
     """Share of processor time that was not idle, a series a node."""
-    found = []
+    charts = []
     for node in dict.fromkeys(each.node for each in modes):
         mine = [settled(each).rate() for each in modes if each.node == node]
         times, interval = moments(mine)
@@ -74,21 +74,21 @@ def busy(modes: Sequence[Series]) -> list[Series]:
         whole = rates.sum(axis=1)
         idle = rates[:, [each.label.get("mode") in IDLE for each in mine]].sum(axis=1)
         share = np.where(whole > 0, 1 - idle / np.where(whole > 0, whole, 1.0), np.nan)
-        found.append(Series(mine[0].metric, "", node, -1, -1, times, share))
-    return found
+        charts.append(Series(mine[0].metric, "", node, -1, -1, times, share))
+    return charts
 
 
 def used(totals: Sequence[Series], left: Sequence[Series]) -> list[Series]:
     """Share of memory that is not available, a series a node."""
-    found = []
+    charts = []
     for each in map(settled, left):
         whole = next((other for other in totals if other.node == each.node), None)
         if whole is None:
             continue
         size = whole.at(each.times, whole.interval if len(whole.times) > 1 else 1.0)
         share = np.where(size > 0, 1 - each.values / np.where(size > 0, size, 1.0), np.nan)
-        found.append(replace(each, values=share))
-    return found
+        charts.append(replace(each, values=share))
+    return charts
 
 
 def network(series: Sequence[Series]) -> Lines:
@@ -123,8 +123,8 @@ def settled(series: Series) -> Series:
 
 def summed(values: Floats) -> Floats:
     """(T,) over series; NaN where none told."""
-    told = np.isfinite(values)
-    total: Floats = np.where(told.any(axis=1), np.where(told, values, 0.0).sum(axis=1), np.nan)
+    known = np.isfinite(values)
+    total: Floats = np.where(known.any(axis=1), np.where(known, values, 0.0).sum(axis=1), np.nan)
     return total
 
 

@@ -40,10 +40,10 @@ def answering(series: Sequence[Series]) -> list[Series]:
     there = {(each.node, each.label.get("source")) for each in series
              if each.metric == metrics.SOURCE_AVAILABLE.name and len(each.values)
              and each.values[-1] >= 1}  # fmt: skip
-    told = any(each.metric == metrics.SOURCE_AVAILABLE.name for each in series)
+    known = any(each.metric == metrics.SOURCE_AVAILABLE.name for each in series)
     return [each for each in series
             if each.metric == metrics.SOURCE_UP.name and len(each.values)
-            and (not told or (each.node, each.label.get("source")) in there)]  # fmt: skip
+            and (not known or (each.node, each.label.get("source")) in there)]  # fmt: skip
 
 
 def _pages(series: Sequence[Series], span: Span) -> pd.DataFrame:
@@ -108,10 +108,10 @@ def _sources(series: Sequence[Series]) -> Check:
 
 
 def _recording(meta: Mapping[str, Any]) -> Check:
-    told = part(meta, "recording")
-    if not told:
+    recording = part(meta, "recording")
+    if not recording:
         return Check("Recording", Severity.UNKNOWN, "run.json says nothing of it")
-    lost, failed = number(told.get("lost_steps")), number(told.get("failed_requests"))
+    lost, failed = number(recording.get("lost_steps")), number(recording.get("failed_requests"))
     if lost is None or failed is None:
         return Check("Recording", Severity.UNKNOWN, "run.json does not tell what was lost")
     if not lost and not failed:
@@ -133,12 +133,12 @@ def _clock(meta: Mapping[str, Any]) -> Check:
 
 
 def _versions(series: Sequence[Series]) -> Check:
-    told = {each.label.get("version", "") for each in series
+    versions = {each.label.get("version", "") for each in series
             if each.metric == metrics.BUILD_INFO.name} - {""}  # fmt: skip
-    if not told:
+    if not versions:
         return Check("Versions", Severity.UNKNOWN, "no collector told its version")
-    words = ", ".join(sorted(told))[:200]
-    if len(told) == 1:
+    words = ", ".join(sorted(versions))[:200]
+    if len(versions) == 1:
         return Check("Versions", Severity.OK, f"all collectors are {words}")
     return Check("Versions", Severity.NOTE, f"collectors differ: {words}",
                  "Update them together: metrics may differ.")  # fmt: skip

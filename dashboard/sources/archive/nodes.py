@@ -35,11 +35,11 @@ def checks(series: Sequence[Series], span: Span) -> tuple[Check, ...]:
         series: WANTED of the node.
         span: Over which counters are judged.
     """
-    found = [_limit(each, series, span) for each in LIMITS.values()]
-    found += [_state(each, series) for each in STATES]
-    found.append(_clock(series))
+    results = [_limit(each, series, span) for each in LIMITS.values()]
+    results += [_state(each, series) for each in STATES]
+    results.append(_clock(series))
     rank = [Severity.CRITICAL, Severity.WARNING, Severity.NOTE, Severity.OK, Severity.UNKNOWN]
-    return tuple(sorted(found, key=lambda each: rank.index(each.severity)))
+    return tuple(sorted(results, key=lambda each: rank.index(each.severity)))
 
 
 def _limit(limit: Limit, series: Sequence[Series], span: Span) -> Check:
@@ -103,13 +103,13 @@ def _where(series: Series) -> str:
 
 
 def _clock(series: Sequence[Series]) -> Check:
-    told = [float(np.abs(each.values).max()) for each in series
+    offsets = [float(np.abs(each.values).max()) for each in series
             if each.metric == metrics.CLOCK_OFFSET.name and len(each.values)]  # fmt: skip
-    if not told:
+    if not offsets:
         return Check("clock offset", Severity.UNKNOWN, "not told")
-    bad = max(told) > MOST_OFFSET
+    bad = max(offsets) > MOST_OFFSET
     return Check("clock offset", Severity.WARNING if bad else Severity.OK,
-                 f"at most {1e3 * max(told):.1f} ms",
+                 f"at most {1e3 * max(offsets):.1f} ms",
                  "Times of this node cannot be compared with others'." if bad else "")  # fmt: skip
 
 
@@ -146,16 +146,16 @@ def facts(
         places: Kind -> name of where it stands (rack, leaf, storage).
         checks: What was looked at.
     """
-    found = {kind: name[:LONGEST] for kind, name in places.items()}
+    lines_of_place = {kind: name[:LONGEST] for kind, name in places.items()}
     for name, metric, label in SHOWN:
         words = {each.label.get(label, "") for each in series if each.metric == metric} - {""}
         if words:
-            found[name] = ", ".join(sorted(words))[:LONGEST]
+            lines_of_place[name] = ", ".join(sorted(words))[:LONGEST]
     for each in series:
         if each.metric == metrics.HOST_CPUS.name and len(each.values):
-            found["processors"] = f"{each.values[-1]:.0f}"
+            lines_of_place["processors"] = f"{each.values[-1]:.0f}"
         if each.metric == metrics.HOST_MEMORY_TOTAL.name and len(each.values):
-            found["memory"] = f"{each.values[-1] / GIB:.0f} GiB"
+            lines_of_place["memory"] = f"{each.values[-1] / GIB:.0f} GiB"
     mine = who[who["node"] == node]
     models = {each.gpu: each.label.get("model", "")[:LONGEST] for each in series
               if each.metric == metrics.GPU_INFO.name and each.gpu != NOBODY}  # fmt: skip
@@ -169,6 +169,6 @@ def facts(
         ))  # fmt: skip
     gpus = pd.DataFrame(rows, columns=["gpu", "uuid", "model", "run", "rank"])
     return NodeFacts(
-        node=node, facts=found, gpus=gpus.astype({"rank": "Int32"}),
+        node=node, facts=lines_of_place, gpus=gpus.astype({"rank": "Int32"}),
         runs=(run,) if len(mine) else (), checks=checks,
     )  # fmt: skip

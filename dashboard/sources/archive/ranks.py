@@ -32,8 +32,8 @@ def members(table: Table, samples: ScrapedSeries, meta: Mapping[str, Any]) -> pd
     rows = table.read([each.name for each in archive.RANKS]).to_pandas()
     rows = rows.dropna(subset=list(NEEDED)).astype({"node": str})
     rows = rows[rows["rank"] >= 0].drop_duplicates("rank", keep="last")
-    told = _rank_info(samples) if rows.empty else pd.DataFrame({"metric": [], "rank": []})
-    infos = rank_infos(rows, told, _layout(meta), [])
+    infos_read = _rank_info(samples) if rows.empty else pd.DataFrame({"metric": [], "rank": []})
+    infos = rank_infos(rows, infos_read, _layout(meta), [])
     frame = pd.DataFrame(
         [(each.rank, each.node, each.gpu, each.uuid or "", each.local_rank, each.dp, each.pp,
           each.tp) for each in infos],
@@ -89,28 +89,30 @@ def table(who: pd.DataFrame, steps: Steps) -> pd.DataFrame:
     if not shown.any():
         shown = np.ones(len(steps.steps), dtype=bool)
     place = {int(rank): at for at, rank in enumerate(steps.ranks)}
-    told = {
+    medians = {
         name: middle(values[shown].T) if values.size else np.full(len(steps.ranks), np.nan)
         for name, values in steps.cells.items()
     }
     count = np.isfinite(steps.cells["wall_seconds"]).sum(axis=0)
     known = np.isfinite(steps.cells["own_seconds"]).sum(axis=0)
     # Of fewer steps the median would be that of some steps, and not of the range.
-    told["own_seconds"] = np.where(known >= KNOWN_AT_LEAST * count, told["own_seconds"], np.nan)
+    medians["own_seconds"] = np.where(
+        known >= KNOWN_AT_LEAST * count, medians["own_seconds"], np.nan
+    )
     at = [place.get(int(rank), -1) for rank in who["rank"]]
 
     def of(values: Floats) -> Floats:
         return np.append(values, np.nan)[at]
 
     frame = who[list(WHO)].assign(
-        steps=np.append(count, 0)[at], wall_seconds=of(told["wall_seconds"]),
-        own_seconds=of(told["own_seconds"]),
+        steps=np.append(count, 0)[at], wall_seconds=of(medians["wall_seconds"]),
+        own_seconds=of(medians["own_seconds"]),
     )  # fmt: skip
     own, wall = frame["own_seconds"].to_numpy(float), frame["wall_seconds"].to_numpy(float)
     frame["slowdown"] = over_stratum(own[None, :], frame["pp"].to_numpy())[0]
     frame["wait_share"] = np.where(wall > 0, 1 - own / np.where(wall > 0, wall, 1.0), np.nan)
     for column in PHASE_COLUMNS:
-        frame[column] = of(told[column])
+        frame[column] = of(medians[column])
     frame = frame.sort_values("slowdown", ascending=False, na_position="last", ignore_index=True)
     if unknown := int((frame["own_seconds"].isna() & (frame["steps"] > 0)).sum()):
         frame.attrs["note"] = (
@@ -121,13 +123,13 @@ def table(who: pd.DataFrame, steps: Steps) -> pd.DataFrame:
 
 def over_stratum(own: Floats, stage: Floats) -> Floats:
     """(W, R) own time over the median of the ranks of the same pipeline stage."""
-    found = np.full(own.shape, np.nan)
+    ratios = np.full(own.shape, np.nan)
     for each in np.unique(stage):
         mine = stage == each
         peers = middle(own[:, mine])
         known = np.where(peers > 0, peers, np.nan)
-        found[:, mine] = own[:, mine] / known[:, None]
-    return found
+        ratios[:, mine] = own[:, mine] / known[:, None]
+    return ratios
 
 
 def times(who: pd.DataFrame, steps: Steps, unit_title: str = "Own time over its stage") -> Matrix:

@@ -107,9 +107,9 @@ def of_run(asking: Asking, run: str, grid: Grid, scrape: float) -> Iterator[Even
                     rank=rank)  # fmt: skip
 
 
-def of_findings(found: Sequence[FindingRow]) -> Iterator[Event]:
+def of_findings(findings: Sequence[FindingRow]) -> Iterator[Event]:
     """When they opened and closed."""
-    for one in found:
+    for one in findings:
         mine = one.run, one.node, one.gpu, one.rank, one.finding
         yield Event(one.since, None, "finding", one.severity, f"finding opened: {one.cause}", *mine)
         if one.until is not None:
@@ -117,10 +117,10 @@ def of_findings(found: Sequence[FindingRow]) -> Iterator[Event]:
             yield Event(one.until, None, "finding", Severity.NOTE, text, *mine)
 
 
-def stretches(one: Course) -> Iterator[tuple[int, int]]:
+def stretches(course: Course) -> Iterator[tuple[int, int]]:
     """First and last place of each stretch in which something was told."""
-    told = np.concatenate([[0], np.isfinite(one.values).astype(np.int8), [0]])
-    for first, last in np.flatnonzero(np.diff(told)).reshape(-1, 2):
+    known = np.concatenate([[0], np.isfinite(course.values).astype(np.int8), [0]])
+    for first, last in np.flatnonzero(np.diff(known)).reshape(-1, 2):
         yield int(first), int(last) - 1
 
 

@@ -131,8 +131,8 @@ def _slowdown(asking: Asking, at: float, scrape: float, where: Places) -> list[R
     for key, (_, value) in zip(stage, rows, strict=True):
         own.setdefault(key, []).append(value)
     middle = {key: float(np.median(values)) for key, values in own.items()}
-    told = zip(rows, stage, strict=True)
-    return [(labels, value / middle[key]) for (labels, value), key in told if middle[key] > 0]
+    pairs = zip(rows, stage, strict=True)
+    return [(labels, value / middle[key]) for (labels, value), key in pairs if middle[key] > 0]
 
 
 def _wait(asking: Asking, at: float, scrape: float) -> list[Row]:

@@ -48,9 +48,9 @@ def health(
     )  # fmt: skip
     for name, query in COLUMNS.items():
         words = query.format(at=f"{at:.3f}", build=m.BUILD_INFO.name)
-        told = {target_of(labels): value for labels, value in asking.instant(words, at)}
-        if told:
-            frame[name] = [told.get(target, np.nan) for target in known.node_of]
+        values = {target_of(labels): value for labels, value in asking.instant(words, at)}
+        if values:
+            frame[name] = [values.get(target, np.nan) for target in known.node_of]
     never = [name for name in silent if name not in known.nodes]
     frame = pd.concat([frame, pd.DataFrame({"node": never, "up": False})], ignore_index=True)
     checks = [
@@ -120,7 +120,7 @@ def _analyzer(asking: Asking, at: float, scrape: float) -> list[Check]:
         )]  # fmt: skip
     age = rows[0][1]
     late = age > max(60.0, 4 * scrape)
-    found = [Check(
+    checks = [Check(
         "Analyzer", Severity.WARNING if late else Severity.OK,
         f"lockstep watch judged {max(0.0, age):.0f} s ago.",
         "Look at its log." if late else "",
@@ -131,9 +131,9 @@ def _analyzer(asking: Asking, at: float, scrape: float) -> list[Check]:
         (m.STATE_FAILURES, "times its state could not be saved"),
     ):
         failed = asking.instant(f"sum(increase({metric.name}[{lasting(BACK)}])) > 0.5", at)
-        found += [
+        checks += [
             Check("Analyzer", Severity.WARNING, f"{value:.0f} {text} in the last hour.",
                   "Look at its log.")
             for _, value in failed
         ]  # fmt: skip
-    return found
+    return checks

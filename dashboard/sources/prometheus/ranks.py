@@ -27,18 +27,18 @@ MOST_PHASES = 2048
 
 
 def ranks(
-    asking: Asking, run: str, found: Sequence[Member], span: Span, scrape: float
+    asking: Asking, run: str, members: Sequence[Member], span: Span, scrape: float
 ) -> pd.DataFrame:
     """protocol.Source.ranks: means over the end of the span, not medians; `attrs["note"]` says it.
 
     Args:
         asking: The Prometheus.
         run: The run.
-        found: Its ranks.
+        members: Its ranks.
         span: Where to look.
         scrape: Seconds between two scrapes.
     """
-    longest = max(4 * scrape, MOST_SAMPLES / max(1, len(found)) * scrape)
+    longest = max(4 * scrape, MOST_SAMPLES / max(1, len(members)) * scrape)
     seconds = min(max(span.seconds, 4 * scrape), longest)
     mine, back = series("", run=run), lasting(seconds)
 
@@ -50,7 +50,7 @@ def ranks(
         rows = {number(labels, "rank"): value for labels, value in of(metric)}
         return pd.Series({rank: rows.get(rank, np.nan) for rank in index}, dtype=float)
 
-    index = [one.rank for one in found]
+    index = [one.rank for one in members]
     steps = column(m.TRAIN_STEPS).where(lambda count: count > 0)
     known = all_known(column(m.TRAIN_KNOWN_STEPS).to_numpy(), steps.to_numpy())
     own = (column(m.TRAIN_OWN) / steps).where(known)
@@ -69,10 +69,10 @@ def ranks(
     frame = pd.DataFrame(
         {
             "rank": index,
-            "node": [one.node for one in found],
-            "gpu": pd.array([one.gpu for one in found], dtype="Int32"),
-            "uuid": [one.uuid for one in found],
-            **{name: [getattr(one, name) for one in found] for name in ("dp", "pp", "tp")},
+            "node": [one.node for one in members],
+            "gpu": pd.array([one.gpu for one in members], dtype="Int32"),
+            "uuid": [one.uuid for one in members],
+            **{name: [getattr(one, name) for one in members] for name in ("dp", "pp", "tp")},
             "steps": steps.fillna(0).round().astype(int).to_numpy(),
             "wall_seconds": wall.to_numpy(),
             "own_seconds": own.to_numpy(),
@@ -95,7 +95,7 @@ def ranks(
 def rank_times(
     asking: Asking,
     run: str,
-    found: Sequence[Member],
+    members: Sequence[Member],
     grid: Grid,
     scrape: float,
     first: Sequence[int],
@@ -105,21 +105,21 @@ def rank_times(
     Args:
         asking: The Prometheus.
         run: The run.
-        found: Its ranks.
+        members: Its ranks.
         grid: The windows.
         scrape: Seconds between two scrapes.
         first: Ranks that must be among them, as the slowest.
     """
     wanted = set(first[: MOST_SERIES // 2])
-    must = [one for one in found if one.rank in wanted]
-    others = [one for one in found if one.rank not in wanted]
+    must = [one for one in members if one.rank in wanted]
+    others = [one for one in members if one.rank not in wanted]
     chosen = sorted([*must, *sample(others, MOST_SERIES - len(must))], key=lambda one: one.rank)
     mine = series("", "rank=~" + one_of([str(one.rank) for one in chosen]), run=run)
     rate = window(grid.step, scrape)
     query = own_per_step(rate, mine)
-    told = {number(one.labels, "rank"): one.values for one in asking.over(query, grid)}
+    by_rank = {number(one.labels, "rank"): one.values for one in asking.over(query, grid)}
     nothing = np.full(len(grid.times), np.nan)
-    values = np.stack([told.get(one.rank, nothing) for one in chosen]) if chosen else _none(grid)
+    values = np.stack([by_rank.get(one.rank, nothing) for one in chosen]) if chosen else _none(grid)
     for stage in {one.pp for one in chosen}:
         rows = [place for place, one in enumerate(chosen) if one.pp == stage]
         known = np.isfinite(values[rows]).any(axis=0)
@@ -130,10 +130,10 @@ def rank_times(
     return Matrix("Own time over peers", "ratio", names, grid.times, None, values)
 
 
-def name(one: Member) -> str:
+def name(member: Member) -> str:
     """A rank for people."""
-    gpu = "" if one.gpu is None else f", GPU {one.gpu}"
-    return f"rank {one.rank} ({one.node}{gpu})"
+    gpu = "" if member.gpu is None else f", GPU {member.gpu}"
+    return f"rank {member.rank} ({member.node}{gpu})"
 
 
 def _none(grid: Grid) -> Floats:
@@ -152,29 +152,29 @@ ALL = "all operations"
 
 
 def collectives(
-    asking: Asking, run: str, found: Sequence[Member], span: Span, scrape: float
+    asking: Asking, run: str, members: Sequence[Member], span: Span, scrape: float
 ) -> pd.DataFrame:
     """protocol.Source.collectives; `late_rank` is who waits least (docs/method/waits.md)."""
     back = lasting(min(LONGEST, max(span.seconds, 4 * scrape)))
-    rows = _counted(asking, run, found, span.end, back) + _inspected(asking, run, span.end, back)
+    rows = _counted(asking, run, members, span.end, back) + _inspected(asking, run, span.end, back)
     frame = pd.DataFrame(rows, columns=COLLECTIVE_COLUMNS).astype({"late_rank": "Int64"})
     return frame.sort_values("total_seconds", ascending=False, ignore_index=True)
 
 
 def _counted(
-    asking: Asking, run: str, found: Sequence[Member], at: float, back: str
+    asking: Asking, run: str, members: Sequence[Member], at: float, back: str
 ) -> list[tuple[object, ...]]:
     """By group: seconds from arrival to completion, over the ranks that are asked."""
-    ranks = "rank=~" + one_of([str(one.rank) for one in sample(found)])
-    told: list[dict[tuple[str, int], float]] = []
+    ranks = "rank=~" + one_of([str(one.rank) for one in sample(members)])
+    sums: list[dict[tuple[str, int], float]] = []
     for metric in (m.TRAIN_COLLECTIVE, m.TRAIN_COLLECTIVES):
         query = f"sum by (group, rank) (increase({series(metric.name, ranks, run=run)}[{back}]))"
-        told.append({
+        sums.append({
             (labels.get("group", ""), rank): value
             for labels, value in asking.instant(query, at)
             if (rank := number(labels, "rank")) is not None
         })  # fmt: skip
-    seconds, counts = told
+    seconds, counts = sums
     rows: list[tuple[object, ...]] = []
     for group in sorted({group for group, _ in counts}):
         mean = {
