@@ -206,7 +206,9 @@ def overlaid(runs: Sequence[Sequence[Lines]]) -> tuple[Lines, ...]:
     charts_on_grid = []
     for key, wanted in CHARTS.items():
         charts = [next((each for each in some if each.key == key), None) for some in runs]
-        with_line = [one for one in charts if one is not None and _line(one, wanted) is not None]
+        with_line = [
+            chart for chart in charts if chart is not None and _line(chart, wanted) is not None
+        ]
         if len(with_line) < 2 or len({one.unit for one in with_line}) > 1:
             continue
         longest = max(_length(one) for one in with_line)
@@ -220,8 +222,11 @@ def overlaid(runs: Sequence[Sequence[Lines]]) -> tuple[Lines, ...]:
             if one is not None and _line(one, wanted) is not None
         }
         sampling = f"medians of {width:.0f} steps" if width > 1 else ""
-        charts_on_grid.append(Lines(key, with_line[0].title, with_line[0].unit, edges[:-1], values, edges[:-1],
-                           sampling=sampling, help=with_line[0].help))  # fmt: skip
+        first = with_line[0]
+        charts_on_grid.append(
+            Lines(key, first.title, first.unit, edges[:-1], values, edges[:-1], sampling=sampling,
+                  help=first.help)
+        )  # fmt: skip
     return tuple(charts_on_grid)
 
 
@@ -274,7 +279,7 @@ def answer(frame: pd.DataFrame) -> str:
 
 def _line(chart: Lines, wanted: Sequence[str]) -> Floats | None:
     names = [*(name for name in wanted if name in chart.values), *chart.values]
-    name = next((each for each in names if np.isfinite(chart.values[each]).any()), None)
+    name = next((name for name in names if np.isfinite(chart.values[name]).any()), None)
     return None if name is None else chart.values[name]
 
 
@@ -303,7 +308,7 @@ def _binned(chart: Lines, wanted: Sequence[str], edges: Floats) -> Floats:
 
 
 def _settled(charts: Sequence[Lines]) -> float | None:
-    chart = next((one for one in charts if one.key == "step" and one.values), None)
+    chart = next((chart for chart in charts if chart.key == "step" and chart.values), None)
     if chart is None:
         return None
     name = next((each for each in CHARTS["step"] if each in chart.values), next(iter(chart.values)))
@@ -312,6 +317,6 @@ def _settled(charts: Sequence[Lines]) -> float | None:
 
 
 def _last(charts: Sequence[Lines], key: str) -> float | None:
-    chart = next((one for one in charts if one.key == key), None)
+    chart = next((chart for chart in charts if chart.key == key), None)
     line = None if chart is None else _line(chart, ())
     return None if line is None else float(line[np.isfinite(line)][-1])

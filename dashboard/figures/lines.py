@@ -65,8 +65,8 @@ def _ends(charts: Sequence[Lines], span: Span | None) -> tuple[float, float]:
     if span is not None:
         return span.start, span.end
     return (
-        min(float(each.times[0]) for each in charts),
-        max(float(each.times[-1]) for each in charts),
+        min(float(chart.times[0]) for chart in charts),
+        max(float(chart.times[-1]) for chart in charts),
     )
 
 

@@ -137,16 +137,19 @@ def same_range(picture: Picture, other: Picture) -> tuple[Picture, Picture]:
     maps = [*_maps(picture), *_maps(other)]
     if not maps:
         return picture, other
-    ends = {"zmin": min(each["zmin"] for each in maps), "zmax": max(each["zmax"] for each in maps)}
+    ends = {
+        "zmin": min(heat_map["zmin"] for heat_map in maps),
+        "zmax": max(heat_map["zmax"] for heat_map in maps),
+    }
     return _with(picture, ends), _with(other, ends)
 
 
 def _maps(shown: Picture) -> Iterator[dict[str, Any]]:
-    return (each for each in shown.figure["data"] if each.get("zmin") is not None)
+    return (trace for trace in shown.figure["data"] if trace.get("zmin") is not None)
 
 
 def _with(shown: Picture, ends: dict[str, float]) -> Picture:
-    data = [each | ends if "zmin" in each else each for each in shown.figure["data"]]
+    data = [trace | ends if "zmin" in trace else trace for trace in shown.figure["data"]]
     return replace(shown, figure=shown.figure | {"data": data})
 
 

@@ -34,7 +34,7 @@ def show(context: Context) -> None:
     said = places.fleet(fleet, away, heatmap.line(fleet, worst[0]) if worst else "", run,
                         live=context.answer.live and not context.place.until)  # fmt: skip
     sentence(said.text, said.severity)
-    choice("Show", "metric", {each.key: each.title for each in FLEET_METRICS}, metric.key)
+    choice("Show", "metric", {metric.key: metric.title for metric in FLEET_METRICS}, metric.key)
     order = _order(context)
     chosen = picture(heatmap.fleet(fleet, order), "fleet", select=True)
     _links(context, fleet, chosen, worst)
@@ -51,7 +51,7 @@ def chosen_metric(key: str) -> FleetMetric:
     Raises:
         TroubleError: There is none of that name.
     """
-    known = {each.key: each for each in FLEET_METRICS}
+    known = {metric.key: metric for metric in FLEET_METRICS}
     if key and key not in known:
         raise TroubleError(
             Kind.UNKNOWN_ID,
@@ -84,8 +84,8 @@ def _links(context: Context, fleet: FleetSnapshot, chosen: Any, worst: Sequence[
             st.text("The worst places (a click on a mark leads to others):")
             for node, run in _nodes(fleet, worst)[:LINKED]:
                 _node(context, node, run)
-            for each in worst[:LINKED]:
-                _gpu(context, *_names(fleet, each))
+            for index in worst[:LINKED]:
+                _gpu(context, *_names(fleet, index))
 
 
 def _names(fleet: FleetSnapshot, index: int) -> tuple[str, int, int, str]:
@@ -96,7 +96,7 @@ def _names(fleet: FleetSnapshot, index: int) -> tuple[str, int, int, str]:
 
 
 def _nodes(fleet: FleetSnapshot, worst: Sequence[int]) -> list[tuple[str, str]]:
-    return list(dict.fromkeys((str(fleet.nodes[each]), str(fleet.runs[each])) for each in worst))
+    return list(dict.fromkeys((str(fleet.nodes[index]), str(fleet.runs[index])) for index in worst))
 
 
 def _node(context: Context, node: str, run: str) -> None:
@@ -117,10 +117,10 @@ def _table(context: Context, fleet: FleetSnapshot, worst: Sequence[int]) -> None
     if frame.empty:
         st.caption("No place told this metric.")
         return
-    names = [_names(fleet, each) for each in worst]
+    names = [_names(fleet, index) for index in worst]
     pages = (
-        [link("node", places.gpu_place(context.place, *each)) if max(each[1:3]) >= 0 else ""
-         for each in names],
+        [link("node", places.gpu_place(context.place, *name)) if max(name[1:3]) >= 0 else ""
+         for name in names],
         [link("node", context.place, node=node, gpu=None, rank=None,
               run=run or context.place.run, metric="", axis="")
          for node, _, _, run in names],

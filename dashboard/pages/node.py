@@ -45,7 +45,7 @@ def show(context: Context) -> None:
 def _node(context: Context) -> None:
     source, node, span = context.source, context.place.node, context.span
     facts = source.node(node, span)
-    mine = [one for one in source.findings(span, context.place.run) if one.node == node]
+    mine = [finding for finding in source.findings(span, context.place.run) if finding.node == node]
     said = places.node(facts, mine)
     sentence(said.text, said.severity)
     _ways(context, facts)
@@ -102,8 +102,12 @@ def _gpus(context: Context, facts: NodeFacts) -> None:
 def _charts(context: Context, charts: Sequence[Lines], events: Sequence[Event]) -> None:
     kind = context.place.axis or "time"
     for key, title, some in (
-        ("gpus", "Its GPUs beside their peers", [one for one in charts if one.key in BESIDE_PEERS]),
-        ("host", "The host", [one for one in charts if one.key not in BESIDE_PEERS]),
+        (
+            "gpus",
+            "Its GPUs beside their peers",
+            [chart for chart in charts if chart.key in BESIDE_PEERS],
+        ),
+        ("host", "The host", [chart for chart in charts if chart.key not in BESIDE_PEERS]),
     ):
         if some:
             picture(lines.stack(some, events, context.span, kind, title=title), f"node-{key}")
@@ -146,8 +150,8 @@ def _gpu_or_rank(context: Context) -> None:
     source, span, run = context.source, context.span, context.place.run
     ranks = part(lambda: source.ranks(run, span)) if run else None
     here = where(context, ranks)
-    events = [one for one in source.events(span, run, here.node) if _concerns(one, here)]
-    mine = [one for one in source.findings(span, run) if _concerns(one, here)]
+    events = [event for event in source.events(span, run, here.node) if _concerns(event, here)]
+    mine = [finding for finding in source.findings(span, run) if _concerns(finding, here)]
     slowdown = float(here.row["slowdown"]) if here.row is not None else None
     known = slowdown if slowdown is not None and slowdown == slowdown else None
     said = places.gpu(here.name, mine, known, len(events))
@@ -209,7 +213,9 @@ def _operations(context: Context, here: Where, findings: Sequence[FindingRow]) -
     if rank is None:
         return
     wall = float(here.row["wall_seconds"]) if here.row is not None else float("nan")
-    chosen = [one for one in findings if one.finding == context.place.finding] or findings
+    chosen = [
+        finding for finding in findings if finding.finding == context.place.finding
+    ] or findings
     since = chosen[0].since if chosen else None
     shown = collectives.window(context.span, wall, since)
     st.subheader("What it did", anchor=False)

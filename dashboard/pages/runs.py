@@ -76,8 +76,8 @@ def _list(context: Context) -> None:
     st.caption(f"Tick a run to open it, two to {MOST} to compare them.")
     key = hashlib.sha256(repr(wish).encode()).hexdigest()[:8]
     ticked = choices.ticked(
-        frame(rows_shown, context.place), f"runs-{key}", "Every run with its ending and its verdict.",
-        links=("open", "report"),
+        frame(rows_shown, context.place), f"runs-{key}",
+        "Every run with its ending and its verdict.", links=("open", "report"),
     )  # fmt: skip
     rows = [rows_shown[row] for row in ticked]
     _links(rows)
@@ -180,8 +180,8 @@ def _many(context: Context, rows: list[RunRow]) -> None:
           links=("open",))  # fmt: skip
     overlaid = comparison.overlaid(charts)
     if overlaid:
-        picture(lines.stack(overlaid, (), None, "step", title="All runs, by steps since each began"),
-                "all-runs")  # fmt: skip
+        title = "All runs, by steps since each began"
+        picture(lines.stack(overlaid, (), None, "step", title=title), "all-runs")
     st.subheader("b against a", anchor=False)
 
 
@@ -190,7 +190,7 @@ def _compared(context: Context, a: RunRow, b: RunRow) -> None:
     one, other = source.run_lines(a.run, a.span), source.run_lines(b.run, b.span)
     ranks = part(lambda: (source.ranks(a.run, a.span), source.ranks(b.run, b.span)))
     measures = comparison.measures(one, other)
-    step = next((each for each in measures if each.chart == "step"), None)
+    step = next((measure for measure in measures if measure.chart == "step"), None)
     nodes = phases = None
     if ranks is not None:
         nodes, phases = comparison.nodes(*ranks), comparison.phases(*ranks)
@@ -250,8 +250,9 @@ def _measures(
     names = [[chart.title for chart in charts if chart.values] for charts in (one, other)]
     if measures:
         st.caption(plain(compared.HOW))
-        table(compared.table(measures), "measured", "Every line of both runs: medians, their ratio with"
-              " its interval, and whether the difference is certain.", columns=FORMATS)  # fmt: skip
+        table(compared.table(measures), "measured", "Every line of both runs: medians, their ratio"
+              " with its interval, and whether the difference is certain.",
+              columns=FORMATS)  # fmt: skip
     else:
         st.caption("The two runs have no measurement in common.")
     thinned = sorted({chart.sampling for chart in (*one, *other) if chart.sampling})
@@ -361,7 +362,7 @@ def _ledger_table(rows: Sequence[LedgerRow]) -> pd.DataFrame:
 
 
 def _not_known(rows: Sequence[LedgerRow]) -> None:
-    sentences = dict.fromkeys(f"{each}." for row in rows for each in row.missing)
+    sentences = dict.fromkeys(f"{sentence}." for row in rows for sentence in row.missing)
     if sentences:
         with st.expander(f"What is not known ({len(sentences)})"):
             for each in sentences:

@@ -22,9 +22,9 @@ from lockstep.dashboard.widgets.shown import (
     sentence,
     table,
 )
-from lockstep.dashboard.words import culprits as causes
-from lockstep.dashboard.words import culprits as chosen
-from lockstep.dashboard.words import verdict, what_if
+from lockstep.dashboard.words import culprits as culprits_words
+from lockstep.dashboard.words import verdict as verdict_words
+from lockstep.dashboard.words import what_if
 from lockstep.dashboard.words.columns import worded
 from lockstep.dashboard.words.said import Number, lost
 from lockstep.dashboard.words.verdict import mapping, number, records, text, whole
@@ -44,35 +44,37 @@ RATIO = st.column_config.NumberColumn(format="%.4g")
 def show(context: Context) -> None:
     """Draws the page."""
     source, place = context.source, context.place
-    given = source.verdict(place.run)
+    of_run = source.verdict(place.run)
     row = _finding(context)
-    said = chosen.headline(given, place, row, source.run(place.run), live=context.answer.live)
+    said = culprits_words.headline(
+        of_run, place, row, source.run(place.run), live=context.answer.live
+    )
     sentence(said.text, said.severity)
     if said.command:
         st.code(said.command, language="bash")
-    told = chosen.first(given, place, row)
+    verdict = culprits_words.first(of_run, place, row)
     if row is not None:
         glance(row, source.run(place.run), context.answer.now)
-    _ways(context, told, row)
+    _ways(context, verdict, row)
     if row is not None:
         on_call(row, context.settings, "straggler")
-    if told is not None:
-        _hang(context, told)
-        _causes(context, told)
-        _numbers(told)
-    _measured(context, told)
-    if told is not None:
-        _without(told)
-        _rest(told)
+    if verdict is not None:
+        _hang(context, verdict)
+        _causes(context, verdict)
+        _numbers(verdict)
+    _measured(context, verdict)
+    if verdict is not None:
+        _without(verdict)
+        _rest(verdict)
         later("What each worker and operation costs, simulated", "simulated-open",
-              lambda: _simulated(told))  # fmt: skip
+              lambda: _simulated(verdict))  # fmt: skip
 
 
 def _finding(context: Context) -> FindingRow | None:
     if not context.place.finding:
         return None
     found = part(lambda: context.source.findings(context.span, context.place.run))
-    row = chosen.finding(context.place, found or ())
+    row = culprits_words.finding(context.place, found or ())
     if row is None:
         st.caption(plain(f"Finding {context.place.finding} itself is not known in this range; what"
                          " stands here is the verdict of the run."))  # fmt: skip
@@ -87,53 +89,54 @@ def _ways(context: Context, verdict: Mapping[str, Any] | None, row: FindingRow |
         ways(context.place, node)
 
 
-def _numbers(verdict_read: Mapping[str, Any]) -> None:
-    interval = verdict_read.get("slowdown_interval")
+def _numbers(verdict: Mapping[str, Any]) -> None:
+    interval = verdict.get("slowdown_interval")
     ends = "" if not isinstance(interval, list) else " to ".join(
         cell(number(end), "ratio") for end in interval
     )  # fmt: skip
     shown = (
         Number("Step time over ideal",
-               "stopped" if mapping(verdict_read.get("hang"))
-               else cell(number(verdict_read.get("slowdown")), "ratio"),
+               "stopped" if mapping(verdict.get("hang"))
+               else cell(number(verdict.get("slowdown")), "ratio"),
                help=f"Step time over ideal step time{', 95 % interval ' + ends if ends else ''}."),
-        Number(*lost(number(verdict_read.get("lost_gpu_hours"))),
+        Number(*lost(number(verdict.get("lost_gpu_hours"))),
                help="What the culprits cost so far: GPUs times the time they waited."),
-        Number("Confidence in the place", cell(verdict.place_confidence(verdict_read), "confidence"),
+        Number("Confidence in the place",
+               cell(verdict_words.place_confidence(verdict), "confidence"),
                help="Of the culprit whose place is least sure; unknown where nobody is named."),
-        Number("Confidence in the cause", cell(verdict.confidence(verdict_read), "confidence"),
+        Number("Confidence in the cause", cell(verdict_words.confidence(verdict), "confidence"),
                help="Of the culprit whose cause is least sure; unknown where nobody is named."),
-        Number("Coverage", cell(number(verdict_read.get("coverage")), "share"),
-               help=verdict.how_sure(verdict_read)),
+        Number("Coverage", cell(number(verdict.get("coverage")), "share"),
+               help=verdict_words.how_sure(verdict)),
     )  # fmt: skip
     number_row(shown, "verdict")
 
 
-def _hang(context: Context, verdict_read: Mapping[str, Any]) -> None:
-    words = verdict.hang(verdict_read)
+def _hang(context: Context, verdict: Mapping[str, Any]) -> None:
+    words = verdict_words.hang(verdict)
     if not words:
         return
     st.subheader("Who is missing", anchor=False)
     st.markdown(plain(words))
-    missing = verdict.missing_ranks(verdict_read)
+    missing = verdict_words.missing_ranks(verdict)
     ranks = part(lambda: context.source.ranks(context.place.run, context.span))
     if ranks is not None and missing:
         here = ranks[ranks["rank"].isin(list(missing))]
         table(worded(here[["rank", "node", "gpu", "dp", "pp", "tp", "steps"]]), "missing-ranks",
               "The ranks that never arrived, and where they are.")  # fmt: skip
-    op = text(mapping(verdict_read.get("hang")).get("op"))
+    op = text(mapping(verdict.get("hang")).get("op"))
     link_to("Collectives of this run", "collectives", context.place, op=op)
 
 
-def _causes(context: Context, verdict_read: Mapping[str, Any]) -> None:
-    culprits = records(verdict_read.get("culprits"))
-    ranked = causes.causes(verdict_read)
+def _causes(context: Context, verdict: Mapping[str, Any]) -> None:
+    culprits = records(verdict.get("culprits"))
+    ranked = culprits_words.causes(verdict)
     if len(ranked):
         st.subheader("Caused by what", anchor=EVIDENCE)
         table(ranked, "causes", "Causes, the most probable first within each culprit.",
               columns={"confidence": st.column_config.NumberColumn(format="%.2f")})  # fmt: skip
     for place, culprit in enumerate(culprits[:CULPRITS_AT_MOST]):
-        st.markdown(f"**Evidence on {plain(verdict.who(culprit))}**")
+        st.markdown(f"**Evidence on {plain(verdict_words.who(culprit))}**")
         _evidence(culprit, f"evidence-{place}")
         node, gpu = text(culprit.get("node")), whole(culprit.get("gpu"))
         if node and gpu is not None:
@@ -147,29 +150,29 @@ def _causes(context: Context, verdict_read: Mapping[str, Any]) -> None:
 
 
 def _evidence(culprit: Mapping[str, Any], key: str) -> None:
-    seen = causes.observations(culprit)
+    seen = culprits_words.observations(culprit)
     if not seen:
-        st.caption(causes.NO_EVIDENCE)
+        st.caption(culprits_words.NO_EVIDENCE)
         return
     st.markdown("\n".join(
         f"- **{'+ for' if speaks else '− against'}**: {plain(words)}" for speaks, words in seen
     ))  # fmt: skip
     with st.expander("Where each comes from"):
-        table(causes.evidence(culprit), key, "Observations for and against the cause.")
+        table(culprits_words.evidence(culprit), key, "Observations for and against the cause.")
 
 
-def _measured(context: Context, verdict_read: Mapping[str, Any] | None) -> None:
+def _measured(context: Context, verdict: Mapping[str, Any] | None) -> None:
     source, run, span = context.source, context.place.run, context.span
     st.subheader("Who is late, and in which phase", anchor=False)
-    st.caption(plain(verdict.measured(verdict_read, span)))
-    since = verdict.onset(verdict_read, span)
+    st.caption(plain(verdict_words.measured(verdict, span)))
+    since = verdict_words.onset(verdict, span)
     if since is not None:
         link_to("Measure from the onset on", "straggler", context.place,
                 since=str(int(since * 1e3)))  # fmt: skip
     ranks = part(lambda: source.ranks(run, span))
     if ranks is None:
         return
-    named = verdict.named(verdict_read, _by_node(ranks))
+    named = verdict_words.named(verdict, _by_node(ranks))
     times = part(lambda: source.rank_times(run, span))
     if times is not None:
         axis = context.place.axis or "time"
@@ -225,21 +228,21 @@ def _simulated(verdict: Mapping[str, Any]) -> None:
           columns=dict.fromkeys(what_if.FIGURES[1:4], RATIO))  # fmt: skip
 
 
-def _rest(verdict_read: Mapping[str, Any]) -> None:
+def _rest(verdict: Mapping[str, Any]) -> None:
     for title, key, words, frame in (
         ("Slow by design, nobody's fault", "structure",
-         "What of the run's structure takes longer.", verdict.structure(verdict_read)),
+         "What of the run's structure takes longer.", verdict_words.structure(verdict)),
         ("Suspects that were let go", "rejected", "Ranks and why they are not to blame.",
-         verdict.rejected(verdict_read)),
+         verdict_words.rejected(verdict)),
         ("Hardware that deviates", "anomalies", "Parts unlike their peers, costly or not.",
-         verdict.anomalies(verdict_read)),
+         verdict_words.anomalies(verdict)),
         ("What the analysis did not have", "missing", "What was looked for and not found.",
-         verdict.missing(verdict_read)),
+         verdict_words.missing(verdict)),
     ):  # fmt: skip
         if len(frame):
             st.subheader(title, anchor=False)
             table(frame, key, words, columns={"share of the step": PERCENT, "distance": RATIO})
-    before = verdict.before(verdict_read)
+    before = verdict_words.before(verdict)
     if before:
         st.subheader("Was it a culprit before", anchor=False)
         for line in before:

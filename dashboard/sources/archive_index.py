@@ -55,7 +55,9 @@ class Index:
         Raises:
             TroubleError: The folder is not there, or may not be read.
         """
-        folders = sorted(((self._state(each), each) for each in self._folders()), reverse=True)
+        folders = sorted(
+            ((self._state(folder), folder) for folder in self._folders()), reverse=True
+        )
         with self._lock:
             self.left_out = max(len(folders) - MOST_ARCHIVES, 0)
             kept = folders[:MOST_ARCHIVES]

@@ -271,7 +271,7 @@ def size(answer: Any) -> int:
     if isinstance(answer, tuple | list):
         return SMALL + sum(map(size, answer))
     if is_dataclass(answer):
-        return SMALL + sum(size(getattr(answer, each.name)) for each in fields(answer))
+        return SMALL + sum(size(getattr(answer, part.name)) for part in fields(answer))
     return SMALL
 
 

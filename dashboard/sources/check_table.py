@@ -29,7 +29,7 @@ class State:
     next_step: str
 
 
-LIMITS: Mapping[str, Limit] = {each.what: each for each in CHECKS}
+LIMITS: Mapping[str, Limit] = {limit.what: limit for limit in CHECKS}
 CRITICAL = ("uncorrected memory errors", "row remap pending", "row remap failed")
 """Of LIMITS; the others are warnings."""
 _RESET = "Reset the GPU between two runs; if they come again, replace it."

@@ -137,7 +137,7 @@ def _change(folder: Path, change: Callable[[Notes], Notes]) -> None:
         now = change(before)
         document = {
             "schema_version": SCHEMA_VERSION, "tags": list(now.tags),
-            "notes": [{"at": each.at, "by": each.by, "text": each.text} for each in now.notes],
+            "notes": [{"at": note.at, "by": note.by, "text": note.text} for note in now.notes],
         }  # fmt: skip
         try:
             descriptor, name = tempfile.mkstemp(prefix=f".{FILE}.", dir=where)

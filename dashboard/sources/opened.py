@@ -59,26 +59,26 @@ def _open(text: str, environment: Mapping[str, str]) -> Cached:
         ) from error
 
 
-def _archive(verdict: Mapping[str, Any], _: Mapping[str, str]) -> Cached:
+def _archive(settings: Mapping[str, Any], _: Mapping[str, str]) -> Cached:
     from lockstep.dashboard.sources.archive.source import ArchiveSource
 
-    path = Path(verdict["path"])
+    path = Path(settings["path"])
     return cached(ArchiveSource(path), stamp=lambda: newest_change(path))
 
 
-def _folder(verdict: Mapping[str, Any], _: Mapping[str, str]) -> Cached:
+def _folder(settings: Mapping[str, Any], _: Mapping[str, str]) -> Cached:
     from lockstep.dashboard.sources.folder import FolderSource
 
-    path = Path(verdict["path"])
+    path = Path(settings["path"])
     return cached(FolderSource(path), stamp=lambda: newest_change(path))
 
 
-def _prometheus(verdict: Mapping[str, Any], environment: Mapping[str, str]) -> Cached:
+def _prometheus(settings: Mapping[str, Any], environment: Mapping[str, str]) -> Cached:
     from lockstep.dashboard.sources.prometheus.source import PrometheusSource
 
-    findings = verdict.get("findings")
+    findings = settings.get("findings")
     where = Path(findings) if findings else None
-    return cached(PrometheusSource(str(verdict["url"]), where, environment))
+    return cached(PrometheusSource(str(settings["url"]), where, environment))
 
 
 _OPENERS: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, str]], Cached]] = {

@@ -81,7 +81,7 @@ class RemoteRuns:
 
     def states(self) -> Mapping[str, str]:
         """Run -> its state."""
-        return {each["run"]: each["state"] for each in self._client.runs(limit=ALL)}
+        return {row["run"]: row["state"] for row in self._client.runs(limit=ALL)}
 
     def refused(self) -> dict[FaultKind, str]:
         """Kinds of fault that the API's machine cannot inject, and why."""
@@ -124,22 +124,22 @@ def settings(form: Form, name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def snapshot(verdict: Mapping[str, Any], log: list[str], now: datetime) -> Snapshot:
+def snapshot(job: Mapping[str, Any], log: list[str], now: datetime) -> Snapshot:
     """A run as the API tells it; pure."""
-    state, failure = verdict["state"], verdict["failure"] or {}
-    began = datetime.fromisoformat(verdict["started"]) if verdict["started"] else now
-    until = datetime.fromisoformat(verdict["ended"]) if verdict["ended"] else now
+    state, failure = job["state"], job["failure"] or {}
+    began = datetime.fromisoformat(job["started"]) if job["started"] else now
+    until = datetime.fromisoformat(job["ended"]) if job["ended"] else now
     codes = {"ended": ExitCode.OK, "failed": ExitCode.INTERNAL, "hung": ExitCode.INTERNAL,
              "stopped": ExitCode.INTERRUPTED}  # fmt: skip
-    code = codes.get(state) if verdict["started"] else None
+    code = codes.get(state) if job["started"] else None
     stage = {"queued": Stage.QUEUED}.get(state) or (
         Stage(state) if state in tuple(Stage) else Stage.OVER
     )
     return Snapshot(
-        name=verdict["run"], out=Path(verdict["run"]), command=verdict["command"] or "", stage=stage,
+        name=job["run"], out=Path(job["run"]), command=job["command"] or "", stage=stage,
         seconds=max(0.0, (until - began).total_seconds()), code=code, stopped=state == "stopped",
         trouble=str(failure.get("reason", "")) if state != "ended" else "",
-        log="\n".join(log).encode(), run=verdict["run"], behind=verdict["behind"] or "",
+        log="\n".join(log).encode(), run=job["run"], behind=job["behind"] or "",
     )  # fmt: skip
 
 

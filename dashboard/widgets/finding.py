@@ -72,13 +72,15 @@ def on_call(finding: FindingRow, settings: Settings, key: str) -> None:
     silences = _alertmanager(settings.alertmanager)
     labels = labels_of(finding.run, finding.node, finding.rank, finding.gpu, finding.link)
     try:
-        mine = [each for each in silences.in_force() if each.covers(_alert(finding, labels))]
+        mine = [
+            silence for silence in silences.in_force() if silence.covers(_alert(finding, labels))
+        ]
     except SilenceError as error:
         st.caption(f":material/cloud_off: {plain(str(error))} Who looks after this is not known.")
         return
     who = reader() if settings.login else ""
-    for each in mine[:SHOWN]:
-        _silence_shown(silences, each, who, key)
+    for silence in mine[:SHOWN]:
+        _silence_shown(silences, silence, who, key)
     if not (who and finding.open):
         return
     with st.container(horizontal=True, vertical_alignment="center"):

@@ -131,8 +131,8 @@ def run_form(refused: Mapping[FaultKind, str]) -> Form:
     return Form(
         workload=workload, nodes=nodes, ranks_per_node=ranks, dp=dp, tp=tp, pp=pp, steps=steps,
         model=model, seed=seed, name=name or "", follow=follow,
-        fault=fault_form.fault, scope=fault_form.scope, place=fault_form.place, factor=fault_form.factor,
-        from_step=fault_form.from_step,
+        fault=fault_form.fault, scope=fault_form.scope, place=fault_form.place,
+        factor=fault_form.factor, from_step=fault_form.from_step,
     )  # fmt: skip
 
 

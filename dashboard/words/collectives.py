@@ -179,17 +179,17 @@ def headline(waits: Waits, verdict: Mapping[str, Any] | None, late: pd.DataFrame
         late: Of `latest`; None without operations.
     """
     culprits = records((verdict or {}).get("culprits"))
-    network = [each for each in culprits if _of_network(each)]
+    network = [culprit for culprit in culprits if _of_network(culprit)]
     if network:
         first = network[0]
-        worse = any(each.get("tier") == "page" for each in network)
+        worse = any(rate.get("tier") == "page" for rate in network)
         cause = text(first.get("cause")) or "unknown"
         return Said(
             f"Yes: {who(first)} holds the run back ({cause}). {waits.words}",
             Severity.CRITICAL if worse else Severity.WARNING,
         )
     if culprits:
-        names = " and ".join(who(each) for each in culprits[:2])
+        names = " and ".join(who(culprit) for culprit in culprits[:2])
         more = f" and {len(culprits) - 2} more" if len(culprits) > 2 else ""
         return Said(
             f"No: the others wait for {names}{more}, which is no matter of the network."

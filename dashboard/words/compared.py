@@ -65,9 +65,9 @@ def table(measures: Sequence[Measure]) -> pd.DataFrame:
         than a, a share of a.
     """
     rows = [
-        (each.name, verdict(each), each.a, each.b, each.unit, each.ratio,
-         *(each.interval or (None, None)), each.effect, each.chance)
-        for each in measures
+        (measure.name, verdict(measure), measure.a, measure.b, measure.unit, measure.ratio,
+         *(measure.interval or (None, None)), measure.effect, measure.chance)
+        for measure in measures
     ]  # fmt: skip
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     frame = frame.astype(dict.fromkeys(("a", "b", *COLUMNS[5:]), "float64"))
@@ -82,7 +82,8 @@ def verdict(measure: Measure) -> str:
         return "the same" if same else "too few values, or none above 0, to say"
     if not measure.certain:
         return "same within noise"
-    return f"{cell(abs(measure.ratio - 1.0), 'share')} {'higher' if measure.ratio > 1.0 else 'lower'} in b"
+    direction = "higher" if measure.ratio > 1.0 else "lower"
+    return f"{cell(abs(measure.ratio - 1.0), 'share')} {direction} in b"
 
 
 def missing(a: Sequence[str], b: Sequence[str]) -> str:

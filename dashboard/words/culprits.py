@@ -8,7 +8,7 @@ import pandas as pd
 from lockstep.analyzer.causes.specs import CAUSE_WORDS
 from lockstep.dashboard.address import Place
 from lockstep.dashboard.shapes import FindingRow, RunRow
-from lockstep.dashboard.words import verdict
+from lockstep.dashboard.words import verdict as verdict_words
 from lockstep.dashboard.words.said import Said
 from lockstep.dashboard.words.verdict import number, records, text, who, whole
 
@@ -17,7 +17,10 @@ Verdict = Mapping[str, Any]
 
 def finding(place: Place, findings: Sequence[FindingRow]) -> FindingRow | None:
     """The finding that the address names; None where it names none, or one that is not known."""
-    return next((one for one in findings if place.finding and one.finding == place.finding), None)
+    return next(
+        (finding for finding in findings if place.finding and finding.finding == place.finding),
+        None,
+    )
 
 
 def first(verdict: Verdict | None, place: Place, row: FindingRow | None) -> Verdict | None:
@@ -29,7 +32,7 @@ def first(verdict: Verdict | None, place: Place, row: FindingRow | None) -> Verd
         row: Of `finding`.
     """
     culprits = records((verdict or {}).get("culprits"))
-    scores = [_fits(each, place, row) for each in culprits]
+    scores = [_fits(culprit, place, row) for culprit in culprits]
     if verdict is None or not any(scores):
         return verdict
     best = scores.index(max(scores))
@@ -38,26 +41,26 @@ def first(verdict: Verdict | None, place: Place, row: FindingRow | None) -> Verd
 
 
 def headline(
-    verdict_read: Verdict | None, place: Place, row: FindingRow | None, run: RunRow, *, live: bool
+    verdict: Verdict | None, place: Place, row: FindingRow | None, run: RunRow, *, live: bool
 ) -> Said:
     """The sentence of the verdict; where the address is about another culprit, that one's first.
 
     Args:
-        verdict_read: The verdict, as it was given.
+        verdict: The verdict, as it was given.
         place: The address.
         row: Of `finding`.
         run: Of the page.
         live: Whether the run is watched.
     """
-    said = verdict.headline(verdict_read, run, live=live)
-    before = records((verdict_read or {}).get("culprits"))
-    now = records((first(verdict_read, place, row) or {}).get("culprits"))
+    said = verdict_words.headline(verdict, run, live=live)
+    before = records((verdict or {}).get("culprits"))
+    now = records((first(verdict, place, row) or {}).get("culprits"))
     if now and now[0] is before[0] and (row is None or _fits(now[0], place, row)):
         return said
     if row is not None and row.sentence:
         own = Said(row.sentence, row.severity)
     elif now and now[0] is not before[0]:
-        own = Said(_sentence(now[0]), verdict.severity({"culprits": now[:1]}))
+        own = Said(_sentence(now[0]), verdict_words.severity({"culprits": now[:1]}))
     else:
         return said
     return Said(f"{own.text.rstrip('.')}. Of the whole run: {said.text}", own.severity,
@@ -83,7 +86,7 @@ def _fits(culprit: Verdict, place: Place, row: FindingRow | None) -> int:
 
 
 def _sentence(culprit: Verdict) -> str:
-    who = verdict.who(culprit)
+    who = verdict_words.who(culprit)
     cause = text(culprit.get("cause")) or "unknown"
     slower = number(culprit.get("slowdown"))
     times = "" if slower is None else f" is {slower:.2f}x slower than it should be"

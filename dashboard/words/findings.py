@@ -48,18 +48,19 @@ def findings(findings: Sequence[FindingRow], runs: Mapping[str, RunRow]) -> pd.D
         Columns `FINDINGS`; those of `FINDING_LINKS` hold addresses, empty where they lead nowhere.
     """
     rows = []
-    for one in findings:
-        row = runs.get(one.run)
-        place = around(one, row.span if row else None)
-        node = link("node", place, gpu=None, rank=None) if one.node else ""
+    for finding in findings:
+        row = runs.get(finding.run)
+        place = around(finding, row.span if row else None)
+        node = link("node", place, gpu=None, rank=None) if finding.node else ""
         rows.append((
-            one.node or one.link, one.gpu, one.rank, one.cause, one.slowdown, _moment(one.since),
-            severity_word(one.severity), "open" if one.open else "ended",
+            finding.node or finding.link, finding.gpu, finding.rank, finding.cause,
+            finding.slowdown, _moment(finding.since),
+            severity_word(finding.severity), "open" if finding.open else "ended",
             *(None if sure is None else round(sure, 2)
-              for sure in (one.place_confidence, one.confidence)),
-            one.run, one.sentence,
-            link("straggler", place, rank=None) if one.run else "", node,
-            link("run", place, rank=None) if one.run else "",
+              for sure in (finding.place_confidence, finding.confidence)),
+            finding.run, finding.sentence,
+            link("straggler", place, rank=None) if finding.run else "", node,
+            link("run", place, rank=None) if finding.run else "",
         ))  # fmt: skip
     frame = pd.DataFrame(rows, columns=list(FINDINGS))
     return frame.astype(
@@ -78,16 +79,17 @@ def around(finding: FindingRow, span: Span | None) -> Place:
     if span is not None and span.start <= finding.since <= span.end:
         start, end = max(start, span.start), min(end, span.end)
     return Place(
-        run=finding.run, node=finding.node, gpu=finding.gpu, rank=finding.rank, finding=finding.finding,
-        since=str(int(max(start, 0.0) * 1000)), until=str(int(end * 1000) + 1),
+        run=finding.run, node=finding.node, gpu=finding.gpu, rank=finding.rank,
+        finding=finding.finding, since=str(int(max(start, 0.0) * 1000)),
+        until=str(int(end * 1000) + 1),
     )  # fmt: skip
 
 
 def events(events: Sequence[Event]) -> pd.DataFrame:
     """One row an event, in the order given; columns `EVENTS`."""
     rows = [
-        (_moment(one.at), severity_word(one.severity), one.text, _where(one), one.kind)
-        for one in events
+        (_moment(event.at), severity_word(event.severity), event.text, _where(event), event.kind)
+        for event in events
     ]
     return pd.DataFrame(rows, columns=list(EVENTS))
 
@@ -159,10 +161,12 @@ def _as_watched(finding: FindingRow) -> WatchFinding:
     page = finding.severity is Severity.CRITICAL
     return WatchFinding(
         who=Who(finding.run, finding.node or None, finding.rank, finding.gpu, finding.link or None),
-        kind=_kind(finding), scope=finding.scope or _scope(finding), attempt=None, cause=finding.cause,
-        tier=Tier.PAGE if page else Tier.RECORD, confidence=finding.confidence or 0.0,
-        slowdown=finding.slowdown, onset=finding.since, first_seen=finding.since, opened=finding.since,
-        seen=finding.since, closed=None if finding.lasts else finding.until, sentence=finding.sentence,
+        kind=_kind(finding), scope=finding.scope or _scope(finding), attempt=None,
+        cause=finding.cause, tier=Tier.PAGE if page else Tier.RECORD,
+        confidence=finding.confidence or 0.0,
+        slowdown=finding.slowdown, onset=finding.since, first_seen=finding.since,
+        opened=finding.since, seen=finding.since,
+        closed=None if finding.lasts else finding.until, sentence=finding.sentence,
         facts=(), folder="", place_confidence=finding.place_confidence,
         lost_seconds=finding.lost_seconds, unit=finding.unit,
     )  # fmt: skip

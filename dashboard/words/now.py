@@ -50,7 +50,7 @@ def headline(
     """
     about = looked_at(runs, answer)
     ranked = worst_first(findings)
-    still_open = [one for one in ranked if one.open]
+    still_open = [finding for finding in ranked if finding.open]
     if still_open:
         return _open(still_open, about, answer)
     if ranked and not answer.live:
@@ -99,7 +99,7 @@ def _below(below: list[RunRow]) -> str:
 
 def _open(findings: list[FindingRow], about: list[RunRow], answer: Answer) -> Said:
     first = findings[0]
-    row = next((each for each in about if each.run == first.run), None)
+    row = next((row for row in about if row.run == first.run), None)
     words = _with_run(_finding_sentence(first), row, about)
     if len(findings) > 1:
         is_open = "is" if len(findings) == 2 else "are"
@@ -115,9 +115,9 @@ def _silent(answer: Answer) -> str:
 def _over(ranked: list[FindingRow], about: list[RunRow]) -> Said:
     """Of recorded runs: who held them back, though nothing goes on any more."""
     first = ranked[0]
-    row = next((each for each in about if each.run == first.run), None)
+    row = next((row for row in about if row.run == first.run), None)
     words = _with_run(_finding_sentence(first), row, about)
-    held = len({one.run for one in ranked})
+    held = len({finding.run for finding in ranked})
     if len(about) > 1:
         was = "was" if held == 1 else "were"
         words = (
@@ -258,9 +258,11 @@ def _judged(about: Sequence[RunRow]) -> list[str]:
 
 def _named(findings: Sequence[FindingRow], about: Sequence[RunRow]) -> Number:
     """Of recorded runs: a map is one moment of one run, so who is healthy in all is not told."""
-    places = {(one.run, one.node, one.gpu, one.rank, one.link) for one in findings}
-    runs = len({one.run for one in findings})
-    judged = {*_judged(about), *(one.run for one in findings)}
+    places = {
+        (finding.run, finding.node, finding.gpu, finding.rank, finding.link) for finding in findings
+    }
+    runs = len({finding.run for finding in findings})
+    judged = {*_judged(about), *(finding.run for finding in findings)}
     if about and not judged:
         return Number("Places named", UNKNOWN, help="Nobody judged these runs.")
     return Number(
@@ -276,7 +278,7 @@ def _counted(findings: Sequence[FindingRow], about: Sequence[RunRow], answer: An
     if about and not findings and not _judged(about):
         return Number("Open findings" if answer.live else "Findings", UNKNOWN,
                       help="Nobody judged these runs.")  # fmt: skip
-    still_open = sum(one.open for one in findings)
+    still_open = sum(finding.open for finding in findings)
     if not (answer.live or still_open):
         return Number("Findings", f"{len(findings):,}", "", bool(findings), words)
     seen = f"of {len(findings):,} seen" if len(findings) > still_open else ""
@@ -297,13 +299,13 @@ def _gpus(
     idle = (fleet.runs == "") & ~np.isin(fleet.nodes, list(fleet.silent))
     known = np.isfinite(fleet.values) & np.isin(fleet.runs, _judged(about))
     named = np.zeros(len(known), dtype=bool)
-    for one in findings:
-        if one.open and one.node:
-            here = fleet.nodes == one.node
-            if one.gpu is not None:
-                here &= fleet.gpus == one.gpu
-            elif one.rank is not None:
-                here &= fleet.ranks == one.rank
+    for finding in findings:
+        if finding.open and finding.node:
+            here = fleet.nodes == finding.node
+            if finding.gpu is not None:
+                here &= fleet.gpus == finding.gpu
+            elif finding.rank is not None:
+                here &= fleet.ranks == finding.rank
             named |= here
     unknown, at_rest = int((~(known | idle | named)).sum()), int((idle & ~named).sum())
     total = f"of {len(known):,}" + (f", {at_rest:,} idle" if at_rest else "")

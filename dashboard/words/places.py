@@ -98,7 +98,7 @@ def node(facts: NodeFacts, findings: Sequence[FindingRow]) -> Said:
     spoken = finding(findings)
     bad = [check for check in facts.checks if _is_bad(check)]
     worst = max((BADNESS.index(check.severity) for check in bad), default=0)
-    is_open = any(one.open for one in findings)
+    is_open = any(finding.open for finding in findings)
     if spoken is not None and (is_open or BADNESS.index(spoken.severity) >= worst):
         return spoken
     dark = [check.name for check in facts.checks if check.severity is Severity.UNKNOWN]
@@ -111,7 +111,7 @@ def node(facts: NodeFacts, findings: Sequence[FindingRow]) -> Said:
     unknown = f" Not known: {', '.join(dark[:NAMED_AT_MOST])}." if dark else ""
     good = sum(check.severity is Severity.OK for check in facts.checks)
     notes = [check for check in facts.checks if check.severity is Severity.NOTE]
-    noted = "; ".join(f"{each.name}: {each.text.rstrip('.')}" for each in notes[:NAMED_AT_MOST])
+    noted = "; ".join(f"{check.name}: {check.text.rstrip('.')}" for check in notes[:NAMED_AT_MOST])
     more = f"; and {len(notes) - NAMED_AT_MOST} more" if len(notes) > NAMED_AT_MOST else ""
     return Said(
         f"Nothing wrong was found in what was looked at on {facts.node}: {good} of"

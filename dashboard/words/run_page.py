@@ -32,10 +32,10 @@ def gain(verdict: Mapping[str, Any] | None) -> tuple[str, str]:
 
 
 def numbers(
-    row: RunRow, verdict_read: Mapping[str, Any] | None, charts: Sequence[Lines]
+    row: RunRow, verdict: Mapping[str, Any] | None, charts: Sequence[Lines]
 ) -> tuple[Number, ...]:
     """Slowdown, loss of GPU time, steps, rate, and how well the hardware is used."""
-    verdict = verdict_read or {}
+    verdict = verdict or {}
     ends = pair(verdict.get("slowdown_interval"))
     between = (
         ""

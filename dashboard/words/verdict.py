@@ -10,7 +10,6 @@ import pandas as pd
 from lockstep.dashboard.address import moment, utc
 from lockstep.dashboard.shapes import RunRow, Severity, Span
 from lockstep.dashboard.trouble import TroubleError
-from lockstep.dashboard.words import verdict
 from lockstep.dashboard.words.said import Said
 
 # Parts of a verdict, or nothing where they are not as they should: people edit files.
@@ -49,12 +48,12 @@ def mapping(value: Any) -> Mapping[str, Any]:
 
 def records(value: Any) -> tuple[Mapping[str, Any], ...]:
     """The mappings of a list."""
-    return tuple(each for each in sequence(value) if isinstance(each, Mapping))
+    return tuple(item for item in sequence(value) if isinstance(item, Mapping))
 
 
 def texts(value: Any) -> tuple[str, ...]:
     """The strings of a list."""
-    return tuple(each for each in sequence(value) if isinstance(each, str))
+    return tuple(item for item in sequence(value) if isinstance(item, str))
 
 
 def sequence(value: Any) -> tuple[Any, ...]:
@@ -86,14 +85,16 @@ def headline(verdict: Verdict | None, row: RunRow, *, live: bool = False) -> Sai
 def severity(verdict: Verdict) -> Severity:
     """How bad a verdict is: that of its worst culprit; unknown is not healthy."""
     culprits = records(verdict.get("culprits"))
-    if mapping(verdict.get("hang")) or any(each.get("tier") == "page" for each in culprits):
+    if mapping(verdict.get("hang")) or any(culprit.get("tier") == "page" for culprit in culprits):
         return Severity.CRITICAL
     status = verdict.get("status")
     if culprits or status == "degraded":
         return Severity.WARNING
     if status == "healthy":
         # Whom somebody was told of, and this archive does not show, is not all well.
-        named_before = any(each.get("agrees") is False for each in records(verdict.get("history")))
+        named_before = any(
+            entry.get("agrees") is False for entry in records(verdict.get("history"))
+        )
         return Severity.WARNING if named_before else Severity.OK
     return Severity.UNKNOWN
 
@@ -135,7 +136,7 @@ def hang(verdict: Verdict) -> str:
 def missing_ranks(verdict: Verdict) -> tuple[int, ...]:
     """The ranks that a hanging collective waits for."""
     ranks = mapping(verdict.get("hang")).get("missing_ranks")
-    wholes = (whole(each) for each in ranks) if isinstance(ranks, list) else ()
+    wholes = (whole(member) for member in ranks) if isinstance(ranks, list) else ()
     return tuple(each for each in wholes if each is not None)
 
 
@@ -167,8 +168,8 @@ def place_confidence(verdict: Verdict) -> float | None:
 
 
 def _lowest(verdict: Verdict, key: str) -> float | None:
-    known = [number(each.get(key)) for each in records(verdict.get("culprits"))]
-    return min((each for each in known if each is not None), default=None)
+    known = [number(culprit.get(key)) for culprit in records(verdict.get("culprits"))]
+    return min((item for item in known if item is not None), default=None)
 
 
 def _not_analyzed(row: RunRow, *, live: bool) -> Said:
@@ -194,7 +195,8 @@ MISSING = ("what was not there",)
 def rejected(verdict: Mapping[str, Any]) -> pd.DataFrame:
     """Suspects that were let go; columns `REJECTED`."""
     rows = [
-        (whole(one.get("rank")), text(one.get("why"))) for one in records(verdict.get("rejected"))
+        (whole(entry.get("rank")), text(entry.get("why")))
+        for entry in records(verdict.get("rejected"))
     ]
     return pd.DataFrame(rows, columns=list(REJECTED)).astype({"rank": "Int64"})
 
@@ -202,8 +204,8 @@ def rejected(verdict: Mapping[str, Any]) -> pd.DataFrame:
 def structure(verdict: Mapping[str, Any]) -> pd.DataFrame:
     """What is slow by design and nobody's fault; columns `STRUCTURE`."""
     rows = [
-        (text(one.get("kind")), number(one.get("share")), text(one.get("text")))
-        for one in records(verdict.get("structure"))
+        (text(entry.get("kind")), number(entry.get("share")), text(entry.get("text")))
+        for entry in records(verdict.get("structure"))
     ]
     return pd.DataFrame(rows, columns=list(STRUCTURE)).astype({"share of the step": "float64"})
 
@@ -211,10 +213,10 @@ def structure(verdict: Mapping[str, Any]) -> pd.DataFrame:
 def anomalies(verdict: Mapping[str, Any]) -> pd.DataFrame:
     """Hardware that deviates from its peers, costly or not; columns `ANOMALIES`."""
     rows = [
-        (text(one.get("node")), whole(one.get("gpu")), text(one.get("since")),
-         number(one.get("deviation")), "yes" if one.get("costs_time") is True else "not yet",
-         text(one.get("text")))
-        for one in records(verdict.get("anomalies"))
+        (text(entry.get("node")), whole(entry.get("gpu")), text(entry.get("since")),
+         number(entry.get("deviation")), "yes" if entry.get("costs_time") is True else "not yet",
+         text(entry.get("text")))
+        for entry in records(verdict.get("anomalies"))
     ]  # fmt: skip
     frame = pd.DataFrame(rows, columns=list(ANOMALIES))
     return frame.astype({"GPU": "Int64", "distance": "float64"})
@@ -222,7 +224,7 @@ def anomalies(verdict: Mapping[str, Any]) -> pd.DataFrame:
 
 def before(verdict: Mapping[str, Any]) -> tuple[str, ...]:
     """How often its culprits were culprits before, a sentence each."""
-    sentences = (text(one.get("text")) for one in records(verdict.get("recurrence")))
+    sentences = (text(entry.get("text")) for entry in records(verdict.get("recurrence")))
     return tuple(f"{one}." for one in sentences if one)
 
 
@@ -266,20 +268,20 @@ def onset(verdict: Mapping[str, Any] | None, span: Span) -> float | None:
     return since if span.start + NEAR * span.seconds < since < span.end else None
 
 
-def measured(verdict_read: Mapping[str, Any] | None, span: Span) -> str:
+def measured(verdict: Mapping[str, Any] | None, span: Span) -> str:
     """What the map, the charts and the table of ranks are taken over, and what the verdict is."""
     words = (
         f"Measured from {utc(span.start)} to {utc(span.end)}: the table has medians over all of"
         " it, the map and the boxes values by window."
     )
-    since = onset(verdict_read, span)
+    since = onset(verdict, span)
     if since is None:
         return words
-    first = records((verdict_read or {}).get("culprits"))[0]
+    first = records((verdict or {}).get("culprits"))[0]
     slower, step = number(first.get("slowdown")), whole(first.get("from_step"))
     times = "" if slower is None else f": {slower:.2f}×"
     at = utc(since) if step is None else f"step {step} ({utc(since)})"
     return (
-        f"{words} The verdict counts {verdict.who(first)} from {at} on{times}; medians that"
+        f"{words} The verdict counts {who(first)} from {at} on{times}; medians that"
         " include the time before are lower."
     )

@@ -37,21 +37,21 @@ def health(
 
 def answering(series: Sequence[Series]) -> list[Series]:
     """SOURCE_UP of those sources whose thing is there at all: no node has all of them."""
-    there = {(each.node, each.label.get("source")) for each in series
-             if each.metric == metrics.SOURCE_AVAILABLE.name and len(each.values)
-             and each.values[-1] >= 1}  # fmt: skip
-    known = any(each.metric == metrics.SOURCE_AVAILABLE.name for each in series)
-    return [each for each in series
-            if each.metric == metrics.SOURCE_UP.name and len(each.values)
-            and (not known or (each.node, each.label.get("source")) in there)]  # fmt: skip
+    there = {(line.node, line.label.get("source")) for line in series
+             if line.metric == metrics.SOURCE_AVAILABLE.name and len(line.values)
+             and line.values[-1] >= 1}  # fmt: skip
+    known = any(line.metric == metrics.SOURCE_AVAILABLE.name for line in series)
+    return [line for line in series
+            if line.metric == metrics.SOURCE_UP.name and len(line.values)
+            and (not known or (line.node, line.label.get("source")) in there)]  # fmt: skip
 
 
 def _pages(series: Sequence[Series], span: Span) -> pd.DataFrame:
     """One row a node."""
     by_node: dict[str, dict[str, Series]] = {}
-    for each in series:
-        if each.metric in (UP, metrics.SCRAPE_SERIES.name, metrics.SCRAPE_DURATION.name):
-            by_node.setdefault(each.node, {})[each.metric] = each
+    for line in series:
+        if line.metric in (UP, metrics.SCRAPE_SERIES.name, metrics.SCRAPE_DURATION.name):
+            by_node.setdefault(line.node, {})[line.metric] = line
     rows = []
     for node, told in by_node.items():
         up = told.get(UP)
@@ -133,8 +133,8 @@ def _clock(meta: Mapping[str, Any]) -> Check:
 
 
 def _versions(series: Sequence[Series]) -> Check:
-    versions = {each.label.get("version", "") for each in series
-            if each.metric == metrics.BUILD_INFO.name} - {""}  # fmt: skip
+    versions = {line.label.get("version", "") for line in series
+            if line.metric == metrics.BUILD_INFO.name} - {""}  # fmt: skip
     if not versions:
         return Check("Versions", Severity.UNKNOWN, "no collector told its version")
     words = ", ".join(sorted(versions))[:200]

@@ -228,7 +228,7 @@ def trace(
     Raises:
         TroubleError: There are no operations in it.
     """
-    rows = read(ops, span, [each.name for each in archive.OPS])
+    rows = read(ops, span, [column.name for column in archive.OPS])
     if rows.empty:
         raise TroubleError(
             Kind.EMPTY, "No operation was recorded in this range.",
@@ -240,16 +240,16 @@ def trace(
     rows = rows[rows["step"] <= last]
     texts = {name: rows[name].astype(object).fillna("").astype(str)
              for name in ("optype", "group", "flags", "tag")}  # fmt: skip
-    step_rows = steps.read([each.name for each in archive.STEPS]).to_pandas()
+    step_rows = steps.read([column.name for column in archive.STEPS]).to_pandas()
     step_rows = step_rows[
         step_rows["step"].between(first, last) & step_rows["start"].between(0, LATEST)
     ]
     step_rows = step_rows.assign(tags=step_rows["tags"].astype(str))
     infos = tuple(
-        RankInfo(int(each["rank"]), each["node"], None if pd.isna(each["gpu"]) else each["gpu"],
-                 each["uuid"] or None, int(each["local_rank"]), int(each["dp"]), int(each["pp"]),
-                 int(each["tp"]))
-        for each in who.to_dict("records")
+        RankInfo(int(info["rank"]), info["node"], None if pd.isna(info["gpu"]) else info["gpu"],
+                 info["uuid"] or None, int(info["local_rank"]), int(info["dp"]), int(info["pp"]),
+                 int(info["tp"]))
+        for info in who.to_dict("records")
     )  # fmt: skip
     whole_run = Run(run, meta, infos, from_steps(step_rows), pd.DataFrame(), rows.assign(**texts))
     try:

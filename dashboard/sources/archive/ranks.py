@@ -29,14 +29,14 @@ NEEDED = ("rank", "node", "local_rank", "dp", "pp", "tp")
 
 def members(table: Table, samples: ScrapedSeries, meta: Mapping[str, Any]) -> pd.DataFrame:
     """One row a rank, in rank order: MEMBER_COLUMNS; `gpu` is null on CPU, `uuid` empty."""
-    rows = table.read([each.name for each in archive.RANKS]).to_pandas()
+    rows = table.read([column.name for column in archive.RANKS]).to_pandas()
     rows = rows.dropna(subset=list(NEEDED)).astype({"node": str})
     rows = rows[rows["rank"] >= 0].drop_duplicates("rank", keep="last")
     infos_read = _rank_info(samples) if rows.empty else pd.DataFrame({"metric": [], "rank": []})
     infos = rank_infos(rows, infos_read, _layout(meta), [])
     frame = pd.DataFrame(
-        [(each.rank, each.node, each.gpu, each.uuid or "", each.local_rank, each.dp, each.pp,
-          each.tp) for each in infos],
+        [(info.rank, info.node, info.gpu, info.uuid or "", info.local_rank, info.dp, info.pp,
+          info.tp) for info in infos],
         columns=list(MEMBER_COLUMNS),
     )  # fmt: skip
     return frame.astype({"gpu": "Int32", "node": str, "uuid": str})

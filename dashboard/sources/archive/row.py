@@ -86,7 +86,7 @@ def provenance(meta: Mapping[str, Any], verdict: Mapping[str, Any]) -> tuple[str
     """What was emulated or simulated, in the words of the verdict."""
     provenance = verdict.get("provenance")
     words = (
-        [each for each in provenance if isinstance(each, str)]
+        [text for text in provenance if isinstance(text, str)]
         if isinstance(provenance, list)
         else []
     )
@@ -95,8 +95,8 @@ def provenance(meta: Mapping[str, Any], verdict: Mapping[str, Any]) -> tuple[str
     simulated = meta.get("simulated")
     if isinstance(simulated, list):
         words += [
-            "simulated GPU telemetry" if each == "gpu telemetry" else f"simulated {text(each)}"
-            for each in simulated
+            "simulated GPU telemetry" if what == "gpu telemetry" else f"simulated {text(what)}"
+            for what in simulated
         ]
     return tuple(dict.fromkeys(words))
 

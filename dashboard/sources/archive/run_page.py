@@ -117,7 +117,7 @@ class SampleLog:
         for rows in news:
             for batch in rows.to_batches():
                 self._rows.append(pa.Table.from_batches([batch.filter(pa.array(_rows(batch)))]))
-            if sum(each.nbytes for each in self._rows) > KEPT_BYTES:
+            if sum(row.nbytes for row in self._rows) > KEPT_BYTES:
                 self._rows, self._too_many = [], True
                 return
         if len(self._rows) > 1:
@@ -131,7 +131,7 @@ def _rows(batch: pa.RecordBatch) -> "NDArray":  # type: ignore[type-arg]
 def training_lines(steps: Summary, peak: Peak | None) -> tuple[Lines, ...]:
     """loss, throughput, step, mfu and phases; one that nobody told of has no values."""
     charts = (_loss(steps), _throughput(steps), _step(steps), _flops(steps, peak), _phases(steps))
-    return tuple(thin(_broken(each, steps)) for each in charts)
+    return tuple(thin(_broken(chart, steps)) for chart in charts)
 
 
 def numbered(chart: Lines, summary: Summary) -> Lines:

@@ -133,8 +133,8 @@ class ArchiveSource:
             return ()
         ended = mine.span.end if mine.state == "ended" else None
         events = self._page.events(mine.run, self._cut(span), span, node, ended)
-        events += [each for each in findings.events(self.findings(span, run))
-                  if not node or each.node == node]  # fmt: skip
+        events += [finding for finding in findings.events(self.findings(span, run))
+                  if not node or finding.node == node]  # fmt: skip
         return tuple(sorted(events, key=lambda each: each.at))
 
     @guarded
@@ -200,7 +200,7 @@ class ArchiveSource:
         return fleet.fleet(
             metric, at, self._scraped.series(fleet.wanted(metric), back), members, table,
             ranks.nodes(members, self._scraped), run=mine.run,
-            simulated=any("simulated" in each for each in mine.provenance),
+            simulated=any("simulated" in origin for origin in mine.provenance),
         )  # fmt: skip
 
     @guarded
@@ -330,7 +330,7 @@ class ArchiveSource:
             return ()
         if not verdict or not verdict["culprits"]:
             return ()
-        last = [each.get("to_step") for each in verdict["culprits"]]
+        last = [culprit.get("to_step") for culprit in verdict["culprits"]]
         ends = self._begins([each for each in last if isinstance(each, int)])
         going = mine.state == "running"
         return findings.of_verdict(mine.run, verdict, ends, mine.span.end, open_=going)

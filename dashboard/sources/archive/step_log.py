@@ -97,10 +97,11 @@ def nothing() -> Summary:
 def joined(summary: Summary, other: Summary) -> Summary:
     """Both, in the order of time."""
     both = Summary(
-        np.concatenate([summary.steps, other.steps]), np.concatenate([summary.attempts, other.attempts]),
+        np.concatenate([summary.steps, other.steps]),
+        np.concatenate([summary.attempts, other.attempts]),
         np.concatenate([summary.start, other.start]), np.concatenate([summary.wall, other.wall]),
         {name: np.concatenate([line, other.lines[name]]) for name, line in summary.lines.items()},
-        {tag: np.concatenate([told, other.tags[tag]]) for tag, told in summary.tags.items()},
+        {tag: np.concatenate([tagged, other.tags[tag]]) for tag, tagged in summary.tags.items()},
     )  # fmt: skip
     rising = not len(both.start) or bool((np.diff(both.start) >= 0).all())
     return both if rising else both.only(np.argsort(both.start, kind="stable"))
@@ -237,7 +238,7 @@ def _fewer(chunks: Sequence[tuple[int, pa.Table]]) -> list[tuple[int, pa.Table]]
     """Neighbours together as long as they are small."""
     kept_parts: list[tuple[int, list[pa.Table]]] = []
     for last, rows in chunks:
-        size = rows.nbytes + sum(each.nbytes for each in kept_parts[-1][1]) if kept_parts else 0
+        size = rows.nbytes + sum(part.nbytes for part in kept_parts[-1][1]) if kept_parts else 0
         if kept_parts and size < KEPT_BYTES // 16:
             kept_parts[-1] = (max(kept_parts[-1][0], last), [*kept_parts[-1][1], rows])
         else:
@@ -246,7 +247,7 @@ def _fewer(chunks: Sequence[tuple[int, pa.Table]]) -> list[tuple[int, pa.Table]]
 
 
 def _compact(schema: pa.Schema) -> pa.Schema:
-    exact = {each.name: each.dtype for each in archive.STEPS if each.name in EXACT}
+    exact = {column.name: column.dtype for column in archive.STEPS if column.name in EXACT}
     return pa.schema([
         field.with_type(pa.float32())
         if pa.types.is_floating(field.type) and field.name not in exact else field

@@ -118,7 +118,7 @@ def _of(
         for begin, end in _throttled(series, interval):
             yield event(begin, end, "throttle", Severity.WARNING, f"{where} throttled by {kind}")
     else:
-        yield from (event(*each) for each in _down(series, where, interval, ended))
+        yield from (event(*down) for down in _down(series, where, interval, ended))
 
 
 def _down(

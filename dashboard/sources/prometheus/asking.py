@@ -95,7 +95,9 @@ class Asking:
         body = self.call(ask)
         try:
             tree = bounded_json.loads(body)
-            rows = [(one["metric"], float(one["value"][1])) for one in tree["data"]["result"]]
+            rows = [
+                (result["metric"], float(result["value"][1])) for result in tree["data"]["result"]
+            ]
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise self._foreign() from error
         return [(labels, value) for labels, value in rows if np.isfinite(value)]

@@ -43,8 +43,8 @@ def findings(
     within = grid(span, scrape, now=now)
     exported = list(_exported(asking, within, run, now))
     rows: list[FindingRow] = []
-    for one in folders.kept(where, run):
-        row = _archived(one)
+    for kept in folders.kept(where, run):
+        row = _archived(kept)
         if row is None or row.since >= span.end or (row.until or now) < span.start:
             continue
         same = [other for other in exported if _same(other, row, within.step)]
@@ -61,7 +61,9 @@ def lost_gpu_hours(findings: Iterable[FindingRow], run: str) -> float | None:
     A verdict of an archive knows only what was lost until its finding was opened.
     """
     counted = [
-        one.lost_seconds for one in findings if one.run == run and one.lost_seconds is not None
+        finding.lost_seconds
+        for finding in findings
+        if finding.run == run and finding.lost_seconds is not None
     ]
     return sum(counted) / HOUR if counted else None
 
@@ -72,13 +74,13 @@ def _exported(asking: Asking, within: Grid, run: str, now: float) -> Iterator[Fi
         f"max by ({', '.join(WORDS)}, exported_node) (max_over_time({words}"
         f"[{lasting(within.step)}]))"
     )
-    for one in asking.over(query, within):
-        for first, last in _stretches(one.values, max(2, round(GAP / within.step))):
+    for course in asking.over(query, within):
+        for first, last in _stretches(course.values, max(2, round(GAP / within.step))):
             since = float(within.times[first]) - within.step
             until = float(within.times[last])
             # Prometheus repeats nothing beyond the step: the last point is now.
-            still = last >= len(one.values) - 2 and until + 2 * within.step >= now
-            yield _row(one.labels, since, None if still else until)
+            still = last >= len(course.values) - 2 and until + 2 * within.step >= now
+            yield _row(course.labels, since, None if still else until)
 
 
 def _row(labels: Mapping[str, str], since: float, until: float | None) -> FindingRow:
@@ -183,7 +185,7 @@ def verdict(
         return archived
     query = f"max(last_over_time({series(RUN_COVERAGE.name, run=run)}[15m]))"
     coverage = asking.instant(query, at)
-    named = [one for one in findings if one.open or (one.until or at) >= at - LAST]
+    named = [finding for finding in findings if finding.open or (finding.until or at) >= at - LAST]
     if not coverage and slowdown is None and not named and judged is None:
         return None
     status, sentence = said(run, named, judged, slowdown, ended=ended)
@@ -240,10 +242,12 @@ def _named(named: Sequence[FindingRow], slowdown: float | None) -> str:
 
 def _culprit(finding: FindingRow) -> dict[str, Any]:
     scope = "link" if finding.link else "rank" if finding.rank is not None else "gpu"
+    if not finding.link and finding.rank is None and finding.gpu is None:
+        scope = "node"
     return {
-        "scope": scope if finding.link or finding.rank is not None or finding.gpu is not None else "node",
-        "rank": finding.rank, "node": finding.node or None, "gpu": finding.gpu, "uuid": None, "dp": None,
-        "pp": None, "tp": None, "link": finding.link or None, "from_step": None, "to_step": None,
+        "scope": scope, "rank": finding.rank, "node": finding.node or None, "gpu": finding.gpu,
+        "uuid": None, "dp": None, "pp": None, "tp": None, "link": finding.link or None,
+        "from_step": None, "to_step": None,
         "since": _utc(finding.since), "slowdown": finding.slowdown, "cause": finding.cause,
         "confidence": finding.confidence,
         "tier": "page" if finding.severity is Severity.CRITICAL else "record", "evidence": [],

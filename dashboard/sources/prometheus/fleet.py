@@ -63,8 +63,8 @@ def places(asking: Asking, known: Directory, at: float) -> Places:
     )
     return Places(
         order={place: index for index, place in enumerate(every)},
-        ranks=np.array([ranks.get(one, ("", -1))[1] for one in every], dtype=np.int32),
-        runs=np.array([ranks.get(one, ("", -1))[0] for one in every], dtype=np.str_),
+        ranks=np.array([ranks.get(row, ("", -1))[1] for row in every], dtype=np.int32),
+        runs=np.array([ranks.get(row, ("", -1))[0] for row in every], dtype=np.str_),
         stages=stages,
         of_rank={ranks[one]: index for index, one in enumerate(every) if one in ranks},
     )

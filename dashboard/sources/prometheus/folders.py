@@ -59,8 +59,8 @@ def _with_told(verdict: Mapping[str, Any]) -> Mapping[str, Any]:
     A live run is shown as watch tells of it; what an archive alone says is the archive's own page.
     """
     history = [
-        each for each in _list(verdict.get("history"))
-        if isinstance(each, dict) and each.get("place_agrees") is False
+        entry for entry in _list(verdict.get("history"))
+        if isinstance(entry, dict) and entry.get("place_agrees") is False
     ]  # fmt: skip
     if not history:
         return verdict

@@ -57,7 +57,7 @@ def health(
         _fresh(now - at, scrape), _answers(len({*known.nodes, *silent}), silent),
         _sources(asking, known, at),
         _synchronised(asking, at), *_analyzer(asking, at, scrape),
-        *(Check("Whole answers", Severity.WARNING, f"{one}.") for one in missing),
+        *(Check("Whole answers", Severity.WARNING, f"{sentence}.") for sentence in missing),
     ]  # fmt: skip
     return Health(tuple(checks), frame)
 

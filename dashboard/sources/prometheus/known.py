@@ -133,7 +133,7 @@ class Known:
             if runs:
                 step = grid(whole, scrape, MOST_POINTS).step
                 return refined(self._asking, runs[0], scrape, step)
-            others = tuple(one.run for one in seen(self._asking, whole, scrape))
+            others = tuple(on_grid.run for on_grid in seen(self._asking, whole, scrape))
             raise TroubleError(
                 Kind.UNKNOWN_ID,
                 f"{self._asking.url} has no run {run!r}.",

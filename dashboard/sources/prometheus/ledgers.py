@@ -54,9 +54,9 @@ def _row(
 ) -> LedgerRow:
     whole = sum(values.values())
     named = dict.fromkeys(
-        f"{one.node or one.link} ({one.cause})"
-        for one in findings
-        if one.run == run and (one.node or one.link)
+        f"{finding.node or finding.link} ({finding.cause})"
+        for finding in findings
+        if finding.run == run and (finding.node or finding.link)
     )
     excess = values.get(Bucket.STRAGGLER, 0.0)
     who = next(iter(named)) if len(named) == 1 else "culprits together"

@@ -70,7 +70,7 @@ def facts(
     gpu_infos = asking.instant(series(m.GPU_INFO.name, pages), at)
     rank_infos = asking.instant(series(m.RANK_INFO.name, pages), at)
     rank_infos = living_last(asking, rank_infos, at, pages)
-    shown = {"node": node, "scraped at": ", ".join(sorted({one[1] for one in targets}))}
+    shown = {"node": node, "scraped at": ", ".join(sorted({target[1] for target in targets}))}
     shown |= {kind: name for kind, name in where.items() if name}
     for labels, _ in infos[:1]:
         shown |= {

@@ -50,7 +50,7 @@ def ranks(
         rows = {number(labels, "rank"): value for labels, value in of(metric)}
         return pd.Series({rank: rows.get(rank, np.nan) for rank in index}, dtype=float)
 
-    index = [one.rank for one in members]
+    index = [member.rank for member in members]
     steps = column(m.TRAIN_STEPS).where(lambda count: count > 0)
     known = all_known(column(m.TRAIN_KNOWN_STEPS).to_numpy(), steps.to_numpy())
     own = (column(m.TRAIN_OWN) / steps).where(known)
@@ -69,10 +69,10 @@ def ranks(
     frame = pd.DataFrame(
         {
             "rank": index,
-            "node": [one.node for one in members],
-            "gpu": pd.array([one.gpu for one in members], dtype="Int32"),
-            "uuid": [one.uuid for one in members],
-            **{name: [getattr(one, name) for one in members] for name in ("dp", "pp", "tp")},
+            "node": [member.node for member in members],
+            "gpu": pd.array([member.gpu for member in members], dtype="Int32"),
+            "uuid": [member.uuid for member in members],
+            **{name: [getattr(member, name) for member in members] for name in ("dp", "pp", "tp")},
             "steps": steps.fillna(0).round().astype(int).to_numpy(),
             "wall_seconds": wall.to_numpy(),
             "own_seconds": own.to_numpy(),
@@ -111,13 +111,13 @@ def rank_times(
         first: Ranks that must be among them, as the slowest.
     """
     wanted = set(first[: MOST_SERIES // 2])
-    must = [one for one in members if one.rank in wanted]
-    others = [one for one in members if one.rank not in wanted]
+    must = [member for member in members if member.rank in wanted]
+    others = [member for member in members if member.rank not in wanted]
     chosen = sorted([*must, *sample(others, MOST_SERIES - len(must))], key=lambda one: one.rank)
     mine = series("", "rank=~" + one_of([str(one.rank) for one in chosen]), run=run)
     rate = window(grid.step, scrape)
     query = own_per_step(rate, mine)
-    by_rank = {number(one.labels, "rank"): one.values for one in asking.over(query, grid)}
+    by_rank = {number(course.labels, "rank"): course.values for course in asking.over(query, grid)}
     nothing = np.full(len(grid.times), np.nan)
     values = np.stack([by_rank.get(one.rank, nothing) for one in chosen]) if chosen else _none(grid)
     for stage in {one.pp for one in chosen}:
@@ -165,7 +165,7 @@ def _counted(
     asking: Asking, run: str, members: Sequence[Member], at: float, back: str
 ) -> list[tuple[object, ...]]:
     """By group: seconds from arrival to completion, over the ranks that are asked."""
-    ranks = "rank=~" + one_of([str(one.rank) for one in sample(members)])
+    ranks = "rank=~" + one_of([str(member.rank) for member in sample(members)])
     sums: list[dict[tuple[str, int], float]] = []
     for metric in (m.TRAIN_COLLECTIVE, m.TRAIN_COLLECTIVES):
         query = f"sum by (group, rank) (increase({series(metric.name, ranks, run=run)}[{back}]))"

@@ -68,12 +68,14 @@ def run_charts(
     chosen = sample(ranks)
     peak = peak_of(asking, chosen, life.end)
     own = series("", "rank=~" + one_of([str(one.rank) for one in chosen]), run=run)[1:-1]
-    few = series("", "rank=~" + one_of([str(one.rank) for one in sample(ranks, FEW)]), run=run)
+    few = series(
+        "", "rank=~" + one_of([str(member.rank) for member in sample(ranks, FEW)]), run=run
+    )
     seconds = max(grid.step, SCRAPES * scrape)
     if life.seconds < 3 * seconds:
         seconds = max(grid.step, LEAST_SCRAPES * scrape)
     rate, step = lasting(seconds), lasting(grid.step)
-    world = max([len(ranks), *(one.world for one in ranks)])
+    world = max([len(ranks), *(member.world for member in ranks)])
     _, gpus = hardware(chosen)
     targets = sorted({one.target for one in chosen})
     queries: dict[str, Told] = {
@@ -106,7 +108,9 @@ def run_charts(
     charts += _own(asking, grid, run, own, step, steps, words, life)
     if peak is None:
         return tuple(charts)
-    return tuple(share_of_peak(one, peak.words) if one.key == "mfu" else one for one in charts)
+    return tuple(
+        share_of_peak(chart, peak.words) if chart.key == "mfu" else chart for chart in charts
+    )
 
 
 def _own(
@@ -256,9 +260,9 @@ def asked(
     """
     lines: dict[str, Floats] = {}
     for name, query in queries.items():
-        for one in asking.over(query, grid):
-            called = name.replace(f"{{{by}}}", one.labels.get(by, "")[:LONGEST]) if by else name
-            lines.setdefault(called, one.values)
+        for course in asking.over(query, grid):
+            called = name.replace(f"{{{by}}}", course.labels.get(by, "")[:LONGEST]) if by else name
+            lines.setdefault(called, course.values)
     return lines, "\n".join(queries.values())
 
 

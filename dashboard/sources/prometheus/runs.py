@@ -57,11 +57,11 @@ def seen(asking: Asking, span: Span, scrape: float, run: str = "") -> list[RunOn
     names = f'__name__=~"{RANK_UP.name}|{RUN_ACTIVE.name}",rank=~"0|"'
     query = f"max by (run) (max_over_time({series('', names, **where)}[{step}])) > 0"
     runs = []
-    for one in asking.over(query, within):
-        moments = np.flatnonzero(np.isfinite(one.values))
-        if moments.size and one.labels.get("run"):
+    for course in asking.over(query, within):
+        moments = np.flatnonzero(np.isfinite(course.values))
+        if moments.size and course.labels.get("run"):
             first, last = within.times[moments[0]] - within.step, within.times[moments[-1]]
-            runs.append(RunOnGrid(one.labels["run"], Span(float(first), float(last))))
+            runs.append(RunOnGrid(course.labels["run"], Span(float(first), float(last))))
     return sorted(runs, key=lambda one: (-one.span.start, one.run))
 
 
@@ -134,7 +134,7 @@ def provenance(asking: Asking, ranks: Sequence[Member], at: float) -> list[str]:
     """What of a run's hardware is emulated or simulated, as the pages of some ranks say."""
     if not ranks:
         return []
-    pages = of_targets(one.target for one in sample(ranks))
+    pages = of_targets(member.target for member in sample(ranks))
     infos = series("", f'__name__=~"{NODE_INFO.name}|{GPU_INFO.name}",{pages}')
     query = f"group by (emulated, simulated) (last_over_time({infos}[{lasting(INFO_SECONDS)}]))"
     told = [labels for labels, _ in asking.instant(query, at)]
@@ -143,7 +143,11 @@ def provenance(asking: Asking, ranks: Sequence[Member], at: float) -> list[str]:
 
 def causes(findings: Iterable[FindingRow], run: str) -> frozenset[str]:
     """Of a run's findings that page."""
-    mine = (one for one in findings if one.run == run and one.severity is Severity.CRITICAL)
+    mine = (
+        finding
+        for finding in findings
+        if finding.run == run and finding.severity is Severity.CRITICAL
+    )
     return frozenset(one.cause for one in mine)
 
 
@@ -197,7 +201,9 @@ def layout(ranks: tuple[Member, ...]) -> str:
     """As `dp=4 pp=1 tp=2`."""
     if not ranks:
         return ""
-    sizes = {name: max(getattr(one, name) for one in ranks) + 1 for name in ("dp", "pp", "tp")}
+    sizes = {
+        name: max(getattr(member, name) for member in ranks) + 1 for name in ("dp", "pp", "tp")
+    }
     return " ".join(f"{name}={count}" for name, count in sizes.items())
 
 

@@ -146,11 +146,11 @@ class PrometheusSource:
             if document is not None:
                 return document
         members = self._known.members(run, on_grid.span.end)
-        sizes = {name: max((getattr(each, name) for each in members), default=-1) + 1
+        sizes = {name: max((getattr(member, name) for member in members), default=-1) + 1
                  for name in ("dp", "pp", "tp")}  # fmt: skip
-        world = max([len(members), *(each.world for each in members)])
-        return {"run": run, "layout": {"world": world, **sizes,
-                                       "nodes": len({each.node for each in members})}}  # fmt: skip
+        world = max([len(members), *(member.world for member in members)])
+        nodes = len({member.node for member in members})
+        return {"run": run, "layout": {"world": world, **sizes, "nodes": nodes}}
 
     def verdict(self, run: str) -> Mapping[str, Any] | None:
         on_grid = self._known.seen(run)
@@ -175,7 +175,7 @@ class PrometheusSource:
                 end = life.end + CLOSING if span.end >= life.end else span.end
                 looked = Span(max(span.start, life.start), end)
         rows = findings(self._asking, self._findings, looked, run, self._known.scrape(), now)
-        return tuple(one for one in rows if one.since < span.end)
+        return tuple(row for row in rows if row.since < span.end)
 
     def events(self, span: Span, run: str = "", node: str = "") -> tuple[Event, ...]:
         # Of a run: the steps of a grid over a longer range would be longer than what happened.
@@ -183,7 +183,7 @@ class PrometheusSource:
         within = grid(looked, self._known.scrape(), EVENT_POINTS, self._asking.now())
         at = self._known.at(looked)
         known = self._known.directory(at)
-        rows = [one for one in self.findings(span, run) if not node or one.node == node]
+        rows = [finding for finding in self.findings(span, run) if not node or finding.node == node]
         happened = list(events.of_findings(rows))
         if node:
             self._known.targets(node, at)
@@ -191,9 +191,9 @@ class PrometheusSource:
                                        self._known.scrape())  # fmt: skip
         elif run:
             here = self._known.members(run, self._known.seen(run).span.end)
-            named = {one.node for one in rows}
-            first = [one.target for one in here if one.node in named]
-            rest = [one.target for one in sample(here, MOST_PAGES)]
+            named = {row.node for row in rows}
+            first = [member.target for member in here if member.node in named]
+            rest = [member.target for member in sample(here, MOST_PAGES)]
             pages = list(dict.fromkeys([*first, *rest]))[:MOST_PAGES]
             happened += events.of_hardware(self._asking, known, pages, within, run,
                                        self._known.scrape())  # fmt: skip
@@ -204,7 +204,9 @@ class PrometheusSource:
             within = grid(mine, self._known.scrape(), EVENT_POINTS, self._asking.now())
             happened += events.of_run(self._asking, run, within, self._known.scrape())
         happened = [
-            one for one in happened if one.at < span.end and (one.until or one.at) >= span.start
+            event
+            for event in happened
+            if event.at < span.end and (event.until or event.at) >= span.start
         ]
         return tuple(sorted(happened, key=lambda one: one.at)[-events.MOST_EVENTS :])
 
@@ -264,7 +266,10 @@ class PrometheusSource:
         targets = self._known.targets(node, at)
         here = node_facts.runs(self._asking, targets, span, at)
         peers = [
-            one for run in here[:1] for one in self._known.members(run, at) if one.node != node
+            member
+            for run in here[:1]
+            for member in self._known.members(run, at)
+            if member.node != node
         ]
         return node_charts(
             self._asking, targets, peers, self._known.grid(span), self._known.scrape()
@@ -301,9 +306,9 @@ class PrometheusSource:
     def _archived(self, run: str, ask: Callable[[Source], T]) -> T:
         """What the newest archive of a finding says, which has the operations of its steps."""
         self._known.seen(run)
-        for one in folders.kept(self._findings, run):
-            if (one.folder / "ops.parquet").exists():
-                return ask(ArchiveSource(one.folder))
+        for kept in folders.kept(self._findings, run):
+            if (kept.folder / "ops.parquet").exists():
+                return ask(ArchiveSource(kept.folder))
         raise TroubleError(
             Kind.NOT_TOLD, f"Prometheus has no single operations of run {run}.", NO_OPERATIONS
         )
