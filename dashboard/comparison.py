@@ -1,4 +1,4 @@
-"""What was measured of two runs, line by line, and whether it differs for certain."""
+"""Runs beside each other: every measured line, nodes, ranks and phases, and what is certain."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

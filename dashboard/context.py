@@ -1,4 +1,4 @@
-"""What a page is given: whom to ask, where the reader looks, and what is allowed."""
+"""What a page is, and what it is given: whom to ask, where the reader looks, what is allowed."""
 
 import json
 from collections.abc import Callable
@@ -75,9 +75,6 @@ class Context:
     span: Span
     answer: Answer
     settings: Settings
-
-
-# What a page is, to the frame around it.
 
 
 @dataclass(frozen=True, slots=True)

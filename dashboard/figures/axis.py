@@ -1,4 +1,4 @@
-"""The x axis that all charts of a picture share: time, step, or time since the start."""
+"""The x axis that all charts of a stack share, and the pixels of the stack."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -89,7 +89,7 @@ def axis(kind: str, charts: Sequence[Lines], start: float, end: float) -> Axis:
             known = np.isfinite(chart.steps) & np.isfinite(chart.times)
             if known.any():
                 return Axis(kind, "step", start, 1.0, chart.times[known], chart.steps[known])
-    note = "Nobody told the steps: shown by time." if kind == "step" else ""
+    note = "No steps were reported: shown by time." if kind == "step" else ""
     return Axis("time", "time (UTC)", start, 1.0, nothing, nothing, note)
 
 

@@ -131,7 +131,7 @@ def fleet(shown: FleetSnapshot, order: str = "place", *, select: bool = True) ->
     if order == "run":
         shown = sorted_by_run(shown)
     if not len(shown.values) and not shown.silent:
-        return nothing(title, "No GPU told anything at this time.", shown.metric.help)
+        return nothing(title, "No GPU reported anything at this time.", shown.metric.help)
     places = folded(shown)
     away = deviation.of_fleet(shown)
     worst = deviation.worst(shown.metric, shown.values, MOST_MARKS)
@@ -312,7 +312,7 @@ def _text(shown: FleetSnapshot, away: Any, worst: Any) -> str:
     count = len(shown.silent)
     silent = f" {count:,} node{'s do' if count > 1 else ' does'} not answer." if count else ""
     if not known:
-        return f"None of {len(shown.values):,} {things} told this.{silent}"
+        return f"None of {len(shown.values):,} {things} reported this.{silent}"
     return (
         f"{int(away.sum()):,} of {known:,} {things} far from their peers; the worst is "
         f"{line(shown, int(worst[0]))}.{silent}"
@@ -332,9 +332,9 @@ def _note(shown: FleetSnapshot, away: Any, places: Folding) -> str:
         words.append(f"The {which} that {verb} a diamond.")
     if unknown := int(np.isnan(shown.values).sum()):
         are = (
-            "1 place told nothing and is"
+            "1 place reported nothing and is"
             if unknown == 1
-            else f"{unknown:,} places told nothing and are"
+            else f"{unknown:,} places reported nothing and are"
         )
         words.append(f"{are} empty: that is no 0.")
     if shown.silent:

@@ -13,7 +13,7 @@ TITLE = "Where the time went, share of all rank-seconds of a run (%)"
 HELP = (
     "Each rank-second of a run, over all its attempts, is in one part. Computing and communication"
     " are progress that was kept: together they are the useful share. A straggler's part is what"
-    " it made steps longer, on every rank. Unknown is what nobody recorded."
+    " it made steps longer, on every rank. Unknown is what was not recorded."
 )
 RUNS_AT_MOST = 20
 TOP, BAR, AXIS, BELOW = 32, 34, 36, 124

@@ -71,7 +71,7 @@ def _ends(charts: Sequence[Lines], span: Span | None) -> tuple[float, float]:
 
 
 def _silent(titles: Sequence[str]) -> str:
-    return f"Nobody told: {', '.join(titles)}." if titles else ""
+    return f"Not reported: {', '.join(titles)}." if titles else ""
 
 
 def _laid(other: Other | None) -> str:
@@ -119,7 +119,7 @@ def _repeated(words: Sequence[str], sizes: Sequence[int]) -> "pd.Categorical[str
     return pd.Categorical.from_codes(codes, categories=pd.Index(known))
 
 
-NOTHING = "Nobody told any values for this range."
+NOTHING = "No values were reported for this range."
 
 
 def summed(charts: Sequence[Lines], events: Sequence[Event]) -> str:

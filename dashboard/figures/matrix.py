@@ -1,4 +1,4 @@
-"""A map of ranks over time: which rank, and since when."""
+"""Ranks over time as a map, and the spread of each rank as a box."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -37,7 +37,7 @@ def matrix(shown: Matrix, *, axis: str = "time", meaning: str = "") -> Picture:
     title = f"{shown.title} ({unit_name(shown.unit)})"
     values = np.asarray(shown.values, dtype=np.float64)
     if not values.size or not np.isfinite(values).any():
-        return nothing(title, "Nobody recorded these values in this range.", meaning)
+        return nothing(title, "These values were not recorded in this range.", meaning)
     peaks = np.where(np.isnan(values), -np.inf, values).max(axis=1)
     kept = np.sort(np.argsort(-peaks, kind="stable")[:MOST_ROWS])
     order = kept[np.argsort(-peaks[kept], kind="stable")]
@@ -127,9 +127,6 @@ def _text(shown: Matrix, values: Any, peaks: Any, places: Any) -> str:
         f"{shown.rows[row]} has the largest value, {quantity(float(peaks[row]), shown.unit)} at "
         f"{utc(shown.times[places[row]])}; the median of all is {quantity(middle, shown.unit)}."
     )
-
-
-# Two maps that are compared have the same colours for the same values.
 
 
 def same_range(picture: Picture, other: Picture) -> tuple[Picture, Picture]:

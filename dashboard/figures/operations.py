@@ -1,4 +1,4 @@
-"""Which operations take the time: one bar each, the longest first."""
+"""Operations: which take the time, the bus bandwidth of collectives, and one rank step by step."""
 
 from typing import Any
 
@@ -158,7 +158,7 @@ def _note(best: "pd.Series[float]", ops: list[str]) -> str:
         parts.append("Dashed: the best of the group in this run with that size or a smaller one.")
     else:
         parts.append(
-            "No expected line: no group of this run tells of two sizes or operations. lockstep run"
+            "No expected line: no group of this run has two sizes or operations. lockstep run"
             " allreduce --probe measures what the network can do."
         )
     return " ".join(parts)

@@ -1,4 +1,4 @@
-"""Where the time of a step goes: phases of the slowest ranks beside the median of their stage."""
+"""Where the time of a step goes: of the slowest ranks beside their stage, or of two runs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -126,8 +126,6 @@ def _name(row: str) -> str:
     return f"{name[:1].upper()}{name[1:]}"
 
 
-# The phases of a step of two runs as bars beside each other.
-
 PAIR_TITLE = "Phases of a step, median over ranks (s)"
 PAIR_HELP = (
     "Where a step goes, a and b. A phase that grew in b is where to look; grad_sync grows when the"
@@ -143,7 +141,7 @@ def phases_beside(frame: pd.DataFrame) -> Picture:
         frame: Columns `phase, a, b, difference, change`, as comparing.places.phases gives them.
     """
     if frame.empty:
-        return nothing(PAIR_TITLE, "Nobody told the phases of either run.", PAIR_HELP)
+        return nothing(PAIR_TITLE, "The phases of neither run were reported.", PAIR_HELP)
     return Picture(
         title=PAIR_TITLE,
         figure={

@@ -19,7 +19,7 @@ from lockstep.dashboard.words.columns import worded
 ARRIVALS_MEANING = (
     "How long after the first rank each one arrived at its collectives, middle of each window. A"
     " row that stays bright is the rank the others wait for. Clocks of nodes differ by a little:"
-    " less than the clock error that Data health tells says nothing."
+    " less than the clock error in Data health says nothing."
 )
 WINDOWS = (
     "Windows say how long each rank waits, and no more: sizes, bandwidths and arrivals need the"

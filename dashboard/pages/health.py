@@ -31,7 +31,7 @@ def _trust(context: Context) -> None:
             st.caption(plain(health.about))
         table(helping.checks(health), "checks", "Every check, its state and what to do.")
     else:
-        st.markdown("See what this machine can tell, and what is missing for the rest:")
+        st.markdown("See what this machine can report, and what is missing for the rest:")
         st.code("lockstep doctor", language=None)
     st.subheader("Where the numbers come from", anchor=False)
     if health.sources.empty:

@@ -116,7 +116,7 @@ def _charts(context: Context, charts: Sequence[Lines], events: Sequence[Event]) 
 def _happened(context: Context, events: Sequence[Event]) -> None:
     st.subheader("Events", anchor=False)
     if not events:
-        st.caption("No event on this node was told in this range.")
+        st.caption("No event on this node was reported in this range.")
         return
     table(findings.events(events[-EVENTS_AT_MOST:][::-1]), "events", "The newest events first.")
     if len(events) > EVENTS_AT_MOST:
@@ -169,7 +169,7 @@ def _gpu_or_rank(context: Context) -> None:
         shown = events[-GPU_EVENTS_AT_MOST:][::-1]
         table(findings.events(shown), "events", "The newest events first.")
     else:
-        st.caption("No event was told here in this range.")
+        st.caption("No event was reported here in this range.")
 
 
 def where(context: Context, ranks: pd.DataFrame | None) -> Where:

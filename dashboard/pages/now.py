@@ -108,7 +108,7 @@ def _events(context: Context) -> None:
     if events is None:
         return
     if not events:
-        st.caption("No event was told in this range.")
+        st.caption("No event was reported in this range.")
         return
     table(findings.events(events[-EVENTS_AT_MOST:][::-1]), "events", "The newest events first.",
           columns={"time (UTC)": MOMENT})  # fmt: skip

@@ -138,7 +138,7 @@ def _to_rank(place: Place, row: dict[Any, Any]) -> str:
 
 def _events(context: Context, events: Sequence[Event]) -> None:
     if not events:
-        st.caption("No event was told in this range: no XID, no throttling, no link event,"
+        st.caption("No event was reported in this range: no XID, no throttling, no link event,"
                    " no checkpoint, no finding.")  # fmt: skip
         return
     # The chart has a lane of them; the table is for who wants to go to one.

@@ -237,7 +237,7 @@ def _settings(context: Context, a: RunRow, b: RunRow) -> None:
         return
     rows = differing(*specs)
     if not rows:
-        st.caption("None: both runs were told the same.")
+        st.caption("None: both runs had the same settings.")
         return
     frame = pd.DataFrame(rows, columns=list(SETTINGS)).fillna("–")
     table(frame, "settings", "Of run.json, only what differs.")
@@ -337,7 +337,7 @@ def _ledger(context: Context) -> None:
     began = _starts(rows)
     if not began.empty:
         st.subheader("What starting was, in rank-seconds", anchor=False)
-        st.caption("Empty: nobody measured this part. Its time, if any, is in the last column.")
+        st.caption("Empty: this part was not measured. Its time, if any, is in the last column.")
         table(began, "ledger-starting", "What starting was, in rank-seconds.",
               columns={name: st.column_config.NumberColumn(format="%.3g")
                        for name in began.columns if name != "run"})  # fmt: skip

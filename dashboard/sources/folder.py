@@ -308,8 +308,6 @@ def _together(fleets: Sequence[FleetSnapshot]) -> FleetSnapshot:
     )  # fmt: skip
 
 
-# Whether the archives of a folder can be read, and are whole.
-
 MOST_NAMED = 3
 MOST_LOOKED_AT = 50
 """Of the newest archives: each part of their tables is looked at."""

@@ -1,4 +1,4 @@
-"""Evenly spaced moments of a span: never more than an HTTP API or a chart can bear."""
+"""Moments of a chart: evenly spaced ones of a span, and fewer of many without losing a spike."""
 
 import math
 from bisect import bisect_left

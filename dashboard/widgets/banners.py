@@ -1,4 +1,4 @@
-"""What stands above the numbers of every page: how old, how whole and how real they are."""
+"""Above the numbers of a page: how old and how complete they are; or why there are none."""
 
 import os
 import re
@@ -83,8 +83,6 @@ def texts(answer: Answer, page: str = "", run: str = "") -> list[tuple[str, Seve
     return said
 
 
-# What a page says instead of numbers.
-
 DEBUG_VARIABLE = "LOCKSTEP_DEBUG"
 MOST_CHOICES = 30
 SEVERITIES = {
@@ -133,7 +131,7 @@ def bug(error: Exception, page: str) -> None:
     )
     st.markdown(
         plain("Look at another page, or start the dashboard so, which writes the traceback to"
-              " stderr, and tell us:")
+              " stderr, and report it:")
     )  # fmt: skip
     st.code("lockstep --debug dashboard ...", language=None)
 

@@ -1,4 +1,4 @@
-"""A choice that stands in the address: Back undoes it, and a link carries it."""
+"""Choices, filters and ranges that stand in the address: Back undoes them, a link carries them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -63,7 +63,7 @@ def text(label: str, name: str, placeholder: str) -> str:
 
 
 def pick(label: str, name: str, options: Sequence[str], unset: str) -> str:
-    """A pick that is a word of the address; `unset` stands for none."""
+    """A choice that is a word of the address; `unset` stands for none."""
     now = word(name) if word(name) in options else ""
     st.selectbox(
         label, ("", *options), format_func=lambda option: option or unset, **bound(name, now)
@@ -110,8 +110,6 @@ def _say(name: str, key: str) -> None:
     elif name in st.query_params:
         del st.query_params[name]
 
-
-# Which range a place is about.
 
 LIVE_SECONDS = 3600.0
 """Of a live source, so much is shown when neither a run nor a range is asked for."""

@@ -1,4 +1,4 @@
-"""Acknowledge and silence a finding: through Alertmanager, by who is logged in."""
+"""A finding in a few lines, and its acknowledgement and silence through Alertmanager."""
 
 from functools import lru_cache
 

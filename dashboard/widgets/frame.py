@@ -1,4 +1,4 @@
-"""What stands around every page, and the one place where its troubles are caught."""
+"""What stands around every page, its style, and the one place where its troubles are caught."""
 
 import math
 from collections.abc import Callable

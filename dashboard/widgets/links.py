@@ -1,4 +1,4 @@
-"""A link to another page, without loading the dashboard anew."""
+"""Links to other pages, the ways from a culprit, and where the reader is."""
 
 from collections.abc import Callable, Mapping
 

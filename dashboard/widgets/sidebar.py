@@ -96,7 +96,7 @@ def badge(answer: Answer) -> tuple[str, str]:
     if not answer.live:
         return "recorded", "gray"
     if answer.at is None:
-        return "live, nothing told yet", "orange"
+        return "live, no data yet", "orange"
     if is_stale(answer):
         return f"stale, {age(answer)} old", "orange"
     return f"live, {age(answer)} old", "green"

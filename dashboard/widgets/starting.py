@@ -1,4 +1,4 @@
-"""A started run: where it is, what it says, and where to look at it."""
+"""Starting a run: its form, how far it is, and what an API may do to it."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

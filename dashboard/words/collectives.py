@@ -1,4 +1,4 @@
-"""Is communication the limit? In words, from shares of waiting, arrivals and the verdict."""
+"""Collectives in words: shares of waiting, arrivals, slow links, one rank's operations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ def waits(ranks: pd.DataFrame | None) -> Waits:
     if len(known) == 1:
         words = f"{_name(known.iloc[0])} is in collectives for {_between(shares)} of a step."
     elif whole <= ALIKE:
-        every = f"The {len(known):,} ranks that tell it" if unknown else "All ranks"
+        every = f"The {len(known):,} ranks that report it" if unknown else "All ranks"
         words = f"{every} are in collectives for {_between(shares)} of a step."
     else:
         gaps = np.diff(shares)
@@ -105,8 +105,6 @@ def _between(shares: np.ndarray) -> str:
 def _percent(share: float) -> str:
     return cell(float(share), "share")
 
-
-# Operations of one rank as tables, and which part of a run they are read from.
 
 STEPS = 4
 """Steps that a timeline shows: more of them cannot be told apart."""

@@ -91,7 +91,7 @@ def missing(a: Sequence[str], b: Sequence[str]) -> str:
     parts = []
     for run, these, others in (("a", a, b), ("b", b, a)):
         only = [name for name in these if name not in others]
-        parts += [f"only {run} tells {', '.join(only)}"] if only else []
+        parts += [f"only {run} has {', '.join(only)}"] if only else []
     words = "; ".join(parts)
     return f"{words[0].upper()}{words[1:]}." if words else ""
 

@@ -1,4 +1,4 @@
-"""Which culprit of a run an address is about: links of alerts and tables carry its finding."""
+"""Culprits of a verdict: which one an address is about, their causes and their evidence."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -92,10 +92,6 @@ def _sentence(culprit: Verdict) -> str:
     times = "" if slower is None else f" is {slower:.2f}x slower than it should be"
     return f"{who[:1].upper()}{who[1:]}{times}: {CAUSE_WORDS.get(cause, cause)}."
 
-
-# Why somebody is slow: causes in the order of their probability, with what speaks for and against.
-#
-# Everything is read from the verdict; nothing is weighed here.
 
 CAUSES = ("who", "cause", "meaning", "confidence", "for", "against")
 EVIDENCE = ("speaks", "observation", "where it comes from")

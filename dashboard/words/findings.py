@@ -1,4 +1,4 @@
-"""Findings and events as tables, with links to the place and the time of each."""
+"""Findings and events as tables with links, and a finding in a few lines."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Is anything holding training back? In one sentence; what nobody looked at is not healthy."""
+"""Is anything holding training back? In one sentence and six numbers; unknown is not healthy."""
 
 import shlex
 from collections.abc import Sequence
@@ -71,7 +71,8 @@ def headline(
             return Said(about[0].sentence + _silent(answer), Severity.UNKNOWN)
         command = next((_analyze(row) for row in about if row.status is None and row.folder), "")
         return Said(
-            f"No finding is open, and still nobody can say that all is well: {'; '.join(doubts)}.",
+            "No finding is open, but whether all is well cannot be determined:"
+            f" {'; '.join(doubts)}.",
             Severity.UNKNOWN,
             command,
         )
@@ -181,7 +182,7 @@ def _live_doubts(about: list[RunRow], answer: Answer, fleet: FleetSnapshot | Non
     if answer.missing:
         doubts.append(f"not found: {'; '.join(answer.missing)}")
     if fleet is None:
-        return [*doubts, "nobody told the own time of any rank"]
+        return [*doubts, "no rank's own time was reported"]
     mine = np.isin(fleet.runs, [row.run for row in about])
     ranks = max(int(mine.sum()), sum(row.ranks for row in about))
     unknown = ranks - int((mine & np.isfinite(fleet.values)).sum())
@@ -207,9 +208,6 @@ def _count(number: int, what: str) -> str:
 
 def _analyze(row: RunRow) -> str:
     return f"lockstep analyze {shlex.quote(row.folder)}"
-
-
-# The six numbers of the first page.
 
 
 def numbers(
@@ -264,7 +262,7 @@ def _named(findings: Sequence[FindingRow], about: Sequence[RunRow]) -> Number:
     runs = len({finding.run for finding in findings})
     judged = {*_judged(about), *(finding.run for finding in findings)}
     if about and not judged:
-        return Number("Places named", UNKNOWN, help="Nobody judged these runs.")
+        return Number("Places named", UNKNOWN, help="These runs were not judged.")
     return Number(
         "Places named", f"{len(places):,}", f"in {runs:,} of {len(about):,} runs" if places else "",
         bool(places), "Nodes, GPUs, ranks and links that any finding of these runs names, each"
@@ -277,7 +275,7 @@ def _counted(findings: Sequence[FindingRow], about: Sequence[RunRow], answer: An
     words = "Each stands in the table below."
     if about and not findings and not _judged(about):
         return Number("Open findings" if answer.live else "Findings", UNKNOWN,
-                      help="Nobody judged these runs.")  # fmt: skip
+                      help="These runs were not judged.")  # fmt: skip
     still_open = sum(finding.open for finding in findings)
     if not (answer.live or still_open):
         return Number("Findings", f"{len(findings):,}", "", bool(findings), words)

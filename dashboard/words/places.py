@@ -1,4 +1,4 @@
-"""What a fleet, a node or a GPU says in the first line of its page."""
+"""A fleet, a node or a GPU in one sentence, and a node as tables."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -51,7 +51,7 @@ def fleet(
     title = shown.metric.title
     silent = _silent(shown.silent)
     if not known:
-        nobody = f"No place{scope} told its {title.lower()} at this time."
+        nobody = f"No place{scope} reported its {title.lower()} at this time."
         return Said(f"{nobody}{silent}{_how(shown)}", Severity.UNKNOWN)
     count = int(away.sum())
     unknown = _untold(shown)
@@ -107,7 +107,7 @@ def node(facts: NodeFacts, findings: Sequence[FindingRow]) -> Said:
         more = f"; and {len(bad) - NAMED_AT_MOST} more" if len(bad) > NAMED_AT_MOST else ""
         return Said(f"{facts.node}: {sentences.rstrip('.')}{more}.", BADNESS[worst])
     if not facts.checks or len(dark) == len(facts.checks):
-        return Said(f"Nobody looked at {facts.node}, so nobody can say.", Severity.UNKNOWN)
+        return Said(f"{facts.node} was not looked at, so its state is not known.", Severity.UNKNOWN)
     unknown = f" Not known: {', '.join(dark[:NAMED_AT_MOST])}." if dark else ""
     good = sum(check.severity is Severity.OK for check in facts.checks)
     notes = [check for check in facts.checks if check.severity is Severity.NOTE]
@@ -136,7 +136,8 @@ def gpu(name: str, findings: Sequence[FindingRow], slowdown: float | None, event
     happened = f"{events} events" if events != 1 else "1 event"
     if slowdown is None:
         return Said(
-            f"No finding is about {name}, with {happened} in this range; nobody told its own time.",
+            f"No finding is about {name}, with {happened} in this range; its own time was not"
+            " reported.",
             Severity.UNKNOWN,
         )
     took = f"{name} took {slowdown:.2f}× the own time of its peers"

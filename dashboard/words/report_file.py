@@ -117,7 +117,7 @@ def sentence(name: str, report: Files) -> tuple[str, Severity]:
     """Whether there is a report of a run or finding; plain text."""
     if report.written is None:
         step = "It was analyzed" if report.analyzed else "It was not analyzed"
-        return f"Nobody wrote a report of {name} yet. {step}.", Severity.NOTE
+        return f"There is no report of {name} yet. {step}.", Severity.NOTE
     text = f"The report of {name} was written at {utc(report.written)}"
     if report.outdated:
         return f"{text}, before its newest analysis; make it again.", Severity.WARNING

@@ -49,7 +49,7 @@ def numbers(
     )  # fmt: skip
     return (
         Number("Step time over ideal", cell(number(verdict.get("slowdown")), "ratio"),
-               help=f"1 is a run that nobody holds back{between}. Unknown: nobody analyzed it."),
+               help=f"1 is a run that nobody holds back{between}. Unknown: it was not analyzed."),
         Number(*lost(number(verdict.get("lost_gpu_hours"))),
                help="GPUs times the time that they waited for culprits so far."),
         Number("Steps", cell(_steps(charts), "count"),
@@ -87,7 +87,7 @@ def _steps(charts: Sequence[Lines]) -> int | None:
 def _use(chart: Lines | None) -> Number:
     """How well the hardware is used: a share of its peak, or FLOP/s where that is not known."""
     if chart is None:
-        return Number("MFU", cell(None, ""), help="Nobody told it.")
+        return Number("MFU", cell(None, ""), help="It was not reported.")
     words = f"{chart.title}. {chart.help}"
     if chart.unit != "ratio":
         return Number("Model FLOPs of a rank", cell(_median(chart), "flops"), help=words)

@@ -1,4 +1,4 @@
-"""The list of runs: which are asked for, in which order, as a table and as a sentence."""
+"""The list of runs as a table and a sentence; where their time went, in a sentence."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -160,8 +160,6 @@ def _cut(text: str) -> str:
     return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
 
 
-# Where the time went, in one sentence; what nobody recorded is no gain.
-
 MUCH = 0.9
 """Useful share from which on nothing needs to be done."""
 KNOWN = 0.1
@@ -194,5 +192,6 @@ def headline(rows: Sequence[LedgerRow], run: str) -> Said:
         loss = f"the largest loss is {who}, {percent(lost / whole)}" if lost else "nothing was lost"
         words = f"{percent(useful)} of the time of {len(counted)} runs was useful; {loss}."
     if missing >= KNOWN:
-        return Said(f"{words} Of {percent(missing)} nobody knows where it went.", Severity.UNKNOWN)
+        words += f" Of {percent(missing)} it is not known where it went."
+        return Said(words, Severity.UNKNOWN)
     return Said(words, Severity.OK if useful >= MUCH else Severity.NOTE)

@@ -1,4 +1,4 @@
-"""What a page says first: a sentence, how bad it is, and what to do next."""
+"""The sentence of a page, its numbers, GPU time and ages: the types that words are made of."""
 
 import math
 from dataclasses import dataclass

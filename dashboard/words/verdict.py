@@ -1,4 +1,4 @@
-"""What the verdict of a run says in the first line of a page."""
+"""A verdict in words: its sentence, who is named, its details and its range; read defensively."""
 
 import math
 import shlex
@@ -173,7 +173,7 @@ def _lowest(verdict: Verdict, key: str) -> float | None:
 
 
 def _not_analyzed(row: RunRow, *, live: bool) -> Said:
-    said = f"Nobody analyzed run {row.run}, so nobody can say who is late; what was measured stands"
+    said = f"Run {row.run} was not analyzed, so who is late is not known; what was measured stands"
     if live and not row.folder:
         return Said(
             f"{said} below. lockstep watch analyzes running runs.",
@@ -237,7 +237,7 @@ def how_sure(verdict: Mapping[str, Any]) -> str:
     """Coverage, provenance and what goes on costing, in a sentence."""
     coverage = number(verdict.get("coverage"))
     words = (
-        "How much of the run answered is not told."
+        "How much of the run answered is not known."
         if coverage is None
         else f"{coverage:.0%} of the expected windows of all ranks answered."
     )

@@ -24,7 +24,7 @@ METHODS = {
 EXPLAINED = {
     "S": "steps over steps in which all operations of a kind take as long as the middle one",
     "S_strata": "the same within stage, chunk and micro-batch: uneven by design is no loss here",
-    "M_W": "share of the lost time that the worst 3 % of the workers explain; near 0: nobody does",
+    "M_W": "share of the lost time that the worst 3 % of the workers explain; near 0: none of it",
     "M_S": "share of the lost time that the last stage explains; near 1: the model is uneven",
 }
 """SOURCE: OSDI'25, arXiv 2505.05713, equations 1 to 5; S_strata is Lockstep's own."""

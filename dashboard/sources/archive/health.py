@@ -97,7 +97,7 @@ def _ages(pages: pd.DataFrame, interval: float) -> Check:
 def _sources(series: Sequence[Series]) -> Check:
     mine = answering(series)
     if not mine:
-        return Check("Sources", Severity.UNKNOWN, "no collector told of its sources")
+        return Check("Sources", Severity.UNKNOWN, "no collector reported its sources")
     down = [f"{each.label.get('source', '')} of {each.node}" for each in mine
             if each.values[-1] < 1]  # fmt: skip
     if not down:
@@ -113,7 +113,7 @@ def _recording(meta: Mapping[str, Any]) -> Check:
         return Check("Recording", Severity.UNKNOWN, "run.json says nothing of it")
     lost, failed = number(recording.get("lost_steps")), number(recording.get("failed_requests"))
     if lost is None or failed is None:
-        return Check("Recording", Severity.UNKNOWN, "run.json does not tell what was lost")
+        return Check("Recording", Severity.UNKNOWN, "run.json does not say what was lost")
     if not lost and not failed:
         return Check("Recording", Severity.OK, "no step was lost, no request failed")
     return Check("Recording", Severity.WARNING,
@@ -124,7 +124,7 @@ def _recording(meta: Mapping[str, Any]) -> Check:
 def _clock(meta: Mapping[str, Any]) -> Check:
     error = number(part(meta, "clock").get("offset_error_seconds"))
     if error is None:
-        return Check("Clocks", Severity.UNKNOWN, "run.json does not tell how exact they are",
+        return Check("Clocks", Severity.UNKNOWN, "run.json does not say how exact they are",
                      "Verdicts from windows need no clocks; arrivals do.")  # fmt: skip
     good = error <= CLOCK_ERROR
     return Check("Clocks", Severity.OK if good else Severity.WARNING,
@@ -136,7 +136,7 @@ def _versions(series: Sequence[Series]) -> Check:
     versions = {line.label.get("version", "") for line in series
             if line.metric == metrics.BUILD_INFO.name} - {""}  # fmt: skip
     if not versions:
-        return Check("Versions", Severity.UNKNOWN, "no collector told its version")
+        return Check("Versions", Severity.UNKNOWN, "no collector reported its version")
     words = ", ".join(sorted(versions))[:200]
     if len(versions) == 1:
         return Check("Versions", Severity.OK, f"all collectors are {words}")

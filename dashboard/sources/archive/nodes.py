@@ -1,4 +1,4 @@
-"""What was looked at on a node: the check table, read as samples of an archive."""
+"""A node of an archive: its facts, its GPUs, and its checks."""
 
 from collections.abc import Mapping, Sequence
 

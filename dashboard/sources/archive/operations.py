@@ -1,4 +1,4 @@
-"""What the ranks did together: collectives, who came late, and the operations one by one."""
+"""Operations of an archive: collectives, arrivals, one by one, and as a trace for Perfetto."""
 
 import gzip
 from collections.abc import Mapping, Sequence
@@ -212,8 +212,6 @@ def _within(span: Span | None) -> ds.Expression | None:
     first, last = (int(min(max(at, 0.0), 9e9) * NANO) for at in (span.start, span.end))
     return (ds.field("start_ns") >= first) & (ds.field("start_ns") < last)
 
-
-# The operations of a span for ui.perfetto.dev.
 
 MOST_TRACED = 100_000
 """About 25 MB of JSON, 1.5 MB compressed: browsers open it at once."""

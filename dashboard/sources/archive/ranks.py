@@ -19,8 +19,6 @@ from lockstep.collector.contract import archive, metrics
 from lockstep.collector.contract.words import PHASES
 from lockstep.dashboard.shapes import Floats, Matrix
 
-# Who the members of an archive are, and which nodes there are.
-
 MEMBER_COLUMNS = ("rank", "node", "gpu", "uuid", "local_rank", "dp", "pp", "tp")
 MOST_RANKS = 20_000
 """More are not laid out from a run.json that nobody checked."""
@@ -55,12 +53,12 @@ def with_unknown(who: pd.DataFrame, seen: "list[int]") -> pd.DataFrame:
 
 
 def nodes(who: pd.DataFrame, samples: ScrapedSeries) -> tuple[str, ...]:
-    """Names, those with members first, in rank order."""
+    """Names, those with ranks first, in rank order."""
     return tuple(dict.fromkeys([*(each for each in who["node"] if each), *samples.nodes()]))
 
 
 def _rank_info(samples: ScrapedSeries) -> pd.DataFrame:
-    """The members' info series as lockstep.analyzer.read.topology reads them."""
+    """The ranks' info series as lockstep.analyzer.read.topology reads them."""
     return pd.DataFrame(
         [(each.metric, each.labels, each.node, None if each.gpu < 0 else each.gpu, each.rank)
          for each in samples.series([metrics.RANK_INFO]) if each.rank >= 0],

@@ -1,4 +1,4 @@
-"""Findings: what `watch` keeps of them in its folder, and what it exported to Prometheus."""
+"""Findings and verdicts: what `watch` keeps in its folder, and what it exported to Prometheus."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -223,7 +223,7 @@ def said(
     elif status.status != HEALTHY:
         why = REASONS.get(status.reason, "lockstep watch does not say why")
     elif ended:
-        why = "lockstep watch found nothing while it ran, and how it ended is told nowhere here"
+        why = "lockstep watch found nothing while it ran, and how it ended is not known here"
     else:
         return HEALTHY, f"lockstep watch looked at all ranks of run {run} and found nothing.{pace}"
     return UNKNOWN, f"Whether anything holds run {run} back is not known: {why}."

@@ -81,7 +81,7 @@ def fleet(
     """
     if not all_places.order:
         raise TroubleError(
-            Kind.EMPTY, f"{asking.url} tells of no GPU and no rank.",
+            Kind.EMPTY, f"{asking.url} has no GPU and no rank.",
             "Start a run, or let Prometheus scrape the collectors of nodes with GPUs.",
         )  # fmt: skip
     values = np.full(len(all_places.order), np.nan, dtype=np.float32)

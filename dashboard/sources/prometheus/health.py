@@ -88,7 +88,7 @@ def _sources(asking: Asking, known: Directory, at: float) -> Check:
     query = f"topk(64, {m.SOURCE_UP.name} == 0 and {m.SOURCE_AVAILABLE.name} == 1)"
     rows = asking.instant(query, at)
     if not rows and not asking.instant(f"count({m.SOURCE_UP.name})", at):
-        return Check("Sources", Severity.UNKNOWN, "No collector tells of its sources.",
+        return Check("Sources", Severity.UNKNOWN, "No collector reports its sources.",
                      "On a node: lockstep doctor")  # fmt: skip
     if not rows:
         return Check("Sources", Severity.OK, "Every source that a node has answers.")
@@ -107,7 +107,8 @@ def _synchronised(asking: Asking, at: float) -> Check:
             "Start chrony or ntpd there.",
         )  # fmt: skip
     if not asking.instant(f"count({m.CLOCK_SYNCHRONIZED.name})", at):
-        return Check("Clocks", Severity.UNKNOWN, "No node tells whether its clock is synchronised.")
+        words = "No node reports whether its clock is synchronised."
+        return Check("Clocks", Severity.UNKNOWN, words)
     return Check("Clocks", Severity.OK, "No node says that its clock is not synchronised.")
 
 
@@ -115,7 +116,7 @@ def _analyzer(asking: Asking, at: float, scrape: float) -> list[Check]:
     rows = asking.instant(f"{at:.3f} - max({m.LAST_EVALUATION.name})", at)
     if not rows:
         return [Check(
-            "Analyzer", Severity.WARNING, "No analyzer: nobody judges the runs.",
+            "Analyzer", Severity.WARNING, "No analyzer: the runs are not judged.",
             "lockstep watch --prometheus URL, and let Prometheus scrape it",
         )]  # fmt: skip
     age = rows[0][1]

@@ -1,4 +1,4 @@
-"""What several questions of one page need: who is there, since when, and how often it is told."""
+"""What several questions of one page need: the nodes, the extent, and the scrape interval."""
 
 import math
 import threading

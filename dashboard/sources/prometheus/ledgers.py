@@ -13,8 +13,8 @@ from lockstep.dashboard.sources.prometheus.asking import Asking
 EVERY = 15.0
 """Seconds between two evaluations of the rules."""
 NOT_IN_SERIES = (
-    "Prometheus tells of ranks that live, between their first and their last scrape: queueing, the"
-    " wait for a node and steps that were replayed are not told; lockstep ledger DIR tells them of"
+    "Prometheus has ranks while they live, between their first and their last scrape: queueing, the"
+    " wait for a node and steps that were replayed are missing; lockstep ledger DIR has them of"
     " archives"
 )
 

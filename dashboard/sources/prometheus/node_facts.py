@@ -1,4 +1,4 @@
-"""Who a node is, as its pages tell it."""
+"""A node of Prometheus: its facts, its GPUs, and its checks."""
 
 from collections.abc import Mapping, Sequence
 
@@ -28,7 +28,7 @@ def checks(asking: Asking, pages: str, at: float) -> tuple[Check, ...]:
 def _check(asking: Asking, live: Live, pages: str, at: float) -> Check:
     rows = asking.instant(_query(live.check, pages), at)
     if not rows:
-        return Check(live.name, Severity.UNKNOWN, "Nobody tells.", "")
+        return Check(live.name, Severity.UNKNOWN, "Not reported.", "")
     value, most = rows[0][1], 0.0 if isinstance(live.check, State) else live.check.limit
     if value > most + 1e-9:
         return Check(live.name, live.severity, live.bad.format(value), live.next_step)

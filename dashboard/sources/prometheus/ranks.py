@@ -1,4 +1,4 @@
-"""What each rank does: one row a rank, and the course of some of them over time."""
+"""Ranks of a run: one row a rank, some of them over time, and their collectives."""
 
 from collections.abc import Mapping, Sequence
 

@@ -69,4 +69,4 @@ def test_places_that_are_all_alike_have_one_bar() -> None:
 
 
 def test_nobody_told_anything() -> None:
-    assert "No GPU told anything at this time." == deviation.histogram(fleet(0)).text
+    assert "No GPU reported anything at this time." == deviation.histogram(fleet(0)).text

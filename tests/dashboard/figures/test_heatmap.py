@@ -53,7 +53,7 @@ def test_what_is_not_known_is_empty_and_no_zero() -> None:
     values[5] = np.nan
     picture = heatmap.fleet(fleet(2, values=values))
     assert np.isnan(picture.figure["data"][0]["z"][0, 5])
-    assert "1 place told nothing and is empty: that is no 0." in picture.note
+    assert "1 place reported nothing and is empty: that is no 0." in picture.note
     assert "n0000" == picture.table["node"].iloc[-1]
 
 
@@ -87,7 +87,7 @@ def test_plotly_takes_it_whatever_is_shown(metric: str, nodes: int) -> None:
 
 @pytest.mark.parametrize("order", ["place", "run"])
 def test_nobody_told_anything(order: str) -> None:
-    assert "No GPU told anything at this time." == heatmap.fleet(fleet(0), order).text
+    assert "No GPU reported anything at this time." == heatmap.fleet(fleet(0), order).text
 
 
 def test_nodes_that_are_not_numbered_are_told_by_their_order() -> None:

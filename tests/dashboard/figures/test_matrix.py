@@ -47,7 +47,7 @@ def test_by_step_the_axis_has_steps() -> None:
 
 def test_nobody_recorded_anything() -> None:
     empty = Matrix("Own time", "s", (), np.empty(0), None, np.empty((0, 0)))
-    assert "Nobody recorded these values in this range." == matrix.matrix(empty).text
+    assert "These values were not recorded in this range." == matrix.matrix(empty).text
 
 
 def test_a_row_without_values_is_no_trouble() -> None:

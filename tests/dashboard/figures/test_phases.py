@@ -93,4 +93,4 @@ def test_phases_of_two_runs_stand_beside_each_other_with_their_numbers() -> None
 
 
 def test_without_phases_the_picture_says_so() -> None:
-    assert "Nobody told" in phases_beside(TOLD.iloc[:0]).text
+    assert "were reported" in phases_beside(TOLD.iloc[:0]).text

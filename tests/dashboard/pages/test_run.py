@@ -51,7 +51,7 @@ def test_a_baseline_in_the_address_is_drawn_dashed(monkeypatch: pytest.MonkeyPat
 
 def test_a_run_that_nobody_analyzed_says_how_to(monkeypatch: pytest.MonkeyPatch) -> None:
     app = look(monkeypatch, Fake(analyzed=False), "run", run="gpt-1")
-    assert any("Nobody analyzed run" in each for each in boxes(app))
+    assert any("was not analyzed" in each for each in boxes(app))
     assert any(each.value.startswith("lockstep analyze") for each in app.code)
 
 
@@ -137,7 +137,7 @@ def test_a_dashboard_that_only_reads_gives_the_command(
 
     app = look(monkeypatch, _source(archive), "run", view="report", run="gpt-1")
 
-    assert "Nobody wrote a report of gpt-1 yet. It was analyzed." in _texts(app)
+    assert "There is no report of gpt-1 yet. It was analyzed." in _texts(app)
     assert f"lockstep report {archive}" in [code.value for code in app.code]
     assert "reports-remake" not in [button.key for button in app.button]
 

@@ -117,7 +117,7 @@ def test_two_runs_that_are_alike_are_told_to_be(monkeypatch: pytest.MonkeyPatch)
     app = look(monkeypatch, Fake(), "runs", view="compare", a="gpt-1", b="gpt-0")
     assert not app.exception
     assert any("within noise" in each for each in boxes(app))
-    assert any("None: both runs were told the same" in each.value for each in app.caption)
+    assert any("None: both runs had the same settings" in each.value for each in app.caption)
     assert 4 == len(app.get("plotly_chart"))
 
 
@@ -198,7 +198,7 @@ def test_much_that_is_unknown_is_no_answer():
     row = replace(ROW, buckets={"computing": 95.0, "unknown": 30.0}, stragglers={})
     said = headline((row,), "")
     assert said.severity is Severity.UNKNOWN
-    assert "Of 24% nobody knows where it went." in said.text
+    assert "Of 24% it is not known where it went." in said.text
 
 
 def test_a_bar_has_all_of_a_run_and_unknown_is_last():

@@ -88,7 +88,7 @@ def test_the_first_culprit_is_told_as_the_verdict_does() -> None:
 
 def test_a_finding_without_a_verdict_is_told_with_what_is_to_be_done() -> None:
     said = culprits.headline(None, Place(finding="f-1"), FOUND, ROW, live=False)
-    assert said.text.startswith("Rank 2 is too hot. Of the whole run: Nobody analyzed run gpt-a")
+    assert said.text.startswith("Rank 2 is too hot. Of the whole run: Run gpt-a was not analyzed")
     assert "lockstep analyze 'runs/gpt a'" == said.command
 
 

@@ -159,7 +159,7 @@ def test_without_any_run_the_next_step_is_told() -> None:
         (told("gpt-a", unknown=4), "of 4 of 4 ranks the own time is not known"),
         (told("gpt-a", unknown=1), "of 1 of 4 ranks the own time is not known"),
         (told("gpt-b"), "of 4 of 4 ranks the own time is not known"),
-        (None, "nobody told the own time of any rank"),
+        (None, "no rank's own time was reported"),
     ],
 )
 def test_a_run_of_which_own_times_are_not_known_is_not_said_to_be_well(

@@ -52,7 +52,7 @@ def test_the_first_sentence_is_the_verdicts_own(told: dict[str, Any]) -> None:
 def test_without_a_verdict_the_command_is_told() -> None:
     said = verdict.headline(None, ROW)
     assert (Severity.UNKNOWN, "lockstep analyze 'runs/gpt a'") == (said.severity, said.command)
-    assert said.text.startswith("Nobody analyzed run gpt-a")
+    assert said.text.startswith("Run gpt-a was not analyzed")
 
 
 def test_a_live_run_without_an_archive_is_for_watch() -> None:
@@ -196,7 +196,7 @@ def test_coverage_and_what_was_made_up_are_told() -> None:
 
 
 def test_no_coverage_is_said_to_be_none() -> None:
-    assert "How much of the run answered is not told." == verdict.how_sure({})
+    assert "How much of the run answered is not known." == verdict.how_sure({})
 
 
 def test_a_healthy_verdict_has_nothing_else_to_say() -> None:
