@@ -237,17 +237,17 @@ def table(rows: Sequence[RunRow], runs: Sequence[Sequence[Lines]]) -> pd.DataFra
         Columns COLUMNS; ratios and their intervals are what a run has more than a, a share of a.
     """
     rows_measured = []
-    for place, (letter, row) in enumerate(zip(letters(len(rows)), rows, strict=True)):
+    for index, (letter, row) in enumerate(zip(letters(len(rows)), rows, strict=True)):
         step = None
-        if place:
-            measured = measures(runs[0], runs[place])
+        if index:
+            measured = measures(runs[0], runs[index])
             step = next((one for one in measured if one.chart == "step"), None)
         low, high = step.interval if step and step.interval else (None, None)
         rows_measured.append((
-            letter, row.run, _settled(runs[place]), step.ratio if step else None, low, high,
-            "" if not place else "not known" if step is None or step.ratio is None
+            letter, row.run, _settled(runs[index]), step.ratio if step else None, low, high,
+            "" if not index else "not known" if step is None or step.ratio is None
             else "yes" if step.certain else "within noise",
-            _last(runs[place], "loss"), row.status or "not analyzed", row.lost_gpu_hours,
+            _last(runs[index], "loss"), row.status or "not analyzed", row.lost_gpu_hours,
             " ".join(row.tags),
         ))  # fmt: skip
     frame = pd.DataFrame(rows_measured, columns=list(COLUMNS))

@@ -132,7 +132,7 @@ def labels(
     low, high = scale
     ends = together(ends)
     named = short([name for name, _ in ends])
-    ranked = sorted((value, place) for place, (_, value) in enumerate(ends))
+    ranked = sorted((value, index) for index, (_, value) in enumerate(ends))
     wanted = [height * (value - low) / (high - low) for value, _ in ranked]
     pixels = apart(wanted, LABEL, height)
     share = (domain[1] - domain[0]) / height
@@ -146,10 +146,10 @@ def labels(
             "yanchor": "middle",
             "xshift": 5,
             "showarrow": False,
-            "text": escaped(named[place], LONGEST),
+            "text": escaped(named[index], LONGEST),
             "font": {"size": 11},
         }
-        for pixel, (_, place) in zip(pixels, ranked, strict=True)
+        for pixel, (_, index) in zip(pixels, ranked, strict=True)
     ]
 
 

@@ -85,9 +85,9 @@ def folded(fleet: FleetSnapshot) -> Folding:
     slot[order] = np.arange(len(node)) - begins[node[order]]
     slots = int(counts.max()) if len(node) else 1
     gpus = np.full(slots, -1, np.int32)
-    for place in range(slots):
-        there = np.unique(fleet.gpus[slot == place])
-        gpus[place] = there[0] if len(there) == 1 else -1
+    for index in range(slots):
+        there = np.unique(fleet.gpus[slot == index])
+        gpus[index] = there[0] if len(there) == 1 else -1
     count = max(len(every), 1)
     columns = 1
     if count > FLAT_NODES:
@@ -260,7 +260,7 @@ def _marks(
 
 
 def _silent(shown: FleetSnapshot, places: Folding) -> dict[str, Any]:
-    number = {name: place for place, name in enumerate(places.names)}
+    number = {name: index for index, name in enumerate(places.names)}
     nodes = np.array([number[name] for name in shown.silent[:MOST_MARKS]], np.int64)
     middle = np.full(len(nodes), places.slots // 2)
     return {

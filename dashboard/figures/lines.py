@@ -114,7 +114,7 @@ def _moments(times: Floats) -> pd.DatetimeIndex:
 
 def _repeated(words: Sequence[str], sizes: Sequence[int]) -> "pd.Categorical[str]":
     known = list(dict.fromkeys(words))
-    places = {word: place for place, word in enumerate(known)}
+    places = {word: index for index, word in enumerate(known)}
     codes = np.repeat(np.array([places[word] for word in words]), sizes)
     return pd.Categorical.from_codes(codes, categories=pd.Index(known))
 

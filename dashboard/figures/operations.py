@@ -114,22 +114,22 @@ def busbw(frame: pd.DataFrame, chosen: str = "") -> Picture:
     table["share of expected"] = table["busbw"] / table["expected"]
     ops = list(dict.fromkeys(sized["op"]))
     data = []
-    for place, op in enumerate(ops[:SERIES_AT_MOST]):
+    for index, op in enumerate(ops[:SERIES_AT_MOST]):
         rows = sized[sized["op"] == op].sort_values("bytes")
         data.append({
             "type": "scatter", "mode": "markers", "name": escaped(op),
             "x": rows["bytes"].tolist(), "y": rows["busbw"].tolist(),
             "text": [escaped(f"group {group}, {count:,} times")
                      for group, count in zip(rows["group"], rows["count"], strict=True)],
-            "marker": {"symbol": SYMBOLS[place], "size": 10, "color": colours.colour(place)},
+            "marker": {"symbol": SYMBOLS[index], "size": 10, "color": colours.colour(index)},
             "hovertemplate": "%{text}<br>%{x:.3s}B: %{y:.3s}B/s<extra>%{fullData.name}</extra>",
         })  # fmt: skip
-    for place, (group, rows) in enumerate(table[best.notna()].groupby("group"), len(data)):
+    for index, (group, rows) in enumerate(table[best.notna()].groupby("group"), len(data)):
         line = rows.drop_duplicates("bytes").sort_values("bytes")
         data.append({
             "type": "scatter", "mode": "lines", "name": f"best of group {escaped(str(group))}",
             "x": line["bytes"].tolist(), "y": line["expected"].tolist(),
-            "line": {"dash": "dash", "width": 1, "shape": "hv", "color": colours.colour(place)},
+            "line": {"dash": "dash", "width": 1, "shape": "hv", "color": colours.colour(index)},
             "hoverinfo": "skip",
         })  # fmt: skip
     layout = {

@@ -54,14 +54,14 @@ def phases(ranks: pd.DataFrame, named: Sequence[int] = ()) -> Picture:
     bars = [
         {
             "type": "bar", "orientation": "h", "name": phase, "y": names,
-            "x": [cells[place] for _, _, cells in rows],
-            "customdata": [1e3 * excess[name][place] for name, _, _ in rows],
+            "x": [cells[index] for _, _, cells in rows],
+            "customdata": [1e3 * excess[name][index] for name, _, _ in rows],
             "marker": {"color": colours.colour(PHASES.index(phase)),
                        "pattern": {"shape": PATTERNS[PHASES.index(phase)], "solidity": 0.3}},
             "hovertemplate": f"{phase}: %{{x:.4f}} s<br>over the median: %{{customdata:+.1f}} ms"
                              "<extra>%{y}</extra>",
         }
-        for place, phase in enumerate(known)
+        for index, phase in enumerate(known)
     ]  # fmt: skip
     layout = {
         "barmode": "stack",

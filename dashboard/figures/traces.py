@@ -69,8 +69,8 @@ def traces(lines: Lines, axis: Axis, yaxis: str) -> list[dict[str, Any]]:
     return [
         *_filled(lines, band, x, yaxis),
         *(
-            _trace(lines, name, place, x, yaxis, _kind(lines, name, band))
-            for place, name in enumerate(drawn)
+            _trace(lines, name, index, x, yaxis, _kind(lines, name, band))
+            for index, name in enumerate(drawn)
         ),
     ]
 
@@ -95,10 +95,10 @@ def beside(
         {
             **_common(lines, x, lines.values[name], yaxis),
             "name": escaped(f"{name} ({called})", 2 * LONGEST_NAME),
-            "line": {"color": colours.colour(place), "dash": colours.BASELINE, "width": 1.5},
+            "line": {"color": colours.colour(index), "dash": colours.BASELINE, "width": 1.5},
             "opacity": 0.8,
         }
-        for place, name in enumerate(shown)
+        for index, name in enumerate(shown)
         if name in lines.values and name not in _band(lines)
     ]
 

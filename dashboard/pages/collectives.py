@@ -38,7 +38,7 @@ WAITING = ("rank", "node", "gpu", "wall_seconds", "own_seconds", "wait_share")
 
 def show(context: Context) -> None:
     """Draws the page."""
-    source, run, span = context.source, context.place.run, context.span
+    source, run, span = context.source, context.location.run, context.span
     verdict = source.verdict(run)
     head = st.container()
     frame = part(lambda: source.collectives(run, span))
@@ -52,8 +52,8 @@ def show(context: Context) -> None:
     if ranks is not None and len(ranks):
         _waiting(ranks)
     _links(verdict)
-    if context.place.rank is not None:
-        _of_rank(context, context.place.rank)
+    if context.location.rank is not None:
+        _of_rank(context, context.location.rank)
     with head:
         said = collectives.headline(waits(ranks), verdict, late)
         sentence(said.text, said.severity)
@@ -69,18 +69,18 @@ def _waiting(ranks: pd.DataFrame) -> None:
 
 
 def _operations(context: Context, frame: pd.DataFrame) -> None:
-    chosen = context.place.op
+    chosen = context.location.op
     left, right = st.columns(2)
     with left:
         picture(operations.shares(frame, chosen), "shares")
     with right:
         picture(operations.busbw(frame, chosen), "busbw")
     if chosen:
-        link_to("All operations", "collectives", context.place, op="")
+        link_to("All operations", "collectives", context.location, op="")
         if not (frame["op"] == chosen).any():
             st.caption(plain(f"No operation of this run is called {chosen}."))
     rows = frame[frame["op"] == chosen] if chosen else frame
-    look = [link("collectives", context.place, op=str(op)) for op in rows["op"]]
+    look = [link("collectives", context.location, op=str(op)) for op in rows["op"]]
     st.subheader("Every operation, group and size", anchor=False)
     shown = worded(rows)
     shown.insert(0, "only this", look)
@@ -89,11 +89,11 @@ def _operations(context: Context, frame: pd.DataFrame) -> None:
 
 
 def _arrivals(context: Context) -> pd.DataFrame | None:
-    arrivals = part(lambda: context.source.arrivals(context.place.run, context.span))
+    arrivals = part(lambda: context.source.arrivals(context.location.run, context.span))
     if arrivals is None:
         return None
     st.subheader("Who arrives late", anchor=False)
-    axis = context.place.axis or "time"
+    axis = context.location.axis or "time"
     picture(matrix.matrix(arrivals, axis=axis, meaning=ARRIVALS_MEANING), "arrivals")
     late = collectives.latest(arrivals)
     if len(late):
@@ -116,11 +116,11 @@ def _links(verdict: Mapping[str, Any] | None) -> None:
 
 def _of_rank(context: Context, rank: int) -> None:
     st.subheader(f"Operations of rank {rank}", anchor=False)
-    operations = part(lambda: context.source.operations(context.place.run, rank, context.span))
+    operations = part(lambda: context.source.operations(context.location.run, rank, context.span))
     if operations is None:
         return
-    if context.place.op:
-        operations = operations[operations["op"] == context.place.op]
+    if context.location.op:
+        operations = operations[operations["op"] == context.location.op]
     operations = worded(
         operations.assign(start=pd.to_datetime(operations["start"], unit="s", utc=True))
     )

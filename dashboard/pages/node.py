@@ -34,18 +34,19 @@ GPU_EVENTS_AT_MOST = 200
 
 def show(context: Context) -> None:
     """Draws the page: of a GPU or rank where the address names one, else of a node."""
-    if context.place.gpu is not None or context.place.rank is not None:
+    if context.location.gpu is not None or context.location.rank is not None:
         _gpu_or_rank(context)
         return
-    place = chosen("node", "node", context.source, context.place)
-    if place is not None:
-        _node(replace(context, place=place))
+    location = chosen("node", "node", context.source, context.location)
+    if location is not None:
+        _node(replace(context, location=location))
 
 
 def _node(context: Context) -> None:
-    source, node, span = context.source, context.place.node, context.span
+    source, node, span = context.source, context.location.node, context.span
     facts = source.node(node, span)
-    mine = [finding for finding in source.findings(span, context.place.run) if finding.node == node]
+    findings_here = source.findings(span, context.location.run)
+    mine = [finding for finding in findings_here if finding.node == node]
     said = places.node(facts, mine)
     sentence(said.text, said.severity)
     _ways(context, facts)
@@ -60,7 +61,7 @@ def _node(context: Context) -> None:
         st.subheader("Who it is", anchor=False)
         table(places.facts(facts.facts), "facts", "What is known of the node.")
     _gpus(context, facts)
-    events = part(lambda: source.events(span, context.place.run, node)) or ()
+    events = part(lambda: source.events(span, context.location.run, node)) or ()
     charts = part(lambda: source.node_lines(node, span)) or ()
     _charts(context, charts, events)
     _happened(context, events)
@@ -82,10 +83,10 @@ def _ways(context: Context, facts: NodeFacts) -> None:
         for gpu, rank, run in places.gpu_places(facts):
             label = f"GPU {gpu}" if gpu is not None else ""
             label += f"{', ' if label else ''}rank {rank}" if rank is not None else ""
-            there = places.gpu_place(context.place, facts.node, gpu, rank, run)
+            there = places.gpu_place(context.location, facts.node, gpu, rank, run)
             link_to(label, "node", there)
         for run in facts.runs[:3]:
-            link_to(f"Run {run}", "run", context.place, run=run, gpu=None, rank=None)
+            link_to(f"Run {run}", "run", context.location, run=run, gpu=None, rank=None)
         address = places.grafana(context.settings.grafana, facts.node, context.span)
         if address:
             st.link_button("Grafana", address, icon=":material/open_in_new:", type="tertiary")
@@ -95,12 +96,12 @@ def _gpus(context: Context, facts: NodeFacts) -> None:
     if facts.gpus.empty:
         return
     st.subheader("Its GPUs and ranks", anchor=False)
-    frame = places.gpus(facts, context.place)
+    frame = places.gpus(facts, context.location)
     table(worded(frame), "gpus", "GPUs of the node and who runs there.", links=(places.GPU_LINK,))
 
 
 def _charts(context: Context, charts: Sequence[Lines], events: Sequence[Event]) -> None:
-    kind = context.place.axis or "time"
+    kind = context.location.axis or "time"
     for key, title, some in (
         (
             "gpus",
@@ -147,7 +148,7 @@ class Where:
 
 def _gpu_or_rank(context: Context) -> None:
     """What one GPU did around a moment."""
-    source, span, run = context.source, context.span, context.place.run
+    source, span, run = context.source, context.span, context.location.run
     ranks = part(lambda: source.ranks(run, span)) if run else None
     here = where(context, ranks)
     events = [event for event in source.events(span, run, here.node) if _concerns(event, here)]
@@ -157,10 +158,10 @@ def _gpu_or_rank(context: Context) -> None:
     said = places.gpu(here.name, mine, known, len(events))
     sentence(said.text, said.severity)
     with st.container(horizontal=True):
-        link_to(f"Node {here.node}", "node", context.place, node=here.node, gpu=None, rank=None)
+        link_to(f"Node {here.node}", "node", context.location, node=here.node, gpu=None, rank=None)
         if run:
-            link_to(f"Run {run}", "run", context.place)
-            link_to("Why somebody is slow", "straggler", context.place)
+            link_to(f"Run {run}", "run", context.location)
+            link_to("Why somebody is slow", "straggler", context.location)
     if run and here.rank is not None:
         _operations(context, here, mine)
     _hardware(context, here, events)
@@ -178,29 +179,30 @@ def where(context: Context, ranks: pd.DataFrame | None) -> Where:
     Raises:
         TroubleError: It names nobody, or a rank that the run does not have.
     """
-    place = context.place
+    location = context.location
     rows = ranks if ranks is not None else pd.DataFrame()
-    if len(rows) and place.rank is not None:
-        rows = rows[rows["rank"] == place.rank]
+    if len(rows) and location.rank is not None:
+        rows = rows[rows["rank"] == location.rank]
         if rows.empty:
             raise TroubleError(
                 Kind.UNKNOWN_ID,
-                f"Run {place.run} has no rank {place.rank}.",
+                f"Run {location.run} has no rank {location.rank}.",
                 "Open the cluster and choose a place there.",
             )
-        if place.node and not (rows["node"] == place.node).any():
+        if location.node and not (rows["node"] == location.node).any():
             rows = rows.iloc[:0]
-    elif len(rows) and place.node:
-        there = rows["node"] == place.node
-        rows = rows[there & (rows["gpu"] == place.gpu)] if place.gpu is not None else rows.iloc[:0]
+    elif len(rows) and location.node:
+        there = rows["node"] == location.node
+        known = location.gpu is not None
+        rows = rows[there & (rows["gpu"] == location.gpu)] if known else rows.iloc[:0]
     else:
         rows = rows.iloc[:0]
     if len(rows):
         row = rows.iloc[0]
-        gpu = place.gpu if place.gpu is not None else _whole(row["gpu"])
+        gpu = location.gpu if location.gpu is not None else _whole(row["gpu"])
         return Where(str(row["node"]), gpu, _whole(row["rank"]), row)
-    if place.node and (place.gpu is not None or place.rank is not None):
-        return Where(place.node, place.gpu, place.rank, None)
+    if location.node and (location.gpu is not None or location.rank is not None):
+        return Where(location.node, location.gpu, location.rank, None)
     raise TroubleError(
         Kind.UNKNOWN_ID,
         "The address does not say which GPU or rank.",
@@ -209,12 +211,12 @@ def where(context: Context, ranks: pd.DataFrame | None) -> Where:
 
 
 def _operations(context: Context, here: Where, findings: Sequence[FindingRow]) -> None:
-    source, run, rank = context.source, context.place.run, here.rank
+    source, run, rank = context.source, context.location.run, here.rank
     if rank is None:
         return
     wall = float(here.row["wall_seconds"]) if here.row is not None else float("nan")
     chosen = [
-        finding for finding in findings if finding.finding == context.place.finding
+        finding for finding in findings if finding.finding == context.location.finding
     ] or findings
     since = chosen[0].since if chosen else None
     shown = collectives.window(context.span, wall, since)
@@ -245,18 +247,18 @@ def _operations(context: Context, here: Where, findings: Sequence[FindingRow]) -
 def _collectives(context: Context, rank: int, frame: pd.DataFrame, shown: Span) -> None:
     if frame.empty:  # a rank that stood still for that moment
         around = collectives.widened(context.span, shown)
-        more = part(lambda: context.source.operations(context.place.run, rank, around))
+        more = part(lambda: context.source.operations(context.location.run, rank, around))
         frame = frame if more is None else collectives.collectives(more)
     if frame.empty:
         st.caption("It took part in no collective here.")
-        link_to("Collectives of this run", "collectives", context.place, rank=rank)
+        link_to("Collectives of this run", "collectives", context.location, rank=rank)
         return
     st.subheader("Its collectives", anchor=False)
     with st.container(horizontal=True):
         for op in list(dict.fromkeys(frame["op"]))[:LINKED]:
-            link_to(str(op), "collectives", context.place, op=str(op), rank=rank)
+            link_to(str(op), "collectives", context.location, op=str(op), rank=rank)
     frame["collective"] = [
-        link("collectives", context.place, op=str(op), rank=rank) for op in frame["op"]
+        link("collectives", context.location, op=str(op), rank=rank) for op in frame["op"]
     ]
     table(frame, "collectives", "Collectives of this rank.", links=("collective",))
 
@@ -270,7 +272,7 @@ def _hardware(context: Context, here: Where, events: Sequence[Event]) -> None:
     if charts is None:
         return
     st.subheader("Its hardware", anchor=False)
-    shown = lines.stack(charts, events, context.span, context.place.axis or "time",
+    shown = lines.stack(charts, events, context.span, context.location.axis or "time",
                         title=f"GPU {gpu} on one axis")  # fmt: skip
     picture(shown, "hardware")
 

@@ -22,7 +22,7 @@ MOMENT = st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm:ss", timezone=
 def show(context: Context) -> None:
     """Draws the page."""
     source, span = context.source, context.span
-    run = context.place.run
+    run = context.location.run
     runs = (source.run(run),) if run else source.runs(span)
     found_now = source.findings(span, run)
     first = now.spoken(found_now, context.answer)
@@ -53,14 +53,14 @@ def _answer(
     if first is not None:
         row = by_run.get(first.run)
         glance(first, row, context.answer.now)
-        place = findings.around(first, row.span if row else None)
-        ways(place, first.node, place.but(rank=None) if first.run else place)
+        location = findings.around(first, row.span if row else None)
+        ways(location, first.node, location.but(rank=None) if first.run else location)
         on_call(first, context.settings, "now")
 
 
 def _moment(context: Context, runs: Mapping[str, RunRow], first: FindingRow | None) -> float | None:
     """Of the map: the end of the range; of recorded runs the end of the one that is spoken of."""
-    if context.place.until:
+    if context.location.until:
         return context.span.end
     row = runs.get(first.run) if first is not None and not context.answer.live else None
     return None if row is None else row.span.end
@@ -89,22 +89,22 @@ def _map(context: Context, fleet: FleetSnapshot | None) -> None:
     st.subheader("The cluster", anchor=False)
     if fleet is None:
         return
-    if context.place.run:
-        fleet = heatmap.only_run(fleet, context.place.run)
-    if not context.answer.live or context.place.until:
+    if context.location.run:
+        fleet = heatmap.only_run(fleet, context.location.run)
+    if not context.answer.live or context.location.until:
         st.caption(plain(f"Of {places.moment(fleet)}."))
     chosen = picture(heatmap.fleet(fleet, select=False), "fleet", select=True)
     if chosen:
         node, gpu = str(chosen[0]), int(chosen[1])
-        link_to(f"Node {node}", "node", context.place, node=node, gpu=None, rank=None)
+        link_to(f"Node {node}", "node", context.location, node=node, gpu=None, rank=None)
         if gpu >= 0:
-            link_to(f"GPU {gpu} of {node}", "node", context.place, node=node, gpu=gpu)
-    link_to("The whole cluster, by any metric", "cluster", context.place)
+            link_to(f"GPU {gpu} of {node}", "node", context.location, node=node, gpu=gpu)
+    link_to("The whole cluster, by any metric", "cluster", context.location)
 
 
 def _events(context: Context) -> None:
     st.subheader("Last events", anchor=False)
-    events = part(lambda: context.source.events(context.span, context.place.run))
+    events = part(lambda: context.source.events(context.span, context.location.run))
     if events is None:
         return
     if not events:

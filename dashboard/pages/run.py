@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from lockstep.dashboard.address import Place, link
+from lockstep.dashboard.address import Location, link
 from lockstep.dashboard.context import Context
 from lockstep.dashboard.figures import lane, lines
 from lockstep.dashboard.figures.charts import Other
@@ -52,12 +52,12 @@ VIEWS = {"": "Charts", "report": "Report"}
 
 def show(context: Context) -> None:
     """Draws the page."""
-    choice("Show", "view", VIEWS, context.place.view)
-    (_report if context.place.view == "report" else _overview)(context)
+    choice("Show", "view", VIEWS, context.location.view)
+    (_report if context.location.view == "report" else _overview)(context)
 
 
 def _overview(context: Context) -> None:
-    source, run = context.source, context.place.run
+    source, run = context.source, context.location.run
     row, told = source.run(run), source.verdict(run)
     said = verdict.headline(told, row, live=context.answer.live)
     sentence(said.text, said.severity)
@@ -78,26 +78,27 @@ def _overview(context: Context) -> None:
     _slowest(context)
     _events(context, events)
     with st.container(horizontal=True):
-        link_to("Who is late, and why", "straggler", context.place)
-        link_to("Collectives", "collectives", context.place)
-        link_to("Report", "run", context.place, view="report")
-        link_to("Compare with another run", "runs", context.place, view="compare",
-                a=context.place.b, b=run)  # fmt: skip
+        link_to("Who is late, and why", "straggler", context.location)
+        link_to("Collectives", "collectives", context.location)
+        link_to("Report", "run", context.location, view="report")
+        link_to("Compare with another run", "runs", context.location, view="compare",
+                a=context.location.b, b=run)  # fmt: skip
 
 
 def _stack(context: Context, charts: Sequence[Lines], events: Sequence[Event]) -> None:
-    place = context.place
+    location = context.location
     left, right = st.columns(2)
     with left:
-        choice("x axis", "axis", AXES, place.axis)
+        choice("x axis", "axis", AXES, location.axis)
     with right:
-        others = [row.run for row in context.source.runs()[:RUNS_AT_MOST] if row.run != place.run]
-        if place.b and place.b not in (*others, place.run):
-            others.append(place.b)
+        newest = context.source.runs()[:RUNS_AT_MOST]
+        others = [row.run for row in newest if row.run != location.run]
+        if location.b and location.b not in (*others, location.run):
+            others.append(location.b)
         chosen = pick("Baseline, dashed", "b", others, "none") if others else ""
     other = part(lambda: _other(context, chosen)) if chosen else None
     picture(
-        lines.stack(charts, events, context.span, place.axis or "time", other), "model-and-node"
+        lines.stack(charts, events, context.span, location.axis or "time", other), "model-and-node"
     )
 
 
@@ -107,14 +108,14 @@ def _other(context: Context, run: str) -> Other:
 
 
 def _slowest(context: Context) -> None:
-    ranks = part(lambda: context.source.ranks(context.place.run, context.span))
+    ranks = part(lambda: context.source.ranks(context.location.run, context.span))
     if ranks is None or ranks.empty:
         return
     st.subheader("Slowest ranks, medians of the range", anchor=False)
     few = ranks.head(SLOWEST)
     frame = pd.DataFrame(
         {
-            "open": [_to_rank(context.place, row) for row in few.to_dict("records")],
+            "open": [_to_rank(context.location, row) for row in few.to_dict("records")],
             "rank": few["rank"],
             "node": few["node"],
             "GPU": few["gpu"],
@@ -129,11 +130,11 @@ def _slowest(context: Context) -> None:
           " work, the slowest first.", columns={"waits": PERCENT}, links=("open",))  # fmt: skip
 
 
-def _to_rank(place: Place, row: dict[Any, Any]) -> str:
+def _to_rank(location: Location, row: dict[Any, Any]) -> str:
     gpu = row["gpu"]
     if pd.isna(gpu) or int(gpu) < 0:
-        return link("straggler", place, rank=int(row["rank"]))
-    return link("node", place, node=str(row["node"]), gpu=int(gpu), rank=int(row["rank"]))
+        return link("straggler", location, rank=int(row["rank"]))
+    return link("node", location, node=str(row["node"]), gpu=int(gpu), rank=int(row["rank"]))
 
 
 def _events(context: Context, events: Sequence[Event]) -> None:
@@ -148,26 +149,26 @@ def _events(context: Context, events: Sequence[Event]) -> None:
 
 def _event_table(context: Context, events: Sequence[Event]) -> None:
     frame = lane.table(events)
-    frame.insert(0, "open", [_to_event(context.place, event) for event in events])
+    frame.insert(0, "open", [_to_event(context.location, event) for event in events])
     table(frame, "events", "Everything that happened in this range, in the order of time.",
           links=("open",))  # fmt: skip
 
 
-def _to_event(place: Place, event: Event) -> str:
+def _to_event(location: Location, event: Event) -> str:
     around = {
         "since": str(int((event.at - BEFORE) * MILLISECONDS)),
         "until": str(int(((event.until or event.at) + AFTER) * MILLISECONDS)),
     }
     if event.node and event.gpu is not None:
-        return link("node", place, node=event.node, gpu=event.gpu, rank=event.rank, **around)
+        return link("node", location, node=event.node, gpu=event.gpu, rank=event.rank, **around)
     if event.node:
-        return link("node", place, node=event.node, gpu=None, rank=None, **around)
-    return link("straggler" if event.kind == "finding" else "run", place, **around)
+        return link("node", location, node=event.node, gpu=None, rank=None, **around)
+    return link("straggler" if event.kind == "finding" else "run", location, **around)
 
 
 def _report(context: Context) -> None:
     """The post-mortem, for people who were not there: shown, downloaded, or made."""
-    run = context.place.run
+    run = context.location.run
     places = _places(context, run)
     if not places:
         sentence(f"There is no archive of {run} here, so there is no report.", Severity.NOTE)
@@ -201,16 +202,16 @@ def _places(context: Context, run: str) -> dict[str, Path]:
 
 def _chosen(context: Context, places: dict[str, Path]) -> str:
     """Which of them; the address says it."""
-    wanted = context.place.finding
+    wanted = context.location.finding
     now = wanted if wanted in places else next(iter(places))
     if len(places) > 1:
         st.caption("Post-mortems of the run and of what was found in it")
         for title, folder in places.items():
-            label = folder.name if title != context.place.run else title
+            label = folder.name if title != context.location.run else title
             here = title == now
             link_to(
-                f"{label} (shown)" if here else label, "run", context.place, view="report",
-                finding=title if title != context.place.run else "",
+                f"{label} (shown)" if here else label, "run", context.location, view="report",
+                finding=title if title != context.location.run else "",
             )  # fmt: skip
     return now
 

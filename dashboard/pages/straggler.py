@@ -43,7 +43,7 @@ RATIO = st.column_config.NumberColumn(format="%.4g")
 
 def show(context: Context) -> None:
     """Draws the page."""
-    source, place = context.source, context.place
+    source, place = context.source, context.location
     of_run = source.verdict(place.run)
     row = _finding(context)
     said = culprits_words.headline(
@@ -71,13 +71,13 @@ def show(context: Context) -> None:
 
 
 def _finding(context: Context) -> FindingRow | None:
-    if not context.place.finding:
+    if not context.location.finding:
         return None
-    found = part(lambda: context.source.findings(context.span, context.place.run))
-    row = culprits_words.finding(context.place, found or ())
+    found = part(lambda: context.source.findings(context.span, context.location.run))
+    row = culprits_words.finding(context.location, found or ())
     if row is None:
-        st.caption(plain(f"Finding {context.place.finding} itself is not known in this range; what"
-                         " stands here is the verdict of the run."))  # fmt: skip
+        st.caption(plain(f"Finding {context.location.finding} itself is not known in this range;"
+                         " what stands here is the verdict of the run."))  # fmt: skip
     return row
 
 
@@ -86,7 +86,7 @@ def _ways(context: Context, verdict: Mapping[str, Any] | None, row: FindingRow |
     first = next(iter(records((verdict or {}).get("culprits"))), {})
     node = row.node if row is not None else text(first.get("node"))
     if first or node:
-        ways(context.place, node)
+        ways(context.location, node)
 
 
 def _numbers(verdict: Mapping[str, Any]) -> None:
@@ -119,13 +119,13 @@ def _hang(context: Context, verdict: Mapping[str, Any]) -> None:
     st.subheader("Who is missing", anchor=False)
     st.markdown(plain(words))
     missing = verdict_words.missing_ranks(verdict)
-    ranks = part(lambda: context.source.ranks(context.place.run, context.span))
+    ranks = part(lambda: context.source.ranks(context.location.run, context.span))
     if ranks is not None and missing:
         here = ranks[ranks["rank"].isin(list(missing))]
         table(worded(here[["rank", "node", "gpu", "dp", "pp", "tp", "steps"]]), "missing-ranks",
               "The ranks that never arrived, and where they are.")  # fmt: skip
     op = text(mapping(verdict.get("hang")).get("op"))
-    link_to("Collectives of this run", "collectives", context.place, op=op)
+    link_to("Collectives of this run", "collectives", context.location, op=op)
 
 
 def _causes(context: Context, verdict: Mapping[str, Any]) -> None:
@@ -135,15 +135,15 @@ def _causes(context: Context, verdict: Mapping[str, Any]) -> None:
         st.subheader("Caused by what", anchor=EVIDENCE)
         table(ranked, "causes", "Causes, the most probable first within each culprit.",
               columns={"confidence": st.column_config.NumberColumn(format="%.2f")})  # fmt: skip
-    for place, culprit in enumerate(culprits[:CULPRITS_AT_MOST]):
+    for index, culprit in enumerate(culprits[:CULPRITS_AT_MOST]):
         st.markdown(f"**Evidence on {plain(verdict_words.who(culprit))}**")
-        _evidence(culprit, f"evidence-{place}")
+        _evidence(culprit, f"evidence-{index}")
         node, gpu = text(culprit.get("node")), whole(culprit.get("gpu"))
         if node and gpu is not None:
-            link_to(f"GPU {gpu} of {node}", "node", context.place, node=node, gpu=gpu,
+            link_to(f"GPU {gpu} of {node}", "node", context.location, node=node, gpu=gpu,
                     rank=whole(culprit.get("rank")))  # fmt: skip
         elif node:
-            link_to(f"Node {node}", "node", context.place, node=node, gpu=None, rank=None)
+            link_to(f"Node {node}", "node", context.location, node=node, gpu=None, rank=None)
     left = len(culprits) - CULPRITS_AT_MOST
     if left > 0:
         st.caption(f"{left} more culprits: their evidence is in verdict.json.")
@@ -162,12 +162,12 @@ def _evidence(culprit: Mapping[str, Any], key: str) -> None:
 
 
 def _measured(context: Context, verdict: Mapping[str, Any] | None) -> None:
-    source, run, span = context.source, context.place.run, context.span
+    source, run, span = context.source, context.location.run, context.span
     st.subheader("Who is late, and in which phase", anchor=False)
     st.caption(plain(verdict_words.measured(verdict, span)))
     since = verdict_words.onset(verdict, span)
     if since is not None:
-        link_to("Measure from the onset on", "straggler", context.place,
+        link_to("Measure from the onset on", "straggler", context.location,
                 since=str(int(since * 1e3)))  # fmt: skip
     ranks = part(lambda: source.ranks(run, span))
     if ranks is None:
@@ -175,7 +175,7 @@ def _measured(context: Context, verdict: Mapping[str, Any] | None) -> None:
     named = verdict_words.named(verdict, _by_node(ranks))
     times = part(lambda: source.rank_times(run, span))
     if times is not None:
-        axis = context.place.axis or "time"
+        axis = context.location.axis or "time"
         picture(matrix.matrix(times, axis=axis, meaning=MAP_MEANING), "map")
     left, right = st.columns(2)
     with left:

@@ -35,8 +35,8 @@ def run_notes(folder: Path | None, settings: Settings) -> None:
         return
     label = f"Notes ({len(known.notes)})" if known.notes else "Notes and tags"
     with st.expander(label, icon=":material/edit_note:", key="notes-open"):
-        for place, each in enumerate(known.notes):
-            _note(folder, each, place, may=bool(who))
+        for index, each in enumerate(known.notes):
+            _note(folder, each, index, may=bool(who))
         if who:
             _forms(folder, known, who)
         if failed := st.session_state.pop(FAILED, ""):

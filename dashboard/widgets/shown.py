@@ -218,9 +218,9 @@ def number_row(numbers: Sequence[Number], key: str) -> None:
         key: Unique on the page.
     """
     with st.container(key=f"numbers-{key}"):
-        for place, (column, each) in enumerate(zip(st.columns(len(numbers)), numbers, strict=True)):
+        for index, (column, each) in enumerate(zip(st.columns(len(numbers)), numbers, strict=True)):
             unknown = each.value in (UNKNOWN, "")
-            name = f"number-{'unknown' if unknown else 'known'}-{key}-{place}"
+            name = f"number-{'unknown' if unknown else 'known'}-{key}-{index}"
             with column, st.container(key=name):
                 st.metric(
                     plain(each.label), NOT_KNOWN if unknown else plain(each.value),

@@ -8,7 +8,7 @@ import streamlit as st
 from lockstep.collector.contract import bounded_json
 from lockstep.collector.contract.archive import RUN_FILE
 from lockstep.collector.contract.words import FaultKind
-from lockstep.dashboard.address import Place
+from lockstep.dashboard.address import Location
 from lockstep.dashboard.context import Context
 from lockstep.dashboard.shapes import Severity
 from lockstep.dashboard.starting import remote
@@ -69,9 +69,9 @@ def _links(now: Snapshot, context: Context) -> None:
             st.code(f"lockstep dashboard {now.out}", language=None, wrap_lines=True)
         return
     with st.container(horizontal=True):
-        link_to("Look at the run", "run", Place(run=run))
+        link_to("Look at the run", "run", Location(run=run))
         if now.stage is Stage.OVER:
-            link_to("Read its report", "run", Place(run=run), view="report")
+            link_to("Read its report", "run", Location(run=run), view="report")
 
 
 def run_of(archive: Path) -> str:

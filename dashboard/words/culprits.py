@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analyzer.causes.specs import CAUSE_WORDS
-from lockstep.dashboard.address import Place
+from lockstep.dashboard.address import Location
 from lockstep.dashboard.shapes import FindingRow, RunRow
 from lockstep.dashboard.words import verdict as verdict_words
 from lockstep.dashboard.words.said import Said
@@ -15,24 +15,22 @@ from lockstep.dashboard.words.verdict import number, records, text, who, whole
 Verdict = Mapping[str, Any]
 
 
-def finding(place: Place, findings: Sequence[FindingRow]) -> FindingRow | None:
+def finding(location: Location, findings: Sequence[FindingRow]) -> FindingRow | None:
     """The finding that the address names; None where it names none, or one that is not known."""
-    return next(
-        (finding for finding in findings if place.finding and finding.finding == place.finding),
-        None,
-    )
+    wanted = location.finding
+    return next((row for row in findings if wanted and row.finding == wanted), None)
 
 
-def first(verdict: Verdict | None, place: Place, row: FindingRow | None) -> Verdict | None:
+def first(verdict: Verdict | None, location: Location, row: FindingRow | None) -> Verdict | None:
     """A verdict whose first culprit is the one that the address is about, if it names one.
 
     Args:
         verdict: docs/reference/verdict.md, or None.
-        place: The address; its rank, GPU or node where there is no finding.
+        location: The address; its rank, GPU or node where there is no finding.
         row: Of `finding`.
     """
     culprits = records((verdict or {}).get("culprits"))
-    scores = [_fits(culprit, place, row) for culprit in culprits]
+    scores = [_fits(culprit, location, row) for culprit in culprits]
     if verdict is None or not any(scores):
         return verdict
     best = scores.index(max(scores))
@@ -41,21 +39,21 @@ def first(verdict: Verdict | None, place: Place, row: FindingRow | None) -> Verd
 
 
 def headline(
-    verdict: Verdict | None, place: Place, row: FindingRow | None, run: RunRow, *, live: bool
+    verdict: Verdict | None, location: Location, row: FindingRow | None, run: RunRow, *, live: bool
 ) -> Said:
     """The sentence of the verdict; where the address is about another culprit, that one's first.
 
     Args:
         verdict: The verdict, as it was given.
-        place: The address.
+        location: The address.
         row: Of `finding`.
         run: Of the page.
         live: Whether the run is watched.
     """
     said = verdict_words.headline(verdict, run, live=live)
     before = records((verdict or {}).get("culprits"))
-    now = records((first(verdict, place, row) or {}).get("culprits"))
-    if now and now[0] is before[0] and (row is None or _fits(now[0], place, row)):
+    now = records((first(verdict, location, row) or {}).get("culprits"))
+    if now and now[0] is before[0] and (row is None or _fits(now[0], location, row)):
         return said
     if row is not None and row.sentence:
         own = Said(row.sentence, row.severity)
@@ -67,9 +65,9 @@ def headline(
                 said.command)  # fmt: skip
 
 
-def _fits(culprit: Verdict, place: Place, row: FindingRow | None) -> int:
+def _fits(culprit: Verdict, location: Location, row: FindingRow | None) -> int:
     """How much of what is asked for a culprit is; 0 = it is another one, or nobody is asked for."""
-    asked: dict[str, object] = {"rank": place.rank, "gpu": place.gpu, "node": place.node}
+    asked: dict[str, object] = {"rank": location.rank, "gpu": location.gpu, "node": location.node}
     if row is not None:
         asked = {"link": row.link, "rank": row.rank, "gpu": row.gpu, "node": row.node}
     score = 0

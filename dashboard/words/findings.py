@@ -11,7 +11,7 @@ from lockstep.analyzer.findings.finding import Kind, Tier, WatchFinding, Who
 from lockstep.analyzer.findings.headline import first_action
 from lockstep.analyzer.shapes.wording import certainty, hours, ratio
 from lockstep.collector.contract.words import Cause
-from lockstep.dashboard.address import Place, link
+from lockstep.dashboard.address import Location, link
 from lockstep.dashboard.palette import severity_word
 from lockstep.dashboard.shapes import Event, FindingRow, RunRow, Severity, Span
 from lockstep.dashboard.words.said import BADNESS, HOUR, duration
@@ -50,8 +50,8 @@ def findings(findings: Sequence[FindingRow], runs: Mapping[str, RunRow]) -> pd.D
     rows = []
     for finding in findings:
         row = runs.get(finding.run)
-        place = around(finding, row.span if row else None)
-        node = link("node", place, gpu=None, rank=None) if finding.node else ""
+        location = around(finding, row.span if row else None)
+        node = link("node", location, gpu=None, rank=None) if finding.node else ""
         rows.append((
             finding.node or finding.link, finding.gpu, finding.rank, finding.cause,
             finding.slowdown, _moment(finding.since),
@@ -59,8 +59,8 @@ def findings(findings: Sequence[FindingRow], runs: Mapping[str, RunRow]) -> pd.D
             *(None if sure is None else round(sure, 2)
               for sure in (finding.place_confidence, finding.confidence)),
             finding.run, finding.sentence,
-            link("straggler", place, rank=None) if finding.run else "", node,
-            link("run", place, rank=None) if finding.run else "",
+            link("straggler", location, rank=None) if finding.run else "", node,
+            link("run", location, rank=None) if finding.run else "",
         ))  # fmt: skip
     frame = pd.DataFrame(rows, columns=list(FINDINGS))
     return frame.astype(
@@ -68,7 +68,7 @@ def findings(findings: Sequence[FindingRow], runs: Mapping[str, RunRow]) -> pd.D
     )
 
 
-def around(finding: FindingRow, span: Span | None) -> Place:
+def around(finding: FindingRow, span: Span | None) -> Location:
     """Where a finding is, with a range around its onset.
 
     Args:
@@ -78,7 +78,7 @@ def around(finding: FindingRow, span: Span | None) -> Place:
     start, end = finding.since - BEFORE_SECONDS, finding.since + AFTER_SECONDS
     if span is not None and span.start <= finding.since <= span.end:
         start, end = max(start, span.start), min(end, span.end)
-    return Place(
+    return Location(
         run=finding.run, node=finding.node, gpu=finding.gpu, rank=finding.rank,
         finding=finding.finding, since=str(int(max(start, 0.0) * 1000)),
         until=str(int(end * 1000) + 1),

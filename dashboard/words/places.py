@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lockstep.dashboard.address import Place, link, utc
+from lockstep.dashboard.address import Location, link, utc
 from lockstep.dashboard.palette import severity_word
 from lockstep.dashboard.shapes import Check, FindingRow, FleetSnapshot, NodeFacts, Severity, Span
 from lockstep.dashboard.words.said import BADNESS, Said
@@ -193,28 +193,30 @@ def facts(facts: Mapping[str, str]) -> pd.DataFrame:
     return pd.DataFrame(list(facts.items()), columns=["fact", "value"], dtype="str")
 
 
-def gpus(facts: NodeFacts, place: Place) -> pd.DataFrame:
+def gpus(facts: NodeFacts, location: Location) -> pd.DataFrame:
     """Its GPUs or, where there are none, its ranks, each with a link to its page."""
     frame = facts.gpus.copy()
     links = []
     for row in frame.to_dict("records"):
         gpu, rank, run = (_whole(row.get("gpu")), _whole(row.get("rank")), row.get("run"))
-        there = gpu_place(place, facts.node, gpu, rank, run if isinstance(run, str) else "")
+        there = gpu_place(location, facts.node, gpu, rank, run if isinstance(run, str) else "")
         links.append(link("node", there) if gpu is not None or rank is not None else "")
     frame[GPU_LINK] = links
     return frame
 
 
-def gpu_place(place: Place, node: str, gpu: int | None, rank: int | None, run: str) -> Place:
+def gpu_place(
+    location: Location, node: str, gpu: int | None, rank: int | None, run: str
+) -> Location:
     """Where a GPU is, with the range of a place; -1 is no GPU and no rank.
 
     Args:
-        place: From where the reader comes.
+        location: From where the reader comes.
         node, gpu, rank: Whom the page is about.
         run: That is there; empty = that of the place.
     """
     return replace(
-        place, node=node, run=run or place.run, gpu=_whole(gpu), rank=_whole(rank), metric="",
+        location, node=node, run=run or location.run, gpu=_whole(gpu), rank=_whole(rank), metric="",
         axis="",
     )  # fmt: skip
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from lockstep.analyzer.ledger.words import percent
-from lockstep.dashboard.address import Place, link, utc
+from lockstep.dashboard.address import Location, link, utc
 from lockstep.dashboard.shapes import LedgerRow, RunRow, Severity
 from lockstep.dashboard.words.said import Said
 
@@ -66,12 +66,12 @@ def status(row: RunRow) -> str:
     return row.status or NOT_ANALYZED
 
 
-def frame(rows: Sequence[RunRow], place: Place) -> pd.DataFrame:
+def frame(rows: Sequence[RunRow], location: Location) -> pd.DataFrame:
     """One row a run, with links to its page and its report."""
     return pd.DataFrame({
-        "open": [link("run", Place(run=row.run, refresh=place.refresh)) for row in rows],
+        "open": [link("run", Location(run=row.run, refresh=location.refresh)) for row in rows],
         "report": [
-            link("run", Place(run=row.run, refresh=place.refresh), view="report")
+            link("run", Location(run=row.run, refresh=location.refresh), view="report")
             if row.report
             else None
             for row in rows

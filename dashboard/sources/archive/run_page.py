@@ -243,10 +243,10 @@ def training_events(steps: Summary, run: str) -> list[Event]:
             at, until = float(steps.start[begin]), float(ends[end - 1])
             text = f"{words} at step {steps.steps[begin]}"
             events.append(Event(at, until, tag, Severity.NOTE, text, run))
-    for place in np.flatnonzero(np.diff(np.maximum.accumulate(steps.attempts)) > 0) + 1:
-        text = f"restart: attempt {steps.attempts[place]} from step {steps.steps[place]}"
+    for index in np.flatnonzero(np.diff(np.maximum.accumulate(steps.attempts)) > 0) + 1:
+        text = f"restart: attempt {steps.attempts[index]} from step {steps.steps[index]}"
         events.append(
-            Event(float(steps.start[place]), None, "restart", Severity.WARNING, text, run)
+            Event(float(steps.start[index]), None, "restart", Severity.WARNING, text, run)
         )
     return events
 

@@ -120,12 +120,12 @@ def spread(indices: Sequence[int], most: int) -> list[int]:
     """At most so many of them, evenly."""
     if len(indices) <= most:
         return list(indices)
-    return [indices[round(place * (len(indices) - 1) / (most - 1))] for place in range(most)]
+    return [indices[round(index * (len(indices) - 1) / (most - 1))] for index in range(most)]
 
 
 def sample(members: Sequence[Member], most: int = MOST_SERIES) -> list[Member]:
     """At most so many ranks, evenly over the run."""
-    return [members[place] for place in spread(range(len(members)), most)]
+    return [members[index] for index in spread(range(len(members)), most)]
 
 
 # Which of the ranks that are told of at one place lives: a gone one is told of for ten minutes.

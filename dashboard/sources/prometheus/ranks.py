@@ -121,7 +121,7 @@ def rank_times(
     nothing = np.full(len(grid.times), np.nan)
     values = np.stack([by_rank.get(one.rank, nothing) for one in chosen]) if chosen else _none(grid)
     for stage in {one.pp for one in chosen}:
-        rows = [place for place, one in enumerate(chosen) if one.pp == stage]
+        rows = [index for index, one in enumerate(chosen) if one.pp == stage]
         known = np.isfinite(values[rows]).any(axis=0)
         middle = np.full(values.shape[1], np.nan)
         middle[known] = np.nanmedian(values[rows][:, known], axis=0)

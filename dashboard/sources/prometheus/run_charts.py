@@ -151,7 +151,7 @@ def nodes(
     """
     if not targets:
         return dict.fromkeys(("cpu", "memory", "network"), ({}, ""))
-    few_targets = [targets[place] for place in spread(range(len(targets)), FEW)]
+    few_targets = [targets[index] for index in spread(range(len(targets)), FEW)]
     pages, few, factor = (
         of_targets(targets),
         of_targets(few_targets),

@@ -108,14 +108,14 @@ class PrometheusSource:
         told, against = slowdowns(self._asking, at), against_baselines(self._asking, at)
         judged = statuses(self._asking, at, self._known.scrape())
         rows, open_ = [], self.findings(span)
-        for place, one in enumerate(runs):
+        for index, one in enumerate(runs):
             known: tuple[Member, ...] = ()
             kept: tuple[folders.Kept, ...] = ()
             words: Mapping[str, Any] = {"slowdown": told.get(one.run)}
             if one.run in judged:
                 status, sentence = said(one.run, (), judged[one.run], None, ended=False)
                 words = {**words, "status": status, "sentence": sentence}
-            if place < REFINED:
+            if index < REFINED:
                 one = refined(self._asking, one, self._known.scrape(), step)
                 known = self._known.members(one.run, one.span.end)
                 words = folders.verdict(self._findings, one.run) or words

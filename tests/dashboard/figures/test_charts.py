@@ -1,4 +1,4 @@
-""""""
+"""Names at the ends of lines, and how far a y axis reaches."""
 
 import itertools
 
@@ -45,7 +45,7 @@ def test_names_that_would_be_cut_alike_keep_what_tells_them_apart() -> None:
 
 @given(st.lists(st.text(min_size=1, max_size=40), max_size=9, unique=True))
 def test_no_name_is_wider_than_the_margin(names: list[str]) -> None:
-    ends = [(name, float(place)) for place, name in enumerate(names)]
+    ends = [(name, float(index)) for index, name in enumerate(names)]
     drawn = labels(ends, (0.0, 10.0), (0.0, 1.0), 112)
     # Escaped letters are longer than what is seen.
     plain = [one["text"].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.dashboard.address import Place
+from lockstep.dashboard.address import Location
 from lockstep.dashboard.figures.ledger import ledger
 from lockstep.dashboard.shapes import LedgerRow, RunRow, Severity, Span
 from lockstep.dashboard.sources.folder import FolderSource
@@ -44,7 +44,7 @@ def test_a_thousand_runs_take_no_time() -> None:
     rows = Many().runs()
     with slowness() as machine:
         began = time.thread_time()
-        found = frame(wished(rows, Wish("gpt", "ended", "degraded", "slowest first")), Place())
+        found = frame(wished(rows, Wish("gpt", "ended", "degraded", "slowest first")), Location())
         took = time.thread_time() - began
 
     assert 100 == len(found)
@@ -152,7 +152,7 @@ def test_runs_without_numbers_are_unknown_and_no_exception(
 
 
 def test_up_to_eight_runs_are_held_against_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = tuple(f"gpt-{place}" for place in range(9))
+    names = tuple(f"gpt-{index}" for index in range(9))
     more = ",".join(names[2:])  # one too many
     app = look(
         monkeypatch, Fake(run_names=names), "runs", view="compare", a="gpt-0", b="gpt-1", more=more

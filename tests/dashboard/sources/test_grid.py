@@ -54,7 +54,7 @@ def test_a_step_is_told_in_its_largest_unit():
 
 def chart(*lines: np.ndarray) -> Lines:
     times = np.arange(len(lines[0]), dtype=float)
-    named = {f"line {place}": line for place, line in enumerate(lines)}
+    named = {f"line {index}": line for index, line in enumerate(lines)}
     return Lines("step", "Step time", "s", times, named, steps=times + 7)
 
 

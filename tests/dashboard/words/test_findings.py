@@ -29,9 +29,9 @@ def test_open_findings_come_first_then_the_worst() -> None:
 def test_a_row_links_to_the_place_with_a_range_around_the_onset() -> None:
     frame = findings.findings([FOUND], {"gpt-a": RUN})
     path, query = urlsplit(frame.loc[0, "node page"])[2:4]
-    place = address.read(dict(parse_qsl(query)))
-    assert ("/node", "gpt-a", "node-1", None) == (path, place.run, place.node, place.gpu)
-    shown = address.span(place, SPAN, SPAN.end)
+    location = address.read(dict(parse_qsl(query)))
+    assert ("/node", "gpt-a", "node-1", None) == (path, location.run, location.node, location.gpu)
+    shown = address.span(location, SPAN, SPAN.end)
     assert SPAN.start <= shown.start < FOUND.since < shown.end <= SPAN.end + 0.002
 
 

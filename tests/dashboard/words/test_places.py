@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.dashboard import address
-from lockstep.dashboard.address import Place
+from lockstep.dashboard.address import Location
 from lockstep.dashboard.figures import deviation, heatmap
 from lockstep.dashboard.shapes import Check, FindingRow, FleetSnapshot, NodeFacts, Severity, Span
 from lockstep.dashboard.words import places
@@ -158,7 +158,7 @@ def test_the_worst_check_comes_first() -> None:
 def test_each_gpu_has_a_link_that_names_it() -> None:
     gpus = pd.DataFrame({"gpu": [0, 1], "run": ["gpt-1", ""], "rank": [4, pd.NA]})
     told = NodeFacts("n 1", {}, gpus, ())
-    links = list(places.gpus(told, Place(since="5", run="x"))[places.GPU_LINK])
+    links = list(places.gpus(told, Location(since="5", run="x"))[places.GPU_LINK])
     words = [parse_qs(urlsplit(link).query) for link in links]
     assert [
         {"run": ["gpt-1"], "node": ["n 1"], "gpu": ["0"], "rank": ["4"], "from": ["5"]},
@@ -173,10 +173,10 @@ def test_the_drain_commands_name_the_node_and_nothing_else(node: str) -> None:
 
 def test_grafana_gets_the_node_and_the_range() -> None:
     link = places.grafana("http://g:3000/", "n&1", Span(10.0, 20.5))
-    place = address.read(
+    location = address.read(
         {name: values[0] for name, values in parse_qs(urlsplit(link).query).items()}
     )
-    assert ("n&1", "10000", "20500") == (place.node, place.since, place.until)
+    assert ("n&1", "10000", "20500") == (location.node, location.since, location.until)
 
 
 @pytest.mark.parametrize("base", ["http://g", "http://g/", "http://g/d", "http://g/d/"])

@@ -59,8 +59,7 @@ def test_links_count_as_absent(tmp_path: Path) -> None:
 
 def test_the_sentence_says_whether_there_is_a_report(tmp_path: Path) -> None:
     assert (
-        "There is no report of r yet. It was not analyzed."
-        == (sentence("r", files(tmp_path))[0])
+        "There is no report of r yet. It was not analyzed." == (sentence("r", files(tmp_path))[0])
     )
     (tmp_path / "report.html").write_bytes(OURS)
     os.utime(tmp_path / "report.html", (1_795_000_000, 1_795_000_000))
