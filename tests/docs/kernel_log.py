@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from string import ascii_uppercase
 
-from lockstep.collector.contract.kernel_log import FATAL_SECONDS, KINDS, LINES, TOGETHER, TOLD
+from lockstep.collector.contract.kernel_log import FATAL_SECONDS, KINDS, TOGETHER, TOLD
 from lockstep.collector.contract.xid import BY_LINE, PAGED, REPEATED, XIDS, Severity, Xid, listed
 from lockstep.collector.contract.xid.rows import UNUSED
 from tests.docs.tables import code, table
@@ -61,7 +61,6 @@ def kernel_events(made: str) -> list[str]:
             kind.text,
             _each(str(severity) for name, severity in TOLD if name == kind.kind),
             kind.advice,
-            _each(code(one.source.split("/")[-1]) for one in LINES if one.kind == kind.kind),
         )
         for kind in KINDS.values()
     ]
@@ -80,7 +79,7 @@ def kernel_events(made: str) -> list[str]:
          + "; ".join(
              f"{' and '.join(map(code, sorted(one.kinds)))} within {one.seconds:g} s are"
              f" {one.severity}" for one in TOGETHER) + "."),
-        table(("kind", "what", "severity", "what to do", "printed by"), kinds),
+        table(("kind", "what", "severity", "what to do"), kinds),
         ("Warnings of these drivers that no form reads, and XIDs that cannot be read, are counted"
         " in `lockstep_kernel_lines_unread_total{driver}`; `lockstep doctor` shows the last one."
         " Please send it."),
