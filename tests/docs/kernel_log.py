@@ -1,4 +1,4 @@
-"""The pages of what the kernel log tells: XIDs by the catalogue, and lines without an XID."""
+"""The pages of the kernel log: XIDs by the catalogue, and lines without an XID."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from lockstep.collector.contract.xid import BY_LINE, PAGED, REPEATED, XIDS, Seve
 from lockstep.collector.contract.xid.rows import UNUSED
 from tests.docs.tables import code, table
 
-HEAD = ("XID", "what", "severity", "whose fault", "told", "what to do")
+HEAD = ("XID", "what", "severity", "whose fault", "alert", "what to do")
 USUAL = 5
 """Advice of so many XIDs has a letter on the page."""
 
@@ -42,7 +42,7 @@ def xids(made: str) -> list[str]:
          " for events of severity fatal. `second in a day`: a single one alerts nobody."),
         "**What to do**, by letter:",
         "\n".join(f"- **{letter}** {each}" for each, letter in letters.items()),
-        table((*HEAD[:4], "alert", HEAD[5]), [_short(row, letters) for row in known]),
+        table(HEAD, [_short(row, letters) for row in known]),
         (f"Unused since A100, and reported by older GPUs: {listed(unused)}. NVIDIA sends them to"
          " support. They, and numbers that are not in the list, are warnings."),
     ]  # fmt: skip
