@@ -165,7 +165,7 @@ def test_every_file_of_a_source_is_in_a_row_and_every_file_of_samples():
         if name not in kinds and not any(name.startswith(f"{room}") for room in rooms)
     }  # fmt: skip
     assert {
-        "dcgm_values", "pauses", "zero_series_folding", "gpu.precedence",
+        "dcgm_fields", "dcgm_values", "pauses", "zero_series_folding", "gpu.precedence",
     } == unlisted  # fmt: skip
     assert modules(samples) - {"feed", "counters"} == listed(spec.collect for spec in SOURCES)
 
