@@ -1,4 +1,4 @@
-"""A new ring file: its room in shared memory, and who writes it."""
+"""Files in the folder of a node's rings, and the ring file itself: its memory and its identity."""
 
 import fcntl
 import mmap
@@ -13,9 +13,8 @@ from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import GROUPS
 from lockstep.workloads.measure.process import pid_namespace
 
-# Files in folders that others may write to: whatever lies there, nobody waits, nothing is shared.
-#
-# Standard library only.
+# Other users may write to these folders: a link, a pipe or a device in one is neither followed nor
+# waited for.
 
 _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

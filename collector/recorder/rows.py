@@ -7,11 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lockstep.collector.contract import bounded_json
-from lockstep.collector.contract.archive import (
-    OPS_JSON_OPS,
-    OPS_JSON_STEPS,
-    SCHEMA_VERSION,
-)
+from lockstep.collector.contract.archive import OPS_JSON_OPS, OPS_JSON_STEPS, SCHEMA_VERSION
 from lockstep.collector.contract.metrics import GPU_INFO, SAMPLES, label_text
 from lockstep.collector.contract.ring import FLAG_NAMES, OpRecord, StepRecord
 from lockstep.collector.contract.words import PHASES, STEP_TAGS

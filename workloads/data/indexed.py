@@ -177,10 +177,10 @@ class Samples:
 
     def sample(self, number: int) -> NDArray[np.int64]:
         """Token ids, (sequence + 1), of the sample that comes as `number` from the start."""
-        epoch, place = divmod(number, self.per_epoch)
+        epoch, position = divmod(number, self.per_epoch)
         if epoch != self._epoch:
             self._begin(epoch)
-        begin = int(self._shuffled[place]) * self._sequence
+        begin = int(self._shuffled[position]) * self._sequence
         wanted = self._sequence + 1
         document = int(np.searchsorted(self._ends, begin, side="right"))
         start = begin - (int(self._ends[document - 1]) if document else 0)

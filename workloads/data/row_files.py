@@ -67,10 +67,10 @@ def about(folder: Path) -> dict[str, Any]:
         DataError: The folder is not whole.
     """
     try:
-        found: dict[str, Any] = bounded_json.read(folder / INDEX)
+        index: dict[str, Any] = bounded_json.read(folder / INDEX)
     except (OSError, ValueError) as error:
         raise DataError(f"{folder} is no folder of rows: {INDEX} cannot be read: {error}") from None
-    return found
+    return index
 
 
 def mapped(path: Path, kind: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:

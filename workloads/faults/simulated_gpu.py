@@ -37,8 +37,6 @@ from lockstep.collector.contract.whole_file import write_whole
 from lockstep.collector.contract.words import CLOCK_EVENT_REASONS, FaultKind
 from lockstep.workloads.measure.process import wall_minus_monotonic_ns
 
-# What ails a simulated GPU in a step.
-
 
 @dataclass(frozen=True, slots=True)
 class Trouble:

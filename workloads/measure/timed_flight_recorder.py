@@ -118,11 +118,13 @@ def transfers(entries: list[dict[str, Any]], timed: list[_Arrived]) -> list[dict
     free: dict[str, Iterator[int]] = {}
     counts: Counter[str] = Counter()
     made: list[dict[str, Any]] = []
-    record = max((int(one["record_id"]) for one in entries), default=-1)
-    for number, one in enumerate((each for each in timed if each.peer is not None), record + 1):
+    record = max((int(entry["record_id"]) for entry in entries), default=-1)
+    for number, one in enumerate(
+        (arrived for arrived in timed if arrived.peer is not None), record + 1
+    ):
         name, mine = one.group.group_name, one.group.rank()
         if name not in free:
-            taken = {int(each["op_id"]) for each in of_group[name]}
+            taken = {int(entry["op_id"]) for entry in of_group[name]}
             free[name] = filterfalse(taken.__contains__, count(1))
         counts[name] += 1
         sizes = [[one.size // FLOAT_BYTES]]

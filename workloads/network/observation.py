@@ -111,4 +111,4 @@ def read(folder: Path) -> dict[str, dict[str, Any]]:
         listed = bounded_json.read(folder / REPORT_FILE)
     except FileNotFoundError:
         return {}
-    return {one["spec"]: one for one in listed}
+    return {item["spec"]: item for item in listed}
