@@ -166,12 +166,12 @@ def _by_chance(facts: Facts, long: Floats) -> float:
     return MEDIAN_EFFICIENCY * float(np.nanmedian(each)) / float(np.sqrt(ratio.shape[2]))
 
 
-def correlation(one: Floats, other: Floats) -> float:
+def correlation(first: Floats, second: Floats) -> float:
     """Pearson's, over what both have; 0 where nothing varies."""
-    known = np.isfinite(one) & np.isfinite(other)
+    known = np.isfinite(first) & np.isfinite(second)
     if known.sum() < MAJORITY:
         return 0.0
-    a, b = one[known] - one[known].mean(), other[known] - other[known].mean()
+    a, b = first[known] - first[known].mean(), second[known] - second[known].mean()
     power = float(np.sqrt((a**2).sum() * (b**2).sum()))
     return float((a * b).sum()) / power if power > 0 else 0.0
 

@@ -195,9 +195,9 @@ def _middle(own: FloatGrid, role: Sequence[int]) -> FloatGrid:
     return column_medians(own[:, role[:MEMBERS]].T)
 
 
-def _apart(one: FloatGrid, other: FloatGrid) -> bool:
+def _apart(first: FloatGrid, second: FloatGrid) -> bool:
     """Whether two series of log own time are further apart than parts are on average."""
-    over = (one - other)[np.isfinite(one - other)]
+    over = (first - second)[np.isfinite(first - second)]
     if not over.size:
         return False
     level = median_of(over)
