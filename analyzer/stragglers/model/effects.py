@@ -89,11 +89,11 @@ def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
     accused = {column for candidate in candidates for column in candidate.scope.columns.tolist()}
     crowded = len(candidates) > 1 and _moves_peers(grid, accused)
     parted = eased is not None or bool(of_host)
-    told = tables(grid, precision) if parted and candidates and not crowded else ()
+    whole_tables = tables(grid, precision) if parted and candidates and not crowded else ()
     sized = []
     for candidate in sorted(candidates, key=lambda candidate: candidate.gain):
         others = accused - set(candidate.scope.columns.tolist())
-        whole = tables(_without(grid, others), precision) if crowded else told
+        whole = tables(_without(grid, others), precision) if crowded else whole_tables
         if crowded and not _is_left(candidate, whole):
             accused = others
             continue
@@ -443,8 +443,8 @@ def _findings(
         kind = HEAVY
         standing, why = of_standing(table.grid, scope.columns.tolist(), half=half)
     if edges is None:
-        told = sure.table.rest[np.isin(sure.table.usable, np.concatenate(sure.groups.members))]
-        edges = span_edges(sure.groups, sure.shift, told[:, sure.column])
+        rest = sure.table.rest[np.isin(sure.table.usable, np.concatenate(sure.groups.members))]
+        edges = span_edges(sure.groups, sure.shift, rest[:, sure.column])
     if scope.stage is not None:
         yield _of_stage(candidate, edges)
         return

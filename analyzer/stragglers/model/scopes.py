@@ -228,7 +228,7 @@ def _parts(
 
     Of a part some of whose nodes are not seen it is not known whether all of it is slow.
     """
-    told = {grid.ranks[column].node for column in np.flatnonzero(there).tolist()}
+    seen_nodes = {grid.ranks[column].node for column in np.flatnonzero(there).tolist()}
     everybody = {info.node for info in grid.ranks}
     standing: dict[str, set[str]] = {}
     for node, places in places_of(grid.meta).items():
@@ -237,7 +237,7 @@ def _parts(
     parts = {
         name: frozenset(nodes)
         for name, nodes in standing.items()
-        if nodes <= told and len(nodes) >= 2 and len(told - nodes) >= 2
+        if nodes <= seen_nodes and len(nodes) >= 2 and len(seen_nodes - nodes) >= 2
     }
     of = part_references(grid, list(parts.values()))
     scopes = []
