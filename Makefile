@@ -68,17 +68,15 @@ test: $(TEST)  ## what one runs all the time: no cluster of processes, no root, 
 	$(PYTEST) $(TEST_PROCESSES) --tier quick $(PYTEST_ARGS)
 
 test-real: $(TEST)  ## what needs the machine: distributed runs, root, Prometheus, browser, real time
-	@# Tests with pods that are asked for are a part of their own: a browser loads nothing while networks come and go.
-	$(PYTEST) $(REAL_PROCESSES) --tier real $(if $(filter 1 some,$(LOCKSTEP_PODS)),--ignore=tests/cluster/pods) $(PYTEST_ARGS)
+	$(PYTEST) $(REAL_PROCESSES) --tier real $(PYTEST_ARGS)
 
 test-pods: $(TEST)  ## as root, all tests on nodes that run containers: tests/cluster/pods/images.sh first
-	LOCKSTEP_PODS=$(or $(LOCKSTEP_PODS),1) $(BIN)/python -m pytest -n0 \
-		$(if $(filter some,$(LOCKSTEP_PODS)),--tier real) tests/cluster/pods $(PYTEST_ARGS)
+	LOCKSTEP_PODS=1 $(BIN)/python -m pytest -n0 tests/cluster/pods $(PYTEST_ARGS)
 
 test-again: $(TEST)  ## those that failed last, one after the other
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(PYTEST_ARGS)
 
-test-all: $(TEST)  ## both, and the whole of every sweep
+test-all: $(TEST)  ## both, the whole of every sweep, and other projects' software: see .ci/night
 	$(PYTEST) $(TEST_PROCESSES) $(PYTEST_ARGS)
 
 lint: $(LINT)  ## lint, format, types and import floors

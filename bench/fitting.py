@@ -13,7 +13,7 @@ from lockstep.collector.contract.words import ExitCode
 from lockstep.terminal.output import CommandError
 
 if TYPE_CHECKING:
-    from lockstep.workloads.launchers.kubernetes.facts import Facts
+    from lockstep.workloads.launch.kubernetes.facts import Facts
     from lockstep.workloads.spec import RunSpec
 
 PARAMETERS = {"context": "kube_context", "exec": "program", "output": "form"}

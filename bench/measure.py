@@ -2,7 +2,9 @@
 
 import json
 import math
+import os
 import platform
+import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +21,46 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from lockstep.analyzer.shapes.run import Run
+
+
+# Versions that no archive tells: the code's commit, the image's digest, NCCL.
+
+COMMIT, DIGEST, NCCL = "LOCKSTEP_COMMIT", "LOCKSTEP_IMAGE_DIGEST", "NCCL_VERSION"
+"""Of the environment; they overrule what is found. NVIDIA's images set the last."""
+
+
+def surroundings(beside: Path) -> dict[str, Value]:
+    """Columns of COLUMNS; null = not known.
+
+    Args:
+        beside: A folder of the code that is measured.
+    """
+    return {
+        "commit": os.environ.get(COMMIT) or commit(beside),
+        "image_digest": os.environ.get(DIGEST),
+        "nccl": os.environ.get(NCCL),
+    }
+
+
+def commit(folder: Path) -> str | None:
+    """The commit of the git repository there, `-dirty` where files differ from it; None = none."""
+
+    def git(*words: str) -> str | None:
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(folder), *words],  # noqa: S607 - the user's own
+                capture_output=True, text=True, timeout=10,
+                check=False,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    found = git("rev-parse", "HEAD")
+    if not found:
+        return None
+    return f"{found}-dirty" if git("status", "--porcelain", "--untracked-files=no") else found
+
 
 KEY = ("bench", "cell", "repeat")
 """Columns that a run does not know."""
@@ -39,11 +81,11 @@ def of_archive(archive: Path) -> dict[str, Value]:
     Raises:
         BenchError: It is no archive.
     """
-    from lockstep.analyzer.read.archive import load
+    from lockstep.analyzer.read.archive.load import load_archive
     from lockstep.analyzer.shapes.run import LoadError
 
     try:
-        run = load(archive)
+        run = load_archive(archive)
     except LoadError as error:
         raise BenchError(f"the archive cannot be read: {error}") from error
     return {
@@ -238,7 +280,7 @@ def _versions(run: "Run") -> dict[str, Value]:
 
     from lockstep.analyzer.align.versions import versions
     from lockstep.analyzer.shapes.labels import parsed
-    from lockstep.collector.contract.metrics import GPU_INFO
+    from lockstep.collector.contract.metric_rows.gpu import GPU_INFO
 
     told: dict[str, Value] = {}
     differing: dict[str, dict[str, str]] = {}

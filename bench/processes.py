@@ -3,20 +3,21 @@
 `lockstep run` ends its ranks itself when it is asked to stop, which is why it is asked first.
 """
 
+import fcntl
 import os
 import secrets
 import shlex
 import shutil
-import signal
 import subprocess
-import sys
 import time
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.bench.plan import Step
 from lockstep.bench.spec import BenchError
+from lockstep.terminal.processes import kept, stop
 
 GRACE_SECONDS = 90.0
 """For an orderly end: `lockstep run` deletes what it put onto a cluster, and waits for its pods for
@@ -24,13 +25,6 @@ up to a minute (cluster_run.GONE_SECONDS)."""
 LAST_LINES = 12
 _POLL_SECONDS = 0.05
 RUNTIMES = ("docker", "podman")
-_KEEPER = (
-    "import os, signal, subprocess, sys\n"
-    "from lockstep.workloads.processes.death import die_with_parent\n"
-    "die_with_parent(int(sys.argv[1]), signal.SIGTERM)\n"
-    "os.execvp(sys.argv[2], sys.argv[2:])\n"
-)
-"""Becomes the command, which then ends when the bench is killed (prctl(2) survives exec)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +61,7 @@ class Running:
 
     def end(self) -> None:
         """Ask it to stop, then kill what is left of its group."""
-        if self.process.poll() is None:
-            with suppress(ProcessLookupError):
-                self.process.send_signal(signal.SIGTERM)
-            with suppress(subprocess.TimeoutExpired):
-                self.process.wait(GRACE_SECONDS)
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        stop([self.process], GRACE_SECONDS, groups=True)
         if self.container is not None:
             runtime, name = self.container
             with suppress(OSError, subprocess.TimeoutExpired):
@@ -102,8 +89,8 @@ def start(step: Step, folder: Path) -> Running:
         (logs / f"{step.name}.err").open("wb") as err,
     ):
         process = subprocess.Popen(
-            [sys.executable, "-c", _KEEPER, str(os.getpid()), *words],
-            stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=folder, start_new_session=True,
+            kept(words), stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=folder,
+            start_new_session=True,
         )  # fmt: skip
     container = None if step.container is None else (words[0], name)
     return Running(process, time.monotonic(), container)
@@ -156,3 +143,61 @@ def _words(step: Step, folder: Path, name: str = "") -> list[str]:
         runtime, "run", "--rm", "--init", *([f"--name={name}"] if name else []), "--network=host",
         f"--volume={folder}:{folder}", f"--workdir={folder}", *entry, step.container.image, *rest,
     ]  # fmt: skip
+
+
+# Who runs on this machine now: two benchmarks at once would measure each other.
+#
+# A lock of the kernel (flock(2)), so that a process that was killed holds nobody up; its text says
+# who has it. On a cluster Kueue queues instead.
+
+FILE = "lockstep-bench.queue"
+VARIABLE = "LOCKSTEP_BENCH_QUEUE"
+"""In the environment: the file of another queue, for what shares nothing with the rest."""
+_QUEUE_POLL_SECONDS = 0.5
+
+
+def default_file() -> Path:
+    """Of this machine and user, unless the environment names another."""
+    if named := os.environ.get(VARIABLE):
+        return Path(named)
+    folder = Path("/dev/shm")  # noqa: S108 - one lock for all shells of a user
+    return (folder if folder.is_dir() else Path("/tmp")) / f"{FILE}.{os.getuid()}"  # noqa: S108
+
+
+@contextmanager
+def turn(
+    who: str, file: Path, on_wait: Callable[[str], None], timeout: float | None = None
+) -> Iterator[None]:
+    """Wait until nobody else measures on this machine; then it is ours until the block ends.
+
+    Args:
+        who: What the next one is told that it waits for.
+        on_wait: Called with who is before us, whenever that changes.
+        timeout: Seconds; None = for ever.
+
+    Raises:
+        BenchError: It lasted too long, or the lock cannot be had at all.
+    """
+    try:
+        handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise BenchError(f"{file} cannot be opened: {error.strerror}") from error
+    try:
+        end, told = None if timeout is None else time.monotonic() + timeout, None
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                before = os.pread(handle, 200, 0).decode("utf-8", "replace").strip() or "another"
+            if before != told:
+                on_wait(told := before)
+            if end is not None and time.monotonic() >= end:
+                raise BenchError(f"still behind {before} after {timeout:g} s; wait, or stop it")
+            time.sleep(_QUEUE_POLL_SECONDS)
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, who.encode()[:200], 0)
+        yield
+        os.ftruncate(handle, 0)
+    finally:
+        os.close(handle)

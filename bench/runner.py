@@ -19,12 +19,12 @@ from pathlib import Path
 from time import monotonic
 
 from lockstep.bench import measure, state
+from lockstep.bench.measure import surroundings
 from lockstep.bench.plan import ARCHIVE, CLUSTER, METRICS, Cell, Step, fingerprint, steps
 from lockstep.bench.processes import Exit, Running, by_hand, last_lines, sentence, start
 from lockstep.bench.results import ResultError, Value, has_finished, write
 from lockstep.bench.spec import Bench, BenchError, UnreachableError
 from lockstep.bench.state import FINISHED, Closed, Underway
-from lockstep.bench.surroundings import surroundings
 from lockstep.collector.contract.words import ExitCode
 
 FAILED, TIMEOUT, STOPPED = "failed", "timeout", "stopped"

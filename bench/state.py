@@ -1,6 +1,8 @@
 """What a benchmark remembers in its folder of each cell: how it ended, and its attempts before."""
 
+import fcntl
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -11,6 +13,8 @@ from lockstep.bench.plan import Cell
 from lockstep.bench.results import Value, checked
 from lockstep.bench.spec import BenchError
 from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.whole_file import write_whole
+from lockstep.runs.claim import FILE, MAX_BYTES
 
 CLOSED = "closed.json"
 """Of a cell that came to its end, whichever; written last, whole or not at all."""
@@ -143,6 +147,29 @@ def _unreadable(path: Path, error: Exception) -> BenchError:
 
 
 def _write(path: Path, told: Mapping[str, Any]) -> None:
-    temporary = path.with_suffix(".new")
-    temporary.write_text(json.dumps(told, indent=2) + "\n")
-    temporary.replace(path)
+    write_whole(path, json.dumps(told, indent=2) + "\n", mode=None)
+
+
+# Who writes a benchmark's folder, by the lock that it holds.
+
+_WHO = re.compile(r"process (\d+) on (\S+)")
+
+
+def writer(out: Path) -> int | None:
+    """The process that holds the folder's lock; None = nobody does, or one of another machine."""
+    import socket
+
+    try:
+        handle = os.open(out / FILE, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        found = _WHO.search(os.pread(handle, MAX_BYTES, 0).decode("utf-8", "replace"))
+        return int(found[1]) if found and found[2] == socket.gethostname() else None
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
+    return None

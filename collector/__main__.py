@@ -1,4 +1,4 @@
-"""The collector's program: reads this node, serves its page, until it is told to stop."""
+"""The collector's program: reads this node, serves its page, until it is stopped."""
 
 import argparse
 import gc
@@ -11,20 +11,22 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from lockstep.collector.check import examined
 from lockstep.collector.clock import SystemClock
-from lockstep.collector.collectors.monitor import collect_build
 from lockstep.collector.config import Config, ConfigError, ConfigFileError, load
 from lockstep.collector.contract import threads
 from lockstep.collector.contract.visible import VisibleFormatter, visible_line
+from lockstep.collector.contract.whole_file import write_whole
 from lockstep.collector.contract.words import ExitCode
-from lockstep.collector.descriptors import raise_limit
-from lockstep.collector.exporter import Exporter, ListenError
+from lockstep.collector.exporter.exporter import Exporter
+from lockstep.collector.exporter.server import ListenError
+from lockstep.collector.files.persistent_fds import raise_limit
 from lockstep.collector.flags import EPILOG, FLAGS
-from lockstep.collector.reading import SourceError
+from lockstep.collector.readings.source import SourceError
 from lockstep.collector.registry import feeds
-from lockstep.collector.sampler import Sampler
-from lockstep.collector.state import StateFile
+from lockstep.collector.sampler.check import examined
+from lockstep.collector.sampler.sampler import Sampler
+from lockstep.collector.sampler.state import StateFile
+from lockstep.collector.samples.monitor import collect_build
 
 LOG = logging.getLogger("collector")
 
@@ -124,7 +126,7 @@ def _once(sampler: Sampler, exporter: Exporter) -> int:
 
 
 def _capture(folder: Path, config: Config, clock: SystemClock) -> int:
-    from lockstep.collector.capture import capture
+    from lockstep.collector.recorder.capture import capture
 
     try:
         _print(str(capture(folder, config, clock)))
@@ -135,15 +137,17 @@ def _capture(folder: Path, config: Config, clock: SystemClock) -> int:
 
 
 def _check(sampler: Sampler) -> int:
-    found = examined(sampler)
-    width = max(len(one.name) for one in found)
-    lines = (visible_line(f"{one.name:{width}}  {one.state:7}  {one.found}") for one in found)
+    checks = examined(sampler)
+    width = max(len(check.name) for check in checks)
+    lines = (
+        visible_line(f"{check.name:{width}}  {check.state:7}  {check.found}") for check in checks
+    )
     _print("\n".join(lines))
     return ExitCode.OK
 
 
 def _print(text: str) -> None:
-    """To stdout; a reader that went away, as `head` does, is no error."""
+    """To stdout; a reader that went away, as `head` does, is not an error."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
@@ -157,7 +161,7 @@ def _serve(
     server = exporter.serve()
     if state is not None:
         _resume(sampler, state)
-        _save(sampler, state)  # what the file says is no longer the last word
+        _save(sampler, state)  # the file is not complete any more
     # Blocked in every thread and waited for below: a handler could interrupt a held lock.
     ends = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
@@ -217,10 +221,8 @@ def _save(sampler: Sampler, state: StateFile | None, *, last_word: bool = False)
 
 def _announce(path: Path, address: str) -> bool:
     """Write the address in one step, so that a reader never sees half of it."""
-    temporary = path.with_name(f".{path.name}.new")
     try:
-        temporary.write_text(f"{address}\n")
-        temporary.replace(path)
+        write_whole(path, f"{address}\n", mode=None)
     except OSError as error:
         LOG.error("cannot announce in %s: %s", path, error.strerror)
         return False

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import NoReturn
 
 from lockstep.collector.clock import Clock, SystemClock
-from lockstep.collector.config.values import ConfigError, seconds
+from lockstep.collector.config import ConfigError, seconds
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import ExitCode
-from lockstep.collector.files import MAX_ENTRIES
-from lockstep.collector.reading import SourceError
-from lockstep.collector.sources.rank_ring.header import AHEAD_NS, check_size, read_header
+from lockstep.collector.files.opening import MAX_ENTRIES
+from lockstep.collector.readings.source import SourceError
+from lockstep.collector.sources.ranks.header import AHEAD_NS, check_size, read_header
 
 AGE = "24h"
 """Longer than any pod waits for its ranks, and than anybody waits with a look at a dead run."""
@@ -68,9 +68,9 @@ def _below(folder: Path) -> Iterator[Path]:
     def refused(error: OSError) -> NoReturn:
         raise error
 
-    for place, folders, files in os.walk(folder, onerror=refused):
+    for parent, folders, files in os.walk(folder, onerror=refused):
         for name in (*folders, *files):
-            yield Path(place, name)
+            yield Path(parent, name)
 
 
 def _beats(path: Path, age: float, clock: Clock) -> bool:
@@ -97,8 +97,8 @@ def clean(folder: Path, age: float, clock: Clock) -> list[str]:
     gone: list[str] = []
     with os.scandir(folder) as entries:
         names = [
-            one.name for at, one in enumerate(entries)
-            if at < MAX_ENTRIES and one.is_dir(follow_symlinks=False)
+            entry.name for at, entry in enumerate(entries)
+            if at < MAX_ENTRIES and entry.is_dir(follow_symlinks=False)
         ]  # fmt: skip
     for name in sorted(names):
         if len(gone) >= MAX_FOLDERS:

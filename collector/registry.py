@@ -7,71 +7,57 @@ from functools import cached_property
 from typing import Any
 
 from lockstep.collector.clock import Clock
-from lockstep.collector.collectors import (
-    Collector,
-    Feed,
-    allocation,
-    clock_state,
-    disk,
-    ethernet,
-    flight_recorder,
+from lockstep.collector.config import Config, ConfigError, nearest
+from lockstep.collector.readings.gpu import RankDevice
+from lockstep.collector.readings.source import RankProcess, Source
+from lockstep.collector.samples import (
     gpu,
     host,
-    host_temperature,
-    infiniband,
-    interfaces,
-    memory_trouble,
+    kubelet,
     monitor,
-    nccl_inspector,
-    nccl_ras,
-    network_stack,
-    run_queue,
+    nccl,
+    network,
+    ranks,
     simulated_gpu,
-    thermal_throttle,
-    throttling,
-    training,
     xid,
 )
-from lockstep.collector.config import Config, ConfigError, nearest
-from lockstep.collector.counters import Falls
-from lockstep.collector.gpu_holding import RankDevice
-from lockstep.collector.gpu_inventory import GpuInventory
-from lockstep.collector.precedence import GpuSource, Ranked
-from lockstep.collector.reading import RankProcess
-from lockstep.collector.sources import Source
-from lockstep.collector.sources.allocation import Allocation
-from lockstep.collector.sources.cgroup import Cgroups
-from lockstep.collector.sources.cgroup_tree import CgroupTree
-from lockstep.collector.sources.dcgm import Dcgm
-from lockstep.collector.sources.dcgm_exporter import DcgmExporter
-from lockstep.collector.sources.diskstats import Diskstats
-from lockstep.collector.sources.ethtool import Ethtool
-from lockstep.collector.sources.flight_recorder import FlightRecorder
-from lockstep.collector.sources.identity import Identity
-from lockstep.collector.sources.infiniband import Infiniband
-from lockstep.collector.sources.infiniband.errors import InfinibandErrors
-from lockstep.collector.sources.kernel_clock import KernelClock
-from lockstep.collector.sources.kmsg import Kmsg
-from lockstep.collector.sources.nccl_inspector import NcclInspector
-from lockstep.collector.sources.nccl_ras import NcclRas
-from lockstep.collector.sources.nccl_ras.guard import Polling
-from lockstep.collector.sources.netdev import Netdev
-from lockstep.collector.sources.netdev.devices import Devices
-from lockstep.collector.sources.nvml import Nvml
-from lockstep.collector.sources.own_process import OwnProcessStat
-from lockstep.collector.sources.pod_resources import PodResources
-from lockstep.collector.sources.procfs import Procfs
-from lockstep.collector.sources.rank_ring import Rank, RankRings, Rings
-from lockstep.collector.sources.rank_ring.living import FRESH_SECONDS, LivingRanks
-from lockstep.collector.sources.replay import Replay
-from lockstep.collector.sources.schedstat import Schedstat
-from lockstep.collector.sources.simulated import SimulatedGpus
-from lockstep.collector.sources.softnet import SoftnetStat
-from lockstep.collector.sources.tcp import TcpCounters
-from lockstep.collector.sources.thermal import ThermalZones
-from lockstep.collector.sources.thermal_throttle import ThermalThrottles
-from lockstep.collector.sources.vmstat import Vmstat
-from lockstep.collector.sources.xid import Xids
+from lockstep.collector.samples.counters import Falls
+from lockstep.collector.samples.feed import Collector, Feed
+from lockstep.collector.sources.gpu.dcgm import Dcgm
+from lockstep.collector.sources.gpu.dcgm_exporter import DcgmExporter
+from lockstep.collector.sources.gpu.nvml.source import Nvml
+from lockstep.collector.sources.gpu.precedence import GpuInventory, GpuSource, Ranked
+from lockstep.collector.sources.gpu.replay import Replay
+from lockstep.collector.sources.gpu.simulated import SimulatedGpus
+from lockstep.collector.sources.gpu.xid.source import Xids
+from lockstep.collector.sources.host.cgroup import Cgroups
+from lockstep.collector.sources.host.cgroup_tree import CgroupTree
+from lockstep.collector.sources.host.diskstats import Diskstats
+from lockstep.collector.sources.host.identity import Identity
+from lockstep.collector.sources.host.kernel_clock import KernelClock
+from lockstep.collector.sources.host.kmsg import Kmsg
+from lockstep.collector.sources.host.own_process import OwnProcessStat
+from lockstep.collector.sources.host.procfs import Procfs
+from lockstep.collector.sources.host.schedstat import Schedstat
+from lockstep.collector.sources.host.thermal import ThermalZones
+from lockstep.collector.sources.host.thermal_throttle import ThermalThrottles
+from lockstep.collector.sources.host.vmstat import Vmstat
+from lockstep.collector.sources.kubelet.allocation.source import Allocation
+from lockstep.collector.sources.kubelet.pod_resources import PodResources
+from lockstep.collector.sources.nccl.flight_recorder.source import FlightRecorder
+from lockstep.collector.sources.nccl.inspector.source import NcclInspector
+from lockstep.collector.sources.nccl.ras.guard import Polling
+from lockstep.collector.sources.nccl.ras.source import NcclRas
+from lockstep.collector.sources.network.ethtool.source import Ethtool
+from lockstep.collector.sources.network.infiniband.errors import InfinibandErrors
+from lockstep.collector.sources.network.infiniband.source import Infiniband
+from lockstep.collector.sources.network.netdev.devices import Devices
+from lockstep.collector.sources.network.netdev.source import Netdev
+from lockstep.collector.sources.network.softnet import SoftnetStat
+from lockstep.collector.sources.network.tcp import TcpCounters
+from lockstep.collector.sources.ranks.owners import Rank
+from lockstep.collector.sources.ranks.rings import SCAN_SECONDS, LivingRanks, Rings
+from lockstep.collector.sources.ranks.source import RankRings
 
 LOOK_TURNS = 3
 """Periods between two looks for a seldom source: what comes is on the page within five seconds."""
@@ -93,9 +79,9 @@ class Thread(Enum):
 
 
 class Node:
-    """The node with what the settings say of it, and what one source needs of another.
+    """The node as the settings describe it, and what one source needs of another.
 
-    What several sources need is made once, when the first of them is.
+    What several sources need is made once, for the first of them.
     """
 
     def __init__(self, config: Config, clock: Clock) -> None:
@@ -119,18 +105,18 @@ class Node:
         return LivingRanks(self.rings)
 
     def living_ranks(self) -> list[RankProcess]:
-        """The ranks that live, each with the pid that it has in its own container."""
+        """Living ranks, each with the pid that it has in its own container."""
         return [RankProcess(*rank.key, rank.header.identity.pid) for rank in self._living()]
 
     def rank_owners(self) -> list[RankProcess]:
-        """The ranks that have a ring, living or gone, and whose it is."""
+        """Ranks that have a ring, living or gone, and whose it is."""
         return [
-            RankProcess(*one.key, one.header.identity.pid, one.user, one.path.parent)
-            for one in self.rings.scan(FRESH_SECONDS).ranks
+            RankProcess(*rank.key, rank.header.identity.pid, rank.user, rank.path.parent)
+            for rank in self.rings.scan(SCAN_SECONDS).ranks
         ]
 
     def rank_processes(self) -> list[RankProcess]:
-        """As our process table has them: a pid of a container's is another process here."""
+        """Living ranks by their pids in our process table, where a container's are others."""
         return [
             RankProcess(*rank.key, rank.pid, rank.user)
             for rank in self._living()
@@ -154,19 +140,19 @@ class Node:
 
     @cached_property
     def gpus(self) -> GpuInventory:
-        """The GPUs as whichever source last told of them."""
+        """The GPUs of the last reading, whichever source gave it."""
         return GpuInventory()
 
     @cached_property
     def driver(self) -> Nvml:
-        """NVML, which tells of GPUs and of their XIDs."""
+        """NVML, which reads GPUs and their XIDs."""
         return Nvml(self.proc, self.sys, self.clock, self.config.slow_period)
 
     @cached_property
     def ranked(self) -> dict[str, Ranked]:
         """The sources of GPUs that are read, the best first: each keeps those after it silent.
 
-        A capture is played in place of this machine's GPUs. Who is not read, never ends.
+        A capture is played in place of this machine's GPUs.
         """
         best_first: tuple[GpuSource, ...] = (
             Replay(self.config.replay, self.clock),
@@ -192,13 +178,13 @@ class Node:
 
     @property
     def gpu_log(self) -> Kmsg | None:
-        """Where the log tells of these GPUs: not of those of a capture, nor one not asked for."""
+        """The kernel's log where it is about these GPUs (not about a capture) and is read."""
         real = self.config.replay is None
         return self.kernel_log if real and self.reads(Kmsg.name) else None
 
     @property
     def inspected(self) -> tuple[Any, ...]:
-        """Where inspector files lie: where their folder says, or beside the rings."""
+        """Folders of Inspector's files: their own, and that of the rings."""
         own = self.config.inspector_dir
         return (self.folder,) if own is None else (own, self.folder)
 
@@ -260,18 +246,19 @@ _EVENT, _SLOW = Pace.EVENT, Pace.SLOW
 
 SOURCES: tuple[SourceSpec, ...] = (
     SourceSpec(
-        RankRings, lambda one: RankRings(one.folder, one.proc, one.clock, one.rings),
-        training.collect, _SHARED,
+        RankRings, lambda node: RankRings(node.folder, node.proc, node.clock, node.rings),
+        ranks.collect_ranks, _SHARED,
     ),
     SourceSpec(
-        Cgroups, lambda one: Cgroups(one.proc, one.sys, one.rank_processes),
-        throttling.collect, _SHARED,
+        Cgroups, lambda node: Cgroups(node.proc, node.sys, node.rank_processes),
+        ranks.collect_rank_throttling, _SHARED,
     ),
     SourceSpec(
-        Schedstat, lambda one: Schedstat(one.proc, one.rank_processes), run_queue.collect, _SHARED
+        Schedstat, lambda node: Schedstat(node.proc, node.rank_processes),
+        ranks.collect_run_queue, _SHARED,
     ),
     SourceSpec(
-        SimulatedGpus, lambda one: SimulatedGpus(one.folder, one.proc, one.clock),
+        SimulatedGpus, lambda node: SimulatedGpus(node.folder, node.proc, node.clock),
         simulated_gpu.collect, _SHARED,
     ),
     _gpus(Replay, Falls.TOLD),
@@ -280,85 +267,87 @@ SOURCES: tuple[SourceSpec, ...] = (
     _gpus(DcgmExporter),
     SourceSpec(
         NcclRas,
-        lambda one: NcclRas(
-            one.config.ras, one.config.node, one.proc, one.clock, one.living_ranks,
-            processes=one.rank_processes, stepped=one.stepped_ranks,
-            polling=Polling(one.config.ras_polling),
+        lambda node: NcclRas(
+            node.config.ras, node.config.node, node.proc, node.clock, node.living_ranks,
+            processes=node.rank_processes, stepped=node.stepped_ranks,
+            polling=Polling(node.config.ras_polling),
         ),
-        nccl_ras.collect, seldom=True,
+        nccl.collect_ras, seldom=True,
     ),
     SourceSpec(
         FlightRecorder,
-        lambda one: FlightRecorder(
-            one.config.flight_recorder, one.folder, one.proc, one.clock, one.living_ranks,
-            one.rank_processes, one.rank_owners,
+        lambda node: FlightRecorder(
+            node.config.flight_recorder, node.folder, node.proc, node.clock, node.living_ranks,
+            node.rank_processes, node.rank_owners,
         ),
-        flight_recorder.collect, seldom=True,
+        nccl.collect_dumps, seldom=True,
     ),
     SourceSpec(
         Xids,
-        lambda one: Xids(
-            one.clock, one.gpu_log, one.driver.xid_events, one.gpus.gpus, one.gpus.source
+        lambda node: Xids(
+            node.clock, node.gpu_log, node.driver.xid_events, node.gpus.gpus, node.gpus.source
         ),
         xid.collect, pace=_EVENT,
     ),
-    SourceSpec(Kmsg, lambda one: one.kernel_log, xid.collect_log, seldom=True),
-    SourceSpec(PodResources, lambda one: one.kubelet, allocation.collect_kubelet),
+    SourceSpec(Kmsg, lambda node: node.kernel_log, xid.collect_log, seldom=True),
+    SourceSpec(PodResources, lambda node: node.kubelet, kubelet.collect_devices),
     SourceSpec(
         Allocation,
-        lambda one: Allocation(one.proc, one.kubelet.held, one.rank_devices, one.gpus.gpus),
-        allocation.collect, pace=_EVENT,
+        lambda node: Allocation(node.proc, node.kubelet.held, node.rank_devices, node.gpus.gpus),
+        kubelet.collect_allocation, pace=_EVENT,
     ),
     SourceSpec(
         NcclInspector,
-        lambda one: NcclInspector(one.inspected, one.proc, one.clock, one.living_ranks),
-        nccl_inspector.collect, seldom=True,
-    ),
-    SourceSpec(Procfs, lambda one: Procfs(one.proc), host.collect, _SHARED, falls=Falls.HOLD),
-    SourceSpec(Diskstats, lambda one: Diskstats(one.proc), disk.collect, _SHARED),
-    SourceSpec(
-        Infiniband, lambda one: Infiniband(one.sys, one.clock.monotonic), infiniband.collect,
-        falls=Falls.CARRY, seldom=True,
+        lambda node: NcclInspector(node.inspected, node.proc, node.clock, node.living_ranks),
+        nccl.collect_inspector, seldom=True,
     ),
     SourceSpec(
-        InfinibandErrors, lambda one: InfinibandErrors(one.sys, one.clock.monotonic),
-        infiniband.collect_errors, _OWN, _SLOW, Falls.CARRY,
+        Procfs, lambda node: Procfs(node.proc), host.collect_host, _SHARED, falls=Falls.HOLD
+    ),
+    SourceSpec(Diskstats, lambda node: Diskstats(node.proc), host.collect_disks, _SHARED),
+    SourceSpec(
+        Infiniband, lambda node: Infiniband(node.sys, node.clock.monotonic),
+        network.collect_infiniband, falls=Falls.CARRY, seldom=True,
     ),
     SourceSpec(
-        Netdev, lambda one: Netdev(one.network_devices(), one.clock, one.config.slow_period),
-        interfaces.collect, _SHARED, falls=Falls.HOLD,
+        InfinibandErrors, lambda node: InfinibandErrors(node.sys, node.clock.monotonic),
+        network.collect_infiniband_errors, _OWN, _SLOW, Falls.CARRY,
+    ),
+    SourceSpec(
+        Netdev, lambda node: Netdev(node.network_devices(), node.clock, node.config.slow_period),
+        network.collect_devices, _SHARED, falls=Falls.HOLD,
     ),
     SourceSpec(
         Ethtool,
-        lambda one: Ethtool(one.network_devices().names, monotonic=one.clock.monotonic),
-        ethernet.collect,
+        lambda node: Ethtool(node.network_devices().names, monotonic=node.clock.monotonic),
+        network.collect_ethernet,
         _OWN, _SLOW, Falls.CARRY, seldom=True,
     ),
     SourceSpec(
-        SoftnetStat, lambda one: SoftnetStat(one.proc), network_stack.collect_softnet, _SHARED
+        SoftnetStat, lambda node: SoftnetStat(node.proc), network.collect_softnet, _SHARED
     ),
     SourceSpec(
-        TcpCounters, lambda one: TcpCounters(one.proc, one.network_devices().elsewhere),
-        network_stack.collect_tcp, _SHARED,
+        TcpCounters, lambda node: TcpCounters(node.proc, node.network_devices().elsewhere),
+        network.collect_tcp, _SHARED,
     ),
-    SourceSpec(Vmstat, lambda one: Vmstat(one.proc), memory_trouble.collect, _SHARED, _SLOW),
+    SourceSpec(Vmstat, lambda node: Vmstat(node.proc), host.collect_memory_trouble, _SHARED, _SLOW),
     SourceSpec(
-        CgroupTree, lambda one: CgroupTree(one.sys), throttling.collect_node, _OWN, _SLOW
-    ),
-    SourceSpec(
-        ThermalZones, lambda one: ThermalZones(one.sys), host_temperature.collect, _OWN, _SLOW
+        CgroupTree, lambda node: CgroupTree(node.sys), ranks.collect_node_throttling, _OWN, _SLOW
     ),
     SourceSpec(
-        ThermalThrottles, lambda one: ThermalThrottles(one.sys), thermal_throttle.collect,
+        ThermalZones, lambda node: ThermalZones(node.sys), host.collect_temperatures, _OWN, _SLOW
+    ),
+    SourceSpec(
+        ThermalThrottles, lambda node: ThermalThrottles(node.sys), host.collect_thermal_throttles,
         _OWN, _SLOW,
     ),
-    SourceSpec(KernelClock, lambda one: KernelClock(), clock_state.collect, _SHARED, _SLOW),
+    SourceSpec(KernelClock, lambda node: KernelClock(), host.collect_clock, _SHARED, _SLOW),
     SourceSpec(
-        Identity, lambda one: Identity(one.proc, one.config.node, one.config.node_name),
+        Identity, lambda node: Identity(node.proc, node.config.node, node.config.node_name),
         host.collect_identity, _SHARED, _SLOW,
     ),
     SourceSpec(
-        OwnProcessStat, lambda one: OwnProcessStat(one.proc), monitor.collect, _SHARED, _SLOW
+        OwnProcessStat, lambda node: OwnProcessStat(node.proc), monitor.collect, _SHARED, _SLOW
     ),
 )  # fmt: skip
 """Every source, in the order of the page."""

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from lockstep.workloads.processes.death import die_with_parent
+from lockstep.terminal.processes import die_with_parent
 
 HOSTS_VARIABLE = "STREAMLIT_SERVER_ALLOWED_HOSTS"
 """Streamlit's own: names under which a proxy on this machine is reached."""
@@ -31,11 +31,11 @@ def main(words: Sequence[str]) -> None:
     take_descriptors()
     from streamlit.web import cli
 
-    from lockstep.dashboard.deadline import install
+    from lockstep.dashboard.serve.deadline import install
 
     install()
     cli.main(
-        ["run", str(Path(__file__).with_name("server.py")), *options(host, port, secrets)],
+        ["run", str(Path(__file__).parent / "serve" / "server.py"), *options(host, port, secrets)],
         prog_name="dashboard",
     )
 
@@ -49,7 +49,7 @@ def take_descriptors() -> None:
 
 
 def options(host: str, port: str, secrets: Sequence[str]) -> list[str]:
-    """Streamlit's options; what does not depend on how it was started is in .streamlit/config.toml.
+    """Streamlit's options; what does not depend on how it was started is in serve/.streamlit.
 
     Args:
         host: Where it listens.

@@ -34,6 +34,7 @@ class Place:
         more: Further runs that are held against a, with commas between.
         op: Name of an operation.
         axis: `time`, `step` or `relative`.
+        view: Of a page that has several, as `compare` or `report`; empty = its first one.
         refresh: Seconds between two looks of a live page; 0 = only when asked.
     """
 
@@ -50,6 +51,7 @@ class Place:
     more: str = ""
     op: str = ""
     axis: str = ""
+    view: str = ""
     refresh: int | None = None
 
     def query(self, **changes: str | int | None) -> dict[str, str]:
@@ -149,8 +151,11 @@ def span(place: Place, extent: Span, now: float) -> Span:
 
 
 def link(page: str, place: Place, **changes: str | int | None) -> str:
-    """The path and query of a page, below the dashboard's address; `now` is the page at `/`."""
-    words = urlencode(place.query(**changes))
+    """The path and query of a page, below the dashboard's address; `now` is the page at `/`.
+
+    A view is one of its page's, so it is in the address only where `changes` has it.
+    """
+    words = urlencode(place.query(**{"view": "", **changes}))
     path = "/" if page == "now" else f"/{page}"
     return f"{path}?{words}" if words else path
 

@@ -1,6 +1,7 @@
 """What a page is given: whom to ask, where the reader looks, and what is allowed."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,7 +63,7 @@ class Context:
     """One look at one page.
 
     Attributes:
-        source: With its answers kept (lockstep.dashboard.source).
+        source: With its answers kept (lockstep.dashboard.sources.opened).
         place: What the address says.
         span: Its range; of the run where one is looked at, of the source otherwise.
         answer: How whole the numbers are.
@@ -74,3 +75,34 @@ class Context:
     span: Span
     answer: Answer
     settings: Settings
+
+
+# What a page is, to the frame around it.
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page.
+
+    Attributes:
+        key: Its path below the dashboard's address; `now` is at `/`.
+        title: In the navigation.
+        icon: A Material symbol.
+        question: That it answers, under the title.
+        group: In the navigation: Watch, Look closer, Runs, Help.
+        intention: What a reader wants who opens it, behind "if you want to"; empty = Help does
+            not lead to it.
+        show: Draws it.
+        needs: Field of Place without which it asks the reader to choose: `run`, `node`, or empty.
+        alone: Its views that have something to say without a source; empty = none.
+    """
+
+    key: str
+    title: str
+    icon: str
+    question: str
+    group: str
+    intention: str
+    show: Callable[[Context], None]
+    needs: str = ""
+    alone: tuple[str, ...] = ()

@@ -23,7 +23,7 @@ from lockstep.dashboard.shapes import (
 
 
 class Source(Protocol):
-    """An archive, a folder of archives, a Prometheus, or a simulated fleet.
+    """An archive, a folder of archives, or a Prometheus.
 
     Every method may raise TroubleError, and nothing else. What is not known is empty, NaN or None.
     Answers are shared between sessions: nobody changes them.

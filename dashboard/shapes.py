@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -365,7 +364,6 @@ class Answer:
         missing: What was looked for and not found, in words.
         left_out: Which runs are not among those that are told, and why, in sentences: for pages
             about all runs.
-        simulated: Whether it is made by a program and nothing of it was measured.
     """
 
     name: str
@@ -375,6 +373,4 @@ class Answer:
     scrape_seconds: float
     nodes: tuple[int, int]
     missing: tuple[str, ...] = ()
-    simulated: bool = False
     left_out: tuple[str, ...] = ()
-    details: Mapping[str, Any] = field(default_factory=dict)

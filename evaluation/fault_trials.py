@@ -13,8 +13,7 @@ from lockstep.workloads.faults import capabilities
 from lockstep.workloads.faults.disturbances import Kind as DisturbanceKind
 from lockstep.workloads.faults.kinds import BUILT, STOP_KINDS
 from lockstep.workloads.faults.link import LINK_KINDS
-from lockstep.workloads.faults.plan import parse
-from lockstep.workloads.faults.shapes import Shape
+from lockstep.workloads.faults.plan import Shape, parse
 
 if TYPE_CHECKING:
     from lockstep.analyzer.shapes.run import Verdict

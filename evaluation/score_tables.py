@@ -24,8 +24,7 @@ def table_of(kind: str) -> str:
 
 def of_runs(lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
     """The figures of `score real`, table by table; the healthy runs stand in both."""
-    from lockstep.evaluation.scoring.by_cause import score_causes
-    from lockstep.evaluation.scoring.score import score
+    from lockstep.evaluation.scoring.score import score, score_causes
 
     found = {}
     for name, mine in _split(lines, lambda line: line["truth"] and line["truth"]["kind"]).items():
@@ -37,8 +36,7 @@ def of_runs(lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
 
 def of_faults(lines: Iterable[Line]) -> dict[str, dict[str, Any]]:
     """The rates of `score faults`, table by table, with those of each cause and their mean."""
-    from lockstep.evaluation.scoring.by_cause import macro
-    from lockstep.evaluation.scoring.score import rate
+    from lockstep.evaluation.scoring.score import macro, rate
 
     found: dict[str, dict[str, Any]] = {}
     for name, mine in _split(lines, lambda line: line["fault"] and line["kind"]).items():
@@ -74,7 +72,7 @@ def _split(lines: Iterable[Line], kind: Any) -> dict[str, list[Line]]:
 
 
 def _cause(mine: Sequence[Line]) -> dict[str, Any]:
-    """As lockstep.evaluation.scoring.by_cause has it."""
+    """As lockstep.evaluation.scoring.score has it."""
     from lockstep.evaluation.scoring.score import rate
 
     instead: dict[str, int] = {}

@@ -47,9 +47,7 @@ def score_synth(
     Raises:
         CommandError: 65, the results cannot be kept; 70, a run could not be judged.
     """
-    from lockstep.evaluation.scoring.by_cause import score_causes
-    from lockstep.evaluation.scoring.by_difficulty import score_difficulties
-    from lockstep.evaluation.scoring.score import score
+    from lockstep.evaluation.scoring.score import score, score_causes, score_difficulties
 
     wanted = synth_trials.trials(runs, seed, variant, uninstrumented=uninstrumented, level=level)
     lines = _lines(wanted, out, anew=anew)
@@ -85,7 +83,7 @@ def _healthy(
     cases: Sequence["Case"], lines: Sequence[Mapping[str, Any]], *, uninstrumented: bool
 ) -> dict[str, Any]:
     """What is said of healthy runs; nothing by hardware alone, which can clear nobody."""
-    from lockstep.evaluation.scoring.by_difficulty import score_healthy
+    from lockstep.evaluation.scoring.score import score_healthy
 
     if uninstrumented:
         return {}

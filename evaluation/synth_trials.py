@@ -101,7 +101,7 @@ def _line(trial: SynthTrial) -> dict[str, Any]:
     """Makes and diagnoses one run."""
     from lockstep.analyzer.shapes.verdict_json import verdict_json
     from lockstep.analyzer.verdict.pipeline import diagnose
-    from lockstep.evaluation.baselines import published_answers
+    from lockstep.evaluation.published_rules import published_answers
     from lockstep.evaluation.scoring.replay import detection_delay
     from lockstep.evaluation.scoring.trivial_baselines import trivial_answers
     from lockstep.evaluation.synth.whole import labelled
@@ -149,8 +149,8 @@ def made(trial: SynthTrial) -> "Labelled":
 
 
 def _fleet(trial: SynthTrial) -> "SyntheticFleet":
-    from lockstep.evaluation.synth.difficulty import Difficulty
     from lockstep.evaluation.synth.draw import drawn
+    from lockstep.evaluation.synth.fleet import Difficulty
     from lockstep.evaluation.synth.hard_draw import hard
 
     if trial.level == EASY:
@@ -187,8 +187,7 @@ def case(line: Mapping[str, Any]) -> "Case":
 
 def slower_and_whole(line: Mapping[str, Any]) -> tuple[bool, bool]:
     """Whether a run became slower as a whole, and whether all its telemetry is there."""
-    from lockstep.evaluation.synth.difficulty import Difficulty
-    from lockstep.evaluation.synth.fleet import Benign, Defect
+    from lockstep.evaluation.synth.fleet import Benign, Defect, Difficulty
 
     # A counter that begins anew and a scrape that is late are all there.
     lacks = {*Defect} - {Defect.RESET, Defect.LATE}

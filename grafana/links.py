@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 from lockstep.grafana.settings import PREFIX, Json
 
-PAGES = ("now", "cluster", "run", "straggler", "node", "gpu", "collectives", "runs", "ledger",
-         "health")  # fmt: skip
-"""Pages of `lockstep dashboard` that links lead to (dashboard/views)."""
+PAGES = ("now", "cluster", "run", "straggler", "node", "collectives", "runs", "health")
+"""Pages of `lockstep dashboard` that links lead to (dashboard/pages)."""
 TITLES = {
     "home": "Home", "cluster": "Cluster", "run": "Run", "node": "Node", "straggler": "Straggler",
     "nccl": "Collectives", "self": "Lockstep itself",
@@ -40,13 +39,15 @@ def lead(
 
     Args:
         dashboard: Key of TITLES.
-        page: One of PAGES.
+        page: One of PAGES; `runs/ledger` is its view of that name.
         labels: What the series are told apart by, of run, node, gpu, rank.
         value: Where the values come from; of_row in a table.
     """
     words = [f"var-{label}={value(label)}" for label in labels if label in CHOICES[dashboard]]
     grafana = "&".join(["${datasource:queryparam}", *words, "${__url_time_range}"])
+    page, _, view = page.partition("/")
     own = [f"{label}={value(label)}" for label in labels]
+    own += [f"view={view}"] if view else []
     query = "&".join([*own, "from=${__from}", "to=${__to}"])
     path = "/" if page == "now" else f"/{page}"
     return [

@@ -10,13 +10,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lockstep.workloads.sdk import recorder
-    from lockstep.workloads.sdk.client import ApiError, AsyncClient, Client, WaitError
+    from lockstep.workloads.sdk.client.client import ApiError, AsyncClient, Client, WaitError
+    from lockstep.workloads.sdk.recorder import recorder
 
 __all__ = ["ApiError", "AsyncClient", "Client", "WaitError", "recorder"]
-_CLIENT = "lockstep.workloads.sdk.client"
+_CLIENT = "lockstep.workloads.sdk.client.client"
 _MODULES = {
-    "recorder": "lockstep.workloads.sdk", "Client": _CLIENT, "AsyncClient": _CLIENT,
+    "recorder": "lockstep.workloads.sdk.recorder", "Client": _CLIENT, "AsyncClient": _CLIENT,
     "ApiError": _CLIENT, "WaitError": _CLIENT,
 }  # fmt: skip
 

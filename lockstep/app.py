@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from lockstep.cli import completion, misuse
+from lockstep.cli import command_line as misuse
+from lockstep.cli import completion
 from lockstep.cli.command_line import SETTINGS, Command, Group
 from lockstep.collector.contract.visible import visible_line
 from lockstep.collector.contract.words import ExitCode

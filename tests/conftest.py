@@ -45,17 +45,17 @@ YIELDING = 5
 TOGETHER = {"cluster": "cluster", "pods": "cluster", "browser": "browser"}
 """By marker, files that share something large that one worker starts: nodes, a browser."""
 LONG = (
-    "tests/lockstep/bench/test_stop_resume_real.py",
+    "tests/bench/test_stop_resume_real.py",
     "tests/lockstep/test_run_ends.py",
     "tests/lockstep/test_stacks.py",
     "tests/deploy/test_hang.py",
     "tests/test_adding.py",
-    "tests/workloads/test_training.py",
-    "tests/workloads/test_mpirun.py",
+    "tests/workloads/loop/test_training.py",
+    "tests/workloads/launch/test_mpirun.py",
     "tests/examples/test_examples.py",
-    "tests/lockstep/api/test_server.py",
+    "tests/bench/api/test_server.py",
     "tests/lockstep/test_kills.py",
-    "tests/workloads/test_external_program.py",
+    "tests/workloads/launch/test_external_program.py",
     "tests/lockstep/test_servers.py",
     "tests/lockstep/test_task_runs.py",
     "tests/cluster/slurm/test_slurm.py",
@@ -233,7 +233,7 @@ def pytest_runtest_call() -> Generator[None, object, object]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_queue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Benchmarks of tests wait for nobody else on this machine: lockstep.bench.turns.VARIABLE."""
+    """Benchmarks of tests wait for nobody else here: lockstep.bench.processes.VARIABLE."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOCKSTEP_BENCH_QUEUE", str(tmp_path_factory.getbasetemp() / "bench.queue"))
         yield

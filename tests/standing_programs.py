@@ -31,8 +31,8 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset
 
 from lockstep.collector.contract.flight_recorder import EVIDENCE_FILE, dump_name, request_name
-from lockstep.workloads.flight_recorder import DumpOnRequest
-from lockstep.workloads.heartbeat import Heartbeat
+from lockstep.workloads.measure.flight_recorder import DumpOnRequest
+from lockstep.workloads.measure.heartbeat import Heartbeat
 from tests.hang_programs import Layout
 
 FAULTS = (

@@ -22,7 +22,7 @@ def test_a_run_is_recorded_and_reported_with_what_the_demo_installs() -> None:
     absent = ("requests", "prometheus_api_client", "grpc", "yaml", "bcrypt", "httpx", "fastapi")
     imported = (
         "lockstep.collector.__main__", "lockstep.runs.observe", "lockstep.diagnose.diagnosis",
-        "lockstep.diagnose.report_inputs", "lockstep.diagnose.report_trace",
+        "lockstep.diagnose.report_inputs",
         "lockstep.analyzer.report.document", "lockstep.analyzer.report.page",
     )  # fmt: skip
     program = f"import sys; sys.modules |= dict.fromkeys({absent}); import {', '.join(imported)}"
@@ -44,3 +44,15 @@ def test_every_dependency_has_its_reason() -> None:
     assert names == set(re.findall(r"^\| ([\w-]+) \| [\w, ]+ \|", text, re.MULTILINE)) - {
         "distribution"
     }
+
+
+def test_the_newest_release_is_the_version_everywhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    chart = (ROOT / "deploy" / "chart" / "Chart.yaml").read_text("utf-8")
+    newest = re.search(r"^## (\S+) \(\d{4}-\d\d-\d\d\)$", changelog, re.MULTILINE)
+
+    charted = re.findall(r"^\w*[vV]ersion: (\d\S+)$", chart, re.MULTILINE)
+
+    assert newest is not None
+    assert [newest[1]] * 3 == [project["version"], *charted]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import LONG, is_real
 from tests.tally import Tally, tally
-from tests.tiers import REAL_MARKS, SWEEP_MARK, Tier, case_id, sample, tier, unstable
+from tests.tiers import FOREIGN_MARKS, REAL_MARKS, SWEEP_MARK, Tier, case_id, sample, tier, unstable
 
 ROOT = Path(__file__).parent.parent
 CASES = [f"test[{outer}-{inner}]" for outer in range(9) for inner in "abc"]
@@ -39,11 +39,16 @@ def test_a_test_that_needs_the_machine_is_real(mark: str) -> None:
     assert Tier.SWEEP is tier({"parametrize", mark}, sampled=False)
 
 
+@pytest.mark.parametrize("mark", sorted(FOREIGN_MARKS))
+def test_a_test_of_other_projects_software_is_left_to_all_tiers(mark: str) -> None:
+    assert Tier.SWEEP is tier({"root", mark}, sampled=True)
+
+
 def test_every_mark_of_the_project_is_known_to_the_tiers() -> None:
     pytest_settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]
     names = {line.partition(":")[0] for line in pytest_settings["ini_options"]["markers"]}
 
-    assert REAL_MARKS | {SWEEP_MARK} == names
+    assert REAL_MARKS | FOREIGN_MARKS | {SWEEP_MARK} == names
 
 
 def test_a_sample_is_always_the_same_and_has_every_value_of_a_parameter_that_comes_round() -> None:

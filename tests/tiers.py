@@ -1,4 +1,4 @@
-"""Which tests run when: quick ones always, real ones before a merge, whole sweeps at night."""
+"""Which tests run when: quick ones always, real ones before a merge, the others on request."""
 
 import re
 from binascii import crc32
@@ -7,9 +7,10 @@ from enum import StrEnum
 
 
 class Tier(StrEnum):
-    """Every test is in exactly one.
+    """Every test is in exactly one tier.
 
-    `make test` runs the first, `make test-real` the second, `make test-all` all three.
+    `make test` runs the first, `make test-real` the second, `make test-all` all three. The third
+    holds the rest of every sweep, and what drives other projects' software.
     """
 
     QUICK = "quick"
@@ -17,10 +18,10 @@ class Tier(StrEnum):
     SWEEP = "sweep"
 
 
-REAL_MARKS = frozenset(
-    {"browser", "cluster", "distributed", "gpu", "pods", "prometheus", "root", "slow", "timed"}
-)
+REAL_MARKS = frozenset({"browser", "distributed", "gpu", "prometheus", "root", "slow", "timed"})
 """What needs the machine itself: its processes, kernel, programs or clock."""
+FOREIGN_MARKS = frozenset({"cluster", "foreign", "pods"})
+"""What drives other projects' software: a Kubernetes control plane, operators, Slurm, MPI."""
 SWEEP_MARK = "sweep"
 SAMPLE = 6
 """Cases of a sweep that are not left to the night."""
@@ -30,7 +31,8 @@ _LONGEST_ID = 60
 
 def tier(marks: Iterable[str], *, sampled: bool) -> Tier:
     """Of a test with these markers; `sampled` is false for the cases that a sweep leaves out."""
-    if not sampled:
+    marks = frozenset(marks)
+    if not sampled or FOREIGN_MARKS.intersection(marks):
         return Tier.SWEEP
     return Tier.REAL if REAL_MARKS.intersection(marks) else Tier.QUICK
 

@@ -19,18 +19,21 @@ from types import FrameType
 from lockstep.collector.contract.ring import file_name
 from lockstep.collector.contract.visible import visible_line
 from lockstep.collector.contract.words import ExitCode
-from lockstep.workloads.data import DataError
-from lockstep.workloads.first_ring import first_ring
-from lockstep.workloads.joining import by_mpi as mpi_meeting
-from lockstep.workloads.joining import run_directory
-from lockstep.workloads.joining.host_name import host_name
-from lockstep.workloads.joining.job_file import Job, JobError, read
-from lockstep.workloads.joining.meeting import Meeting, check
-from lockstep.workloads.joining.rendezvous import MPI_STARTERS, Member, RendezvousError, identify
-from lockstep.workloads.process_life import process_began_ns
-from lockstep.workloads.processes.death import die_with_parent
-from lockstep.workloads.processes.keeper import KEPT_SECONDS, Keeper
-from lockstep.workloads.processes.rank_report import Report
+from lockstep.terminal.processes import die_with_parent
+from lockstep.workloads.launch.joining import run_directory
+from lockstep.workloads.launch.joining.job_file import Job, JobError, read
+from lockstep.workloads.launch.joining.meeting import Meeting, check, meet_by_mpi, mpi_installed
+from lockstep.workloads.launch.joining.rendezvous import (
+    MPI_STARTERS,
+    Member,
+    RendezvousError,
+    host_name,
+    identify,
+)
+from lockstep.workloads.launch.keeper import KEPT_SECONDS, Keeper, Report
+from lockstep.workloads.loop.first_ring import first_ring
+from lockstep.workloads.measure.process import process_began_ns
+from lockstep.workloads.spec import DataError
 
 _BEGUN_NS = process_began_ns()
 """Of this process, which forks the one that trains."""
@@ -95,8 +98,8 @@ def _rank(job: Job, member: Member, train: Train, *, keep: bool, ring_goes: bool
 def _met_without_torch(job: Job, member: Member) -> Meeting | None:
     """How the ranks meet where that can be before a fork; None = they must meet by torch."""
     folder = _directory(job)
-    if member.starter in MPI_STARTERS and mpi_meeting.installed():
-        return _timed(partial(mpi_meeting.meet, member.world, folder, member.master))
+    if member.starter in MPI_STARTERS and mpi_installed():
+        return _timed(partial(meet_by_mpi, member.world, folder, member.master))
     rendezvous = job.rendezvous
     if member.world == 1 and member.master is None:
         rendezvous = f"file://{folder}/rendezvous-{os.getpid()}"
@@ -130,9 +133,9 @@ def trained(job: Job, member: Member, meeting: Meeting | None, hosts: int) -> in
     rank = member.rank if meeting is None else meeting.rank
     folder = _node_dir(job, rank, hosts)
     with first_ring(job.spec, rank, _node(job, rank, hosts), folder) as ring_is_there:
-        from lockstep.workloads.joining.by_store import meet
-        from lockstep.workloads.joining.rank_job import rank_job
-        from lockstep.workloads.train import run_rank
+        from lockstep.workloads.launch.joining.by_store import meet
+        from lockstep.workloads.loop.rank import rank_job
+        from lockstep.workloads.loop.train import run_rank
 
         if meeting is None:
             meeting = _timed(partial(meet, member))

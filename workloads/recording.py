@@ -11,6 +11,15 @@ from lockstep.collector.contract.ring import NO_TAG
 from lockstep.collector.contract.words import PHASES, STEP_TAGS, Phase
 from lockstep.workloads.ring import OP_INDEX, RingWriter
 
+# Steps at the start of a run that are not evidence of its speed.
+
+WARMUP_STEPS = 5
+"""Unpaced steps in which this machine's CPU time is measured; tagged `warmup`."""
+BASELINE_STEPS_AT_LEAST = 5
+"""Healthy steps after the warm-up from which a fault is sized."""
+FIRST_FAULTY_STEP = WARMUP_STEPS + BASELINE_STEPS_AT_LEAST
+
+
 PHASE_OPS: dict[Phase, str] = {
     Phase.DATA: "data-load",
     Phase.FORWARD: "forward-compute",
@@ -121,7 +130,8 @@ class StepRecorder:
         *, samples: int, tokens: int, flops: float,
     ) -> None:  # fmt: skip
         wall = end - start
-        own = wall - self._waited_ns if self._all_timed else None
+        wait = self._waited_ns if self._all_timed else None
+        own = None if wait is None else wall - wait
         phases = self._phase_ns
         phases[_OTHER] = max(0, wall - sum(phases))
         self.wall_seconds = wall / 1e9
@@ -129,8 +139,8 @@ class StepRecorder:
         self.last_phases = phases
         self.last_tags = tags
         self.writer.end_step(
-            start_ns=start, wall_ns=wall, cpu_ns=cpu, own_ns=own, phase_ns=phases, tags=tags,
-            samples=samples, tokens=tokens, flops=flops, loss=float(loss),
+            start_ns=start, wall_ns=wall, cpu_ns=cpu, own_ns=own, wait_ns=wait, phase_ns=phases,
+            tags=tags, samples=samples, tokens=tokens, flops=flops, loss=float(loss),
         )  # fmt: skip
 
     def _close_span(self, phase: int, op: int | None, start: int, tag: int) -> None:

@@ -19,8 +19,8 @@ GROUP_INDEX = {group: index for index, group in enumerate(GROUPS)}
 _LOCAL = ring.LOCAL_GROUP
 _OP_MASK = ring.OP_CAPACITY - 1
 _STEP_MASK = ring.STEP_CAPACITY - 1
-_WORD = (1 << 32) - 1
-"""What an operation record holds of a sequence, which passes it after months."""
+_WORD = ring.STEP_WORD
+"""What a record holds of a sequence or a step, which pass it after months."""
 _COUNTED = slice(4, 6)
 """Samples and tokens among COUNTERS."""
 
@@ -159,12 +159,12 @@ class RingWriter:
         self._doubles[_VALUES + index * _WORDS_PER_VALUE] = value
         return True
 
-    def exchange(self, told: ring.Exchange) -> None:
+    def exchange(self, exchange: ring.Exchange) -> None:
         """Say with whom the rank exchanges data; at most ring.MAX_PARTNERS groups and peers."""
-        groups = b"".join(ring.EXCHANGE_GROUP.pack(*each) for each in told.groups)
-        page = ring.EXCHANGE.pack(told.total, told.plain, told.left_out)
+        groups = b"".join(ring.EXCHANGE_GROUP.pack(*group) for group in exchange.groups)
+        page = ring.EXCHANGE.pack(exchange.total, exchange.plain, exchange.left_out)
         page += groups.ljust(ring.MAX_PARTNERS * ring.EXCHANGE_GROUP.size, b"\0")
-        page += b"".join(ring.EXCHANGE_PEER.pack(*each) for each in told.peers)
+        page += b"".join(ring.EXCHANGE_PEER.pack(*peer) for peer in exchange.peers)
         guard = self._guard
         self._words[_GUARD] = guard + 1
         self._map[ring.EXCHANGE_OFFSET : ring.EXCHANGE_OFFSET + len(page)] = page
@@ -293,6 +293,7 @@ class RingWriter:
         wall_ns: int,
         cpu_ns: int,
         own_ns: int | None,
+        wait_ns: int | None,
         phase_ns: list[int],
         tags: int,
         samples: int,
@@ -304,14 +305,16 @@ class RingWriter:
 
         Args:
             own_ns: None where a collective was waited in that nobody timed.
+            wait_ns: Time in blocking collectives, arrival to completion; None likewise.
         """
         written = self._steps_written
         ring.STEP_RECORD.pack_into(
             self._map,
             ring.STEPS_OFFSET + (written & _STEP_MASK) * ring.STEP_RECORD.size,
-            self._step, start_ns, wall_ns, cpu_ns,
-            ring.OWN_UNKNOWN_NS if own_ns is None else own_ns, *phase_ns, tags, samples, tokens,
-            flops, loss, written + 1,
+            self._step & _WORD, tags, start_ns, wall_ns, cpu_ns,
+            ring.OWN_UNKNOWN_NS if own_ns is None else own_ns,
+            ring.OWN_UNKNOWN_NS if wait_ns is None else wait_ns, *phase_ns, tokens, flops, loss,
+            samples, (written + 1) & _WORD,
         )  # fmt: skip
         totals = self._totals
         for index, value in enumerate((1, wall_ns, own_ns or 0, cpu_ns, samples, tokens, flops)):

@@ -1,15 +1,62 @@
-"""A new ring file: its room in shared memory, and who writes it."""
+"""Files in the folder of a node's rings, and the ring file itself: its memory and its identity."""
 
 import fcntl
 import mmap
 import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import GROUPS
-from lockstep.workloads.new_file import opened_new
-from lockstep.workloads.process_life import pid_namespace
+from lockstep.workloads.measure.process import pid_namespace
+
+# Other users may write to these folders: a link, a pipe or a device in one is neither followed nor
+# waited for.
+
+_NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def opened_new(path: Path, flags: int) -> tuple[int, Path]:
+    """A file beside the path, of a name that nobody else has: its descriptor and where it is.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    hidden = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.new")
+    return os.open(hidden, flags | _NEW, 0o644), hidden
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[int | None]:
+    """The descriptor of a regular file; None where there is none that may be read."""
+    try:
+        descriptor = os.open(path, _READ)
+    except (OSError, ValueError):
+        yield None
+        return
+    try:
+        yield descriptor if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+    finally:
+        os.close(descriptor)
+
+
+def head(path: Path, size: int) -> bytes | None:
+    """The first bytes of a regular file; None where there is none, or a shorter one."""
+    with reading(path) as descriptor:
+        return None if descriptor is None else head_of(descriptor, size)
+
+
+def head_of(descriptor: int, size: int) -> bytes | None:
+    """The first bytes of an open file; None where it is shorter, or cannot be read."""
+    try:
+        content = os.pread(descriptor, size, 0)
+    except OSError:
+        return None
+    return content if len(content) == size else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
-from lockstep.collector.contract.masking import masked_words
+from lockstep.collector.contract.visible import masked_words
 from lockstep.collector.contract.words import EXTERNAL_PROGRAM
 from lockstep.workloads.faults.disturbances import Disturbance
 from lockstep.workloads.faults.plan import Fault
@@ -29,6 +29,10 @@ SYNTHETIC_DATA: tuple[str, ...] = ("markov", "copy", "synthetic", "none")
 
 class SpecError(ValueError):
     """A setting of the run is wrong; the message names it and what would be right."""
+
+
+class DataError(ValueError):
+    """Data cannot be used; the message names the file or place, what is wrong, what is right."""
 
 
 def one_of(what: str, word: str, known: tuple[str, ...]) -> None:
@@ -178,7 +182,7 @@ class RunSpec:
         device_noise: Standard deviation of the emulated device's time per step, as a ratio.
         device_seconds: Emulated device time per step at least.
         hang_timeout: Seconds without a completed step on any rank after which the run is ended.
-        record: In which formats of others its collectives are written, too (workloads.formats).
+        record: In which formats of others its collectives are written (measure/formats.py).
         team: Who pays for it; empty = nobody says.
         name: That its user gave it, as it stands in the run id; empty = none.
     """
@@ -261,11 +265,11 @@ class RunSpec:
             f"--steps {self.steps} --seed {self.seed}",
             f"--device {self.device}",
             *(f"--fault {shlex.quote(fault.spec)}" for fault in injected),
-            *(f"--disturb {shlex.quote(each.spec)}" for each in disturbed),
+            *(f"--disturb {shlex.quote(disturbance.spec)}" for disturbance in disturbed),
             *(() if self.launcher == "local" else (f"--launcher {self.launcher}",)),
             *(() if self.hostfile is None else (f"--hostfile {shlex.quote(self.hostfile)}",)),
             *(() if self.network == "auto" else (f"--network {self.network}",)),
-            *(f"--record {one}" for one in self.record),
+            *(f"--record {format_}" for format_ in self.record),
             *((f"--team {shlex.quote(self.team)}",) if self.team else ()),
             *((f"--name {self.name}",) if self.name else ()),
             f"--device-noise {self.device_noise:g}" if self.pace else "--pace off",

@@ -43,7 +43,7 @@ class CauseSpec:
     """Everything about one cause; sentences, report, dashboard and alerts take it from here.
 
     Attributes:
-        cause: Its word, a row of `lockstep.collector.contract.causes`.
+        cause: Its word, a row of `lockstep.collector.contract.words`.
         expects: Symptoms (analyzer.causes.symptoms) by what is expected of them: where the fit of
             the weights begins (lockstep.analyzer.causes.cause_weights).
         kinds: Of findings that it can be the cause of.

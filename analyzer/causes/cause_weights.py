@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 
-from lockstep.analyzer.causes import symptoms
 from lockstep.analyzer.causes.cause_spec import AGAINST, MAY, MUST, CauseSpec, Expectation
-from lockstep.analyzer.causes.specs import CAUSES
-from lockstep.analyzer.causes.symptoms import Symptom
-from lockstep.analyzer.causes.symptoms.shape import ALIKE, UNLIKE
+from lockstep.analyzer.causes.registry import CAUSES
+from lockstep.analyzer.causes.symptoms.series import ALIKE, UNLIKE, Symptom
+from lockstep.analyzer.causes.symptoms.table import BY_NAME, SLOW, SYMPTOMS, measured, states_of
 from lockstep.analyzer.shapes.run import Evidence, Fact, Finding, Grid
 from lockstep.analyzer.stats.before_after import has_gpu
 from lockstep.collector.contract import bounded_json
@@ -37,9 +37,7 @@ MATTERS = TWICE
 """From which it is told that what speaks against a cause is not there."""
 CONTEXT = frozenset({"no GPU", "whole node", "slow finding"})
 """What is so of a finding beside its symptoms; every cause has weights for it."""
-HARDWARE = frozenset(
-    spec.name for spec in symptoms.SYMPTOMS if symptoms.SLOW in spec.kinds and not spec.of_work
-)
+HARDWARE = frozenset(spec.name for spec in SYMPTOMS if SLOW in spec.kinds and not spec.of_work)
 """Symptoms that a place which only has more work to do shows no more than any that is well."""
 STRENGTHS = (": strong", ": mild", ": none")
 """States that tell whether a symptom is there; the others, how it goes with the slowdown."""
@@ -52,7 +50,7 @@ class Weights:
     """The table.
 
     Attributes:
-        of: Cause, "unknown" among them -> state (symptoms.states_of) -> natural-log odds.
+        of: Cause, "unknown" among them -> state (symptoms.table.states_of) -> natural-log odds.
         temperature: By which their sum is divided, so that probabilities are as often right as they
             say (Guo et al., "On Calibration of Modern Neural Networks", ICML 2017).
         well: State -> natural-log odds of a place that is well, against a slow one of an unknown
@@ -66,8 +64,8 @@ class Weights:
     def log_odds(self, cause: str, states: Mapping[str, float]) -> float:
         """Of a cause against "unknown"; each state weighs by the share of which it is so."""
         mine, unknown = self.of[cause], self.of[Cause.UNKNOWN.value]
-        told = {"bias": 1.0, **states}
-        odds = sum((mine.get(s, 0.0) - unknown.get(s, 0.0)) * told[s] for s in told)
+        shares = {"bias": 1.0, **states}
+        odds = sum((mine.get(s, 0.0) - unknown.get(s, 0.0)) * shares[s] for s in shares)
         return odds / self.temperature
 
     def log_ratio(self, states: Mapping[str, float], *, gpu: bool) -> float:
@@ -79,8 +77,8 @@ class Weights:
             states: As of `log_odds`.
             gpu: Whether its ranks have one.
         """
-        told = shown_when_slow(states)
-        well = sum(self.well.get(state, 0.0) * share for state, share in told.items())
+        shown = shown_when_slow(states)
+        well = sum(self.well.get(state, 0.0) * share for state, share in shown.items())
         return self.of_known_cause(states, gpu=gpu) - well
 
     def of_known_cause(self, states: Mapping[str, float], *, gpu: bool) -> float:
@@ -90,19 +88,19 @@ class Weights:
             states: As of `log_odds`; whom it is about counts before any symptom as well.
             gpu: Whether its ranks have one.
         """
-        causes = [spec.cause for spec in CAUSES if possible(spec, symptoms.SLOW, gpu=gpu)]
+        causes = [spec.cause for spec in CAUSES if possible(spec, SLOW, gpu=gpu)]
         before = {state: share for state, share in states.items() if state in CONTEXT}
         now = before | told_by_hardware(states)
         with_any = [
-            np.logaddexp.reduce([0.0, *(self.log_odds(cause, each) for cause in causes)])
-            for each in (now, before)
+            np.logaddexp.reduce([0.0, *(self.log_odds(cause, some) for cause in causes)])
+            for some in (now, before)
         ]
         return float(with_any[0] - with_any[1])
 
 
 def expected() -> dict[str, dict[str, float]]:
     """The table before any fit: cause -> state -> natural-log odds."""
-    told = {
+    table = {
         spec.cause.value: {"bias": RARE_BIAS}
         | {
             f"{name}: {state}": odds
@@ -112,7 +110,7 @@ def expected() -> dict[str, dict[str, float]]:
         }
         for spec in CAUSES
     }
-    return told | {Cause.UNKNOWN.value: {"bias": UNKNOWN_BIAS}}
+    return table | {Cause.UNKNOWN.value: {"bias": UNKNOWN_BIAS}}
 
 
 def expected_signs() -> dict[str, dict[str, int]]:
@@ -132,7 +130,7 @@ def expected_signs() -> dict[str, dict[str, int]]:
 def expected_well() -> dict[str, float]:
     """Of a place that is well before any fit: whatever is trouble of some cause speaks against."""
     return {
-        state: 0.0 if strength == "mild" and symptoms.BY_NAME[name].mutual else odds
+        state: 0.0 if strength == "mild" and BY_NAME[name].mutual else odds
         for name in HARDWARE
         for strength, odds in PRIOR[AGAINST].items()
         if (state := f"{name}: {strength}").endswith(STRENGTHS)
@@ -151,10 +149,10 @@ def shown_when_slow(states: Mapping[str, float]) -> dict[str, float]:
     that is well, and how a symptom goes with a slowdown is not asked where none may be: neither
     tells the two apart.
     """
-    told = told_by_hardware(states)
+    of_hardware = told_by_hardware(states)
     return {
-        state: share * (1.0 - told.get(f"{state.partition(':')[0]}: elsewhen", 0.0))
-        for state, share in told.items()
+        state: share * (1.0 - of_hardware.get(f"{state.partition(':')[0]}: elsewhen", 0.0))
+        for state, share in of_hardware.items()
         if state.endswith(STRENGTHS)
     }
 
@@ -162,9 +160,9 @@ def shown_when_slow(states: Mapping[str, float]) -> dict[str, float]:
 @cache
 def fitted() -> Weights:
     """The table of the file beside this one; what it lacks is as expected."""
-    told = bounded_json.loads(files("lockstep.analyzer.causes").joinpath(FILE).read_text())
-    table = {cause: row | told["weights"].get(cause, {}) for cause, row in expected().items()}
-    return Weights(table, told["temperature"], expected_well() | told.get("well", {}))
+    stored = bounded_json.loads(files("lockstep.analyzer.causes").joinpath(FILE).read_text())
+    table = {cause: row | stored["weights"].get(cause, {}) for cause, row in expected().items()}
+    return Weights(table, stored["temperature"], expected_well() | stored.get("well", {}))
 
 
 def possible(spec: CauseSpec, kind: str, *, gpu: bool) -> bool:
@@ -172,59 +170,60 @@ def possible(spec: CauseSpec, kind: str, *, gpu: bool) -> bool:
     return kind in spec.kinds and (gpu or not spec.of_gpu)
 
 
-def weigh_causes(grid: Grid, place: Sequence[Finding]) -> list[tuple[Evidence, ...]]:
+def weigh_causes(grid: Grid, findings: Sequence[Finding]) -> list[tuple[Evidence, ...]]:
     """Of each rank's finding at one place every cause that it can have, in the order of CAUSES.
 
     Log odds are the place's, by what all its ranks show, as in the fit: what the ranks of a host
     tell comes from the same host, and is counted once. Facts are the rank's.
     """
-    every, weights = [symptoms.measured(grid, one) for one in place], fitted()
-    states = symptoms.states_of(grid, place, every)
+    every, weights = [measured(grid, finding) for finding in findings], fitted()
+    states = states_of(grid, findings, every)
     return [
         tuple(
             Evidence(
                 spec.cause,
                 weights.log_odds(spec.cause, states),
-                tuple(_facts(spec, told, weights)),
-                _missing(spec, told, one.kind, gpu=has_gpu(grid, one.rank)),
+                tuple(_facts(spec, symptoms, weights)),
+                _missing(spec, symptoms, finding.kind, gpu=has_gpu(grid, finding.rank)),
             )
             for spec in CAUSES
-            if possible(spec, one.kind, gpu=has_gpu(grid, one.rank))
+            if possible(spec, finding.kind, gpu=has_gpu(grid, finding.rank))
         )
-        for one, told in zip(place, every, strict=True)
+        for finding, symptoms in zip(findings, every, strict=True)
     ]
 
 
-def slow_or_well(grid: Grid, place: Sequence[Finding]) -> float:
+def slow_or_well(grid: Grid, findings: Sequence[Finding]) -> float:
     """`Weights.log_ratio` of a place, by what all its ranks show."""
-    told = [symptoms.measured(grid, one) for one in place]
-    gpu = has_gpu(grid, place[0].rank)
-    return fitted().log_ratio(symptoms.states_of(grid, place, told), gpu=gpu)
+    symptoms = [measured(grid, finding) for finding in findings]
+    gpu = has_gpu(grid, findings[0].rank)
+    return fitted().log_ratio(states_of(grid, findings, symptoms), gpu=gpu)
 
 
-def _facts(spec: CauseSpec, told: Mapping[str, Symptom], weights: Weights) -> list[Fact]:
+def _facts(spec: CauseSpec, symptoms: Mapping[str, Symptom], weights: Weights) -> list[Fact]:
     """What the cause's own symptoms are, and of what speaks against it that is there or matters."""
     facts, doses, mine = [], [], weights.of[spec.cause]
     for expectation, names in spec.expects.items():
         for name in names:
-            symptom = told.get(name)
+            symptom = symptoms.get(name)
             if symptom is None or not symptom.text:
                 continue
             odds = sum(mine.get(f"{name}: {state}", 0.0) for state in symptom.states)
             if expectation is AGAINST and not symptom.seen and odds < MATTERS:
                 continue
             there = symptom.explains if expectation is not AGAINST else not symptom.explains
-            facts.append(Fact(there, f"{symptom.text}{_when(symptom)}", symptom.query))
+            text = f"{symptom.text}{_when(symptom)}"
+            facts.append(Fact(there, text, symptom.query, symptom.basis))
             if expectation is MUST and symptom.explains and (dose := _dose(symptom)) is not None:
                 doses.append(dose)
     return facts + doses
 
 
 def _missing(
-    spec: CauseSpec, told: Mapping[str, Symptom], kind: str, *, gpu: bool
+    spec: CauseSpec, symptoms: Mapping[str, Symptom], kind: str, *, gpu: bool
 ) -> tuple[str, ...]:
     wanted = (name for names in spec.expects.values() for name in names)
-    rows = [symptoms.BY_NAME[name] for name in wanted if name not in told]
+    rows = [BY_NAME[name] for name in wanted if name not in symptoms]
     words = [
         row.told_by for row in rows if row.told_by and kind in row.kinds and (gpu or not row.of_gpu)
     ]
@@ -244,7 +243,64 @@ def _dose(symptom: Symptom) -> Fact | None:
     """Whether own time goes with it."""
     words = f"(Spearman's rho {symptom.follows:.2f} over the steps)"
     if symptom.follows >= ALIKE:
-        return Fact(True, f"own time follows it {words}", symptom.query)
+        return Fact(True, f"own time follows it {words}", symptom.query, symptom.basis)
     if symptom.follows < UNLIKE:
-        return Fact(False, f"own time does not follow it {words}", symptom.query)
+        return Fact(False, f"own time does not follow it {words}", symptom.query, symptom.basis)
     return None
+
+
+WORTH_NAMING = 0.01
+"""Probability from which another cause is listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Posterior:
+    """The likeliest cause, the facts for and against it, and the other causes.
+
+    Attributes:
+        cause: Its word.
+        probability: 0 to 1.
+        facts: The evidence.
+        alternatives: `cause` and `confidence` of each other cause of WORTH_NAMING, likeliest first.
+    """
+
+    cause: str
+    probability: float
+    facts: tuple[Fact, ...]
+    alternatives: tuple[Mapping[str, Any], ...]
+
+
+def posterior(evidences: Sequence[Evidence], seen: Sequence[Fact] = ()) -> Posterior:
+    """Softmax of the log odds; `unknown`, with log odds 0, always competes.
+
+    The facts are those of the named cause. For an unknown cause they are `seen` and those of the
+    two likeliest causes, because a person will look at these next.
+
+    Args:
+        evidences: One a cause.
+        seen: Facts that are true whatever the cause is.
+    """
+    names = [evidence.cause for evidence in evidences] + [Cause.UNKNOWN.value]
+    odds = np.array([evidence.log_odds for evidence in evidences] + [0.0])
+    weights = np.exp(odds - odds.max())
+    shares = weights / weights.sum()
+    order = [int(index) for index in np.argsort(-shares, kind="stable")]
+    best = order[0]
+    ranked = [index for index in order if index < len(evidences)]
+    shown = [best] if best < len(evidences) else ranked[:2]
+    facts = tuple(seen) if best == len(evidences) else ()
+    facts += tuple(fact for index in shown for fact in evidences[index].facts)
+    missing = [word for index in shown for word in evidences[index].missing]
+    if missing:
+        words = ", ".join(dict.fromkeys(missing))
+        facts += (Fact(False, f"not known: {words}", "absent series"),)
+    return Posterior(
+        cause=str(names[best]),
+        probability=float(shares[best]),
+        facts=facts,
+        alternatives=tuple(
+            {"cause": str(names[index]), "confidence": float(shares[index])}
+            for index in order[1:]
+            if shares[index] >= WORTH_NAMING
+        ),
+    )

@@ -10,9 +10,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.analyzer.align.on_demand import OnDemand
+from lockstep.analyzer.align.telemetry import OnDemand
 from lockstep.analyzer.causes.symptoms.gpu_state import LIMITED
-from lockstep.analyzer.causes.symptoms.series import scrape_seconds
+from lockstep.analyzer.causes.symptoms.series import scrape_seconds, series_name
 from lockstep.analyzer.shapes.run import FloatGrid, Grid
 from lockstep.analyzer.stats.robust_stats import spread
 from lockstep.collector.contract import metrics
@@ -38,12 +38,14 @@ def stands_still(
         kind: (D,) numbers of who are peers; None = all are.
     """
     kind = np.zeros(cells.shape[1], dtype=np.int64) if kind is None else kind
-    told = np.isfinite(cells)
-    top = np.max(cells, axis=0, initial=-np.inf, where=told)
-    still = top == np.min(cells, axis=0, initial=np.inf, where=told)
+    known_cells = np.isfinite(cells)
+    top = np.max(cells, axis=0, initial=-np.inf, where=known_cells)
+    still = top == np.min(cells, axis=0, initial=np.inf, where=known_cells)
     moving = spread(cells, 0) > resolution
     count = kind.max(initial=0) + 1
-    known, moved = (np.bincount(kind[some], minlength=count) for some in (told.any(axis=0), moving))
+    known, moved = (
+        np.bincount(kind[some], minlength=count) for some in (known_cells.any(axis=0), moving)
+    )
     # Who stands still is one of them, and does not move.
     stuck: NDArray[np.bool_] = still & (2 * moved > known - 1)[kind]
     return stuck
@@ -60,7 +62,7 @@ def drop_stuck_sensors(grid: Grid) -> Grid:
         return grid
     make = {key: partial(_without, grid.signals, key, stuck) for key in grid.signals}
     # What never answers is no key.
-    signals = OnDemand({key: told for key, told in make.items() if np.isfinite(told()).any()})
+    signals = OnDemand({key: cells for key, cells in make.items() if np.isfinite(cells()).any()})
     ranks = ", ".join(str(grid.ranks[column].rank) for column in np.flatnonzero(stuck))
     words = (
         f"GPU telemetry of rank {ranks}: it never moves while the peers' does, so it is not used"
@@ -71,7 +73,11 @@ def drop_stuck_sensors(grid: Grid) -> Grid:
 def _without(signals: Mapping[str, FloatGrid], key: str, stuck: NDArray[np.bool_]) -> FloatGrid:
     """(W, R) a series, less what the source of GPUs tells of those whose telemetry is stuck."""
     cells = signals[key]
-    return np.where(stuck[None, :], np.nan, cells) if key.startswith(SOURCE) else cells
+    return (
+        np.where(stuck[None, :], np.nan, cells)
+        if series_name(key).metric.startswith(SOURCE)
+        else cells
+    )
 
 
 def _stuck(grid: Grid) -> NDArray[np.bool_]:
@@ -79,7 +85,7 @@ def _stuck(grid: Grid) -> NDArray[np.bool_]:
     power = grid.signals.get(POWER)
     if power is None or not len(grid.start):
         return np.zeros(len(grid.ranks), dtype=bool)
-    told = np.where(np.isfinite(power), grid.start[:, None], np.nan)
-    length = np.nanmax(told, axis=0, initial=-np.inf) - np.nanmin(told, axis=0, initial=np.inf)
+    times = np.where(np.isfinite(power), grid.start[:, None], np.nan)
+    length = np.nanmax(times, axis=0, initial=-np.inf) - np.nanmin(times, axis=0, initial=np.inf)
     long: NDArray[np.bool_] = length >= SCRAPES * scrape_seconds(grid)
     return long & stands_still(power, LIMITED.resolution)

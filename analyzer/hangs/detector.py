@@ -27,7 +27,8 @@ def hang(grid: Grid) -> Sequence[Finding]:
     How ranks went after the stall is the user's doing, and says nothing.
 
     The `state` of a finding is dead, frozen, stuck, or raised: that exception ended its work, and
-    its process is there. `details["went"]` says how it ended by itself, where that was seen.
+    its process is there. `details["went"]` says how it ended by itself, where that was seen, and
+    `details["waits"]` who waits for whom.
 
     `details["certainty"]` is the posterior of its place; `details["node"]` is there where all
     ranks of a node stopped alike, or it is not known which of them did.
@@ -100,6 +101,7 @@ def _finding(
             "waiting_ranks": waiting,
             "state": state,
             "went": went,
+            "waits": text,
             "stalled_seconds": None if stall is None else stall.seconds,
             "certainty": certainty,
             **({} if onset.node is None else {"node": onset.node}),

@@ -7,7 +7,8 @@ from enum import StrEnum
 from statistics import median
 
 from lockstep.analyzer.hangs.dumps import Fact, FactKind
-from lockstep.collector.contract.xid import Fault, Severity, judged
+from lockstep.collector.contract.xid import judged
+from lockstep.collector.contract.xid_catalogue.shape import Fault, Severity
 
 OF_WAIT = 0.5
 """Of the wait: a heartbeat that is younger came while others waited already."""

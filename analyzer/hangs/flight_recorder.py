@@ -4,12 +4,10 @@ Fields are those of torch/csrc/distributed/c10d/FlightRecorderDetail.hpp (getCol
 getPgConfig). Whatever a field holds, it is looked at before it is used: dumps come from outside.
 """
 
-import re
 from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +19,18 @@ from lockstep.analyzer.hangs.dumps import (
     State,
     Transfer,
     Unmapped,
+)
+from lockstep.collector.formats.flight_recorder.fields import (
+    MAX_ENTRIES,
+    NONE_YET,
+    WRONG,
+    count,
+    is_over,
+    members,
+    operation_name,
+    sequence,
+    text,
+    whole,
 )
 
 
@@ -67,7 +77,6 @@ def names_by_handle(
     return by_handle
 
 
-MAX_ENTRIES = 100_000
 MAX_GROUPS = 4096
 MAX_MEMBERS = 1 << 20
 """Of all groups of one dump together."""
@@ -75,18 +84,10 @@ MAX_OPEN = 4096
 RECENT = 8
 """Completed operations kept of a group: of a hang only the last matter."""
 KNOWN_VERSIONS = frozenset(("2.4", "2.5", "2.9", "2.10"))
-NONE_YET = -1
 PLAUSIBLE_SECONDS = 2 * 3600.0
 """A file written later after its last operation than this (and thrice the time-out) is a copy: its
 time is not the dump's."""
 TIME_OUTS = 3.0
-
-_NAME = re.compile(
-    r"(?:(?P<backend>[a-z]{1,16}):)?(?P<op>[a-zA-Z_]\w{0,47})"
-    r"(?: (?P<me>\d{1,7})(?P<way>->|<-)(?P<peer>\d{1,7}))?",
-    re.ASCII,
-)
-_NUMBERS = re.compile(r"\[?\s*(\d{1,9}(?:\s*,\s*\d{1,9})*)?\s*\]?", re.ASCII)
 
 
 class TreeError(ValueError):
@@ -106,13 +107,13 @@ def parse(tree: Any, rank: int, written: float | None) -> RankTrace:
         raise TreeError("it is no flight-recorder dump: neither entries nor pg_status are in it")
     try:
         return _parsed(tree, rank, written)
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+    except WRONG as error:
         why = f"{type(error).__name__}: {error}"[:160]
         raise TreeError(f"the dump does not hold together: {why}") from error
 
 
 def _parsed(tree: Mapping[str, Any], rank: int, written: float | None) -> RankTrace:
-    version = _text(tree.get("version", ""))[:20]
+    version = text(tree.get("version", ""))[:20]
     notes = [] if version in KNOWN_VERSIONS else [f"dump of version {version!r}"]
     entries = tree.get("entries") or []
     if not isinstance(entries, list) or len(entries) > MAX_ENTRIES:
@@ -126,7 +127,7 @@ def _parsed(tree: Mapping[str, Any], rank: int, written: float | None) -> RankTr
     backend, timeout = "", 0.0
     quiet, last = _quiet(entries)
     quiet_ns = tree.get("longest_quiet_ns")  # by who dropped what is over, which makes gaps
-    quiet = quiet if quiet_ns is None else _whole(quiet_ns) / 1e9
+    quiet = quiet if quiet_ns is None else whole(quiet_ns) / 1e9
     for number, entry in _that_matter(entries):
         operation, handle, description, spoke = _operation(entry, number)
         if operation is None:
@@ -146,9 +147,9 @@ def _parsed(tree: Mapping[str, Any], rank: int, written: float | None) -> RankTr
         else:
             transfers.add(operation.group)
             # The collectives before it, which torch tells with each transfer.
-            count = _count(entry.get("collective_seq_id"))
-            if count is not None:
-                collectives[operation.group] = max(collectives.get(operation.group, 0), count)
+            before = count(entry.get("collective_seq_id"))
+            if before is not None:
+                collectives[operation.group] = max(collectives.get(operation.group, 0), before)
         timeout = max(timeout, operation.timeout or 0.0)
     groups, unmapped = _groups(tree, handles, described, collectives, transfers, backend)
     waiting = [_with_start(operation, groups.get(operation.group)) for operation in waiting]
@@ -175,7 +176,7 @@ def _that_matter(entries: Sequence[Any]) -> list[tuple[int, Any]]:
     for number in range(len(entries) - 1, -1, -1):
         entry = entries[number]
         if entry.get("state") == State.COMPLETED or entry.get("retired") is True:
-            key = (_whole(entry["pg_id"]), entry.get("is_p2p") is True)
+            key = (whole(entry["pg_id"]), entry.get("is_p2p") is True)
             seen[key] += 1
             # Retired is over on gloo, and given up on NCCL, and `_operation` distinguishes them.
             if seen[key] > RECENT and entry.get("state") == State.COMPLETED:
@@ -191,15 +192,15 @@ def _quiet(entries: Sequence[Any]) -> tuple[float, float | None]:
     """(longest time between two operations or in one, the last thing that happened), seconds."""
     longest, last, before = 0, 0, 0
     for entry in entries:
-        created = _whole(entry["time_created_ns"])
+        created = whole(entry["time_created_ns"])
         started = entry.get("time_discovered_started_ns") or 0
         ended = entry.get("time_discovered_completed_ns") or 0
         if before:
             longest = max(longest, created - before)
         before = created
         if ended:
-            longest = max(longest, _whole(ended) - created)
-        last = max(last, created, _whole(started), ended)
+            longest = max(longest, whole(ended) - created)
+        last = max(last, created, whole(started), ended)
     return longest / 1e9, last / 1e9 if last else None
 
 
@@ -215,35 +216,34 @@ def _operation(
     entry: Mapping[str, Any], number: int
 ) -> tuple[Operation | None, int, str, str]:  # fmt: skip
     """(operation, the group's handle, its description, the backend); None = nothing is reported."""
-    match = _NAME.fullmatch(_text(entry["profiling_name"])[:100])
-    if match is None:
-        raise ValueError(f"{entry['profiling_name'][:40]!r} is no operation")
-    handle, backend = _whole(entry["pg_id"]), match["backend"] or ""
+    name_of = operation_name(entry["profiling_name"])
+    handle, backend = whole(entry["pg_id"]), name_of.backend
     name, description = _group_of(entry, handle)
     is_transfer = bool(entry.get("is_p2p", False))
-    sequence = _count(entry.get("p2p_seq_id" if is_transfer else "collective_seq_id"))
+    sequence = count(entry.get("p2p_seq_id" if is_transfer else "collective_seq_id"))
     if sequence is None:
-        sequence = _whole(entry["seq_id"])  # torch 2.3 and older: one count for both
+        sequence = whole(entry["seq_id"])  # torch 2.3 and older: one count for both
     transfer = None
     if is_transfer:
-        if match["way"] is None:  # the launch of several that are recorded one by one, too
+        if name_of.me is None or name_of.peer is None:
+            # The launch of several transfers, which are recorded one by one, too.
             return None, handle, description, backend
-        transfer = Transfer(int(match["me"]), int(match["peer"]), sends=match["way"] == "->")
+        transfer = Transfer(name_of.me, name_of.peer, sends=name_of.sends)
     retired, state = entry.get("retired") is True, State(entry.get("state", State.SCHEDULED))
-    if backend == "gloo" and retired:  # its state never changes; what is over is retired
+    if is_over(entry, backend):
         state = State.COMPLETED
-    if state is State.SCHEDULED and _count(entry.get("time_discovered_started_ns")):
+    if state is State.SCHEDULED and count(entry.get("time_discovered_started_ns")):
         state = State.STARTED
-    order, timeout = _count(entry.get("record_id")), _count(entry.get("timeout_ms"))
-    completed = _count(entry.get("time_discovered_completed_ns"))
+    order, timeout = count(entry.get("record_id")), count(entry.get("timeout_ms"))
+    completed = count(entry.get("time_discovered_completed_ns"))
     done = state is State.COMPLETED
     return (
         Operation(
             group=name,
             sequence=sequence,
-            op=match["op"].lower(),
+            op=name_of.op,
             order=number if order is None else order,
-            created=_whole(entry["time_created_ns"]) / 1e9,
+            created=whole(entry["time_created_ns"]) / 1e9,
             state=state,
             inputs=_shapes(entry.get("input_sizes")),
             dtypes=_texts(entry.get("input_dtypes")),
@@ -271,9 +271,9 @@ def _group_of(entry: Mapping[str, Any], handle: int) -> tuple[str, str]:
     group = entry.get("process_group")
     if group is None:  # torch 2.3 and older
         name = entry.get("pg_name")
-        return (_text(name) if isinstance(name, str) else str(handle)), ""
+        return (text(name) if isinstance(name, str) else str(handle)), ""
     name, description = group
-    if len(_text(name)) > 256 or len(_text(description)) > 256:
+    if len(text(name)) > 256 or len(text(description)) > 256:
         raise ValueError("a group's name has over 256 characters")
     return name or "0", description
 
@@ -307,17 +307,17 @@ def _groups(
             name=name,
             description=_described(name, described.get(name) or description),
             members=members,
-            enqueued=_sequence(counts.get("last_enqueued_collective")),
-            started=_sequence(counts.get("last_started_collective")),
-            completed=_sequence(counts.get("last_completed_collective")),
+            enqueued=sequence(counts.get("last_enqueued_collective")),
+            started=sequence(counts.get("last_started_collective")),
+            completed=sequence(counts.get("last_completed_collective")),
             collectives=collectives.get(name),
             transfers=name in transfers,
         )
     unmapped = tuple(
         Unmapped(
             handle,
-            _sequence(status[handle].get("last_enqueued_collective")),
-            _sequence(status[handle].get("last_completed_collective")),
+            sequence(status[handle].get("last_enqueued_collective")),
+            sequence(status[handle].get("last_completed_collective")),
         )
         for handle in sorted(status.keys() - named_handles.keys())
     )
@@ -333,65 +333,27 @@ def _described(name: str, description: str) -> str:
 
 def _configured(configuration: Any) -> dict[str, tuple[str, tuple[int, ...]]]:
     by_name: dict[str, tuple[str, tuple[int, ...]]] = {}
-    members = 0
+    total = 0
     for key, one in configuration.items():
         if not isinstance(one, dict):
             continue
         name = str(one.get("name") or key)
-        ranks = _members(one.get("ranks", ()))
-        members += len(ranks)
-        if members > MAX_MEMBERS:
+        ranks = members(one.get("ranks", ()))
+        total += len(ranks)
+        if total > MAX_MEMBERS:
             raise ValueError(f"over {MAX_MEMBERS} ranks in the groups")
         if name:
             by_name[name] = (str(one.get("desc", "")), ranks)
     return by_name
 
 
-def _members(ranks: Any) -> tuple[int, ...]:
-    """In the group's order, which is what a transfer's numbers count."""
-    if isinstance(ranks, str):
-        return _listed(ranks)
-    return tuple(dict.fromkeys(map(_whole, ranks)))
-
-
-@lru_cache(maxsize=64)
-def _listed(ranks: str) -> tuple[int, ...]:
-    """From the text of a list; every rank's dump has that of the world."""
-    match = _NUMBERS.fullmatch(ranks)
-    if match is None:
-        raise ValueError(f"{ranks[:40]!r} are no ranks")
-    return tuple(dict.fromkeys(map(int, match[1].split(",")))) if match[1] else ()
-
-
-def _sequence(value: Any) -> int | None:
-    if isinstance(value, str):
-        value = int(value)
-    return None if value is None or value == NONE_YET else _whole(value)
-
-
-def _count(value: Any) -> int | None:
-    return None if value is None else _whole(value)
-
-
 def _shapes(value: Any) -> tuple[tuple[int, ...], ...]:
     if not isinstance(value, Sequence) or isinstance(value, str):
         return ()
-    return tuple(tuple(map(_whole, shape)) for shape in value[:64] if isinstance(shape, list))
+    return tuple(tuple(map(whole, shape)) for shape in value[:64] if isinstance(shape, list))
 
 
 def _texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
         return ()
-    return tuple(_text(each)[:32] for each in value[:64])
-
-
-def _whole(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < 1 << 63:
-        raise ValueError(f"a {type(value).__name__} is no count, or an impossible one")
-    return int(value)
-
-
-def _text(value: Any) -> str:
-    if type(value) is not str:
-        raise TypeError(f"a {type(value).__name__} where a text should be")
-    return value
+    return tuple(text(each)[:32] for each in value[:64])

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.analyzer.read.prometheus import VANISHED_SCRAPES
+from lockstep.analyzer.read.prometheus.load import VANISHED_SCRAPES
 from lockstep.analyzer.shapes.labels import UP
 from lockstep.analyzer.shapes.run import FloatGrid, Grid
-from lockstep.analyzer.stats.others import others_median
+from lockstep.analyzer.stats.peer_groups import others_median
 from lockstep.collector.contract import metrics
 
 FROZEN_SECONDS = 3.0
@@ -30,7 +30,7 @@ ALIVE = tuple(
     metric.name
     for metric in (metrics.TRAIN_HEARTBEAT_AGE, metrics.TRAIN_PROGRESS_AGE, metrics.TRAIN_STEPS)
 )
-"""What only a living rank shows (lockstep.collector.collectors.training)."""
+"""What only a living rank shows (lockstep.collector.samples.ranks)."""
 
 
 def dead(grid: Grid) -> NDArray[np.bool_]:

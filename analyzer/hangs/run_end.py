@@ -17,7 +17,7 @@ from lockstep.analyzer.hangs.last_seen import (
     unanswered,
     unseen_then,
 )
-from lockstep.analyzer.shapes.run import Culprit, Grid
+from lockstep.analyzer.shapes.run import Basis, Culprit, Grid
 from lockstep.analyzer.shapes.wording import listed
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.words import OWN_SIGNALS, RankState, without_numbers
@@ -174,8 +174,8 @@ def how_it_went(how: Ended, rank: int) -> str:
 
 def seen_to_end(culprit: Culprit) -> str:
     """How a launcher saw a culprit end, in the words of `how_it_went`; empty where none did."""
-    facts = (fact.text for fact in culprit.evidence if fact.supports and fact.query == WENT_QUERY)
-    return next(facts, "")
+    outcomes = (fact for fact in culprit.evidence if fact.basis is Basis.OUTCOME)
+    return next((fact.text for fact in outcomes if fact.supports), "")
 
 
 def failed_itself(culprit: Culprit) -> bool:

@@ -1,8 +1,12 @@
-"""One attempt: a run as one launch of it left it, and the stretches of time of its ranks."""
+"""One attempt: a run as one launch of it left it; and which attempts are one job.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+A job is the attempts of one run id, and those that resumed from a checkpoint of another's.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -38,7 +42,7 @@ class Attempt:
         window_start: (W,) unix seconds of the windows that `Excess.seconds` is about.
         masked: (W,) of those, slow by design.
         verdict: What was concluded.
-        span: Whether it tells of a span of the run only, as the archive of a finding does: neither
+        span: Whether it reports a span of the run only, as the archive of a finding does: neither
             how the run began nor how it ended.
         ended_by: Nodes of the ranks whose end was the first failure, or that hang.
         instead_of: Names of shorter ones of the same time, which were left out for it.
@@ -77,7 +81,7 @@ def attempt_of(diagnosis: Diagnosis, name: str | None = None) -> Attempt:
 
     Its begin is that of run.json, its end when the last rank was gone, or else that of run.json,
     which is when the archive was closed; where it has none, the first and the last that a window
-    or a sample tells of. Of a finding's archive `started` is where its reading began, which is no
+    or a sample has. Of a finding's archive `started` is where its reading began, which is no
     launch.
     """
     run, grid = diagnosis.whole or diagnosis.run, diagnosis.grid
@@ -121,7 +125,7 @@ def _ended_by(diagnosis: Diagnosis) -> frozenset[str]:
 
 
 def _moment(meta: Mapping[str, Any], name: str) -> float | None:
-    """Unix seconds of a time of run.json; None where it tells none that can be read."""
+    """Unix seconds of a time of run.json; None where it reports none that can be read."""
     try:
         return datetime.fromisoformat(str(meta[name])).timestamp()
     except (KeyError, ValueError, OverflowError, OSError):
@@ -129,7 +133,7 @@ def _moment(meta: Mapping[str, Any], name: str) -> float | None:
 
 
 def _seen(run: Run) -> tuple[float, float]:
-    """The first and the last moment that windows or samples tell of; 0, 0 without any.
+    """The first and the last moment that windows or samples have; 0, 0 without any.
 
     The first is of the run's own series, where it has them: its nodes were there before it.
     """
@@ -149,3 +153,71 @@ def _seen(run: Run) -> tuple[float, float]:
 def _known(parts: list[NDArray[np.float64]]) -> NDArray[np.float64]:
     moments = np.concatenate(parts) if parts else np.zeros(0)
     return moments[np.isfinite(moments)]
+
+
+CHECKPOINTS = "checkpoints"
+"""Folder of an archive that holds its checkpoints."""
+
+
+def chains(attempts: Sequence[Attempt]) -> tuple[tuple[Attempt, ...], ...]:
+    """The attempts of each job by their begin; the jobs by that of their first attempt.
+
+    Attempts are of one job if they have one run id, for a run keeps its id over restarts; or if one
+    went on from a checkpoint in the other's archive after the job had ended. What went on from it
+    while it still ran is a job of its own. Of archives of one run at the same time the longest
+    counts.
+    """
+    ordered = sorted(attempts, key=lambda one: (one.begin, one.name))
+    jobs: list[list[Attempt]] = []
+    for attempt in ordered:
+        parent = _by_id(jobs, attempt) or _by_checkpoint(jobs, attempt)
+        if parent is None:
+            jobs.append([attempt])
+        else:
+            parent.append(attempt)
+    return tuple(apart(job) for job in jobs)
+
+
+def apart(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
+    """Attempts of one job by their begin, none of which overlaps another in time.
+
+    Of those that do the longest is kept, and names the others in `instead_of`.
+    """
+    kept: list[Attempt] = []
+    for one in sorted(attempts, key=lambda each: (-each.seconds, each.begin, each.name)):
+        place = next(
+            (n for n, each in enumerate(kept) if one.begin < each.end and each.begin < one.end),
+            None,
+        )
+        if place is None:
+            kept.append(one)
+        else:
+            longer = kept[place]
+            kept[place] = replace(longer, instead_of=(*longer.instead_of, one.name))
+    return tuple(sorted(kept, key=lambda each: (each.begin, each.end, each.name)))
+
+
+def _by_id(jobs: Sequence[list[Attempt]], attempt: Attempt) -> list[Attempt] | None:
+    return next((job for job in jobs if any(one.run.name == attempt.run.name for one in job)), None)
+
+
+def _by_checkpoint(jobs: Sequence[list[Attempt]], attempt: Attempt) -> list[Attempt] | None:
+    before = resumed_from(attempt)
+    for job in jobs:
+        ended = max(one.end for one in job)
+        if any(one.name == before for one in job) and attempt.begin >= ended:
+            return job
+    return None
+
+
+def resumed_from(attempt: Attempt) -> str | None:
+    """The folder of the archive whose checkpoint an attempt went on from; None = it began anew."""
+    spec = attempt.run.meta.get("spec")
+    training = spec.get("training") if isinstance(spec, dict) else None
+    told = training.get("resume") if isinstance(training, dict) else None
+    if not isinstance(told, str):
+        return None
+    parts = PurePath(told).parts
+    if CHECKPOINTS not in parts[1:]:
+        return told
+    return parts[len(parts) - 1 - parts[::-1].index(CHECKPOINTS) - 1]

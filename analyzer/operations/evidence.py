@@ -8,7 +8,7 @@ from lockstep.analyzer.operations.lateness import Lateness
 from lockstep.analyzer.operations.outliers import Cells, Judgement, Suspect
 from lockstep.analyzer.operations.structure import LONGER, Structure
 from lockstep.analyzer.shapes.operations import Trace
-from lockstep.analyzer.shapes.run import Fact, Rejected
+from lockstep.analyzer.shapes.run import Basis, Fact, Rejected
 from lockstep.analyzer.shapes.wording import milliseconds
 from lockstep.analyzer.stats import temporal_shape
 from lockstep.analyzer.stats.robust_stats import interval_95
@@ -68,13 +68,13 @@ def _waiting(suspect: Suspect, late: Lateness) -> Fact:
     last = late.last(during=slow)
     if last is None:
         return Fact(False, "no replica keeps the others waiting: its excess hides in slack",
-                    LATE_QUERY)  # fmt: skip
+                    LATE_QUERY, Basis.LATENESS)  # fmt: skip
     seconds = float(np.median(late.late[last, slow]))
     if last == suspect.dp:
         text = f"the other replicas wait for replica {last}, {milliseconds(seconds)} a step"
-        return Fact(True, text, LATE_QUERY)
+        return Fact(True, text, LATE_QUERY, Basis.LATENESS)
     text = f"the replica that the others wait for is {last}, {milliseconds(seconds)} a step"
-    return Fact(False, text, LATE_QUERY)
+    return Fact(False, text, LATE_QUERY, Basis.LATENESS)
 
 
 def _times(*ratios: float) -> tuple[str, ...]:

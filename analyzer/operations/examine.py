@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from lockstep.analyzer.align.grid import align
 from lockstep.analyzer.operations.observe import Observed, SlowWorker, from_zero, observe
 from lockstep.analyzer.operations.outliers import own_times, trace_cells
-from lockstep.analyzer.read import optrace
+from lockstep.analyzer.read.optrace.load import BY_DESIGN, trace_of_run
 from lockstep.analyzer.shapes.operations import Trace
 from lockstep.analyzer.shapes.run import EXPECTED_STEPS, Finding, FloatGrid, Grid, LoadError, Run
 from lockstep.analyzer.stats.coverage import unseen_words
@@ -287,7 +287,7 @@ def examine_operations(run: Run, grid: Grid) -> Look:
         return Look()
     latest, missing = _latest(_warm(run, grid))
     try:
-        trace = from_zero(optrace.from_run(latest))
+        trace = from_zero(trace_of_run(latest))
     except LoadError as error:
         return Look(missing=(f"the operations are not used: {error}",))
     observed = observe(trace)
@@ -296,9 +296,7 @@ def examine_operations(run: Run, grid: Grid) -> Look:
         # Operations hold the waits that nobody timed: they make no structure and clear nobody.
         why = {"method": "none", "why": dark}
         observed = replace(observed, structures=(), rejected=(), what_if=why)
-    words = tuple(
-        f"operations: {words}" for words in trace.missing if optrace.BY_DESIGN not in words
-    )
+    words = tuple(f"operations: {words}" for words in trace.missing if BY_DESIGN not in words)
     return Look(observed, suspects, not missing and not words, (*missing, *words))
 
 

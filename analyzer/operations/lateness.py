@@ -6,7 +6,7 @@ import numpy as np
 
 from lockstep.analyzer.operations.whatif.graph import CLIP, OVERLAPPED, SCATTER
 from lockstep.analyzer.shapes.operations import Flags, Floats, Trace
-from lockstep.analyzer.stats.others import others_median
+from lockstep.analyzer.stats.peer_groups import others_median
 from lockstep.analyzer.stats.robust_stats import MOSTLY, mean
 from lockstep.analyzer.stats.significance import TOLD
 

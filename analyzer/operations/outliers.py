@@ -15,7 +15,7 @@ from lockstep.analyzer.operations.whatif.graph import COMPUTE
 from lockstep.analyzer.shapes.operations import Flags, Floats, Ints, Trace
 from lockstep.analyzer.shapes.run import Finding, Grid, RankInfo
 from lockstep.analyzer.stats.changepoint import column_medians
-from lockstep.analyzer.stats.others import others_median
+from lockstep.analyzer.stats.peer_groups import others_median
 from lockstep.analyzer.stats.robust_stats import WITHIN, mean, mean_of, median, median_of, shows
 from lockstep.analyzer.stats.temporal_shape import Shape, smooth
 from lockstep.analyzer.stragglers.model.effects import effects

@@ -12,7 +12,7 @@ Block = dict[str, Any]
 
 def section(name: str, title: str, blocks: Sequence[Block | None]) -> Block:
     """A titled part of the report; blocks that are None are left out."""
-    return {"name": name, "title": title, "blocks": [each for each in blocks if each]}
+    return {"name": name, "title": title, "blocks": [block for block in blocks if block]}
 
 
 def text(words: str) -> Block:
@@ -181,6 +181,6 @@ def cells(
         "rows": [{"label": label, "values": list(values)} for label, values in rows.items()],
         "columns": list(columns),
         "across": across,
-        "marked": [list(place) for place in marked],
+        "marked": [list(cell) for cell in marked],
         "source": source,
     }

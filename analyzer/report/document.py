@@ -4,26 +4,27 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from lockstep.analyzer.report import figures, human
-from lockstep.analyzer.report.advice import advice
-from lockstep.analyzer.report.beside import NOTHING, Beside
-from lockstep.analyzer.report.comparison import comparison
-from lockstep.analyzer.report.detection import detection
-from lockstep.analyzer.report.deviations import deviations
-from lockstep.analyzer.report.glance import glance
-from lockstep.analyzer.report.health import health
-from lockstep.analyzer.report.impact import impact
-from lockstep.analyzer.report.learning import learning
-from lockstep.analyzer.report.ledger import where_time_went
+from lockstep.analyzer.report.inputs import NO_INPUTS, ReportInputs
 from lockstep.analyzer.report.queries import Sources
-from lockstep.analyzer.report.reality import reality
-from lockstep.analyzer.report.reasons import reasons
-from lockstep.analyzer.report.simulated import simulated
-from lockstep.analyzer.report.spans import spans
-from lockstep.analyzer.report.summary import summary, title
-from lockstep.analyzer.report.supporting import completeness, files, people, reproduction, words
-from lockstep.analyzer.report.timeline import bounds, timeline
-from lockstep.analyzer.report.timing import lateness
-from lockstep.analyzer.report.watched import finding_times
+from lockstep.analyzer.report.sections.advice import advice
+from lockstep.analyzer.report.sections.comparison import comparison
+from lockstep.analyzer.report.sections.detection import bounds, detection, finding_times, timeline
+from lockstep.analyzer.report.sections.health import health
+from lockstep.analyzer.report.sections.impact import impact, where_time_went
+from lockstep.analyzer.report.sections.reasons import deviations, reasons
+from lockstep.analyzer.report.sections.summary import glance, summary, title
+from lockstep.analyzer.report.sections.supporting import (
+    completeness,
+    files,
+    people,
+    reality,
+    reproduction,
+    words,
+)
+from lockstep.analyzer.report.sections.timing import lateness
+from lockstep.analyzer.report.sections.training import learning
+from lockstep.analyzer.report.sections.what_if import simulated
+from lockstep.analyzer.report.series import spans
 from lockstep.analyzer.shapes.run import Grid, Verdict
 from lockstep.analyzer.shapes.verdict_json import verdict_json
 from lockstep.analyzer.stats.before_after import has_gpu
@@ -35,7 +36,7 @@ SCHEMA_VERSION = 1
 
 
 def document(
-    diagnosis: "Diagnosis", beside: Beside = NOTHING, now: float | None = None
+    diagnosis: "Diagnosis", beside: ReportInputs = NO_INPUTS, now: float | None = None
 ) -> dict[str, Any]:
     """The report as a tree of JSON types with a fixed order of keys.
 
@@ -50,11 +51,11 @@ def document(
     begin, end = bounds(grid)
     made = end if now is None else now
     seen = None if beside.finding is None else finding_times(beside.finding)
-    told = human.blocks(beside.human)
+    written = human.blocks(beside.human)
     unit = "gpu hours" if has_gpu(grid, None) else "rank hours"
     emulated = (run.meta.get("spec") or {}).get("launcher") == "local"
     actions = advice(
-        verdict, emulated=emulated, owners=told["actions"], without_gpu=_without_gpu(grid)
+        verdict, emulated=emulated, owners=written["actions"], without_gpu=_without_gpu(grid)
     )
     sections = [
         glance(grid, verdict, cut, sources, actions, unit),
@@ -69,7 +70,7 @@ def document(
         *deviations(verdict),
         learning(run, grid, cut, sources),
         comparison(diagnosis, beside.baseline) if beside.baseline else None,
-        people(told),
+        people(written),
         reality(run.meta, verdict.provenance),
         completeness(run, grid, verdict, cut, beside),
         files(beside),
@@ -83,7 +84,7 @@ def document(
         "generated_at": None if made is None else figures.iso(made),
         "version": _version(),
         "status": verdict.status,
-        "review": human.status(told),
+        "review": human.status(written),
         "title": title(verdict),
         "summary": summary(verdict, unit),
         "sentence": verdict.sentence,
@@ -125,9 +126,9 @@ def _printable(tree: Any) -> Any:
     if isinstance(tree, dict):
         return {_printable(key): _printable(value) for key, value in tree.items()}
     if isinstance(tree, list | tuple):
-        return [_printable(each) for each in tree]
+        return [_printable(item) for item in tree]
     if isinstance(tree, str) and not tree.isprintable():
-        return "".join(each if each.isprintable() or each in "\n\t\u200d" else " " for each in tree)
+        return "".join(item if item.isprintable() or item in "\n\t\u200d" else " " for item in tree)
     return tree
 
 

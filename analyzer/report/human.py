@@ -34,7 +34,7 @@ def written(markdown: str) -> dict[str, str]:
     Raises:
         HumanBlockError: A block is not closed, opened twice, or inside another.
     """
-    found: dict[str, str] = {}
+    blocks_written: dict[str, str] = {}
     inside, lines = None, list[str]()
     for line in markdown.replace("\r\n", "\n").split("\n"):
         marker = _MARKER.fullmatch(line.rstrip())
@@ -45,28 +45,28 @@ def written(markdown: str) -> dict[str, str]:
         if what == "begin":
             if inside is not None:
                 raise HumanBlockError(f"the block {inside} is not closed before {line.rstrip()}")
-            if name in found:
+            if name in blocks_written:
                 raise HumanBlockError(f"the block {name} is there twice")
             inside, lines = name, []
         elif name != inside:
             raise HumanBlockError(f"{line.rstrip()} closes no block that is open")
         else:
-            found[name] = _clean("\n".join(lines))
+            blocks_written[name] = _clean("\n".join(lines))
             inside = None
     if inside is not None:
         raise HumanBlockError(f"the block {inside} is not closed by {end(inside)}")
-    return found
+    return blocks_written
 
 
-def blocks(told: Mapping[str, str]) -> dict[str, str]:
+def blocks(written_blocks: Mapping[str, str]) -> dict[str, str]:
     """BLOCKS as told, and after them people's own."""
-    return {**BLOCKS, **told}
+    return {**BLOCKS, **written_blocks}
 
 
-def status(told: Mapping[str, str]) -> str:
+def status(written_blocks: Mapping[str, str]) -> str:
     """`draft` until somebody wrote who reviewed the report, then `reviewed`."""
     default = BLOCKS["review"]
-    return "draft" if told.get("review", default).strip() in ("", default) else "reviewed"
+    return "draft" if written_blocks.get("review", default).strip() in ("", default) else "reviewed"
 
 
 def lines(name: str, text: str) -> list[str]:
@@ -76,5 +76,7 @@ def lines(name: str, text: str) -> list[str]:
 
 
 def _clean(text: str) -> str:
-    kept = (each if each.isprintable() or each in _KEPT else " " for each in text)
+    kept = (
+        character if character.isprintable() or character in _KEPT else " " for character in text
+    )
     return "".join(kept).strip("\n")

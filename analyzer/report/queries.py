@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from lockstep.analyzer.read.prometheus.promql import quoted
+from lockstep.analyzer.read.prometheus.questions import steps_per_second, waiting_per_second
 from lockstep.collector.contract import archive, metrics
 from lockstep.collector.contract.metrics import Metric
 
@@ -44,8 +45,8 @@ class Sources:
 
     def waits(self) -> str:
         """Waiting in collectives per step."""
-        query = f"sum by (run, rank) ({self._rate(metrics.TRAIN_COLLECTIVE)})"
-        query += f" / on (run, rank) {self._rate(metrics.TRAIN_STEPS)}"
+        here = f"{{run={self.run}}}"
+        query = f"{waiting_per_second(PER, here)} / on (run, rank) {steps_per_second(PER, here)}"
         return self._both("median of wall_seconds - own_seconds by rank", query)
 
     def loss(self) -> str:

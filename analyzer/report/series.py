@@ -1,15 +1,92 @@
-"""Values over steps as lines and bands for charts: thinned so that no spike is lost."""
+"""Values of ranks over steps, before and during the trouble: which are shown, as lines and bands.
+
+Lines are thinned so that no spike is lost.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.analyzer.report import blocks
+from lockstep.analyzer.report import blocks, figures
 from lockstep.analyzer.report.blocks import Block
-from lockstep.analyzer.report.spans import Spans, by_row
-from lockstep.analyzer.shapes.run import FloatGrid, Grid
+from lockstep.analyzer.shapes.run import FloatGrid, Grid, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Windows by the first culprit's steps.
+
+    Without a culprit, or where the run ended at the onset, every window is `during`.
+
+    Attributes:
+        before, during: (W,) masks; windows that are slow by design are in neither.
+        culprits: Columns of the culprits' ranks.
+        peers: Columns of all others.
+        onset: Step at which the trouble began, or None where nothing came after.
+    """
+
+    before: NDArray[np.bool_]
+    during: NDArray[np.bool_]
+    culprits: tuple[int, ...]
+    peers: tuple[int, ...]
+    onset: int | None
+
+
+def spans(grid: Grid, verdict: Verdict) -> Spans:
+    """Cuts a Grid by its verdict."""
+    ranks = {info.rank: column for column, info in enumerate(grid.ranks)}
+    guilty = {culprit.rank for culprit in verdict.culprits} | {
+        info.rank
+        for info in grid.ranks
+        for culprit in verdict.culprits
+        if culprit.rank is None and culprit.node == info.node
+    }
+    culprits = tuple(column for rank, column in ranks.items() if rank in guilty)
+    open_windows = ~grid.masked
+    first = verdict.culprits[0] if verdict.culprits else None
+    onset = first.from_step if first else None
+    if first is None or onset is None:
+        before, during = np.zeros_like(open_windows), open_windows
+    else:
+        end = np.inf if first.to_step is None else first.to_step
+        before = open_windows & (grid.to_step <= onset)
+        during = open_windows & (grid.from_step >= onset) & (grid.from_step < end)
+        if not during.any():
+            # The run stopped there: nothing was slow, and what there is, is the whole run.
+            before, during, onset = np.zeros_like(open_windows), open_windows, None
+    peers = tuple(column for column in ranks.values() if column not in culprits)
+    return Spans(before, during, culprits, peers, onset)
+
+
+def median(values: FloatGrid) -> float | None:
+    """Median of what answered, or None."""
+    answered = values[np.isfinite(values)]
+    return float(np.median(answered)) if answered.size else None
+
+
+def by_row(values: FloatGrid, reduce: Callable[..., FloatGrid]) -> FloatGrid:
+    """(W, R) values reduced over the ranks that answered, NaN where none did.
+
+    Args:
+        values: NaN = did not answer.
+        reduce: A function of numpy that leaves NaN out, such as `np.nanmedian`.
+    """
+    answered = np.isfinite(values).any(axis=1)
+    reduced = np.full(len(values), np.nan)
+    # numpy warns about rows in which nothing answered; here that is an ordinary gap.
+    if answered.any():
+        reduced[answered] = reduce(values[answered], axis=1)
+    return reduced
+
+
+def medians(values: FloatGrid, windows: NDArray[np.bool_]) -> list[float | None]:
+    """(W, R) values -> the median of each rank over the chosen windows."""
+    chosen = by_row(values[windows].T, np.nanmedian)
+    return [float(value) if np.isfinite(value) else None for value in chosen]
+
 
 MAX_BUCKETS = 200
 TWIN_ROWS = 24
@@ -128,3 +205,43 @@ def thinned(values: FloatGrid) -> list[int]:
 def _extreme(row: FloatGrid, reduce: Callable[[FloatGrid], Any]) -> float:
     # numpy warns about rows in which nothing answered; here that is an ordinary gap.
     return float(reduce(row)) if np.isfinite(row).any() else np.nan
+
+
+MOST_ROWS = 16
+MOST_CULPRITS = 8
+
+
+def shown(cut: Spans, values: FloatGrid | Sequence[float | None]) -> list[int]:
+    """At most MOST_ROWS columns, in order: culprits, then those farthest from the median.
+
+    Args:
+        cut: Who the culprits are.
+        values: (R,) what the ranks are compared by; NaN or None = did not answer, which is shown
+            first: who is silent matters.
+    """
+    levels = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+    if len(levels) <= MOST_ROWS:
+        return list(range(len(levels)))
+    picked = list(cut.culprits[:MOST_CULPRITS])
+    known = levels[np.isfinite(levels)]
+    far = np.abs(levels - (np.median(known) if known.size else 0.0))
+    far = np.where(np.isfinite(far), far, np.inf)
+    others = [int(column) for column in np.argsort(-far, kind="stable") if column not in picked]
+    return sorted(picked + others[: MOST_ROWS - len(picked)])
+
+
+def rest(
+    cut: Spans, picked: Sequence[int], values: FloatGrid | Sequence[float | None], unit: str
+) -> str | None:
+    """A sentence on the ranks that are not shown; None where all are."""
+    left = [value for column, value in enumerate(values) if column not in set(picked)]
+    if not left:
+        return None
+    known = [value for value in left if value is not None and np.isfinite(value)]
+    guilty = sum(column not in set(picked) for column in cut.culprits)
+    words = f"{len(left)} more ranks are not listed"
+    words += f", {guilty} of them culprits" if guilty else ""
+    if known:
+        low, high = (figures.cell(float(bound), unit) for bound in (min(known), max(known)))
+        words += f"; theirs lie between {low} and {high}"
+    return f"{words}."

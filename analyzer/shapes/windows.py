@@ -1,13 +1,13 @@
 """The windows of a run (docs/method/case.md): of its steps, or of the counters of scrapes."""
 
-import re
 from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lockstep.analyzer.shapes.known import all_known
+from lockstep.analyzer.shapes.labels import parsed
+from lockstep.analyzer.shapes.waits import all_known, waited
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.words import PHASES
 
@@ -30,7 +30,6 @@ COUNTERS: Mapping[str, str] = {
     metrics.TRAIN_FLOPS.name: "flops",
 }
 """Counters of a rank -> column of the window."""
-PHASE = re.compile(r'phase="(\w+)"')
 MAX_GAP = 3.5
 """A scrape interval longer than this many median intervals is a gap: nobody knows its inside. A run
 that stands still while it is scraped is none."""
@@ -39,8 +38,9 @@ that stands still while it is scraped is none."""
 def from_steps(steps: pd.DataFrame) -> pd.DataFrame:
     """One window of length 1 a row of steps.parquet; a step that was recorded twice counts once.
 
-    Collective time is the rest of the step: own time is defined as the step outside blocking
-    collectives (contract TRAIN_OWN). Both are NaN where nobody timed all collectives of the step.
+    Collective time is `wait_seconds`, or the rest of the step where an archive lacks that column:
+    own time is the step outside blocking collectives (contract TRAIN_OWN). Both are NaN where
+    nobody timed all collectives of the step.
     """
     windows = steps.drop_duplicates(["rank", "attempt", "step"], keep="last")
     windows = windows.rename(columns={"step": "from_step"})
@@ -48,9 +48,14 @@ def from_steps(steps: pd.DataFrame) -> pd.DataFrame:
         to_step=windows["from_step"] + 1,
         end=windows["start"] + windows["wall_seconds"],
         steps=1,
-        collective_seconds=windows["wall_seconds"] - windows["own_seconds"],
+        collective_seconds=_waited(windows),
         tags=windows["tags"].fillna(""),
     )[list(COLUMNS)]
+
+
+def _waited(steps: pd.DataFrame) -> "pd.Series[float]":
+    rest = waited(steps["wall_seconds"], steps["own_seconds"])
+    return steps["wait_seconds"].fillna(rest) if "wait_seconds" in steps else rest
 
 
 def from_samples(samples: pd.DataFrame) -> pd.DataFrame:
@@ -90,7 +95,7 @@ def _counters(samples: pd.DataFrame) -> pd.DataFrame:
     rows = as_texts(samples[wanted & samples["rank"].notna()])
     phase = rows["metric"] == metrics.TRAIN_PHASE.name
     texts = rows.loc[phase, "labels"].dropna().unique()
-    phases = {text: f"{found[1]}_seconds" for text in texts if (found := PHASE.search(text))}
+    phases = {text: f"{name}_seconds" for text in texts if (name := parsed(text).get("phase"))}
     named = rows["metric"].map(names).where(~phase, rows["labels"].map(phases))
     rows = rows.assign(column=named)[named.notna()]
     wide = rows.pivot_table("value", ["rank", "time"], "column", aggfunc="last").reset_index()
@@ -152,7 +157,7 @@ def _interpolate(own: pd.DataFrame, edges: NDArray[np.float64]) -> pd.DataFrame:
             "start": moments[:-1],
             "end": moments[1:],
             "steps": np.diff(edges).astype(np.int64),
-            "collective_seconds": sums["wall_seconds"] - sums["own_seconds"],
+            "collective_seconds": waited(sums["wall_seconds"], sums["own_seconds"]),
             "tags": "",
             "loss": at_edges("loss")[1:],
             **sums,

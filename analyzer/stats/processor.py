@@ -1,8 +1,8 @@
-"""Whether a slow rank spends its excess on the processor or off it, whatever the cause."""
+"""Whether a slow rank's excess time is on the processor or off it, whatever the cause."""
 
 import numpy as np
 
-from lockstep.analyzer.shapes.run import Culprit, Fact, Finding, FloatGrid, Grid
+from lockstep.analyzer.shapes.run import Basis, Culprit, Fact, Finding, FloatGrid, Grid
 from lockstep.analyzer.stats.before_after import (
     QUEUED,
     contrast,
@@ -22,12 +22,12 @@ ON_QUERY = "cpu_seconds of steps.parquet by rank"
 
 
 def cpu_time_evidence(grid: Grid, finding: Finding) -> tuple[Fact, ...]:
-    """What the CPU time of the training thread tells of the excess own time, where it is clear.
+    """What the CPU time of the training thread says of the excess, where it is clear.
 
     A thread that sleeps, reads a file or waits for a lock, another thread or its GPU uses none.
     """
     used = time_before_after(grid, finding, "cpu")
-    if used is None or not used.during > 0:  # a log tells no CPU time
+    if used is None or not used.during > 0:  # a log reports no CPU time
         return ()
     busy = share_of_excess(grid, finding, "cpu")
     if busy is None:
@@ -40,11 +40,11 @@ def cpu_time_evidence(grid: Grid, finding: Finding) -> tuple[Fact, ...]:
     if 1.0 - busy < MOSTLY:
         return ()
     text = f"{1.0 - busy:.0%} of the excess is time off the processor: its training thread"
-    return (Fact(True, f"{text} {_what(grid, finding)}", OFF_QUERY),)
+    return (Fact(True, f"{text} {_what(grid, finding)}", OFF_QUERY, Basis.OFF_PROCESSOR),)
 
 
 def _what(grid: Grid, finding: Finding) -> str:
-    """What keeps a thread off the processor, as far as it was told."""
+    """What keeps a thread off the processor, as far as it was reported."""
     gpu = ", perhaps for its GPU" if has_gpu(grid, finding.rank) else ""
     queued = signal_before_after(grid, finding, QUEUE)
     if queued is None:
@@ -55,7 +55,7 @@ def _what(grid: Grid, finding: Finding) -> str:
 
 
 def run_queue_seconds(grid: Grid) -> FloatGrid | None:
-    """(W, R) seconds per step, at most own time without CPU time; None where not told of all."""
+    """(W, R) seconds per step, at most own time without CPU time; None where not all report it."""
     rate = grid.signals.get(QUEUE)
     if rate is None:
         return None
@@ -72,7 +72,7 @@ def share_in_run_queue(grid: Grid, finding: Finding) -> float | None:
     """What part of the excess own time is waiting for a processor; None where not known.
 
     Per step: a rank whose steps are longer by the waiting waits for hardly more of each second.
-    Noise has no parts: an excess below the least that is told says nothing.
+    Noise has no parts: an excess below the least that is reported says nothing.
     """
     waited = run_queue_seconds(grid)
     grew = None if waited is None else contrast(grid, finding, waited, np.mean)
@@ -84,4 +84,4 @@ def share_in_run_queue(grid: Grid, finding: Finding) -> float | None:
 
 def off_processor(culprit: Culprit) -> bool:
     """Whether that is where its excess is."""
-    return any(fact.supports and fact.query == OFF_QUERY for fact in culprit.evidence)
+    return any(fact.supports and fact.basis is Basis.OFF_PROCESSOR for fact in culprit.evidence)

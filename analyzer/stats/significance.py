@@ -1,7 +1,8 @@
-"""When a shift of a rank's own time is worth a Finding, and the Finding it makes."""
+"""When a shift of a rank's own time becomes a Finding, and that Finding."""
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,94 @@ from lockstep.analyzer.shapes.run import Finding as Found
 from lockstep.analyzer.shapes.run import FloatGrid, Grid, RankInfo
 from lockstep.analyzer.shapes.wording import milliseconds
 from lockstep.analyzer.stats.changepoint import BLOCK_STEPS_AT_LEAST, Blocks, Shift, refine
-from lockstep.analyzer.stats.excess import Excess, excess
-from lockstep.analyzer.stats.robust_stats import interval_95, mean_of
-from lockstep.analyzer.stats.temporal_shape import words
+from lockstep.analyzer.stats.robust_stats import (
+    MOSTLY,
+    interval_95,
+    mean_of,
+    median_of,
+    quantiles_of,
+)
+from lockstep.analyzer.stats.temporal_shape import (
+    CUT,
+    Shape,
+    oscillation,
+    plateau,
+    ramp_start,
+    words,
+)
 from lockstep.collector.contract.words import Phase
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """What windows show of a span.
+
+    Attributes:
+        shape: How it goes.
+        first: First window; a ramp begins before it stands out.
+        last: The window after the last, None = to the end; a periodic one goes on where its next
+            turn is not overdue.
+        effect: Log excess over the span: the median, of a periodic one the mean.
+        share: Of its steps that a periodic excess is in force.
+        every: Steps from turn to turn, to the resolution of the windows; None = no turns.
+    """
+
+    shape: Shape
+    first: int
+    last: int | None
+    effect: float
+    share: float = 1.0
+    every: int | None = None
+
+
+def excess(
+    grid: Grid, groups: Blocks, shift: Shift, ratio: FloatGrid, edges: tuple[int, int | None]
+) -> Excess:
+    """How a rank's excess goes between `edges` (last None = to the end).
+
+    Args:
+        grid: The run's windows.
+        groups: The blocks, n windows in all.
+        shift: The span of blocks.
+        ratio: (n,) the rank's log own time over its peers' in each of those windows.
+        edges: First window of the span and the one after the last.
+    """
+    first, last = edges
+    stop = len(grid.start) if last is None else last
+    level = shift.inside - shift.effect
+    by_window = np.full(len(grid.start), np.nan)
+    by_window[np.concatenate(groups.members)] = ratio - level
+    seen = oscillation(by_window[first:stop])
+    # When it is off most of it must not be there, as of a steady one with ripples; windows that are
+    # no multiple of a turn hold parts of both levels.
+    if seen is not None and seen.high > 0 and seen.low <= MOSTLY * seen.high:
+        steps = float(np.mean((grid.to_step - grid.from_step)[first:stop]))
+        return Excess(
+            Shape.PERIODIC,
+            first,
+            None if len(grid.start) - stop < seen.period else last,
+            _mean(by_window[first:stop]),
+            seen.share,
+            max(round(seen.period * steps), 2),
+        )
+    by_block = np.array([median_of(by_window[members]) for members in groups.members])
+    begun = ramp_start(by_block, shift.last)
+    if begun is not None:
+        middle = median_of(by_window[groups.first(begun) : stop])
+        if middle > 0:
+            return Excess(Shape.RAMP, min(groups.first(begun), first), last, middle)
+    # A climb to a level that stays begins before it stands out.
+    climb = plateau(by_block[: shift.last], shift.effect)
+    first = first if climb is None else min(groups.first(climb), first)
+    return Excess(Shape.CONSTANT if last is None else Shape.TRANSIENT, first, last, shift.effect)
+
+
+def _mean(cells: FloatGrid) -> float:
+    """Without what a stall of the scheduler adds."""
+    there = cells[np.isfinite(cells)]
+    low, high = quantiles_of(there, CUT, 1 - CUT)
+    return float(np.mean(np.clip(there, low, high)))
+
 
 FLOOR = float(np.log(1.05))
 """The smallest slowdown recorded, chosen: below, nobody drains a node for it."""
@@ -28,7 +113,7 @@ wakes somebody (docs/method/peers.md, two thresholds)."""
 WAKES_BY_BOUND = 0.03
 """The same of what costs so much at most: by bounds, and of what all ranks of a node share."""
 TOLD = 0.005
-"""Share of a step from which what costs it is told at all, chosen: half of what is recorded."""
+"""Share of a step from which what costs it is reported at all, chosen: half of what is recorded."""
 TRANSIENT_FLOOR = TENTH
 """The smallest one that came and went; a burst of another process looks the same."""
 NATURAL_SPREAD = float(np.log(1.15))
@@ -43,7 +128,7 @@ STEPS_AT_LEAST = 2 * BLOCK_STEPS_AT_LEAST
 TRANSIENT_STEPS = 2 * STEPS_AT_LEAST
 TRANSIENT_SHARE = 0.15
 """Of all steps, of what came and went, chosen: less of a run is no reason to wake somebody for a
-node that is well, nor to tell of a change of all ranks."""
+node that is well, nor to report a change of all ranks."""
 STEPS_ABOVE = 0.3
 """Share of single steps that must lie above the middle between the levels: a CPU quota stops two in
 five, a few scheduler stalls in a short span are fewer."""
@@ -176,7 +261,7 @@ def phase_shares(
     if hidden < 0 < own - common and (alike := sum(waited.values())) > 0:
         share = min(-hidden / alike, 1.0)
         excess = {phase: gain - share * waited[phase] for phase, gain in excess.items()}
-    if 2 * hidden > own - common:  # the larger part, as by it a cause is told
+    if 2 * hidden > own - common:  # the larger part, as by it a cause is reported
         excess[Phase.OTHER] = excess.get(Phase.OTHER, 0.0) + hidden
     total = sum(excess.values())
     return {phase: gain / total for phase, gain in excess.items()}

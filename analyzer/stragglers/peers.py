@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.analyzer.shapes.run import FloatGrid
-from lockstep.analyzer.stats.others import others_median
-from lockstep.analyzer.stats.peer_groups import MAJORITY, same_work
+from lockstep.analyzer.stats.peer_groups import MAJORITY, others_median, same_work
 
 
 def group_numbers(

@@ -40,8 +40,8 @@ def _held_up(hangs: Sequence[Finding]) -> tuple[Rejected, ...]:
     victims = [rank for rank in details["missing_ranks"] if rank not in named]
     waits = f"waits in {op} for rank {missing}, which never arrived"
     waiting = [rank for rank in details["waiting_ranks"] if rank not in named]
-    told = [*((rank, therefore) for rank in victims), *((rank, waits) for rank in waiting)]
-    return tuple(Rejected(rank, why) for rank, why in told[:NAMED])
+    reasons = [*((rank, therefore) for rank in victims), *((rank, waits) for rank in waiting)]
+    return tuple(Rejected(rank, why) for rank, why in reasons[:NAMED])
 
 
 def _join(ranks: Sequence[int | None]) -> str:
@@ -54,7 +54,7 @@ def _victims(grid: Grid, slow: Sequence[Finding], named: set[int | None]) -> tup
     during = ~grid.masked & first.inside(grid)
     outside = ~grid.masked & ~np.any([finding.inside(grid) for finding in slow], axis=0)
     own, collective, wall = (grid.time[name] for name in ("own", "collective", "wall"))
-    found: list[tuple[float, Rejected]] = []
+    victims: list[tuple[float, Rejected]] = []
     for stratum in peer_groups(grid).values():
         mine = [c for c in stratum.tolist() if grid.ranks[c].rank not in named]
         for column in mine:
@@ -72,9 +72,9 @@ def _victims(grid: Grid, slow: Sequence[Finding], named: set[int | None]) -> tup
                 else f"waits {milliseconds(more)} per step, for rank {first.rank} or by design: no"
                 f" step without it is seen{alike}"
             )
-            found.append((more, Rejected(grid.ranks[column].rank, why)))
-    found.sort(key=lambda pair: -pair[0])
-    return tuple(each for _, each in found[:NAMED])
+            victims.append((more, Rejected(grid.ranks[column].rank, why)))
+    victims.sort(key=lambda pair: -pair[0])
+    return tuple(victim for _, victim in victims[:NAMED])
 
 
 def _nearly(grid: Grid, precision: Precision) -> tuple[Rejected, ...]:
@@ -83,15 +83,15 @@ def _nearly(grid: Grid, precision: Precision) -> tuple[Rejected, ...]:
     if unseen_ranks(grid):
         # Within what is usual is nobody whose peers are not all known.
         return ()
-    found = []
+    suspects = []
     for stratum in peer_groups(grid).values():
         for column in stratum.tolist():
             peers = [other for other in stratum.tolist() if other != column]
             ratio = median_of(own[:, column]) / median_of(own[:, peers]) if peers else np.nan
             if ratio >= 1.0 + least:
-                found.append((ratio, Rejected(grid.ranks[column].rank, _why(ratio, len(peers)))))
-    found.sort(key=lambda pair: -pair[0])
-    return tuple(each for _, each in found[:NAMED])
+                suspects.append((ratio, Rejected(grid.ranks[column].rank, _why(ratio, len(peers)))))
+    suspects.sort(key=lambda pair: -pair[0])
+    return tuple(suspect for _, suspect in suspects[:NAMED])
 
 
 def _why(ratio: float, peers: int) -> str:

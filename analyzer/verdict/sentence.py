@@ -1,24 +1,23 @@
 """The verdict in the words that a tired person on call understands first."""
 
 import dataclasses
-import re
 from datetime import datetime
 
 import numpy as np
 
-from lockstep.analyzer.causes.specs import CAUSE_WORDS, NODE_CAUSE_WORDS, SPECS
+from lockstep.analyzer.causes.registry import CAUSE_WORDS, NODE_CAUSE_WORDS, SPECS
 from lockstep.analyzer.hangs.run_end import seen_to_end
-from lockstep.analyzer.shapes.run import NO_NODES_FAULT, Culprit, Grid, Verdict
+from lockstep.analyzer.shapes.run import NO_NODES_FAULT, Basis, Culprit, Grid, Verdict
 from lockstep.analyzer.shapes.wording import TOLD, certainty, hours, ratio
 from lockstep.analyzer.stats.before_after import has_gpu
-from lockstep.analyzer.stats.processor import OFF_QUERY, off_processor
+from lockstep.analyzer.stats.processor import off_processor
 from lockstep.analyzer.stats.significance import STEPS_AT_LEAST
 from lockstep.analyzer.stragglers.model.minimum_detectable_effect import smallest_noticed
 from lockstep.analyzer.stragglers.model.precision import WINDOWS, Precision
 from lockstep.collector.contract.words import Cause
 
-SOME = re.compile(r"\d+ of \d+")
-"""How many ranks of a node, where it is not all."""
+DECISIVE = (Basis.TELEMETRY, Basis.PHASES, Basis.COLLECTOR, Basis.OFF_PROCESSOR)
+"""Facts that decide the cause; what step times show is in the sentence already."""
 STRUCTURE_WORTH_A_WORD = 0.05
 """Share of the step."""
 PROJECTED_FROM_SECONDS = 300.0
@@ -56,16 +55,18 @@ def sentence(
 
 
 def without_loss(verdict: Verdict, grid: Grid) -> str:
-    """The verdict's sentence without what was lost so far: of who counts that for longer."""
-    return _with_cost(verdict, dataclasses.replace(verdict, lost_gpu_hours=None), grid)
+    """The verdict's sentence without the loss, for a caller that counts it for longer."""
+    if verdict.lost_gpu_hours is None or not (verdict.culprits or verdict.status == "degraded"):
+        return verdict.sentence
+    return sentence(dataclasses.replace(verdict, lost_gpu_hours=None), grid, None).sentence
 
 
 def with_whole_loss(verdict: Verdict, grid: Grid, hours_lost: float) -> Verdict:
-    """The verdict with what was lost in all, by who counted for longer than its windows.
+    """The verdict with the whole loss, by a caller that counted for longer than its windows.
 
     Args:
-        verdict: With what was lost in its windows.
-        grid: These.
+        verdict: Names somebody, with the loss in its windows.
+        grid: Its windows.
         hours_lost: GPU-hours until it was over.
     """
     before, money, per_day = verdict.lost_gpu_hours, verdict.lost_money, verdict.lost_per_day
@@ -77,15 +78,7 @@ def with_whole_loss(verdict: Verdict, grid: Grid, hours_lost: float) -> Verdict:
         lost_money_interval=None,
         lost_per_day=None if per_day is None else {**per_day, "goes_on": False},
     )
-    return dataclasses.replace(whole, sentence=_with_cost(verdict, whole, grid))
-
-
-def _with_cost(verdict: Verdict, other: Verdict, grid: Grid) -> str:
-    """The sentence of a verdict with what another costs."""
-    told = _cost(verdict, grid)
-    if not told:
-        return verdict.sentence
-    return " ".join(verdict.sentence.replace(told, _cost(other, grid)).split())
+    return sentence(whole, grid, None)
 
 
 def _accusation(verdict: Verdict, grid: Grid, culprit: Culprit) -> str:
@@ -114,12 +107,10 @@ def _accusation(verdict: Verdict, grid: Grid, culprit: Culprit) -> str:
         doubted = _doubted(culprit)
         if doubted or culprit.rank not in hang.get("missing_ranks", ()):
             stopped = "may have stopped" if doubted else "stopped"
-            # Who waits for whom, in the words of the finding; how the rank stands is told already.
-            text = culprit.evidence[0].text
-            chain = text.removesuffix(f": {why}")
-            chain = chain if chain != text else text.rpartition(": ")[0] or text
-            chain = f"{chain[0].upper()}{chain[1:]}"
-            return f"{who} {stopped} the run{began}: {why}. {chain}. {confidence}"
+            # How the rank itself stands is said already.
+            waits = culprit.evidence[0].waits or culprit.evidence[0].text
+            waits = f"{waits[0].upper()}{waits[1:]}"
+            return f"{who} {stopped} the run{began}: {why}. {waits}. {confidence}"
         others = "the other ranks wait for it"
         return (
             f"{who} stopped the run{began}: {why}, and {others} in {op} number"
@@ -128,7 +119,7 @@ def _accusation(verdict: Verdict, grid: Grid, culprit: Culprit) -> str:
     end = "" if culprit.to_step is None else f" to step {culprit.to_step}"
     if culprit.known_to_step is not None:
         end = f" to step {culprit.known_to_step}, after which nobody could compare it"
-    numbers = [fact.text for fact in culprit.evidence if fact.supports and _decides(fact.query)]
+    numbers = [fact.text for fact in culprit.evidence if fact.supports and fact.basis in DECISIVE]
     because = f" ({'; '.join(numbers[:2])})" if numbers else ""
     return (
         f"{who} is {ratio(culprit.slowdown)} slower than it should be from step"
@@ -137,9 +128,8 @@ def _accusation(verdict: Verdict, grid: Grid, culprit: Culprit) -> str:
 
 
 def _how_many(culprit: Culprit) -> str:
-    """Of a node's ranks, as its first evidence tells (verdict.culprits.together)."""
-    of_all = culprit.evidence[0].text.partition(" ranks of ")[0] if culprit.evidence else ""
-    return of_all if SOME.fullmatch(of_all) else "all of its"
+    slow, every = culprit.of_ranks or (0, 0)
+    return f"{slow} of {every}" if slow < every else "all of its"
 
 
 def _link(culprit: Culprit) -> str:
@@ -157,12 +147,6 @@ def _link(culprit: Culprit) -> str:
         f"{what} holds the run back from step {culprit.from_step}{since}{end}:"
         f" {why}{numbers}. {_confidence(culprit)}"
     )
-
-
-def _decides(query: str) -> bool:
-    """Facts from telemetry or phases decide the cause; the finding itself is already told."""
-    decisive = ("rate(", "sum(", "count by", "lockstep_", "phase", "operations gc", OFF_QUERY)
-    return query.startswith(decisive)
 
 
 def _place(culprit: Culprit) -> str:
@@ -220,37 +204,41 @@ def _cost(verdict: Verdict, grid: Grid) -> str:
 
 def _per_day(verdict: Verdict, unit: str) -> str:
     """What goes on costing, where enough of it was seen to speak of days."""
-    told = verdict.lost_per_day
-    if told is None or not told["goes_on"] or told["over_seconds"] < PROJECTED_FROM_SECONDS:
+    daily = verdict.lost_per_day
+    if daily is None or not daily["goes_on"] or daily["over_seconds"] < PROJECTED_FROM_SECONDS:
         return ""
-    money = "" if told["money"] is None else f" ({told['money']:.2f})"
-    return f", {hours(told['gpu_hours'], unit)}{money} a day if it goes on"
+    money = "" if daily["money"] is None else f" ({daily['money']:.2f})"
+    return f", {hours(daily['gpu_hours'], unit)}{money} a day if it goes on"
 
 
 def _uniform(verdict: Verdict) -> str | None:
     """What is told of a run whose ranks, or those of a stage, all slowed alike."""
-    texts = (str(one["text"]) for one in verdict.structure if one["kind"] in NO_NODES_FAULT)
+    texts = (
+        str(structure["text"])
+        for structure in verdict.structure
+        if structure["kind"] in NO_NODES_FAULT
+    )
     return next(texts, None)
 
 
 def _by_design(verdict: Verdict) -> str:
     """Structure that costs enough to be worth a word here; all of it stands below."""
-    told = [
-        f"{one['text']} ({one['share']:.0%} of the step)"
-        for one in verdict.structure
-        if one["kind"] not in NO_NODES_FAULT
-        and isinstance(one["share"], float)
-        and one["share"] >= STRUCTURE_WORTH_A_WORD
+    texts = [
+        f"{structure['text']} ({structure['share']:.0%} of the step)"
+        for structure in verdict.structure
+        if structure["kind"] not in NO_NODES_FAULT
+        and isinstance(structure["share"], float)
+        and structure["share"] >= STRUCTURE_WORTH_A_WORD
     ]
-    return f"By design, no fault: {'; '.join(told)}." if told else ""
+    return f"By design, no fault: {'; '.join(texts)}." if texts else ""
 
 
 def _seen(verdict: Verdict, grid: Grid) -> str:
     """What was looked at; of a run that was not seen from its beginning, since when."""
     steps = int((grid.to_step - grid.from_step)[~grid.masked].sum())
-    told, known = (np.isfinite(grid.time[name]) for name in ("wall", "own"))
+    walls, known = (np.isfinite(grid.time[name]) for name in ("wall", "own"))
     # Where waits were not timed the steps themselves are there.
-    what = "own" if (told & ~known).any() else "step"
+    what = "own" if (walls & ~known).any() else "step"
     first = int(grid.from_step.min()) if len(grid.from_step) else 0
     since = f" from step {first} on" if first >= STEPS_AT_LEAST else ""
     warm = " after warm-up" if grid.masked.any() else ""

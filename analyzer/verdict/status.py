@@ -10,11 +10,11 @@ from lockstep.analyzer.align.common_writes import BY_DESIGN
 from lockstep.analyzer.causes.symptoms.network import always_worse
 from lockstep.analyzer.hangs.last_seen import STALL_SECONDS, STALL_STEPS
 from lockstep.analyzer.shapes.run import Finding, FloatGrid, Grid
+from lockstep.analyzer.shapes.waits import waited
 from lockstep.analyzer.shapes.wording import listed
 from lockstep.analyzer.stats.before_after import gpu_words
 from lockstep.analyzer.stats.changepoint import BLOCKS_AT_LEAST, FALSE_ALARM, blocks, column_medians
 from lockstep.analyzer.stats.coverage import COVERAGE_AT_LEAST, unseen_words
-from lockstep.analyzer.stats.on_and_off import on_and_off, stretches
 from lockstep.analyzer.stats.peer_groups import peer_groups
 from lockstep.analyzer.stats.robust_stats import MOSTLY, NOTHING, median_of, shows
 from lockstep.analyzer.stats.significance import (
@@ -24,6 +24,7 @@ from lockstep.analyzer.stats.significance import (
     TENTH_MORE,
     WAKES,
 )
+from lockstep.analyzer.stats.temporal_shape import on_and_off, stretches
 from lockstep.analyzer.stats.transfers import transfers
 from lockstep.analyzer.stragglers.detectors.change import per_work
 from lockstep.analyzer.stragglers.detectors.checkpoints import longer_writes, unlike_writers
@@ -44,9 +45,9 @@ def why_unknown(
         unexplained: That steps take longer, and nobody is named for it.
         precision: What the windows can tell.
     """
-    told = int(np.isfinite(grid.time["wall"]).any(axis=0).sum())
-    if told < 2:
-        return f"{told} of {len(grid.ranks)} ranks told step times; a comparison needs two"
+    timed = int(np.isfinite(grid.time["wall"]).any(axis=0).sum())
+    if timed < 2:
+        return f"{timed} of {len(grid.ranks)} ranks told step times; a comparison needs two"
     if len(blocks(grid, "wall", precision.block_steps)) < 2 * BLOCKS_AT_LEAST:
         return f"{int((~grid.masked).sum())} steps after warm-up are too few to compare ranks"
     if (dark := unseen_words(grid)) is not None:
@@ -104,20 +105,20 @@ def _stands_still(grid: Grid) -> str | None:
     design = sum(np.nan_to_num(grid.time[phase]) for phase in BY_DESIGN)
     steps = (grid.to_step - grid.from_step).astype(float)
     wall = column_medians((grid.time["wall"] - design).T)
-    told = ~grid.masked & np.isfinite(wall)
-    if not told.any():
+    known = ~grid.masked & np.isfinite(wall)
+    if not known.any():
         return None
-    usual = float(np.median(wall[told]))
-    beyond = np.maximum(wall[told] - 2 * usual, 0.0)
-    over, run = beyond * steps[told], float((wall[told] * steps[told]).sum())
-    own = column_medians(grid.time["own"].T)[told]
-    waits = wall[told] - np.where(np.isfinite(own), own, median_of(own))
-    waits = np.where(np.isfinite(waits), waits, wall[told])
-    stalls = (waits - np.median(waits)) * steps[told]
+    usual = float(np.median(wall[known]))
+    beyond = np.maximum(wall[known] - 2 * usual, 0.0)
+    over, run = beyond * steps[known], float((wall[known] * steps[known]).sum())
+    own = column_medians(grid.time["own"].T)[known]
+    waits = waited(wall[known], np.where(np.isfinite(own), own, median_of(own)))
+    waits = np.where(np.isfinite(waits), waits, wall[known])
+    stalls = (waits - np.median(waits)) * steps[known]
     stalls = np.where(stalls >= max(STALL_SECONDS, STALL_STEPS * usual), stalls, 0.0)
     if over.sum() < TENTH_MORE * run:
         over = stalls
-        if over.sum() < max(WAKES * run, NOTHING) or _tail_of_noise(grid, told, over):
+        if over.sum() < max(WAKES * run, NOTHING) or _tail_of_noise(grid, known, over):
             return None
     share = float(over.sum()) / run
     words = (
@@ -125,8 +126,8 @@ def _stands_still(grid: Grid) -> str | None:
         " be why"
     )
     longest = int(over.argmax())
-    own = np.nan_to_num(grid.time["own"][told])[longest]
-    if own.max() < MOSTLY * over[longest] / steps[told][longest]:
+    own = np.nan_to_num(grid.time["own"][known])[longest]
+    if own.max() < MOSTLY * over[longest] / steps[known][longest]:
         return words  # it is in nobody's own time
     who = grid.ranks[int(own.argmax())]
     return f"{words}; in the longest pause rank {who.rank} ({who.node}) was away the longest"
@@ -152,7 +153,7 @@ def _tail_of_noise(grid: Grid, windows: NDArray[np.bool_], stalls: FloatGrid) ->
     stood = stalls > 0
     who = away[stood].argmax(axis=1)
     mine = away[stood, who]
-    if not all(shows(each, stall) for each, stall in zip(mine, stalls[stood], strict=True)):
+    if not all(shows(longer, stall) for longer, stall in zip(mine, stalls[stood], strict=True)):
         return False  # it is in nobody's own time
     times = np.log(np.nan_to_num(own / usual, nan=1.0)) - np.log(2)
     others = np.delete(times, who, axis=1)
@@ -172,14 +173,14 @@ def _longer_in_turns(grid: Grid, precision: Precision) -> str | None:
     """
     design = sum(np.nan_to_num(grid.time[phase]) for phase in BY_DESIGN)
     bare = replace(grid, time={**grid.time, "wall": grid.time["wall"] - design})
-    walls = [column_medians(each.time["wall"].T) for each in (bare, per_work(bare))]
-    told = np.flatnonzero(~grid.masked & (np.nan_to_num(np.min(walls, axis=0)) > 0))
-    both = [on_and_off(np.log(wall[told]), least=TENTH, most=np.inf) for wall in walls]
-    if any(each is None for each in both):
+    walls = [column_medians(some.time["wall"].T) for some in (bare, per_work(bare))]
+    known = np.flatnonzero(~grid.masked & (np.nan_to_num(np.min(walls, axis=0)) > 0))
+    both = [on_and_off(np.log(wall[known]), least=TENTH, most=np.inf) for wall in walls]
+    if any(levels is None for levels in both):
         return None
-    gain = np.min([each.gain for each in both if each], axis=0)
-    on = np.all([each.on for each in both if each], axis=0)
-    seconds, steps = walls[0][told], (grid.to_step - grid.from_step)[told].astype(float)
+    gain = np.min([levels.gain for levels in both if levels], axis=0)
+    on = np.all([levels.on for levels in both if levels], axis=0)
+    seconds, steps = walls[0][known], (grid.to_step - grid.from_step)[known].astype(float)
     turns = [slice(*turn) for turn in stretches(on)]
     lasting = [turn for turn in turns if steps[turn].sum() >= precision.steps]
     over = -np.expm1(-gain) * seconds * steps
@@ -187,7 +188,7 @@ def _longer_in_turns(grid: Grid, precision: Precision) -> str | None:
     if share < TENTH_MORE:
         return None
     high = median_of(np.concatenate([gain[turn] for turn in lasting])) - median_of(gain[~on])
-    first = int(grid.from_step[told[lasting[0].start]])
+    first = int(grid.from_step[known[lasting[0].start]])
     return (
         f"steps took {np.exp(high):.2f}x the usual time from step {first},"
         f" {'again and again' if len(lasting) > 1 else 'for a while'}, {share:.0%} of the run, and"
@@ -240,8 +241,8 @@ def _two_sides(
         own: (R,) the log of own time.
         columns: Of the group.
     """
-    told = columns[np.isfinite(own[columns])]
-    ordered = told[np.argsort(own[told])]
+    known = columns[np.isfinite(own[columns])]
+    ordered = known[np.argsort(own[known])]
     gaps = np.diff(own[ordered])
     if not gaps.size or gaps.max() < NATURAL_SPREAD:
         return None

@@ -13,19 +13,17 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
-from lockstep.bench.api import posted, shapes
-from lockstep.bench.api.bearer import Bearer
-from lockstep.bench.api.deleting import delete
-from lockstep.bench.api.door import Door
+from lockstep.bench.api import lines as posted
+from lockstep.bench.api import shapes
+from lockstep.bench.api.access import Bearer, Door
 from lockstep.bench.api.forms import JSON, PARQUET, ZIP, dumped
 from lockstep.bench.api.lines import Wish
 from lockstep.bench.api.reading import Reading, info, iso, packed, when
-from lockstep.bench.api.refusal import Refusal, absent
-from lockstep.bench.api.shapes import PostMetrics, StartRun, State
-from lockstep.bench.api.starting import WALL, Entry, Starting
+from lockstep.bench.api.shapes import PostMetrics, Refusal, StartRun, State, absent
+from lockstep.bench.api.starting import WALL, Entry, Starting, delete
 from lockstep.collector.contract import threads
 from lockstep.dashboard.shapes import RunRow, Span
-from lockstep.workloads.sdk.client.address import PREFIX
+from lockstep.workloads.sdk.client.calls import PREFIX
 
 LOG = logging.getLogger(__name__)
 

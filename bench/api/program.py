@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from lockstep.collector.config import Address, ConfigError
-from lockstep.collector.config.values import address, is_loopback
+from lockstep.collector.config import Address, ConfigError, address, is_loopback
 from lockstep.collector.contract.words import ExitCode
+from lockstep.terminal.interrupts import log_warnings, signals
 from lockstep.terminal.output import fail, note
-from lockstep.watch.loop.process import log_warnings, signals
 
 NEEDED = {"fastapi": "api", "pandas": "analyzer", "torch": "workloads"}
 """Import name -> the extra that brings it."""
@@ -39,8 +38,8 @@ def serve(asked: Asked) -> int:
     """
     where = place(asked)
     require_installed()
+    from lockstep.bench.api.access import bearer
     from lockstep.bench.api.app import application
-    from lockstep.bench.api.bearer import bearer
     from lockstep.bench.api.reading import Reading
     from lockstep.bench.api.server import Server
     from lockstep.bench.api.starting import PLACE, Starting

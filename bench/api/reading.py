@@ -11,13 +11,13 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from lockstep.analyzer.read.archive import Archive
 from lockstep.analyzer.read.archive.files import moment, part, whole
+from lockstep.analyzer.read.archive.load import Archive
 from lockstep.analyzer.shapes.run import LoadError
 from lockstep.bench import results as table_of_results
 from lockstep.bench.api import forms
 from lockstep.bench.api.lines import Line, Summary, Wish, lines, names, sized
-from lockstep.bench.api.refusal import Refusal, absent, bad_value, conflict
+from lockstep.bench.api.shapes import Refusal, absent, bad_value, conflict
 from lockstep.collector.contract.archive import RESULTS_FILE
 from lockstep.dashboard.shapes import FindingRow, RunRow, Severity, Span
 from lockstep.dashboard.sources.archive.guard import BROKEN

@@ -1,20 +1,101 @@
 """The API over HTTP and HTTPS: its application behind the bounded server of all our pages."""
 
+import asyncio
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
+from urllib.parse import unquote
 
-from lockstep.bench.api import asgi
-from lockstep.bench.api.door import MOST_BYTES, Door, too_large
+from lockstep.bench.api.access import MOST_BYTES, App, Door, Message, too_large
 from lockstep.bench.api.forms import JSON, dumped
-from lockstep.bench.api.refusal import Refusal
+from lockstep.bench.api.shapes import Refusal
 from lockstep.collector.config import Address
-from lockstep.collector.exporter import bounded
-from lockstep.collector.exporter.bounded import BoundedHandler, BoundedServer
+from lockstep.collector.exporter import bounded_server as bounded
+from lockstep.collector.exporter.bounded_server import BoundedHandler, BoundedServer
 from lockstep.collector.exporter.web_auth import WebAuth
 from lockstep.collector.exporter.web_config import TlsConfig
+
+# One request to the ASGI application, whoever serves it: each has an event loop of its own.
+#
+# https://asgi.readthedocs.io/en/latest/specs/www.html
+
+Header = tuple[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A request without its body.
+
+    Attributes:
+        target: Path and query as they came.
+        headers: Names in lower case.
+    """
+
+    method: str
+    target: str
+    headers: Sequence[Header] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer."""
+
+    status: int
+    headers: tuple[Header, ...]
+    body: bytes
+
+    def header(self, name: bytes) -> str:
+        """The first of that name; empty = there is none."""
+        return next((value.decode("latin-1") for key, value in self.headers if key == name), "")
+
+
+def respond(app: App, question: Question, body: Callable[[], bytes]) -> Answer:
+    """What the application says; `body` is called if it wants the body, and at most once.
+
+    Raises:
+        Exception: The application, or `body` inside it, failed before it answered.
+    """
+    path, _, query = question.target.partition("?")
+    scope = {
+        "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1",
+        "method": question.method, "scheme": "http", "path": unquote(path),
+        "raw_path": path.encode("latin-1", "replace"), "root_path": "",
+        "query_string": query.encode("latin-1", "replace"), "headers": list(question.headers),
+        "client": None, "server": None,
+    }  # fmt: skip
+    status = 0
+    headers: tuple[Header, ...] = ()
+    parts: list[bytes] = []
+    wanted = True
+
+    async def receive() -> Message:
+        nonlocal wanted
+        if not wanted:
+            return {"type": "http.disconnect"}
+        wanted = False
+        return {"type": "http.request", "body": body(), "more_body": False}
+
+    async def send(message: Message) -> None:
+        nonlocal status, headers
+        if message["type"] == "http.response.start":
+            status = message["status"]
+            headers = tuple((name.lower(), value) for name, value in message.get("headers", ()))
+        else:
+            parts.append(message.get("body", b""))
+
+    async def ask() -> None:
+        await app(scope, receive, send)
+
+    try:
+        asyncio.run(ask())
+    except Exception:
+        if not status:
+            raise  # else the application answered that it failed, and logged why
+    return Answer(status, headers, b"".join(parts))
+
 
 LARGE_BYTES = 1 << 20
 """An answer of so many bytes is one of the few that may wait for slow clients (places.py)."""
@@ -60,8 +141,8 @@ class _Handler(BoundedHandler):
             (name.lower().encode("latin-1"), value.encode("latin-1", "replace"))
             for name, value in self.headers.items()
         ]
-        question = asgi.Question(self.command, self.path, headers)
-        answer = asgi.answer(self.server.app, question, lambda: self._body(chunked))
+        question = Question(self.command, self.path, headers)
+        answer = respond(self.server.app, question, lambda: self._body(chunked))
         if answer.header(b"connection").lower() == "close":
             self.close_connection = True
         self._send(answer)
@@ -131,9 +212,9 @@ class _Handler(BoundedHandler):
     def _refuse(self, refusal: Refusal) -> None:
         self.close_connection = True
         headers = ((b"content-type", JSON.encode()),)
-        self._send(asgi.Answer(int(refusal.status), headers, dumped(refusal.tree())))
+        self._send(Answer(int(refusal.status), headers, dumped(refusal.tree())))
 
-    def _send(self, answer: asgi.Answer) -> None:
+    def _send(self, answer: Answer) -> None:
         if len(answer.body) > LARGE_BYTES:
             self.server.places.large(self.place)
         status = HTTPStatus(answer.status)

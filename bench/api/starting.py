@@ -1,8 +1,10 @@
 """Runs that are started here: one at a time, the others wait in order behind it."""
 
+import shutil
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
@@ -10,19 +12,21 @@ from secrets import token_hex
 from time import monotonic
 from typing import Any
 
-from lockstep.bench.api.reading import LAST_LINES
-from lockstep.bench.api.refusal import Refusal, bad_value, conflict
-from lockstep.bench.api.shapes import StartRun
+from lockstep.bench.api.reading import LAST_LINES, Reading
+from lockstep.bench.api.shapes import Refusal, StartRun, bad_value, conflict
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract import threads
+from lockstep.collector.contract.archive import FINDING_FILE, RUN_FILE
 from lockstep.collector.contract.words import ExitCode, FaultKind
-from lockstep.dashboard.starting import kinds, process
-from lockstep.dashboard.starting.form import Form
-from lockstep.dashboard.starting.plan import Plan, PlanError, planned
+from lockstep.dashboard.starting import process
+from lockstep.dashboard.starting import world as kinds
+from lockstep.dashboard.starting.plan import Form, Plan, PlanError, planned
 from lockstep.dashboard.starting.process import Job, Stage, tail
 from lockstep.dashboard.starting.progress import lines as log_lines
 from lockstep.dashboard.starting.registry import HeldError, Lock, take
 from lockstep.runs.archive import now
+from lockstep.runs.claim import claim_folder
+from lockstep.terminal.output import CommandError
 from lockstep.workloads.spec import MAX_LOCAL_RANKS, WORKLOADS
 
 PLACE = ".api"
@@ -347,3 +351,58 @@ def _free_name(workload: str, taken: frozenset[str]) -> str:
         name = f"{kind}-{now():%Y%m%dt%H%M%S}-{token_hex(2)}"
         if name not in taken:
             return name
+
+
+# Removing a run that is over, with its archive, and nothing else of this disk.
+
+_ONE = threading.Lock()
+
+
+def delete(reading: Reading, starting: Starting, name: str) -> None:
+    """Remove a run.
+
+    Raises:
+        Refusal: There is none, it is not over, or its archive is not ours to remove.
+    """
+    with _ONE:
+        entry = starting.entry(name)
+        if entry is not None and not entry.over.is_set():
+            raise conflict("not_over", f"the run {name} is {entry.state()}; stop it first")
+        try:
+            folder = reading.archive(name)
+        except Refusal as refusal:
+            if entry is None or refusal.error != "unknown_run":
+                raise
+        else:
+            _remove(reading, name, folder)
+        starting.forget(name)
+
+
+def _remove(reading: Reading, name: str, folder: Path) -> None:
+    ours = folder.parent == reading.folder and not folder.is_symlink()
+    if not ours or (folder / FINDING_FILE).exists():
+        raise conflict(
+            "not_ours", f"the archive of {name} is one of lockstep watch, which keeps it"
+        )
+    gone = reading.folder / f".deleted-{name[:40].replace('/', '-')}-{token_hex(4)}"
+    try:
+        with claim_folder(folder):
+            if (folder / RUN_FILE).exists():
+                folder.rename(gone)  # from here on nobody sees half of it
+        with suppress(OSError):
+            folder.rmdir()  # somebody else removed it, and the lock made it anew
+        if not gone.exists():
+            raise reading.unknown(name)
+        shutil.rmtree(gone)
+    except CommandError as error:
+        if "being written" in error.sentence:
+            raise conflict(
+                "not_over", f"the run {name} is still being written; stop it, or wait for its end"
+            ) from None
+        raise _kept(name, error.sentence) from None
+    except OSError as error:
+        raise _kept(name, error.strerror or str(error)) from None
+
+
+def _kept(name: str, why: str) -> Refusal:
+    return Refusal(HTTPStatus.CONFLICT, "not_removed", f"the run {name} is not removed: {why}")

@@ -31,12 +31,17 @@ PART_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: `dtype` in Arrow's words, `unit` in base units or empty."""
+    """A column: `dtype` in Arrow's words, `unit` in base units or empty.
+
+    Attributes:
+        added: Archives of earlier releases lack it; readers fill in nulls.
+    """
 
     name: str
     dtype: str
     unit: str
     help: str
+    added: bool = False
 
 
 RANKS: tuple[Column, ...] = (
@@ -81,7 +86,13 @@ STEPS: tuple[Column, ...] = (
     Column("samples", "int64", "", "samples of this rank"),
     Column("tokens", "int64", "", "tokens of this rank"),
     Column("flops", "float64", "", "model FLOPs of this rank, Megatron's formula"),
-)
+    Column(
+        "wait_seconds", "float64", "seconds",
+        "in blocking collectives, arrival to completion; null = nobody timed all of them, or the"
+        " archive is older than this column: then wall_seconds - own_seconds",
+        added=True,
+    ),
+)  # fmt: skip
 
 OPS: tuple[Column, ...] = (
     # The public op-trace columns (ByteDance-Seed/StragglerAnalysis).
@@ -119,12 +130,13 @@ OPS: tuple[Column, ...] = (
 #     "first_step_held": oldest step still in the ring, or null, "truncated": bool,
 #     "missing": {"from_step": A, "to_step": B}: the steps asked for that were overwritten or went
 #     over OPS_MAX_BYTES_PER_RANK, or null; truncated = missing is not null,
-#     "steps": {column: [values]} with OPS_JSON_STEPS; own_ns null = not known,
+#     "steps": {column: [values]} with OPS_JSON_STEPS; own_ns and wait_ns null = not known;
+#     collectors before version 2 of the ring answer without wait_ns,
 #     "ops": {column: [values]} with OPS_JSON_OPS}]}.
 # No rank of the run on this node: 404. Ranks of it, and none that can be read now: 503.
 OPS_JSON_STEPS: tuple[str, ...] = (
     "step", "start_ns", "wall_ns", "cpu_ns", "own_ns", "phase_ns", "tags", "samples", "tokens",
-    "flops", "loss",
+    "flops", "loss", "wait_ns",
 )  # fmt: skip
 OPS_JSON_OPS: tuple[str, ...] = (
     "op", "group", "flags", "step", "sequence", "tag", "bytes", "enqueue_ns", "complete_ns",

@@ -13,14 +13,58 @@ What a reader must do:
 All times are nanoseconds of CLOCK_MONOTONIC unless the name says wall.
 """
 
+import re
 from dataclasses import dataclass
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from lockstep.collector.contract.words import PHASES
 
+# The names in a ring. Anybody who may write to LOCKSTEP_DIR can write a ring, and the collector may
+# be root. A name therefore has to do as a label and as a part of a file's name: ASCII letters,
+# digits, `.`, `_` and `-`, at most 63 characters (the id of a run, and what fits into the header
+# beside a zero byte), and no dot at its beginning, so that it is neither `..` nor a hidden file. A
+# reader refuses any other name; a writer maps its own into the type.
+
+MAX_CHARACTERS = 63
+PATTERN = rf"[A-Za-z0-9_-][A-Za-z0-9._-]{{0,{MAX_CHARACTERS - 1}}}"
+
+_NAME = re.compile(PATTERN, re.ASCII)
+_OTHER = re.compile(r"[^A-Za-z0-9._-]", re.ASCII)
+
+
+class RingName(str):
+    """A name of that form.
+
+    Raises:
+        ValueError: The text is no such name.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> Self:
+        """The text, if it is a name."""
+        if not _NAME.fullmatch(text):
+            raise ValueError(
+                f"{text!r} is no name; names are letters, digits, `.`, `_` and `-`, at most"
+                f" {MAX_CHARACTERS}, and do not begin with a dot"
+            )
+        return super().__new__(cls, text)
+
+    @classmethod
+    def mapped(cls, text: str, empty: str) -> Self:
+        """The name for any text: every other character is a `-`, and what is too long is cut.
+
+        Args:
+            text: As somebody gave it.
+            empty: The name where nothing is left.
+        """
+        return cls(_OTHER.sub("-", text).lstrip(".")[:MAX_CHARACTERS] or empty)
+
+
 MAGIC = b"LKSTRING"
-VERSION = 1
+VERSION = 2
+"""Of what is written. Version 1 had no waiting in its step records; it is still read."""
 HEADER_BYTES = 4096
 OP_CAPACITY = 8192
 STEP_CAPACITY = 1024
@@ -121,9 +165,17 @@ OP_RECORD = Struct("<HBBIIHHqqqQ")
 """op, group (LOCAL_GROUP = local work, sequence 0), flags, step, sequence, tag (index into the tag
 names; NO_TAG = none), reserved, bytes, enqueue_ns, complete_ns, guard."""
 
-STEP_RECORD = Struct(f"<qqqqq{len(PHASES)}qIIQddQ")
-"""step, start_ns, wall_ns, cpu_ns, own_ns (or OWN_UNKNOWN_NS), ns by phase, step-tag bits, samples,
-tokens, FLOPs, loss, guard."""
+STEP_RECORD = Struct(f"<IIqqqqq{len(PHASES)}qQddII")
+"""step, step-tag bits, start_ns, wall_ns, cpu_ns, own_ns and wait_ns (both OWN_UNKNOWN_NS where not
+known), ns by phase, tokens, FLOPs, loss, samples, and the lower 32 bits of the guard."""
+STEP_RECORD_1 = Struct(f"<qqqqq{len(PHASES)}qIIQddQ")
+"""That of version 1, of the same size: step, start_ns, wall_ns, cpu_ns, own_ns, ns by phase,
+step-tag bits, samples, tokens, FLOPs, loss, guard. Waiting is the wall time without the own time.
+"""
+STEP_RECORDS = {1: STEP_RECORD_1, VERSION: STEP_RECORD}
+"""By the versions that are read."""
+STEP_WORD = (1 << 32) - 1
+"""The step and the guard of a step record are theirs modulo this plus one."""
 
 OPS_OFFSET = HEADER_BYTES
 STEPS_OFFSET = OPS_OFFSET + OP_CAPACITY * OP_RECORD.size
@@ -338,12 +390,12 @@ class Header:
         groups = EXCHANGE_OFFSET + EXCHANGE.size
         peers = groups + MAX_PARTNERS * EXCHANGE_GROUP.size
         end = peers + MAX_PARTNERS * EXCHANGE_PEER.size
-        told = map(ExchangeGroup._make, EXCHANGE_GROUP.iter_unpack(self._page[groups:peers]))
+        exchanged = map(ExchangeGroup._make, EXCHANGE_GROUP.iter_unpack(self._page[groups:peers]))
         others = map(ExchangePeer._make, EXCHANGE_PEER.iter_unpack(self._page[peers:end]))
         total, plain, left_out = EXCHANGE.unpack_from(self._page, EXCHANGE_OFFSET)
         return Exchange(
-            total, plain, left_out, tuple(each for each in told if each.members),
-            tuple(each for each in others if each.used),
+            total, plain, left_out, tuple(group for group in exchanged if group.members),
+            tuple(peer for peer in others if peer.used),
         )  # fmt: skip
 
     def _names(self, offset: int, count: int, size: int) -> tuple[bytes, ...]:
@@ -370,7 +422,8 @@ class OpRecord:
 class StepRecord:
     """One optimizer step of one rank; times in nanoseconds, `phase_ns` in the order of PHASES.
 
-    `own_ns` is None where it is not known (OWN_UNKNOWN_NS).
+    `own_ns` and `wait_ns`, the time in blocking collectives from arrival to completion, are None
+    where they are not known (OWN_UNKNOWN_NS); together they are `wall_ns`.
     """
 
     step: int
@@ -384,6 +437,26 @@ class StepRecord:
     tokens: int
     flops: float
     loss: float
+    wait_ns: int | None = None
+
+
+def step_record(slot: tuple[Any, ...], version: int = VERSION) -> StepRecord:
+    """What a slot unpacked by STEP_RECORDS[version] says; nothing is judged."""
+    if version == 1:
+        step, start_ns, wall_ns, cpu_ns, own_ns, *phases, tags, samples, tokens, flops, loss, _ = (
+            slot
+        )
+        wait_ns = wall_ns - own_ns
+    else:
+        (
+            step, tags, start_ns, wall_ns, cpu_ns, own_ns, wait_ns, *phases, tokens, flops, loss,
+            samples, _,
+        ) = slot  # fmt: skip
+    known = own_ns != OWN_UNKNOWN_NS
+    return StepRecord(
+        step, start_ns, wall_ns, cpu_ns, own_ns if known else None, tuple(phases), tags, samples,
+        tokens, flops, loss, wait_ns if known else None,
+    )  # fmt: skip
 
 
 def file_name(rank: int) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.collector.contract.archive import Column
+from lockstep.collector.contract.whole_file import replacing
 
 if TYPE_CHECKING:
     import pyarrow
@@ -20,11 +21,11 @@ def arrow_schema(columns: Sequence[Column]) -> "pyarrow.Schema":
     return pyarrow.schema(
         [
             pyarrow.field(
-                one.name,
-                pyarrow.type_for_alias(one.dtype),
-                metadata={"unit": one.unit, "help": one.help},
+                column.name,
+                pyarrow.type_for_alias(column.dtype),
+                metadata={"unit": column.unit, "help": column.help},
             )
-            for one in columns
+            for column in columns
         ]
     )
 
@@ -69,13 +70,8 @@ class PartWriter:
         ]
         table = pyarrow.Table.from_arrays(arrays, schema=self._schema)
         path = self._folder / f"part-{self._number:06d}.parquet"
-        temporary = path.with_name(f".{path.name}.new")
-        try:
-            pyarrow.parquet.write_table(table, temporary, compression="zstd")
-            temporary.replace(path)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
+        with replacing(path) as file:
+            pyarrow.parquet.write_table(table, file, compression="zstd")
         self._number += 1
         self._rows = []
 

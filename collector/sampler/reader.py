@@ -3,18 +3,45 @@
 import logging
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from lockstep.collector.clock import Clock
-from lockstep.collector.collectors import Feed, Resuming
-from lockstep.collector.collectors.monitor import SourceHealth
 from lockstep.collector.contract.metrics import Sample
-from lockstep.collector.counters import Counter as Kept
-from lockstep.collector.counters import Counters, Key
-from lockstep.collector.plausible import plausible
-from lockstep.collector.reading import Rejected, SourceError
+from lockstep.collector.readings.source import IMPLAUSIBLE, Rejected, SourceError
+from lockstep.collector.samples.counters import Counter as Kept
+from lockstep.collector.samples.counters import Counters, Key
+from lockstep.collector.samples.feed import Feed, Resuming
+from lockstep.collector.samples.monitor import SourceHealth
+
+# Values that cannot be are left out and counted, whichever source they come from.
+
+
+def plausible(samples: Iterable[Sample]) -> tuple[Sequence[Sample], list[Rejected]]:
+    """The samples within the ranges of their metrics, and the others, each with what it was."""
+    given = tuple(samples)
+    outside = [
+        sample for sample in given
+        if not sample[0].within[0] <= sample[2] <= sample[0].within[1] and sample[2] == sample[2]
+    ]  # fmt: skip
+    if not outside:  # nearly always, and this is every value of every reading
+        return given, []
+    refused = set(map(id, outside))
+    return [one for one in given if id(one) not in refused], [_refused(one) for one in outside]
+
+
+def _refused(sample: Sample) -> Rejected:
+    metric, labels, value = sample
+    pairs = ",".join(
+        f'{name}="{text}"' for name, text in zip(metric.labels, labels, strict=False) if text
+    )
+    low, high, reason = metric.within
+    return Rejected(
+        IMPLAUSIBLE,
+        f"{metric.name}{{{pairs}}} is {value:g}; it can be {low:g} to {high:g} ({reason})",
+    )
+
 
 LOG = logging.getLogger(__name__)
 
@@ -106,7 +133,7 @@ class FeedReader:
         self.first_pass.set()
 
     def count(self, failure: Rejected) -> None:
-        """Count a failure by its reason; the first of each is logged, and who asks for it."""
+        """Count a failure by its reason; the first of each is logged."""
         with self._lock:
             first = not self._errors[failure.reason]
             self._errors[failure.reason] += 1
@@ -202,4 +229,6 @@ class FeedReader:
         """Counters of an earlier process."""
         self._counters.resume(kept)
         if isinstance(self.feed.collect, Resuming):
-            self.feed.collect.resume([key for key, one in kept.items() if one.raw + one.offset])
+            self.feed.collect.resume(
+                [key for key, counter in kept.items() if counter.raw + counter.offset]
+            )

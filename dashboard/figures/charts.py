@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.dashboard.figures import lane, room
-from lockstep.dashboard.figures.axis import Axis
-from lockstep.dashboard.figures.escape import text
-from lockstep.dashboard.figures.room import LABEL
+from lockstep.analyzer.align.grid import WARMUP_SHARE, WARMUP_STEPS
+from lockstep.dashboard.figures import axis, lane
+from lockstep.dashboard.figures.axis import LABEL, Axis
+from lockstep.dashboard.figures.picture import escaped
 from lockstep.dashboard.figures.traces import beside, names, traces
-from lockstep.dashboard.figures.units import titled, unit
-from lockstep.dashboard.figures.value_range import NOTHING_BUT_ZERO, ends, last, reach
-from lockstep.dashboard.shapes import Event, Lines, Span
+from lockstep.dashboard.figures.units import said, titled, unit
+from lockstep.dashboard.shapes import Event, Floats, Lines, Span
 
 LEAST_LETTERS = 6
 """Of the name of another run's line; with room for fewer, the run alone is named."""
@@ -54,8 +53,8 @@ def figure(
         height: Of a chart, in pixels.
     """
     rows = lane.kinds(events)
-    lanes = [room.LANE_ROW * len(rows)] if rows else []
-    place = room.Room((*lanes, *[height] * len(charts)))
+    lanes = [axis.LANE_ROW * len(rows)] if rows else []
+    place = axis.Room((*lanes, *[height] * len(charts)))
     data: list[dict[str, Any]] = []
     words: list[dict[str, Any]] = []
     layout = common(place.height)
@@ -147,7 +146,7 @@ def labels(
             "yanchor": "middle",
             "xshift": 5,
             "showarrow": False,
-            "text": text(named[place], LONGEST),
+            "text": escaped(named[place], LONGEST),
             "font": {"size": 11},
         }
         for pixel, (_, place) in zip(pixels, ranked, strict=True)
@@ -207,7 +206,7 @@ def common(height: int) -> dict[str, Any]:
     return {
         "height": height,
         # Nothing may push the margins: asking whether something does costs a second drawing.
-        "margin": {"l": room.LEFT, "r": room.RIGHT, "t": room.TOP, "b": room.BOTTOM,
+        "margin": {"l": axis.LEFT, "r": axis.RIGHT, "t": axis.TOP, "b": axis.BOTTOM,
                    "autoexpand": False},
         "hovermode": "x unified",
         # The cursor's line goes through all charts; the box tells of the one that is pointed at.
@@ -252,7 +251,7 @@ def lane_axis(rows: Sequence[str], domain: tuple[float, float]) -> dict[str, Any
         "anchor": "x",
         "range": [-0.6, len(rows) - 0.4],
         "tickvals": list(range(len(rows))),
-        "ticktext": [text(row, _KIND_LETTERS) for row in rows],
+        "ticktext": [escaped(row, _KIND_LETTERS) for row in rows],
         "fixedrange": True,
         "zeroline": False,
     }
@@ -262,6 +261,90 @@ def heading(words: str, top: float) -> dict[str, Any]:
     """The title of a chart, over its upper left corner."""
     return {
         "xref": "paper", "yref": "paper", "x": 0.0, "y": top, "xanchor": "left",
-        "yanchor": "bottom", "yshift": 2, "showarrow": False, "text": f"<b>{text(words)}</b>",
+        "yanchor": "bottom", "yshift": 2, "showarrow": False, "text": f"<b>{escaped(words)}</b>",
         "font": {"size": 13},
     }  # fmt: skip
+
+
+PADDING = 0.06
+"""Of the range of values, above and below the lines."""
+FROM_ZERO = 0.7
+"""Values whose least is below this share of their most are drawn from 0."""
+
+WARMS = ("step",)
+"""Keys of charts that the first steps of a run would flatten."""
+STANDS_OUT = 1.5
+"""The first steps leave the chart where they take so many times the longest of the others."""
+NOTHING_BUT_ZERO = (0.0, 1.0)
+"""Ends of the axis of a chart in which everything is 0."""
+
+
+def reach(drawn: Sequence[dict[str, Any]], chart: Lines) -> tuple[float, float]:
+    """Ends of the y axis: every value is inside, and 0 too unless the values are far from it.
+
+    Of step times the first steps of a run may go beyond (`beyond`): they take many times as long,
+    and an axis that holds them shows a straggler as a flat line.
+    """
+    values = [np.asarray(trace["y"], np.float64) for trace in drawn]
+    if chart.stacked:
+        total = np.nansum(np.vstack(values), axis=0)
+        return 0.0, max(float(total.max()), 1e-12)
+    every = np.concatenate(values)
+    every = every[np.isfinite(every)]
+    low, high = float(every.min()), float(every.max())
+    if low == high == 0.0:
+        return NOTHING_BUT_ZERO
+    cut = warm_up(chart)
+    if cut is not None:
+        high = cut[1]
+    if 0.0 <= low < FROM_ZERO * high:
+        low = 0.0
+    pad = PADDING * (high - low) or PADDING * abs(high) or 1.0
+    return (0.0 if low == 0.0 else low - pad), high + pad
+
+
+def warm_up(chart: Lines) -> tuple[float, float] | None:
+    """The longest of a run's first steps, and of those after them; None = it does not stand out.
+
+    A spike after warm-up is always within the chart.
+    """
+    if chart.key not in WARMS or chart.steps is None or not names(chart):
+        return None
+    told = np.isfinite(chart.steps)
+    if not told.any():
+        return None
+    first, last_step = float(chart.steps[told].min()), float(chart.steps[told].max())
+    until = max(float(WARMUP_STEPS), WARMUP_SHARE * last_step)
+    if first > until:
+        return None
+    values = np.vstack([chart.values[name] for name in names(chart)])
+    later = chart.steps >= until
+    before, after = values[:, ~later & told], values[:, later & told]
+    if not (np.isfinite(before).any() and np.isfinite(after).any()):
+        return None
+    highest, settled = float(np.nanmax(before)), float(np.nanmax(after))
+    return (highest, settled) if highest > STANDS_OUT * settled else None
+
+
+def beyond(chart: Lines) -> str:
+    """That a run's first steps go beyond the chart, in words; empty = they do not."""
+    cut = warm_up(chart)
+    if cut is None:
+        return ""
+    return f"{chart.title}: the first steps took up to {said(cut[0], chart.unit)}, beyond the chart"
+
+
+def ends(chart: Lines) -> list[tuple[str, float]]:
+    """Name and last value of each line; of areas the middle of their last piece."""
+    found: list[tuple[str, float]] = []
+    below = 0.0
+    for name in names(chart):
+        value = last(chart.values[name])
+        found.append((name, below + value / 2 if chart.stacked else value))
+        below += value
+    return found
+
+
+def last(values: Floats) -> float:
+    """The last value that is known; there is one."""
+    return float(values[np.isfinite(values)][-1])

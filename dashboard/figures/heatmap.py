@@ -5,6 +5,7 @@ so many bits as the digits need that the hover tells. Plotly's heat maps
 answer no click; the markers over them do.
 """
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +15,85 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from lockstep.dashboard import palette
-from lockstep.dashboard.figures import deviation, escape, scale
-from lockstep.dashboard.figures.folding import FLAT_NODES, Folding, folded
-from lockstep.dashboard.figures.nothing import nothing
-from lockstep.dashboard.figures.picture import Picture
-from lockstep.dashboard.figures.quantity import COUNT, SHARE, TIMES, quantity, unit_name, unit_of
+from lockstep.dashboard.figures import colours, deviation
+from lockstep.dashboard.figures.picture import Picture, escaped, nothing
+from lockstep.dashboard.figures.units import COUNT, SHARE, TIMES, quantity, unit_name, unit_of
 from lockstep.dashboard.shapes import FleetSnapshot
+
+# Where each GPU lies in the map of a fleet: a node is a short row, and rows stand in columns.
+
+FLAT_NODES = 32
+"""Up to so many nodes, each has a row of its own with its name beside it."""
+WIDE = 1.8
+"""Width over height that a folded map aims at: that of the room on a page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """The places of a map.
+
+    Attributes:
+        names: (N,) nodes in the order of the map, those that do not answer included.
+        slots: Places of a node.
+        columns: Nodes beside each other.
+        node: (G,) index into `names` of each GPU.
+        slot: (G,) its place within its node.
+        gpus: (slots,) index that the GPU in each place has; -1 where nodes differ.
+    """
+
+    names: tuple[str, ...]
+    slots: int
+    columns: int
+    node: NDArray[np.int64]
+    slot: NDArray[np.int64]
+    gpus: NDArray[np.int32]
+
+    @property
+    def rows(self) -> int:
+        """Of the map."""
+        return math.ceil(len(self.names) / self.columns)
+
+    @property
+    def stride(self) -> int:
+        """From one node to the one beside it: its places and, in a folded map, a gap."""
+        return self.slots + (self.columns > 1)
+
+    def x(self, node: NDArray[np.int64], slot: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Columns of places: nodes follow each other down the first column, then the next."""
+        return node // self.rows * self.stride + slot
+
+    def y(self, node: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows of nodes, from the top."""
+        return node % self.rows
+
+    def grid(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(rows, columns) of one value a GPU; NaN where there is none."""
+        cells = np.full((self.rows, self.columns * self.stride), np.nan, np.float32)
+        cells[self.y(self.node), self.x(self.node, self.slot)] = values
+        return cells
+
+
+def folded(fleet: FleetSnapshot) -> Folding:
+    """Lays a fleet out: nodes in its order, then those that are silent and have no value."""
+    node, names = pd.factorize(fleet.nodes.astype(object))
+    node = node.astype(np.int64)
+    every = dict.fromkeys([*map(str, names), *fleet.silent])
+    order = np.argsort(node, kind="stable")
+    counts = np.bincount(node, minlength=max(len(names), 1))
+    begins = np.cumsum(counts) - counts
+    slot = np.empty(len(node), np.int64)
+    slot[order] = np.arange(len(node)) - begins[node[order]]
+    slots = int(counts.max()) if len(node) else 1
+    gpus = np.full(slots, -1, np.int32)
+    for place in range(slots):
+        there = np.unique(fleet.gpus[slot == place])
+        gpus[place] = there[0] if len(there) == 1 else -1
+    count = max(len(every), 1)
+    columns = 1
+    if count > FLAT_NODES:
+        columns = max(1, round(math.sqrt(WIDE * count / (slots + 1))))
+    return Folding(tuple(every), slots, columns, node, slot, gpus)
+
 
 MOST_MARKS = 200
 """Markers that a chart can have and still be read, and be clicked."""
@@ -149,7 +223,7 @@ def _cells(shown: FleetSnapshot, places: Folding, unit: str) -> dict[str, Any]:
         "text": named.text,
         "colorbar": {"thickness": 12, "x": _share(places) + 0.02, "xanchor": "left",
                      "tickformat": BAR_FORMATS.get(unit, form), "ticksuffix": suffix},
-        **scale.rising(values, low, high, bad_is_low=metric.higher is False),
+        **colours.rising(values, low, high, bad_is_low=metric.higher is False),
     }  # fmt: skip
 
 
@@ -177,10 +251,10 @@ def _marks(
             [str(shown.nodes[each]), int(shown.gpus[each]), int(shown.ranks[each])]
             for each in chosen
         ],
-        "text": [escape.text(line(shown, int(each))) for each in chosen],
+        "text": [escaped(line(shown, int(each))) for each in chosen],
         "hovertemplate": "%{text}<extra></extra>",
         # A place that is as its peers can be clicked as well, and shows no marker.
-        "marker": scale.MARKER if name else scale.MARKER | {"size": 12, "opacity": 0},
+        "marker": colours.MARKER if name else colours.MARKER | {"size": 12, "opacity": 0},
         "showlegend": False,
     }
 
@@ -198,7 +272,7 @@ def _silent(shown: FleetSnapshot, places: Folding) -> dict[str, Any]:
         "text": ["no answer"] * len(nodes),
         "textposition": "middle right",
         "customdata": [[name, -1, -1] for name in shown.silent[:MOST_MARKS]],
-        "hovertext": [escape.text(f"{name}: no answer") for name in shown.silent[:MOST_MARKS]],
+        "hovertext": [escaped(f"{name}: no answer") for name in shown.silent[:MOST_MARKS]],
         "hovertemplate": "%{hovertext}<extra></extra>",
         "marker": {"symbol": "x-thin", "size": 9, "line": {"color": palette.SILENT, "width": 2}},
         "showlegend": False,
@@ -214,7 +288,7 @@ def _layout(places: Folding) -> dict[str, Any]:
     yaxis: dict[str, Any] = {"range": [rows - 0.4, -0.6], "showgrid": False, "zeroline": False}
     margin: dict[str, Any] = {"l": 8, "r": 8, "t": 32, "b": 36}
     if flat:
-        named = [f"{escape.text(name, 32)} " for name in places.names]
+        named = [f"{escaped(name, 32)} " for name in places.names]
         yaxis |= {"tickvals": list(range(rows)), "ticktext": named, "automargin": True}
     else:
         yaxis |= {"showticklabels": False, "ticks": ""}
@@ -310,7 +384,7 @@ def hover(places: Folding) -> Hover:
         np.arange(width)[None, :] // places.stride * places.rows + np.arange(places.rows)[:, None]
     )
     if places.rows * width <= MOST_TEXTS:
-        names = [escape.text(name) for name in places.names] + [""] * (count - len(places.names))
+        names = [escaped(name) for name in places.names] + [""] * (count - len(places.names))
         slots = [_slot(places, x % places.stride) for x in range(width)]
         texts = [[f"{names[node[y, x]]}{slots[x]}" for x in range(width)]
                  for y in range(places.rows)]  # fmt: skip
@@ -320,7 +394,7 @@ def hover(places: Folding) -> Hover:
     if parted is not None:
         before, digits, after, found = parted
         numbers[: len(found)] = found
-        name = f"{escape.text(before)}%{{customdata:0{digits}d}}{escape.text(after)}"
+        name = f"{escaped(before)}%{{customdata:0{digits}d}}{escaped(after)}"
     else:
         numbers[: len(places.names)] = np.arange(1, len(places.names) + 1)
         name = "node %{customdata} of the map"
@@ -340,7 +414,7 @@ def across(places: Folding) -> dict[str, Any]:
     axis["tickvals"] = [column * places.stride + (places.slots - 1) / 2 for column in heads]
     first = [column * places.rows for column in heads]
     axis["ticktext"] = [
-        escape.text(places.names[each], 20) if each < len(places.names) else "" for each in first
+        escaped(places.names[each], 20) if each < len(places.names) else "" for each in first
     ]
     return axis | {"title": {"text": "first node of the column"}, "tickangle": 0}
 

@@ -7,7 +7,7 @@ import pandas as pd
 
 from lockstep.dashboard.address import utc
 from lockstep.dashboard.figures.axis import Axis
-from lockstep.dashboard.figures.escape import text
+from lockstep.dashboard.figures.picture import escaped
 from lockstep.dashboard.palette import SEVERITY, severity_word
 from lockstep.dashboard.shapes import Event, Severity
 
@@ -60,7 +60,7 @@ def markers(events: Sequence[Event], axis: Axis, yaxis: str) -> list[dict[str, A
                     "name": shade.word,
                     "x": [axis.place(event.at) for event in chosen],
                     "y": [rows[event.kind] for event in chosen],
-                    "text": [text(describe(event), LONGEST) for event in chosen],
+                    "text": [escaped(describe(event), LONGEST) for event in chosen],
                     "customdata": [[event.node, event.gpu, event.rank] for event in chosen],
                     "hovertemplate": "%{text}",
                     "marker": {"symbol": shade.symbol, "size": 10, "color": _COLOURS[severity]},

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lockstep.dashboard.figures.nothing import nothing
-from lockstep.dashboard.figures.picture import Picture
-from lockstep.dashboard.figures.scale import rising
+from lockstep.dashboard.figures.colours import rising
+from lockstep.dashboard.figures.picture import Picture, nothing
 from lockstep.dashboard.palette import DARK_BACKGROUND, LIGHT_BACKGROUND
 
 TITLE = "What each worker alone costs the run, simulated (S_w, ×)"

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from lockstep.dashboard.figures import escape, strokes
-from lockstep.dashboard.figures.nothing import nothing
-from lockstep.dashboard.figures.picture import Picture
+from lockstep.dashboard.figures import colours
+from lockstep.dashboard.figures.picture import Picture, escaped, nothing
 from lockstep.dashboard.palette import SILENT
 from lockstep.dashboard.shapes import KEPT_BUCKETS, LedgerRow
 
@@ -42,7 +41,7 @@ def ledger(rows: Sequence[LedgerRow]) -> Picture:
     if table.empty:
         return nothing(TITLE, "Nothing is known of the time of any run here.", HELP)
     shown = [row for row in rows if row.rank_seconds > 0][:RUNS_AT_MOST]
-    names = [escape.text(row.run) for row in shown]
+    names = [escaped(row.run) for row in shown]
     by_run = {
         run: dict(zip(mine["part"], mine["share"], strict=True))
         for run, mine in table.groupby("run", sort=False)
@@ -55,15 +54,15 @@ def ledger(rows: Sequence[LedgerRow]) -> Picture:
     bars = []
     for index, part in enumerate(order):
         shares = [100.0 * by_run[row.run].get(part, 0.0) for row in shown]
-        colour = SILENT if part == UNKNOWN else strokes.colour(index)
+        colour = SILENT if part == UNKNOWN else colours.colour(index)
         bars.append({
-            "type": "bar", "orientation": "h", "name": escape.text(part), "y": names, "x": shares,
+            "type": "bar", "orientation": "h", "name": escaped(part), "y": names, "x": shares,
             # On a pattern nothing can be read.
             "text": [f"{share:.0f} %" if share >= 4 and index < 6 else "" for share in shares],
             "textposition": "inside", "insidetextanchor": "middle", "textangle": 0,
             "marker": {"color": colour,
                        "pattern": {"shape": ("", "/", "\\", "x", "-", ".")[index // 6 % 6]}},
-            "hovertemplate": f"%{{y}}: {escape.text(part)} %{{x:.2f}} %<extra></extra>",
+            "hovertemplate": f"%{{y}}: {escaped(part)} %{{x:.2f}} %<extra></extra>",
         })  # fmt: skip
     bars_high = BAR * len(shown)
     layout = {

@@ -6,14 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from lockstep.dashboard.figures import lane, room
-from lockstep.dashboard.figures.axis import axis
-from lockstep.dashboard.figures.charts import Other, figure
-from lockstep.dashboard.figures.nothing import nothing
-from lockstep.dashboard.figures.picture import Picture
+from lockstep.dashboard.figures import lane
+from lockstep.dashboard.figures.axis import CHART, axis
+from lockstep.dashboard.figures.charts import Other, beyond, figure
+from lockstep.dashboard.figures.picture import Picture, nothing
 from lockstep.dashboard.figures.traces import LONGEST_NAME, left_out, names
 from lockstep.dashboard.figures.units import said
-from lockstep.dashboard.figures.value_range import beyond
 from lockstep.dashboard.shapes import Event, Floats, Lines, Span
 
 
@@ -45,7 +43,7 @@ def stack(
     drawn = lane.worst(events)
     return Picture(
         title=title,
-        figure=figure(told, drawn, shown, span, other, room.CHART),
+        figure=figure(told, drawn, shown, span, other, CHART),
         table=long(known),
         text=summed(told, events),
         note=_joined(

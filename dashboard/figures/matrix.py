@@ -1,16 +1,19 @@
 """A map of ranks over time: which rank, and since when."""
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from lockstep.dashboard.address import utc
-from lockstep.dashboard.figures import escape, scale
+from lockstep.dashboard.figures import colours
+from lockstep.dashboard.figures.colours import MARKER, around_one, rising
 from lockstep.dashboard.figures.deviation import HOLDS_BACK
-from lockstep.dashboard.figures.nothing import nothing
-from lockstep.dashboard.figures.picture import Picture
-from lockstep.dashboard.figures.quantity import quantity, unit_name
+from lockstep.dashboard.figures.picture import Picture, escaped, nothing
+from lockstep.dashboard.figures.units import quantity, unit_name
+from lockstep.dashboard.palette import SILENT
 from lockstep.dashboard.shapes import Matrix
 
 MOST_ROWS = 200
@@ -60,12 +63,12 @@ def matrix(shown: Matrix, *, axis: str = "time", meaning: str = "") -> Picture:
 
 def _cells(shown: Matrix, values: Any, across: Any, kept: Any) -> dict[str, Any]:
     ratio = shown.unit == "ratio"
-    colours = scale.around_one(values) if ratio else scale.rising(values)
+    colours = around_one(values) if ratio else rising(values)
     return {
         "type": "heatmap",
         "z": values.astype(np.float32),
         "x": across,
-        "y": [escape.text(shown.rows[row]) for row in kept],
+        "y": [escaped(shown.rows[row]) for row in kept],
         "hoverongaps": False,
         "hovertemplate": "%{y}<br>%{x}<br>%{z:.3~s} " + unit_name(shown.unit) + "<extra></extra>",
         # Without a title, which a low map would cut; that of the picture has the unit.
@@ -79,9 +82,9 @@ def _marks(shown: Matrix, across: Any, rows: list[Any], places: Any) -> dict[str
         "type": "scatter",
         "mode": "markers",
         "x": [across[places[row]] for row in rows],
-        "y": [escape.text(shown.rows[row]) for row in rows],
+        "y": [escaped(shown.rows[row]) for row in rows],
         "customdata": [shown.rows[row] for row in rows],
-        "marker": scale.MARKER,
+        "marker": MARKER,
         "name": "largest of its row",
         "hoverinfo": "skip",
         "showlegend": False,
@@ -123,4 +126,105 @@ def _text(shown: Matrix, values: Any, peaks: Any, places: Any) -> str:
     return (
         f"{shown.rows[row]} has the largest value, {quantity(float(peaks[row]), shown.unit)} at "
         f"{utc(shown.times[places[row]])}; the median of all is {quantity(middle, shown.unit)}."
+    )
+
+
+# Two maps that are compared have the same colours for the same values.
+
+
+def same_range(one: Picture, other: Picture) -> tuple[Picture, Picture]:
+    """Both pictures, the colours of their heat maps reaching over the values of both."""
+    maps = [*_maps(one), *_maps(other)]
+    if not maps:
+        return one, other
+    ends = {"zmin": min(each["zmin"] for each in maps), "zmax": max(each["zmax"] for each in maps)}
+    return _with(one, ends), _with(other, ends)
+
+
+def _maps(shown: Picture) -> Iterator[dict[str, Any]]:
+    return (each for each in shown.figure["data"] if each.get("zmin") is not None)
+
+
+def _with(shown: Picture, ends: dict[str, float]) -> Picture:
+    data = [each | ends if "zmin" in each else each for each in shown.figure["data"]]
+    return replace(shown, figure=shown.figure | {"data": data})
+
+
+# How far each rank's own time lies above its peers', and how much that changes: a box a rank.
+
+LATENESS_TITLE = "Own time over the median of its stage, windows of the range, by rank (×)"
+LATENESS_HELP = (
+    "A box spans the middle half of a rank's windows, its whiskers 5 % to 95 %. Peers lie around 1;"
+    " a rank whose whole box lies to the right was late all the time, a long whisker to the right"
+    " is a rank that was late for a while."
+)
+RANKS_AT_MOST = 24
+BOX_QUANTILES = (5.0, 25.0, 50.0, 75.0, 95.0)
+NAMED = " ◀ named"
+BOX_PIXELS, REST_PIXELS = 28, 140
+
+
+def lateness(matrix: Matrix, named: Sequence[int] = ()) -> Picture:
+    """The named ranks, then those with the highest 95 %; at most RANKS_AT_MOST.
+
+    Args:
+        matrix: As protocol.Source.rank_times gives it; row i is rank i.
+        named: Ranks that the verdict accuses: thick and marked by a word.
+    """
+    if not matrix.values.size or not np.isfinite(matrix.values).any():
+        return nothing(
+            LATENESS_TITLE, "No own times of ranks are known in this range.", LATENESS_HELP
+        )
+    told = np.flatnonzero(np.isfinite(matrix.values).any(axis=1))
+    cells = np.nanpercentile(matrix.values[told], BOX_QUANTILES, axis=1)
+    accused = np.isin(told, list(named))
+    order = np.lexsort((-cells[4], ~accused))
+    names = [matrix.rows[told[place]] + (NAMED if accused[place] else "") for place in order]
+    table = pd.DataFrame(
+        {"rank": names, **{f"{int(share)} %": cells[row][order]
+                           for row, share in enumerate(BOX_QUANTILES)}}
+    )  # fmt: skip
+    shown = order[:RANKS_AT_MOST]
+    boxes = [
+        {
+            "type": "box", "orientation": "h", "name": name,
+            "y": [escaped(names[row]) for row in picked],
+            **{key: [round(float(cells[quantile][shown[row]]), 4) for row in picked]
+               for key, quantile in _KEYS.items()},
+            "line": {"width": width, "color": colours.colour(colour)}, "boxpoints": False,
+        }
+        for colour, (name, width, picked) in enumerate((
+            ("peers", 1, [row for row, place in enumerate(shown) if not accused[place]]),
+            ("named by the verdict", 3, [row for row, place in enumerate(shown) if accused[place]]),
+        ))
+        if picked
+    ]  # fmt: skip
+    layout = {
+        "height": REST_PIXELS + BOX_PIXELS * len(shown),
+        "margin": {"l": 8, "r": 8, "t": 32, "b": 72},
+        "xaxis": {"title": {"text": "× the median of the stage"}},
+        "yaxis": {"automargin": True, "type": "category", "autorange": "reversed",
+                  "categoryorder": "array",
+                  "categoryarray": [escaped(names[row]) for row in range(len(shown))]},
+        "boxmode": "overlay",
+        "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0},
+        "shapes": [{"type": "line", "x0": 1, "x1": 1, "yref": "paper", "y0": 0, "y1": 1,
+                    "line": {"dash": "dot", "width": 1, "color": SILENT}}],
+    }  # fmt: skip
+    left = len(told) - len(shown)
+    note = f"{left:,} ranks with lower values are not drawn." if left else ""
+    text = _lateness_text(names, cells[2][order])
+    figure = {"data": boxes, "layout": layout}
+    return Picture(LATENESS_TITLE, figure, table, text, note, LATENESS_HELP)
+
+
+_KEYS = {"lowerfence": 0, "q1": 1, "median": 2, "q3": 3, "upperfence": 4}
+
+
+def _lateness_text(names: list[str], medians: "np.ndarray") -> str:
+    place = int(np.argmax(medians))
+    name = names[place].replace(NAMED, "")
+    return (
+        f"The highest median of its windows has {name} with {medians[place]:.2f}×; the middle"
+        f" rank has {np.median(medians):.2f}×."
     )

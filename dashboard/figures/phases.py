@@ -1,15 +1,15 @@
 """Where the time of a step goes: phases of the slowest ranks beside the median of their stage."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from lockstep.collector.contract.words import PHASES
-from lockstep.dashboard.figures import escape, strokes
-from lockstep.dashboard.figures.nothing import nothing
-from lockstep.dashboard.figures.picture import Picture
-from lockstep.dashboard.figures.quantity import quantity
+from lockstep.dashboard.figures import colours
+from lockstep.dashboard.figures.picture import Picture, escaped, nothing
+from lockstep.dashboard.figures.units import quantity, said
 
 TITLE = "Phases of a step, medians of the range, against the median of the stage (s)"
 HELP = (
@@ -17,7 +17,7 @@ HELP = (
     " everybody else has a longer grad_sync, because they wait for it."
 )
 RANKS_AT_MOST = 10
-PATTERNS = strokes.PATTERNS
+PATTERNS = colours.PATTERNS
 """Of Plotly: phases differ by their pattern as well as by their colour."""
 NAMED = " ◀ named"
 BAR_PIXELS, REST_PIXELS = 30, 150
@@ -50,13 +50,13 @@ def phases(ranks: pd.DataFrame, named: Sequence[int] = ()) -> Picture:
             for name, _, cells in rows
         ]
     )  # fmt: skip
-    names = [escape.text(name) for name, _, _ in rows]
+    names = [escaped(name) for name, _, _ in rows]
     bars = [
         {
             "type": "bar", "orientation": "h", "name": phase, "y": names,
             "x": [cells[place] for _, _, cells in rows],
             "customdata": [1e3 * excess[name][place] for name, _, _ in rows],
-            "marker": {"color": strokes.colour(PHASES.index(phase)),
+            "marker": {"color": colours.colour(PHASES.index(phase)),
                        "pattern": {"shape": PATTERNS[PHASES.index(phase)], "solidity": 0.3}},
             "hovertemplate": f"{phase}: %{{x:.4f}} s<br>over the median: %{{customdata:+.1f}} ms"
                              "<extra>%{y}</extra>",
@@ -124,3 +124,67 @@ def _text(
 def _name(row: str) -> str:
     name = row.replace(NAMED, "")
     return f"{name[:1].upper()}{name[1:]}"
+
+
+# The phases of a step of two runs as bars beside each other.
+
+PAIR_TITLE = "Phases of a step, median over ranks (s)"
+PAIR_HELP = (
+    "Where a step goes, a and b. A phase that grew in b is where to look; grad_sync grows when the"
+    " others wait for a straggler."
+)
+PAIR_PIXELS, PAIR_REST_PIXELS = 44, 90
+
+
+def phases_beside(told: pd.DataFrame) -> Picture:
+    """Bars of both runs, phase by phase.
+
+    Args:
+        told: Columns `phase, a, b, difference, change`, as comparing.places.phases gives them.
+    """
+    if told.empty:
+        return nothing(PAIR_TITLE, "Nobody told the phases of either run.", PAIR_HELP)
+    return Picture(
+        title=PAIR_TITLE,
+        figure={
+            "data": [_bars(told, "a", 0), _bars(told, "b", 1)],
+            "layout": {
+                "height": PAIR_PIXELS * len(told) + PAIR_REST_PIXELS,
+                "barmode": "group",
+                "margin": {"l": 8, "r": 8, "t": 30, "b": 40},
+                "xaxis": {"title": {"text": "seconds per step"}, "rangemode": "tozero",
+                          "tickformat": "~s", "ticksuffix": "s"},
+                "yaxis": {"autorange": "reversed", "type": "category", "automargin": True},
+                "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"},
+            },
+        },
+        table=told,
+        text=_pair_text(told),
+        help=PAIR_HELP,
+    )  # fmt: skip
+
+
+def _bars(told: pd.DataFrame, run: str, place: int) -> dict[str, Any]:
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": run,
+        "x": told[run].to_numpy(float),
+        "y": list(told["phase"]),
+        "text": [said(value, "s") for value in told[run]],
+        "textposition": "outside",
+        "cliponaxis": False,
+        "marker": {
+            "color": colours.colour(place),
+            "pattern": {"shape": "/" if place else "", "solidity": 0.25},
+        },
+        "hovertemplate": "%{y}: %{text}",
+    }
+
+
+def _pair_text(told: pd.DataFrame) -> str:
+    pairs = (
+        f"{phase}: {said(a, 's')} in a, {said(b, 's')} in b"
+        for phase, a, b in zip(told["phase"], told["a"], told["b"], strict=True)
+    )
+    return f"{'; '.join(pairs)}."

@@ -5,6 +5,29 @@ from typing import Any
 
 import pandas as pd
 
+from lockstep.dashboard.palette import SILENT
+
+# Text from outside as escaped of a figure: Plotly reads a few HTML tags and entities in it.
+
+LONGEST_NAME = 80
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+
+
+def escaped(raw: str, longest: int = LONGEST_NAME) -> str:
+    """It as Plotly shows it letter by letter: in labels, hovers, names of traces and categories.
+
+    Plotly reads `<b> <br> <i> <sub> <sup> <a href> <span style>` and entities as `&lt;` in every
+    escaped, and sets `$…$` by MathJax where a page has it; what is no letter becomes a space.
+
+    Args:
+        raw: A name of a node, run or line; a escaped of an event.
+        longest: Characters that are shown; the rest is an ellipsis.
+    """
+    short = raw if len(raw) <= longest else f"{raw[: longest - 1]}…"
+    shown = "".join(letter if letter.isprintable() else " " for letter in short)
+    escaped = "".join(_ENTITIES.get(letter, letter) for letter in shown)
+    return escaped.replace("$", "＄") if escaped.count("$") > 1 else escaped
+
 
 @dataclass(frozen=True, slots=True)
 class Picture:
@@ -27,3 +50,30 @@ class Picture:
     note: str = ""
     help: str = ""
     query: str = ""
+
+
+# The picture of a chart that nobody told anything of: it says so instead of being blank.
+
+
+def nothing(title: str, text: str, meaning: str = "") -> Picture:
+    """An empty chart with a sentence in it.
+
+    Args:
+        title: That the chart would have.
+        text: Why it is empty, and what would fill it. Our words: nothing from outside.
+        meaning: Picture.help.
+    """
+    hidden = {"visible": False, "fixedrange": True}
+    layout = {
+        "height": 120,
+        "margin": {"l": 0, "r": 0, "t": 8, "b": 8},
+        "xaxis": hidden,
+        "yaxis": hidden,
+        "annotations": [
+            {"text": text, "x": 0.5, "y": 0.5, "xref": "paper", "yref": "paper", "showarrow": False}
+        ],
+    }
+    # Plotly refuses a figure without a trace.
+    data = [{"type": "scatter", "x": [None], "y": [None], "showlegend": False,
+             "marker": {"color": SILENT}}]  # fmt: skip
+    return Picture(title, {"data": data, "layout": layout}, pd.DataFrame(), text, help=meaning)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from lockstep.collector.contract.words import PHASES
-from lockstep.dashboard.figures import strokes
+from lockstep.dashboard.figures import colours
 from lockstep.dashboard.figures.axis import Axis
-from lockstep.dashboard.figures.escape import text
+from lockstep.dashboard.figures.picture import escaped
 from lockstep.dashboard.figures.units import unit
 from lockstep.dashboard.shapes import Floats, Lines
 
@@ -94,8 +94,8 @@ def beside(
     return [
         {
             **_common(lines, x, lines.values[name], yaxis),
-            "name": text(f"{name} ({called})", 2 * LONGEST_NAME),
-            "line": {"color": strokes.colour(place), "dash": strokes.BASELINE, "width": 1.5},
+            "name": escaped(f"{name} ({called})", 2 * LONGEST_NAME),
+            "line": {"color": colours.colour(place), "dash": colours.BASELINE, "width": 1.5},
             "opacity": 0.8,
         }
         for place, name in enumerate(shown)
@@ -130,19 +130,19 @@ def _kind(lines: Lines, name: str, band: tuple[str, ...]) -> str:
 def _trace(
     lines: Lines, name: str, number: int, x: Floats, yaxis: str, kind: str
 ) -> dict[str, Any]:
-    trace = _common(lines, x, lines.values[name], yaxis) | {"name": text(name, LONGEST_NAME)}
+    trace = _common(lines, x, lines.values[name], yaxis) | {"name": escaped(name, LONGEST_NAME)}
     if kind == "area":
         standing = place(name, number)
         return trace | {
             "stackgroup": lines.key,
-            "line": {"color": strokes.colour(standing), "width": 0.5},
-            "fillpattern": {"shape": strokes.pattern(standing), "size": 6, "solidity": 0.25},
+            "line": {"color": colours.colour(standing), "width": 0.5},
+            "fillpattern": {"shape": colours.pattern(standing), "size": 6, "solidity": 0.25},
         }
     if kind == "line":
-        line = {"color": strokes.colour(number), "dash": strokes.dash(number), "width": 1.8}
+        line = {"color": colours.colour(number), "dash": colours.dash(number), "width": 1.8}
         return trace | {"line": line}
-    edge = {"color": strokes.colour(0), "width": 1, "dash": "dot"}
-    return trace | {"line": edge, "opacity": strokes.EDGE_OPACITY}
+    edge = {"color": colours.colour(0), "width": 1, "dash": "dot"}
+    return trace | {"line": edge, "opacity": colours.EDGE_OPACITY}
 
 
 def _filled(lines: Lines, band: tuple[str, ...], x: Floats, yaxis: str) -> list[dict[str, Any]]:
@@ -172,8 +172,8 @@ def _filled(lines: Lines, band: tuple[str, ...], x: Floats, yaxis: str) -> list[
             "y": np.concatenate(up).astype(np.float32),
             "yaxis": yaxis,
             "fill": "toself",
-            "line": {"color": strokes.colour(0), "width": 0},
-            "opacity": strokes.BAND_OPACITY,
+            "line": {"color": colours.colour(0), "width": 0},
+            "opacity": colours.BAND_OPACITY,
             "hoverinfo": "skip",
             "showlegend": False,
         }

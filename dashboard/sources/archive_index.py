@@ -9,7 +9,8 @@ from pathlib import Path
 from lockstep.analyzer.read.verdicts import MOST_ARCHIVES
 from lockstep.collector.contract import archive
 from lockstep.dashboard.shapes import RunRow
-from lockstep.dashboard.sources.archive import ArchiveSource, unreadable
+from lockstep.dashboard.sources.archive.row import unreadable
+from lockstep.dashboard.sources.archive.source import ArchiveSource
 from lockstep.dashboard.trouble import Kind, TroubleError
 
 MOST_FOLDERS = 20_000

@@ -222,7 +222,7 @@ def share_of_peak(chart: Lines, words: str) -> Lines:
 
     Args:
         chart: Its values are shares of the peak already.
-        words: What such a share is called (lockstep.workloads.outcome.peak.Peak.words).
+        words: What such a share is called (lockstep.workloads.measure.peak.Peak.words).
     """
     return replace(
         chart, title=words[:1].upper() + words[1:], unit="ratio",

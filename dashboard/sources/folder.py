@@ -13,6 +13,7 @@ import pandas as pd
 from lockstep.analyzer.read.verdicts import MOST_ARCHIVES
 from lockstep.dashboard.shapes import (
     Answer,
+    Check,
     Event,
     FindingRow,
     FleetMetric,
@@ -22,10 +23,11 @@ from lockstep.dashboard.shapes import (
     Lines,
     NodeFacts,
     RunRow,
+    Severity,
     Span,
 )
-from lockstep.dashboard.sources import folder_health
-from lockstep.dashboard.sources.archive import WALL, ArchiveSource, newest_first
+from lockstep.dashboard.sources.archive.findings import newest_first
+from lockstep.dashboard.sources.archive.source import WALL, ArchiveSource
 from lockstep.dashboard.sources.archive_index import Entry, Index
 from lockstep.dashboard.sources.ledgers import of_archives
 from lockstep.dashboard.trouble import Kind, TroubleError
@@ -174,12 +176,12 @@ class FolderSource:
         if run:
             return self.archive(run).health()
         entries = self._index.entries()
-        mine = folder_health.checks(entries)
+        mine = checks(entries)
         newest = self._newest(entries)
         if not newest:
             return Health(mine, pd.DataFrame({"node": [], "up": [], "age_seconds": []}))
         told = newest[0].source.health()
-        return Health((*mine, *told.checks), told.sources, about=folder_health.about(
+        return Health((*mine, *told.checks), told.sources, about=about(
             newest[0], sum(each.readable for each in entries)))  # fmt: skip
 
     run = _of_its_archive(ArchiveSource.run)
@@ -196,7 +198,7 @@ class FolderSource:
 
     def _left_out(self, entries: Sequence[Entry]) -> tuple[str, ...]:
         """Which archives are not among the runs, and why."""
-        said = folder_health.unreadable(entries)
+        said = unreadable(entries)
         if self._index.left_out:
             said.append(
                 f"{self._index.left_out:,} older archives are not shown: the newest"
@@ -304,3 +306,71 @@ def _together(fleets: Sequence[FleetSnapshot]) -> FleetSnapshot:
                                    if node not in heard)),
         simulated=any(each.simulated for each in fleets),
     )  # fmt: skip
+
+
+# Whether the archives of a folder can be read, and are whole.
+
+MOST_NAMED = 3
+MOST_LOOKED_AT = 50
+"""Of the newest archives: each part of their tables is looked at."""
+
+
+def unreadable(entries: Sequence[Entry]) -> list[str]:
+    """A sentence or two for each archive that cannot be read: why, and what would be right."""
+    torn = [(each.folder.name, each.trouble) for each in entries if each.trouble is not None]
+    said = [
+        f"Archive {name[:80]} cannot be read: {trouble.sentence[:300].rstrip('.')}."
+        f" {trouble.next_step}"
+        for name, trouble in torn[:MOST_NAMED]
+    ]
+    if len(torn) > MOST_NAMED:
+        said.append(f"{len(torn) - MOST_NAMED:,} more archives cannot be read.")
+    return said
+
+
+def checks(entries: Sequence[Entry]) -> tuple[Check, ...]:
+    """How many can be read, then each that cannot, then each that is damaged."""
+    torn = [each for each in entries if each.trouble is not None]
+    good = [each for each in entries if each.readable]
+    looked = good[:MOST_LOOKED_AT]
+    damaged = [(each, damage) for each in looked if (damage := _damage(each))]
+    if not good:
+        first = Check("Archives", Severity.CRITICAL, "none can be read")
+    else:
+        text = f"{len(good):,} of {len(entries):,} can be read"
+        if len(looked) < len(good):
+            text += f"; of the newest {len(looked)}, the files were looked at"
+        # Those that cannot be read have lines of their own, as far as there is room.
+        bad = Severity.WARNING if len(torn) > MOST_NAMED else Severity.NOTE
+        first = Check("Archives", bad if torn else Severity.OK, text)
+    return (
+        first,
+        *(
+            Check(f"Archive {each.folder.name[:80]}", Severity.WARNING,
+                  "cannot be read: " + each.trouble.sentence[:300], each.trouble.next_step)
+            for each in torn[:MOST_NAMED] if each.trouble is not None
+        ),
+        *(
+            Check(f"Archive {each.folder.name[:80]}", Severity.WARNING, "; ".join(damage)[:300],
+                  "Its pages count only what is left; the recorder was killed, or the disk was"
+                  " full.")
+            for each, damage in damaged
+        ),
+    )  # fmt: skip
+
+
+def _damage(entry: Entry) -> tuple[str, ...]:
+    try:
+        return entry.source.damage()
+    except TroubleError as trouble:  # it went away meanwhile
+        return (trouble.sentence,)
+
+
+def about(newest: Entry, count: int) -> str:
+    """Of which run the checks after those of the folder are."""
+    if count < 2:
+        return ""
+    return (
+        f"What follows the archives is of run {newest.row.run[:80]}, the newest of {count:,};"
+        " choose another run in the sidebar to see its own."
+    )

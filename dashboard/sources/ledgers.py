@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from lockstep.analyzer.ledger.attempt import attempt_of
+from lockstep.analyzer.ledger.attempt import attempt_of, chains
 from lockstep.analyzer.ledger.buckets import BUCKETS, Bucket
-from lockstep.analyzer.ledger.jobs import chains
 from lockstep.analyzer.ledger.ledger import Ledger, ledger, team_of
 from lockstep.analyzer.ledger.words import sentence, spoken_part
-from lockstep.analyzer.read import archive as archives
+from lockstep.analyzer.read.archive.load import load_archive
 from lockstep.analyzer.shapes.run import LoadError
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.dashboard.shapes import LedgerRow
@@ -26,7 +25,7 @@ def of_archives(folders: Sequence[Path]) -> tuple[LedgerRow, ...]:
     attempts, torn = [], []
     for folder in folders:
         try:
-            found = diagnose(archives.load(folder))
+            found = diagnose(load_archive(folder))
         except LoadError as error:
             if len(folders) == 1:
                 raise

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-from lockstep.workloads.processes.death import die_with_parent
+from lockstep.terminal.processes import die_with_parent
 
 
 def main(words: list[str]) -> None:

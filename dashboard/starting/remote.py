@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.collector.contract.words import ExitCode, FaultKind
-from lockstep.dashboard.starting.form import Form
-from lockstep.dashboard.starting.plan import Plan, fault_specs
+from lockstep.dashboard.starting.plan import Form, Plan, fault_specs
 from lockstep.dashboard.starting.process import Snapshot, Stage
 from lockstep.dashboard.starting.registry import BusyError
-from lockstep.workloads.sdk.client import GOING, ApiError, Client
+from lockstep.workloads.sdk.client.client import GOING, ApiError, Client
 
 SECONDS = 5.0
 """For an answer: a page waits for it."""

@@ -10,14 +10,13 @@ import streamlit as st
 
 from lockstep.dashboard import address
 from lockstep.dashboard.address import Place, link, utc
-from lockstep.dashboard.context import Context, Settings
-from lockstep.dashboard.page import Page
+from lockstep.dashboard.context import Context, Page, Settings
 from lockstep.dashboard.protocol import Source
 from lockstep.dashboard.shapes import Answer, Severity, Span
 from lockstep.dashboard.trouble import Kind, TroubleError
-from lockstep.dashboard.widgets import banners, crumbs, ranges, shown, sidebar, style, troubles
-from lockstep.dashboard.widgets.words import capital, short
-from lockstep.dashboard.words.age import duration
+from lockstep.dashboard.widgets import banners, choices, links, shown, sidebar
+from lockstep.dashboard.widgets.markup import capital, short
+from lockstep.dashboard.words.said import duration
 
 LONGEST_TAB = 40
 """Letters of a run's or a node's name in the title of a tab."""
@@ -29,14 +28,14 @@ def draw(
     """Draws a page in its frame; whatever goes wrong is a sentence."""
     place, trouble = _read()
     st.set_page_config(page_title=tab_title(page, place))
-    style.draw()
+    style()
     with st.sidebar:
         sidebar.navigation(_groups(pages), place)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         st.title(page.title, anchor=False, width="content")
         st.caption(page.question, width="content")
     if trouble is not None:
-        troubles.box(trouble, page.key, place)
+        banners.box(trouble, page.key, place)
         return
     source = _opened(open_source, page)
     if source is None:
@@ -61,7 +60,7 @@ def draw(
 def tab_title(page: Page, place: Place) -> str:
     """Of the browser's tab: whom it is about first, as tabs show few letters."""
     whom = place.node or place.run if page.needs != "run" else place.run
-    if page.key == "gpu" and place.gpu is not None:
+    if page.key == "node" and place.gpu is not None:
         whom = f"GPU {place.gpu} of {place.node}"
     return " · ".join(word for word in (short(whom, LONGEST_TAB), page.title, "Lockstep") if word)
 
@@ -71,9 +70,9 @@ def _opened(open_source: Callable[[], Source], page: Page) -> Source | None:
     try:
         return open_source()
     except TroubleError as without:
-        return cast(Source, _Nothing(without))
+        return cast("Source", _Nothing(without))
     except Exception as error:  # noqa: BLE001 - the edge: a traceback is a bug, so say so
-        troubles.bug(error, page.title)
+        banners.bug(error, page.title)
         return None
 
 
@@ -87,7 +86,7 @@ def _page(page: Page, place: Place, source: Source, settings: Settings) -> None:
         context = look(source, found, settings)
         banners.draw(context, source.run(found.run) if found.run else None, page.key)
     except TroubleError:
-        if not page.alone:
+        if place.view not in page.alone:
             raise
         context = Context(source, place, Span(0.0, 0.0), _SILENT, settings)
     page.show(context)
@@ -97,7 +96,7 @@ def _crumbs(page: Page, place: Place, source: Source, settings: Settings) -> Non
     def ranks() -> pd.DataFrame:
         return source.ranks(place.run, look(source, place, settings).span)
 
-    crumbs.draw(page.key, crumbs.with_gpu(place, ranks) if page.key == "gpu" else place)
+    links.crumbs(page.key, links.with_gpu(place, ranks) if page.key == "node" else place)
 
 
 def look(source: Source, place: Place, settings: Settings) -> Context:
@@ -106,7 +105,7 @@ def look(source: Source, place: Place, settings: Settings) -> Context:
     Raises:
         TroubleError: The run of the place is not known, or its range is none.
     """
-    span = ranges.span(source, place)
+    span = choices.span(source, place)
     return Context(source, place, span, source.answer(span, place.run), settings)
 
 
@@ -128,9 +127,9 @@ def _safely(page: Page, place: Place, source: Source, part: Callable[[], None]) 
     try:
         part()
     except TroubleError as trouble:
-        troubles.box(trouble, page.key, place, _nodes(source))
+        banners.box(trouble, page.key, place, _nodes(source))
     except Exception as error:  # noqa: BLE001 - the edge: a traceback is a bug, so say so
-        troubles.bug(error, page.title)
+        banners.bug(error, page.title)
 
 
 def _nodes(source: Source) -> tuple[str, ...]:
@@ -201,3 +200,58 @@ def _runs(source: Source) -> pd.DataFrame:
         "ranks": [row.ranks for row in rows],
         "verdict": [row.status or "not analyzed" for row in rows],
     })  # fmt: skip
+
+
+# What Streamlit's theme cannot say: room on top, letters that can be read, and telephones.
+#
+# Selectors are Streamlit's `data-testid`, which its own tests rely on; `tests/dashboard/browser`
+# looks whether they still do what they are here for.
+
+STYLE = """<style>
+/* 96 and 160 pixels of nothing, and nothing in the header but the button of a closed sidebar. */
+[data-testid="stMainBlockContainer"] { padding: 1rem 2.5rem 3rem; max-width: 100rem; }
+[data-testid="stAppScrollToBottomContainer"] > [data-testid="stMainBlockContainer"] {
+    padding-bottom: 3rem;
+}
+[data-testid="stHeader"] { height: 2.75rem; min-height: 2.75rem; pointer-events: none; }
+[data-testid="stHeader"] button { pointer-events: auto; }
+[data-testid="stApp"]:has([data-testid="stExpandSidebarButton"])
+    [data-testid="stMainBlockContainer"] { padding-top: 2.75rem; }
+[data-testid="stSidebarHeader"] { height: 2.25rem; margin-bottom: 0; }
+[data-testid="stSidebarUserContent"] { padding-bottom: 1.5rem; }
+[data-testid="stMainBlockContainer"] h1 { padding: 0; }
+
+/* Streamlit's small print is 60 % of its ink: 3.9:1 where 4.5:1 is the least for its size. */
+[data-testid="stCaptionContainer"], [data-testid="stCaptionContainer"] * {
+    color: inherit; opacity: 1;
+}
+[data-testid="stCaptionContainer"] { opacity: 0.8; }
+
+/* A number of which nothing is known is a word, and no larger than one. */
+[class*="st-key-number-unknown"] [data-testid="stMetricValue"] {
+    font-size: 1.25rem; line-height: 2.4; opacity: 0.8;
+}
+/* What a number is held against may take two lines; cut off it says nothing. */
+[data-testid="stMetricDelta"], [data-testid="stMetricDelta"] * {
+    white-space: normal; overflow: visible; text-overflow: clip;
+}
+
+@media (max-width: 640px) {
+    [data-testid="stMainBlockContainer"] { padding: 2.75rem 1rem 2rem; }
+    [data-testid="stMainBlockContainer"] h1 { font-size: 1.5rem; }
+    [data-testid="stAlertContainer"] { padding: 0.6rem 0.75rem; }
+    [data-testid="stAlertContainer"] p { font-size: 0.9rem; line-height: 1.4; }
+    /* Numbers two in a row: one in a row is three screens of them. */
+    [class*="st-key-numbers"] [data-testid="stHorizontalBlock"] { gap: 0.5rem; }
+    [class*="st-key-numbers"] [data-testid="stColumn"] {
+        flex: 1 1 calc(50% - 0.5rem); min-width: calc(50% - 0.5rem); width: calc(50% - 0.5rem);
+    }
+    [class*="st-key-numbers"] [data-testid="stMetricValue"] { font-size: 1.5rem; }
+    [class*="st-key-ways"] a, [class*="st-key-ways"] button { min-height: 2.5rem; }
+}
+</style>"""
+
+
+def style() -> None:
+    """Once a page."""
+    st.html(STYLE)

@@ -1,11 +1,14 @@
 """A link to another page, without loading the dashboard anew."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+import pandas as pd
 import streamlit as st
 
 from lockstep.dashboard.address import Place, link
-from lockstep.dashboard.widgets.words import plain
+from lockstep.dashboard.trouble import TroubleError
+from lockstep.dashboard.widgets.markup import plain
+from lockstep.dashboard.words import places
 
 PAGES = "lockstep-pages"
 """In the session: Streamlit's page objects by their key, for links within the app."""
@@ -24,7 +27,7 @@ def intentions() -> dict[str, str]:
     return dict(st.session_state.get(INTENTIONS, {}))
 
 
-def to(
+def link_to(
     label: str,
     page: str,
     place: Place,
@@ -52,6 +55,90 @@ def to(
         label=plain(label),
         icon=icon,
         width="stretch" if wide else "content",
-        query_params=place.query(**changes),
+        query_params=place.query(**{"view": "", **changes}),
         help="",
     )
+
+
+# Under the sentence about a culprit: its node, the evidence, and how to take the node out.
+
+EVIDENCE = "evidence"
+"""Anchor of the evidence on the page of the straggler."""
+
+
+def ways(place: Place, node: str, evidence: Place | None = None) -> None:
+    """A row of links.
+
+    Args:
+        place: Where the reader is, or the place and the range of a finding.
+        node: That is named; empty = none is.
+        evidence: Where it is told; None = further down on this page.
+    """
+    with st.container(horizontal=True, vertical_alignment="center", key="ways"):
+        if node:
+            link_to(f"Open {node}", "node", place, node=node, gpu=None, rank=None)
+        if evidence is None:
+            st.markdown(f"[Evidence](#{EVIDENCE})")
+        else:
+            link_to("Evidence", "straggler", evidence)
+        if node:
+            with st.popover("Drain command", type="tertiary", icon=":material/logout:"):
+                st.caption(places.DRAIN_WORDS)
+                st.code(places.drain(node), language="bash")
+
+
+# Where the reader is: cluster, node, GPU, rank, collective, each a link.
+
+Crumb = tuple[str, str, dict[str, str | int | None]]
+ON_THE_WAY = ("cluster", "node", "collectives")
+
+
+def crumbs(page: str, place: Place) -> None:
+    """Draws the way to a page that is on the drill path."""
+    if page not in ON_THE_WAY:
+        return
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        for number, (label, target, changes) in enumerate(trail(place, page)):
+            if number:
+                st.text("›")
+            link_to(label, target, place.but(**changes), icon="")
+
+
+def with_gpu(place: Place, ranks: Callable[[], pd.DataFrame]) -> Place:
+    """The place with the GPU of its rank, where the address names only the rank.
+
+    Args:
+        place: As the address says.
+        ranks: Source.ranks of its run; asked for only where it is needed.
+    """
+    if place.gpu is not None or place.rank is None or not (place.run and place.node):
+        return place
+    try:
+        rows = ranks()
+    except TroubleError:  # the page says it
+        return place
+    there = rows[rows["rank"] == place.rank] if len(rows) else rows
+    gpu = int(there["gpu"].iloc[0]) if len(there) else -1
+    return place.but(gpu=gpu) if gpu >= 0 else place
+
+
+def trail(place: Place, page: str = "node") -> list[Crumb]:
+    """Label, page and changes of the place for each station, the outermost first.
+
+    Args:
+        place: Where the reader looks.
+        page: Key of the page; collectives are those of a run.
+    """
+    nothing: dict[str, str | int | None] = {"node": "", "gpu": None, "rank": None, "op": ""}
+    stations: list[Crumb] = [("Cluster", "cluster", nothing)]
+    if place.run and page == "collectives":
+        stations.append((f"Run {place.run}", "run", nothing))
+    if place.node:
+        stations.append((place.node, "node", {"gpu": None, "rank": None, "op": ""}))
+    if place.gpu is not None:
+        stations.append((f"GPU {place.gpu}", "node", {"op": ""}))
+    if place.rank is not None:
+        stations.append((f"rank {place.rank}", "node", {"op": ""}))
+    if place.op:
+        stations.append((place.op, "collectives", {}))
+    return stations

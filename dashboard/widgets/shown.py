@@ -4,21 +4,144 @@ What pages draw with; each of them is a file beside this one.
 """
 
 import hashlib
-from typing import Any
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
+import pandas as pd
 import streamlit as st
 
+from lockstep.analyzer.report.figures import UNKNOWN
 from lockstep.dashboard.figures.picture import Picture
 from lockstep.dashboard.palette import SEVERITY
 from lockstep.dashboard.shapes import Severity
-from lockstep.dashboard.widgets.formats import formats
-from lockstep.dashboard.widgets.later import later
-from lockstep.dashboard.widgets.links import to as link_to
-from lockstep.dashboard.widgets.tables import download, table
-from lockstep.dashboard.widgets.words import plain
-from lockstep.dashboard.words.columns import worded
+from lockstep.dashboard.trouble import Kind, TroubleError
+from lockstep.dashboard.widgets.markup import plain
+from lockstep.dashboard.words.columns import measured, worded
+from lockstep.dashboard.words.said import Number
 
-__all__ = ["ICONS", "download", "link_to", "picture", "plain", "sentence", "table"]
+# A part of a page that a source may not know: drawn, or a line in its place that says why not.
+
+T = TypeVar("T")
+LEAVES_THE_PAGE = (Kind.EMPTY, Kind.NOT_TOLD, Kind.NOT_ANALYZED, Kind.UNREADABLE)
+"""Troubles of one part; any other is that of the whole page."""
+
+
+def part(ask: Callable[[], T]) -> T | None:
+    """An answer; or None, and in its place the sentence and the next step.
+
+    Raises:
+        TroubleError: One that concerns the whole page.
+    """
+    try:
+        return ask()
+    except TroubleError as trouble:
+        if trouble.kind not in LEAVES_THE_PAGE:
+            raise
+        st.caption(plain(f"{trouble.sentence} {trouble.next_step}"))
+        return None
+
+
+# A part of a page that is drawn once somebody opens it: most are never opened, and each costs.
+
+
+@st.fragment
+def later(label: str, key: str, draw: Callable[[], None]) -> None:
+    """Draws a closed box; opening it draws what is in it, and nothing else anew.
+
+    Args:
+        label: On the box; Markdown, so text from outside goes through `plain`.
+        key: Unique on the page.
+        draw: Draws the part from what was already asked for: nobody catches a trouble here.
+    """
+    box = st.expander(label, key=key, on_change="rerun")
+    if box.open:
+        with box:
+            draw()
+
+
+# A table: sortable, a page at a time, to download as CSV.
+
+ROW_PIXELS = 35
+MOST_PIXELS = 460
+
+
+def table(
+    frame: pd.DataFrame,
+    key: str,
+    text: str,
+    *,
+    columns: Mapping[str, Any] | None = None,
+    links: Sequence[str] = (),
+    rows: int = 50,
+) -> None:
+    """A table, sortable, to download as CSV.
+
+    Args:
+        frame: Its rows.
+        key: Unique on the page, and the name of the file.
+        text: What it shows, for those who cannot see it.
+        columns: Streamlit's column configuration.
+        links: Columns that hold links made by dashboard.address.link; shown as `open`, and last.
+        rows: At most so many are shown at once; the others are a page away.
+    """
+    frame = links_last(frame, links)
+    config: dict[str, Any] = {
+        name: st.column_config.LinkColumn(name, display_text="open") for name in links
+    }
+    config |= dict(columns or {})
+    count = len(frame)
+    pages = max(1, math.ceil(count / rows))
+    page = 1
+    if pages > 1:
+        page = st.pagination(pages, key=f"{key}-page")
+    first = (page - 1) * rows
+    part = frame.iloc[first : first + rows]
+    height = min((len(part) + 1) * ROW_PIXELS + 3, MOST_PIXELS)
+    st.dataframe(part, hide_index=True, column_config=config, alt=text, height=height, key=key,
+                 placeholder="")  # fmt: skip
+    with st.container(horizontal=True, vertical_alignment="center"):
+        download(frame, key)
+        if pages > 1:
+            st.caption(f"Rows {first + 1:,} to {first + len(part):,} of {count:,}.")
+
+
+def links_last(frame: pd.DataFrame, links: Sequence[str]) -> pd.DataFrame:
+    """The same rows with their links at the end: what is read comes before where it leads."""
+    return frame[[*(name for name in frame if name not in links), *links]]
+
+
+def wording(frame: pd.DataFrame, text: str) -> None:
+    """A small table of words: every line is there to read, however narrow the window.
+
+    Args:
+        frame: Its rows.
+        text: What it shows, for those who cannot see it.
+    """
+    st.table(frame.astype(str).map(plain), hide_index=True, alt=text)
+
+
+def download(frame: pd.DataFrame, key: str, label: str = "CSV") -> None:
+    """A button for all rows as CSV; the file is made when it is asked for."""
+    st.download_button(
+        label,
+        data=lambda: frame.to_csv(index=False).encode(),
+        file_name=f"{key}.csv",
+        mime="text/csv",
+        key=f"{key}-csv",
+        icon=":material/download:",
+        on_click="ignore",
+        type="tertiary",
+    )
+
+
+# How columns of times and ratios are shown: four digits, whatever the download has.
+
+
+def formats(frame: pd.DataFrame) -> dict[str, Any]:
+    """Streamlit's column configuration of a frame with words for columns."""
+    return {name: st.column_config.NumberColumn(format="%.4g") for name in measured(frame)}
+
 
 GREY = """<style>
 [class*="st-key-unknown-"] [data-testid="stAlertContainer"] {
@@ -95,3 +218,27 @@ def _numbers(shown: Picture, key: str) -> None:
               columns=formats(frame))  # fmt: skip
     if shown.query:
         st.code(shown.query, language=None, wrap_lines=True)
+
+
+# A number_row of numbers, each with what it is; one that is not known says so in a word.
+
+NOT_KNOWN = "unknown"
+
+
+def number_row(numbers: Sequence[Number], key: str) -> None:
+    """Draws them beside each other; on a telephone two in a number_row.
+
+    Args:
+        numbers: At least one.
+        key: Unique on the page.
+    """
+    with st.container(key=f"numbers-{key}"):
+        for place, (column, each) in enumerate(zip(st.columns(len(numbers)), numbers, strict=True)):
+            unknown = each.value in (UNKNOWN, "")
+            name = f"number-{'unknown' if unknown else 'known'}-{key}-{place}"
+            with column, st.container(key=name):
+                st.metric(
+                    plain(each.label), NOT_KNOWN if unknown else plain(each.value),
+                    each.delta or None, delta_color="red" if each.bad else "off",
+                    delta_arrow="off", help=plain(each.help) or None,
+                )  # fmt: skip

@@ -12,9 +12,10 @@ from lockstep.dashboard.context import Settings
 from lockstep.dashboard.protocol import Source
 from lockstep.dashboard.shapes import Answer
 from lockstep.dashboard.trouble import TroubleError
-from lockstep.dashboard.widgets import links, ranges
-from lockstep.dashboard.widgets.words import plain, short
-from lockstep.dashboard.words.age import age, is_stale
+from lockstep.dashboard.widgets import choices as ranges
+from lockstep.dashboard.widgets import links
+from lockstep.dashboard.widgets.markup import plain, short
+from lockstep.dashboard.words.said import age, is_stale
 
 RANGES = {"15 min": "now-15m", "1 h": "now-1h", "6 h": "now-6h", "24 h": "now-24h", "whole": ""}
 CUSTOM = "custom"
@@ -37,14 +38,14 @@ def navigation(groups: dict[str, list[tuple[str, str, str]]], place: Place) -> N
         place: Where the reader looks.
     """
     kept = Place(
-        run=place.run, node=place.node, gpu=place.gpu, since=place.since, until=place.until,
+        run=place.run, node=place.node, since=place.since, until=place.until,
         refresh=place.refresh,
     )  # fmt: skip
     for group, pages in groups.items():
         with st.container(gap="xxsmall"):
             st.caption(group)
             for key, title, icon in pages:
-                links.to(title, key, kept, icon=icon, wide=True)
+                links.link_to(title, key, kept, icon=icon, wide=True)
 
 
 def controls(page: str, source: Source, place: Place, settings: Settings) -> None:
@@ -203,4 +204,4 @@ def _say(name: str, value: str) -> None:
 
 def _address(page: str, place: Place) -> str:
     base = (st.context.url or "").partition("?")[0].rstrip("/")
-    return (base.removesuffix(f"/{page}") if base else "") + link(page, place)
+    return (base.removesuffix(f"/{page}") if base else "") + link(page, place, view=place.view)

@@ -1,18 +1,161 @@
 """Is communication the limit? In words, from shares of waiting, arrivals and the verdict."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from lockstep.analyzer.causes.specs import CAUSES
+from lockstep.analyzer.causes.registry import CAUSES
 from lockstep.analyzer.report.figures import cell
-from lockstep.dashboard.shapes import Matrix, Severity
-from lockstep.dashboard.words.reading import number, records, text
+from lockstep.dashboard.shapes import Matrix, Severity, Span
 from lockstep.dashboard.words.said import Said
-from lockstep.dashboard.words.verdict import who
-from lockstep.dashboard.words.waiting import Waits
+from lockstep.dashboard.words.verdict import number, records, text, who
+
+# How much of a step ranks are in collectives: who waits least, who most; no middle of the two.
+
+ALIKE = 0.05
+"""Share of the step within which ranks wait alike. Ours: less is noise between nodes."""
+CLEFT = 0.5
+"""Of the whole distance, so much lies between two groups of ranks that stand apart."""
+NAMED_AT_MOST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """What ranks wait.
+
+    Attributes:
+        middle: Share of the step of one rank: half of the ranks wait no longer; NaN = not known.
+        words: A sentence.
+    """
+
+    middle: float
+    words: str
+
+
+UNKNOWN = Waits(float("nan"), "How long ranks are in collectives is not known.")
+
+
+def waits(ranks: pd.DataFrame | None) -> Waits:
+    """Shares of the step in collectives, lowest and highest with names.
+
+    Args:
+        ranks: As protocol.Source.ranks gives it; None = nobody told.
+    """
+    if ranks is None or ranks.empty or not np.isfinite(ranks["wait_share"]).any():
+        return UNKNOWN
+    told = ranks[np.isfinite(ranks["wait_share"])]
+    told = told.sort_values("wait_share", kind="stable", ignore_index=True)
+    unknown = len(ranks) - len(told)
+    shares = told["wait_share"].to_numpy(np.float64)
+    middle = float(shares[(len(shares) - 1) // 2])
+    whole = shares[-1] - shares[0]
+    if len(told) == 1:
+        words = f"{_name(told.iloc[0])} is in collectives for {_between(shares)} of a step."
+    elif whole <= ALIKE:
+        every = f"The {len(told):,} ranks that tell it" if unknown else "All ranks"
+        words = f"{every} are in collectives for {_between(shares)} of a step."
+    else:
+        gaps = np.diff(shares)
+        cut = int(gaps.argmax()) + 1
+        if gaps.max() >= CLEFT * whole:
+            words = _groups(told, shares, cut)
+        else:
+            words = (
+                f"Ranks are in collectives for {_percent(shares[0])} ({_name(told.iloc[0])}) to"
+                f" {_percent(shares[-1])} ({_name(told.iloc[-1])}) of a step."
+            )
+    more = "" if not unknown else f" Of {unknown:,} of {len(ranks):,} ranks it is not known."
+    return Waits(middle, f"{words[:1].upper()}{words[1:]}{more}")
+
+
+def _groups(told: pd.DataFrame, shares: np.ndarray, cut: int) -> str:
+    """Two groups that stand apart: the smaller one by its names."""
+    low, high = told.iloc[:cut], told.iloc[cut:]
+    few, others = (low, high) if len(low) <= len(high) else (high, low)
+    mine, theirs = (shares[:cut], shares[cut:]) if few is low else (shares[cut:], shares[:cut])
+    return (
+        f"{_names(few, others)} {'is' if len(few) == 1 else 'are'} in collectives for"
+        f" {_between(mine)} of a step, the other{'s' if len(others) > 1 else ''} for"
+        f" {_between(theirs)}."
+    )
+
+
+def _names(some: pd.DataFrame, others: pd.DataFrame) -> str:
+    nodes: Sequence[str] = list(dict.fromkeys(some["node"].astype(str)))
+    apart = not set(nodes) & set(others["node"].astype(str))
+    if len(some) > 1 and apart and len(nodes) <= NAMED_AT_MOST:
+        return f"the ranks of {' and '.join(nodes)}"
+    named = [_name(row) for _, row in some.head(NAMED_AT_MOST).iterrows()]
+    left = len(some) - len(named)
+    return f"{', '.join(named)}{f' and {left:,} more' if left else ''}"
+
+
+def _name(row: "pd.Series[Any]") -> str:
+    return f"rank {row['rank']} on {row['node']}" if row["node"] else f"rank {row['rank']}"
+
+
+def _between(shares: np.ndarray) -> str:
+    low, high = _percent(shares[0]), _percent(shares[-1])
+    return high if low == high else f"{low.removesuffix(' %')} to {high}"
+
+
+def _percent(share: float) -> str:
+    return cell(float(share), "share")
+
+
+# Operations of one rank as tables, and which part of a run they are read from.
+
+STEPS = 4
+"""Steps that a timeline shows: more of them cannot be told apart."""
+WIDER = 15
+"""How much further to look for collectives where a rank stood still."""
+FALLBACK_SECONDS = 5.0
+COLLECTIVES = ("op", "group", "count", "median bytes", "median ms", "p95 ms", "in sum s")
+
+
+def window(span: Span, wall_seconds: float, around: float | None) -> Span:
+    """A few steps within a range.
+
+    Args:
+        span: The range.
+        wall_seconds: Of a step; NaN = not known.
+        around: Moment that it begins one step before; None = the middle of the range.
+    """
+    step = wall_seconds if np.isfinite(wall_seconds) and wall_seconds > 0 else FALLBACK_SECONDS
+    long = STEPS * step
+    if span.seconds <= long:
+        return span
+    start = around - step if around is not None else span.start + (span.seconds - long) / 2
+    start = min(max(start, span.start), span.end - long)
+    return Span(start, start + long)
+
+
+def widened(span: Span, moment: Span) -> Span:
+    """A moment with WIDER times as much of its range before and after it."""
+    more = WIDER * moment.seconds
+    return Span(max(moment.start - more, span.start), min(moment.end + more, span.end))
+
+
+def collectives(operations: pd.DataFrame) -> pd.DataFrame:
+    """One row an operation and group: columns COLLECTIVES, the longest in sum first."""
+    together = operations[operations["group"].fillna("").astype(str).ne("")]
+    if together.empty:
+        return pd.DataFrame(columns=list(COLLECTIVES))
+    grouped = together.groupby(["op", "group"], observed=True)
+    seconds = grouped["seconds"]
+    frame = pd.DataFrame({
+        COLLECTIVES[2]: seconds.size(),
+        COLLECTIVES[3]: grouped["bytes"].median(),
+        COLLECTIVES[4]: 1e3 * seconds.median(),
+        COLLECTIVES[5]: 1e3 * seconds.quantile(0.95),
+        COLLECTIVES[6]: seconds.sum(),
+    })  # fmt: skip
+    longest = frame.sort_values(COLLECTIVES[6], ascending=False, kind="stable")
+    return longest.reset_index()[list(COLLECTIVES)]
+
 
 NETWORK = ("link", "rack")
 NETWORK_CAUSES = frozenset(spec.cause for spec in CAUSES if spec.of_network)

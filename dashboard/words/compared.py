@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from lockstep.analyzer.report.figures import cell
-from lockstep.dashboard.comparing.measures import CHANCE, TEST, Measure
-from lockstep.dashboard.comparing.places import Nodes
+from lockstep.dashboard.comparison import CHANCE, TEST, Measure, Nodes
 from lockstep.dashboard.shapes import Severity
 from lockstep.dashboard.words.said import Said
 

@@ -9,9 +9,8 @@ from lockstep.analyzer.report.figures import cell
 from lockstep.analyzer.rules.alert_rules.training import BELOW_BASELINE
 from lockstep.dashboard.shapes import Lines, RunRow
 from lockstep.dashboard.words import what_if
-from lockstep.dashboard.words.number import Number
-from lockstep.dashboard.words.reading import mapping, number, pair, records
-from lockstep.dashboard.words.spent import lost
+from lockstep.dashboard.words.said import Number, lost
+from lockstep.dashboard.words.verdict import mapping, number, pair, records
 
 
 def gain(told: Mapping[str, Any] | None) -> tuple[str, str]:

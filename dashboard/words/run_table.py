@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from lockstep.analyzer.ledger.words import percent
 from lockstep.dashboard.address import Place, link, utc
-from lockstep.dashboard.shapes import RunRow, Severity
+from lockstep.dashboard.shapes import LedgerRow, RunRow, Severity
+from lockstep.dashboard.words.said import Said
 
 NOT_ANALYZED = "not analyzed"
 STATES = ("running", "ended", "failed", "hung", "stopped", "unknown")
@@ -69,7 +71,9 @@ def frame(rows: Sequence[RunRow], place: Place) -> pd.DataFrame:
     return pd.DataFrame({
         "open": [link("run", Place(run=row.run, refresh=place.refresh)) for row in rows],
         "report": [
-            link("reports", Place(run=row.run, refresh=place.refresh)) if row.report else None
+            link("run", Place(run=row.run, refresh=place.refresh), view="report")
+            if row.report
+            else None
             for row in rows
         ],
         "run": [_cut(row.run) for row in rows],
@@ -154,3 +158,41 @@ def _counted(number: int) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
+
+
+# Where the time went, in one sentence; what nobody recorded is no gain.
+
+MUCH = 0.9
+"""Useful share from which on nothing needs to be done."""
+KNOWN = 0.1
+"""Share that is unknown from which on nobody can say how much was useful."""
+UNKNOWN = "unknown"
+
+
+def headline(rows: Sequence[LedgerRow], run: str) -> Said:
+    """Of one run its own sentence; of several, how much of all was useful and the largest loss."""
+    told = [row for row in rows if row.rank_seconds > 0]
+    if not told:
+        which = f"of run {run}" if run else "of any run here"
+        return Said(
+            f"Nothing is known of where the time {which} went.", Severity.UNKNOWN,
+            "lockstep ledger DIR",
+        )  # fmt: skip
+    whole = sum(row.rank_seconds for row in told)
+    useful = sum(row.useful for row in told) / whole
+    missing = sum(row.buckets.get(UNKNOWN, 0.0) for row in told) / whole
+    if len(told) == 1:
+        text = told[0].sentence
+        words = f"{text[:1].upper()}{text[1:]}"
+    else:
+        losses: dict[str, float] = {}
+        for row in told:
+            for name, seconds in row.losses.items():
+                losses[name] = losses.get(name, 0.0) + seconds
+        who = max(losses, key=lambda name: losses[name], default="")
+        lost = losses.get(who, 0.0)
+        loss = f"the largest loss is {who}, {percent(lost / whole)}" if lost else "nothing was lost"
+        words = f"{percent(useful)} of the time of {len(told)} runs was useful; {loss}."
+    if missing >= KNOWN:
+        return Said(f"{words} Of {percent(missing)} nobody knows where it went.", Severity.UNKNOWN)
+    return Said(words, Severity.OK if useful >= MUCH else Severity.NOTE)

@@ -1,12 +1,66 @@
 """What the verdict of a run says in the first line of a page."""
 
+import math
 import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from lockstep.dashboard.shapes import RunRow, Severity
-from lockstep.dashboard.words.reading import mapping, number, records, text, whole
+import pandas as pd
+
+from lockstep.dashboard.address import moment, utc
+from lockstep.dashboard.shapes import RunRow, Severity, Span
+from lockstep.dashboard.trouble import TroubleError
+from lockstep.dashboard.words import verdict
 from lockstep.dashboard.words.said import Said
+
+# Parts of a verdict, or nothing where they are not as they should: people edit files.
+
+
+def number(value: Any) -> float | None:
+    """A finite number, or None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+def whole(value: Any) -> int | None:
+    """A whole number from 0, as a rank or a step is; or None."""
+    told = number(value)
+    return None if told is None or told < 0 or told != int(told) else int(told)
+
+
+def pair(value: Any) -> tuple[float, float] | None:
+    """An interval, or None."""
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        return None
+    low, high = number(value[0]), number(value[1])
+    return None if low is None or high is None else (low, high)
+
+
+def text(value: Any) -> str:
+    """A string, or an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """A mapping, or an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def records(value: Any) -> tuple[Mapping[str, Any], ...]:
+    """The mappings of a list."""
+    return tuple(each for each in sequence(value) if isinstance(each, Mapping))
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """The strings of a list."""
+    return tuple(each for each in sequence(value) if isinstance(each, str))
+
+
+def sequence(value: Any) -> tuple[Any, ...]:
+    """A list as a tuple, or an empty one."""
+    return tuple(value) if isinstance(value, list | tuple) else ()
+
 
 Verdict = Mapping[str, Any]
 NAMED_AT_MOST = 4
@@ -127,3 +181,105 @@ def _not_analyzed(row: RunRow, *, live: bool) -> Said:
         )
     folder = shlex.quote(row.folder or "DIR")
     return Said(f"{said} below. Analyze it:", Severity.UNKNOWN, f"lockstep analyze {folder}")
+
+
+# What else a verdict says: who was let go, what is by design, what deviates, what is missing.
+
+REJECTED = ("rank", "why it is not to blame")
+STRUCTURE = ("kind", "share of the step", "what")
+ANOMALIES = ("node", "GPU", "since", "distance", "costs time", "what")
+MISSING = ("what was not there",)
+
+
+def rejected(verdict: Mapping[str, Any]) -> pd.DataFrame:
+    """Suspects that were let go; columns `REJECTED`."""
+    rows = [
+        (whole(one.get("rank")), text(one.get("why"))) for one in records(verdict.get("rejected"))
+    ]
+    return pd.DataFrame(rows, columns=list(REJECTED)).astype({"rank": "Int64"})
+
+
+def structure(verdict: Mapping[str, Any]) -> pd.DataFrame:
+    """What is slow by design and nobody's fault; columns `STRUCTURE`."""
+    rows = [
+        (text(one.get("kind")), number(one.get("share")), text(one.get("text")))
+        for one in records(verdict.get("structure"))
+    ]
+    return pd.DataFrame(rows, columns=list(STRUCTURE)).astype({"share of the step": "float64"})
+
+
+def anomalies(verdict: Mapping[str, Any]) -> pd.DataFrame:
+    """Hardware that deviates from its peers, costly or not; columns `ANOMALIES`."""
+    rows = [
+        (text(one.get("node")), whole(one.get("gpu")), text(one.get("since")),
+         number(one.get("deviation")), "yes" if one.get("costs_time") is True else "not yet",
+         text(one.get("text")))
+        for one in records(verdict.get("anomalies"))
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows, columns=list(ANOMALIES))
+    return frame.astype({"GPU": "Int64", "distance": "float64"})
+
+
+def before(verdict: Mapping[str, Any]) -> tuple[str, ...]:
+    """How often its culprits were culprits before, a sentence each."""
+    told = (text(one.get("text")) for one in records(verdict.get("recurrence")))
+    return tuple(f"{one}." for one in told if one)
+
+
+def missing(verdict: Mapping[str, Any]) -> pd.DataFrame:
+    """What was looked for and not found; columns `MISSING`."""
+    return pd.DataFrame({MISSING[0]: list(texts(verdict.get("missing")))}, dtype="str")
+
+
+def how_sure(verdict: Mapping[str, Any]) -> str:
+    """Coverage, provenance and what goes on costing, in a sentence."""
+    coverage = number(verdict.get("coverage"))
+    words = (
+        "How much of the run answered is not told."
+        if coverage is None
+        else f"{coverage:.0%} of the expected windows of all ranks answered."
+    )
+    made = ", ".join(texts(verdict.get("provenance")))
+    words += f" Made up in this run: {made}." if made else ""
+    daily = mapping(verdict.get("lost_per_day"))
+    hours = number(daily.get("gpu_hours"))
+    if hours is not None and daily.get("goes_on") is True:
+        words += f" If it goes on, {hours:.3g} GPU-hours a day are lost."
+    return words
+
+
+# Which range a number is of: the verdict counts from the onset, charts take what is shown.
+
+NEAR = 0.02
+"""Of the range: an onset so near to its left edge is the edge."""
+
+
+def onset(told: Mapping[str, Any] | None, span: Span) -> float | None:
+    """Unix seconds from which the first culprit is slow, where a range begins before it."""
+    culprits = records((told or {}).get("culprits"))
+    if not culprits or not text(culprits[0].get("since")):
+        return None
+    try:
+        since = moment(text(culprits[0].get("since")), span.end)
+    except TroubleError:
+        return None
+    return since if span.start + NEAR * span.seconds < since < span.end else None
+
+
+def measured(told: Mapping[str, Any] | None, span: Span) -> str:
+    """What the map, the charts and the table of ranks are taken over, and what the verdict is."""
+    words = (
+        f"Measured from {utc(span.start)} to {utc(span.end)}: the table has medians over all of"
+        " it, the map and the boxes values by window."
+    )
+    since = onset(told, span)
+    if since is None:
+        return words
+    first = records((told or {}).get("culprits"))[0]
+    slower, step = number(first.get("slowdown")), whole(first.get("from_step"))
+    times = "" if slower is None else f": {slower:.2f}×"
+    at = utc(since) if step is None else f"step {step} ({utc(since)})"
+    return (
+        f"{words} The verdict counts {verdict.who(first)} from {at} on{times}; medians that"
+        " include the time before are lower."
+    )

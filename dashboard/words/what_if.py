@@ -5,8 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from lockstep.analyzer.report.what_if import gives_back
-from lockstep.dashboard.words.reading import mapping, number, pair, records, text, texts
+from lockstep.analyzer.report.sections.what_if import gives_back
+from lockstep.dashboard.words.verdict import mapping, number, pair, records, text, texts
 
 FIGURES = ("figure", "value", "at least", "at most", "what it says")
 NAMES = {

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.analyzer.causes import symptoms
 from lockstep.analyzer.causes.cause_spec import MAY, MUST, Expectation
 from lockstep.analyzer.causes.cause_weights import possible
-from lockstep.analyzer.causes.specs import SPECS
+from lockstep.analyzer.causes.registry import SPECS
+from lockstep.analyzer.causes.symptoms import table as symptoms
 from lockstep.analyzer.shapes.run import Finding, Grid
 from lockstep.analyzer.shapes.wording import ENDS
 from lockstep.analyzer.stats.before_after import has_gpu

@@ -18,7 +18,7 @@ from lockstep.analyzer.causes.cause_weights import (
     possible,
     shown_when_slow,
 )
-from lockstep.analyzer.causes.specs import CAUSES, SPECS
+from lockstep.analyzer.causes.registry import CAUSES, SPECS
 from lockstep.evaluation.scoring.examples import UNKNOWN, Example, symptom_of
 
 CLASSES: tuple[str, ...] = (*(spec.cause.value for spec in CAUSES), UNKNOWN)

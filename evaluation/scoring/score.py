@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import gammaincinv
 
 from lockstep.analyzer.shapes.wording import ENDS
+from lockstep.collector.contract.words import Cause
 
 HOURS_PER_MONTH = 730.0
 CALIBRATION_BINS = 10
@@ -209,3 +210,161 @@ def _instead(case: Case, baseline: str) -> Case:
     ]
     verdict = {"culprits": culprits, "alternatives": []}
     return Case(case.truth, verdict, None, case.node_hours, more=case.more)
+
+
+# Scores by cause: who was found and why, macro accuracy, the recall of unknown, both of two.
+
+
+def score_causes(cases: Sequence[Case]) -> dict[str, Any]:
+    """Figures beside those of `lockstep.evaluation.scoring.score.score`.
+
+    `cause_macro` is the `macro` over causes of `cause` (the fault's place was named with its cause,
+    of all faults of that cause); `unknown` is a class of its own and not among them.
+    `unknown_recall` is over faults that the telemetry cannot tell: whoever found the place said
+    "unknown", and nobody else named a cause. `both_named` is over runs with two faults.
+    """
+    faults = [(case, fault) for case in cases for fault in case.truths]
+    by_cause: dict[str, list[tuple[Case, Mapping[str, Any]]]] = {}
+    for case, fault in faults:
+        by_cause.setdefault(fault["cause"], []).append((case, fault))
+    unknown = by_cause.pop(Cause.UNKNOWN.value, [])
+    table = {cause: _row(mine) for cause, mine in sorted(by_cause.items())}
+    pairs = [case for case in cases if len(case.truths) == 2]
+    found = [pair for pair in unknown if is_found(pair[1], pair[0].verdict)]
+    honest = sum(_said(case, fault) == Cause.UNKNOWN for case, fault in found)
+    both = sum(all(is_found(fault, case.verdict) for fault in case.truths) for case in pairs)
+    return {
+        "cause_macro": macro([row["cause"] for row in table.values()]),
+        "unknown_recall": rate(honest, len(unknown)),
+        "unknown_named": rate(honest, len(found)),
+        "both_named": rate(both, len(pairs)),
+        "by_cause": table,
+    }
+
+
+def macro(rates: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The mean of several rates (`lockstep.evaluation.scoring.score.rate`), each counting alike.
+
+    Its 95 % interval adds up their variances, of two more successes and two more failures each
+    (Agresti and Coull 1998): a rate of 3 of 3 is not certain.
+    """
+    if not rates:
+        return {"value": None, "causes": 0, "interval": None}
+    value = sum(one["value"] for one in rates) / len(rates)
+    shares = [((one["count"] + 2) / (one["of"] + 4), one["of"] + 4) for one in rates]
+    half = Z95 * sum(share * (1 - share) / of for share, of in shares) ** 0.5 / len(rates)
+    interval = [max(0.0, value - half), min(1.0, value + half)]
+    return {"value": value, "causes": len(rates), "interval": interval}
+
+
+def _row(mine: Sequence[tuple[Case, Mapping[str, Any]]]) -> dict[str, Any]:
+    found = [pair for pair in mine if is_found(pair[1], pair[0].verdict)]
+    said = [_said(case, fault) for case, fault in found]
+    right = sum(each == fault["cause"] for each, (_, fault) in zip(said, found, strict=True))
+    wrong: dict[str, int] = {}
+    for each, (_, fault) in zip(said, found, strict=True):
+        if each != fault["cause"]:
+            wrong[each] = wrong.get(each, 0) + 1
+    return {
+        "found": rate(len(found), len(mine)),
+        "cause": rate(right, len(mine)),
+        "cause_of_found": rate(right, len(found)),
+        "instead": wrong,
+    }
+
+
+def _said(case: Case, fault: Mapping[str, Any]) -> str:
+    """The cause that the verdict gives for a fault that it found."""
+    named = [each["cause"] for each in case.verdict["culprits"] if is_right(fault, each)]
+    return str(fault["cause"] if fault["cause"] in named else named[0])
+
+
+# Scores by what a simulated run is: each difficulty's runs, and what is said of healthy ones.
+
+SLOW = 1.10
+"""Own time over before from which a culprit is one that must be found; less is told apart."""
+NONE = "none"
+
+
+def score_difficulties(runs: Sequence[tuple[Case, Sequence[str]]]) -> dict[str, Any]:
+    """Figures of all runs, and `by_difficulty`: name -> figures of the runs that have it.
+
+    Args:
+        runs: Each with the names of its difficulties.
+    """
+    names = sorted({name for _, mine in runs for name in mine})
+    table = {name: figures([case for case, mine in runs if name in mine]) for name in names}
+    plain = [case for case, mine in runs if not mine]
+    if names and plain:
+        table[NONE] = figures(plain)
+    return {"slow": figures([case for case, _ in runs]), "by_difficulty": table}
+
+
+def figures(cases: Sequence[Case]) -> dict[str, Any]:
+    """`precision` of all that was named; `recall`, `cause_macro` of culprits that are slow enough.
+
+    `recall_all` counts every culprit; `both_named` runs with two that are; `healthy_named` healthy
+    runs in which anybody is, `healthy_said` those called so of all, whatever is known of them
+    (`score_healthy` tells them apart).
+    """
+    named = [(case, each) for case in cases for each in case.verdict["culprits"]]
+    right = sum(any(is_right(fault, each) for fault in case.truths) for case, each in named)
+    faults = [(case, fault) for case in cases for fault in case.truths]
+    slow = [pair for pair in faults if is_slow(pair[1])]
+    healthy = [case for case in cases if case.truth is None]
+    pairs = [case for case in cases if len(case.truths) == 2 and all(map(is_slow, case.truths))]
+    both = sum(all(is_found(fault, case.verdict) for fault in case.truths) for case in pairs)
+    return {
+        "runs": len(cases),
+        "precision": rate(right, len(named)),
+        "recall": _found(slow),
+        "recall_all": _found(faults),
+        "cause_macro": score_causes([_only_slow(case) for case in cases])["cause_macro"],
+        "both_named": rate(both, len(pairs)),
+        "healthy_named": rate(sum(bool(c.verdict["culprits"]) for c in healthy), len(healthy)),
+        "healthy_said": _percentages(healthy),
+    }
+
+
+def score_healthy(runs: Sequence[tuple[Case, bool, bool]]) -> dict[str, Any]:
+    """What is said of runs without a fault, of each kind apart.
+
+    `healthy_said` is over those whose telemetry is whole, `healthy_said_unseen` over those of which
+    a part was not seen: there "unknown" may be all that can be said. Runs that became slower as a
+    whole are in neither, as they are not well: `slower_said` counts those that are told as
+    degraded, and nobody in them is named.
+
+    Args:
+        runs: Each with whether it became slower as a whole, and whether its telemetry is whole.
+    """
+    healthy = [each for each in runs if each[0].truth is None]
+    steady = [(case, whole) for case, slower, whole in healthy if not slower]
+    slower = [case for case, slower, _ in healthy if slower]
+    told = sum(c.verdict["status"] == "degraded" and not c.verdict["culprits"] for c in slower)
+    return {
+        "healthy_said": _percentages([case for case, whole in steady if whole]),
+        "healthy_said_unseen": _percentages([case for case, whole in steady if not whole]),
+        "slower_said": rate(told, len(slower)),
+    }
+
+
+def _percentages(cases: Sequence[Case]) -> dict[str, Any]:
+    return rate(sum(case.verdict["status"] == "healthy" for case in cases), len(cases))
+
+
+def is_slow(fault: Mapping[str, Any]) -> bool:
+    """Whether it slows by 10 % or more, or stops; of network faults the run's step counts."""
+    size = fault["factor_measured"]
+    if size is None:
+        size = fault["factor_intended"]
+    return size is None or bool(size >= SLOW)
+
+
+def _found(faults: Sequence[tuple[Case, Mapping[str, Any]]]) -> dict[str, Any]:
+    return rate(sum(is_found(fault, case.verdict) for case, fault in faults), len(faults))
+
+
+def _only_slow(case: Case) -> Case:
+    slow = [fault for fault in case.truths if is_slow(fault)]
+    first = slow[0] if slow else None
+    return Case(first, case.verdict, None, case.node_hours, more=tuple(slow[1:]))

@@ -3,14 +3,3 @@
 Nothing here knows how verdicts are found: neither detectors nor causes nor their thresholds are
 imported (import-linter), so that a score over these runs is no tautology.
 """
-
-from lockstep.evaluation.synth.traces import (
-    GC_SECONDS,
-    SECONDS,
-    TRANSFER_SECONDS,
-    Scene,
-    Slow,
-    trace,
-)
-
-__all__ = ["GC_SECONDS", "SECONDS", "TRANSFER_SECONDS", "Scene", "Slow", "trace"]

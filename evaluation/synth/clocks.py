@@ -12,8 +12,7 @@ import numpy as np
 from lockstep.analyzer.shapes.run import FloatGrid
 from lockstep.collector.contract.words import CLOCK_EVENT_REASONS, Cause
 from lockstep.evaluation.synth.fleet import Fault, SyntheticFleet, Telling
-from lockstep.evaluation.synth.scrapes import Scrapes
-from lockstep.evaluation.synth.strong import active, onset
+from lockstep.evaluation.synth.scrapes import Scrapes, active, onset
 from lockstep.evaluation.synth.times import COMPUTES, Times
 from lockstep.evaluation.synth.variant import Variant
 

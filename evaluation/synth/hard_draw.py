@@ -10,7 +10,6 @@ from dataclasses import replace
 import numpy as np
 
 from lockstep.collector.contract.words import Cause
-from lockstep.evaluation.synth.difficulty import LAYOUTS, SHARE, SUITS, TEMPORAL, Difficulty
 from lockstep.evaluation.synth.draw import (
     CONTRADICTED,
     FORMS,
@@ -29,12 +28,17 @@ from lockstep.evaluation.synth.draw import (
 )
 from lockstep.evaluation.synth.fleet import (
     GPUS_PER_NODE,
+    LAYOUTS,
     NETWORK,
     PAUSE,
+    SHARE,
     SLOW_WRITE,
     STOPS,
+    SUITS,
+    TEMPORAL,
     TOLD_BY,
     Benign,
+    Difficulty,
     Fault,
     Resolution,
     Shape,

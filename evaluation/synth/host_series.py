@@ -5,10 +5,8 @@ import numpy as np
 from lockstep.analyzer.shapes.run import FloatGrid
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.words import Cause
-from lockstep.evaluation.synth.block import About, Block
 from lockstep.evaluation.synth.fleet import GPUS_PER_NODE, SyntheticFleet
-from lockstep.evaluation.synth.scrapes import Scrapes
-from lockstep.evaluation.synth.strong import active, counted
+from lockstep.evaluation.synth.scrapes import About, Block, Scrapes, active, counted
 from lockstep.evaluation.synth.times import Times
 from lockstep.evaluation.synth.variant import Variant
 

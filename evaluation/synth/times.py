@@ -12,20 +12,19 @@ from scipy.signal import lfilter
 
 from lockstep.analyzer.shapes.run import FloatGrid
 from lockstep.collector.contract.words import PHASES, Cause, Phase
-from lockstep.evaluation.synth.benign import TAGS, Normal, normal
-from lockstep.evaluation.synth.difficulty import Difficulty
+from lockstep.evaluation.synth.excess import TAGS, Normal, normal, phases, rhythm, stopped_in
 from lockstep.evaluation.synth.fleet import (
     GPUS_PER_NODE,
     NETWORK,
     SLOW_WRITE,
     Benign,
+    Difficulty,
     Fault,
     Shape,
     SyntheticFleet,
 )
 from lockstep.evaluation.synth.untidy import LENGTH_POWER, bursts, lengths, more_noise, rounds
 from lockstep.evaluation.synth.variant import VARIANTS, Noise, Variant
-from lockstep.evaluation.synth.where import phases, rhythm, stopped_in
 
 FREEDOM = 4
 """Degrees of freedom of the heavy-tailed family: the fewest whose kurtosis is not defined."""

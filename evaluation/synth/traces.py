@@ -10,8 +10,7 @@ import numpy as np
 from lockstep.analyzer.operations.whatif.dependencies import build
 from lockstep.analyzer.operations.whatif.graph import BACKWARD, COMPUTE, FORWARD, GC, OPTIMIZER
 from lockstep.analyzer.operations.whatif.simulate import retimed
-from lockstep.analyzer.shapes.operations import Floats, Layout, Trace
-from lockstep.analyzer.shapes.schedule import program
+from lockstep.analyzer.shapes.operations import Floats, Layout, Trace, program
 
 SECONDS = {
     FORWARD: 0.2, BACKWARD: 0.4, OPTIMIZER: 0.02, GC: 0.0, "params-all-gather": 0.1,

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from scipy.signal import lfilter
 
 from lockstep.analyzer.shapes.run import FloatGrid
-from lockstep.evaluation.synth.difficulty import Difficulty
-from lockstep.evaluation.synth.fleet import GPUS_PER_NODE, Fault, SyntheticFleet
+from lockstep.evaluation.synth.fleet import GPUS_PER_NODE, Difficulty, Fault, SyntheticFleet
 
 TAIL_FREEDOM, TAIL_SCALE = 3.0, 0.02
 """Student's t: the fewest degrees of freedom with a variance; scale of the logarithm."""

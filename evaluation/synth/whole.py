@@ -9,35 +9,34 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lockstep.analyzer.read.gpu_numbers import as_ranks_number
+from lockstep.analyzer.read.ranks import as_ranks_number
 from lockstep.analyzer.shapes.run import RankInfo, Run
 from lockstep.analyzer.shapes.windows import from_samples, from_steps
 from lockstep.collector.contract import archive, metrics
 from lockstep.collector.contract.metrics import METRICS, Kind
 from lockstep.collector.contract.words import PHASES
-from lockstep.evaluation.synth.block import About, Block, frame
 from lockstep.evaluation.synth.clocks import clocks
-from lockstep.evaluation.synth.difficulty import Difficulty
 from lockstep.evaluation.synth.fleet import (
     GPUS_PER_NODE,
     Defect,
+    Difficulty,
     Fault,
     Resolution,
     Source,
     SyntheticFleet,
     Telling,
 )
-from lockstep.evaluation.synth.gpu_errors import error_blocks
-from lockstep.evaluation.synth.gpu_series import gpu_blocks
+from lockstep.evaluation.synth.gpu_series import error_blocks, gpu_blocks
 from lockstep.evaluation.synth.host_series import host_blocks
-from lockstep.evaluation.synth.scrapes import Scrapes, scrapes
-from lockstep.evaluation.synth.stop_series import stop_blocks, without_the_dead
+from lockstep.evaluation.synth.scrapes import About, Block, Scrapes, frame, scrapes
 from lockstep.evaluation.synth.times import Times, stage_of, times
 from lockstep.evaluation.synth.training_series import (
     FLOPS_A_TOKEN,
     SAMPLES,
     TOKENS,
+    stop_blocks,
     training_blocks,
+    without_the_dead,
 )
 from lockstep.evaluation.synth.untidy import clock_errors, driver_numbers, failed_scrapes
 from lockstep.evaluation.synth.variant import VARIANTS
@@ -192,6 +191,7 @@ def _steps(
         "samples": flat(SAMPLES),
         "tokens": flat(TOKENS * made.work),
         "flops": flat(FLOPS_A_TOKEN * TOKENS * made.work),
+        "wait_seconds": flat(made.wall[:, None] - own),
     }
     return pd.DataFrame(columns)
 

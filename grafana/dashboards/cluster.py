@@ -11,7 +11,7 @@ from lockstep.grafana.targets import ROWS, highest, instant, lowest, per_second,
 _BANDS = ((0.0, "lowest"), (0.05, "5 %"), (0.5, "median"), (0.95, "95 %"), (1.0, "highest"))
 _TO_NODE = lead("node", "node", "node")
 _ROW_TO_NODE = lead("node", "node", "node", value=of_row)
-_ROW_TO_GPU = lead("node", "gpu", "node", "gpu", value=of_row)
+_ROW_TO_GPU = lead("node", "node", "node", "gpu", value=of_row)
 
 
 def make(settings: Settings) -> Json:

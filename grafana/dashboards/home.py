@@ -146,7 +146,7 @@ def _ledger() -> Json:
              "slowdown that lockstep watch knows.", "useful and communication are nearly all.",
              "lockstep ledger says who and why, with what was before the first step and between "
              "attempts."),
-        lead("run", "ledger"), stacked=True, nothing=_NO_LEDGER,
+        lead("run", "runs/ledger"), stacked=True, nothing=_NO_LEDGER,
     )  # fmt: skip
 
 
@@ -158,7 +158,7 @@ def _ledger_shares() -> Json:
              f"/ on (run) group_left ()\n{whole}")],
         tell("Share of the rank-seconds of the range, by run, its team, and bucket.",
              "useful is the largest.", "the next ones are the largest losses; click the run."),
-        lead("run", "ledger", "run", value=of_row), names=("share",), nothing=_NO_LEDGER,
+        lead("run", "runs/ledger", "run", value=of_row), names=("share",), nothing=_NO_LEDGER,
     )  # fmt: skip
 
 
@@ -174,7 +174,7 @@ def _ledger_teams() -> Json:
              "lockstep.example/team of the run's pods; unknown where nobody says it.",
              "useful is the largest of each team.",
              "lockstep ledger --gpu-hour-price has each bucket in money."),
-        lead("run", "ledger"), names=("rank-hours", "share"), units=("none", "percentunit"),
+        lead("run", "runs/ledger"), names=("rank-hours", "share"), units=("none", "percentunit"),
         nothing=_NO_LEDGER,
     )  # fmt: skip
 

@@ -21,7 +21,7 @@ from lockstep.grafana.targets import (
 _NODE = 'node=~"$node"'
 _GPU = 'node=~"$node",gpu=~"$gpu"'
 _BY = "node, gpu, uuid"
-_TO_GPU = lead("straggler", "gpu", "node", "gpu")
+_TO_GPU = lead("straggler", "node", "node", "gpu")
 _TO_NODE = lead("cluster", "node", "node")
 _LEGEND = "{{node}} gpu{{gpu}}"
 _NO_GPUS = "No GPU of this node is told of"
@@ -184,7 +184,7 @@ def _errors() -> Json:
              f"none. XID {listed(NOT_OF_HARDWARE)} come from programs.",
              "runbooks LockstepGpuXidFatal, LockstepGpuEccUncorrectable, "
              "LockstepNvlinkReplayOrRecovery and LockstepKernelEventFatal."),
-        lead("straggler", "gpu", "node", "gpu", value=of_row),
+        lead("straggler", "node", "node", "gpu", value=of_row),
         names=("XIDs", "memory errors", "NVLink errors", "PCIe errors", "off the bus",
                "killed for memory", "kernel log"),
         nothing="None was counted in the range",

@@ -1,6 +1,6 @@
 """One run: model and hardware on one time axis."""
 
-from lockstep.analyzer.shapes.known import own_per_step
+from lockstep.analyzer.read.prometheus.questions import own_per_step
 from lockstep.grafana.annotations import CHECKPOINTS, STARTS, XIDS, findings
 from lockstep.grafana.board import board
 from lockstep.grafana.links import lead
@@ -24,7 +24,7 @@ from lockstep.grafana.targets import (
 _RUN = 'run=~"$run"'
 _TO_STRAGGLER = lead("straggler", "straggler", "run")
 _TO_NODE = lead("node", "node", "node")
-_TO_GPU = lead("node", "gpu", "node", "gpu")
+_TO_GPU = lead("node", "node", "node", "gpu")
 _NO_RANKS = "No rank of this run told its steps in the range"
 _NO_GPUS = "No GPU of this run is told of: it trains on CPUs, or ranks do not tell their uuid"
 _STEPS = per_second(f"lockstep_train_steps_total{{{_RUN}}}", "run, rank")

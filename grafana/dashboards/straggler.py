@@ -22,7 +22,7 @@ _RUN = 'run=~"$run"'
 _RANK = "run, rank"
 _PLACE = "run, rank, node, gpu"
 _LEGEND = "rank {{rank}} {{node}} gpu{{gpu}}"
-_TO_GPU = lead("node", "gpu", "run", "node", "gpu", "rank")
+_TO_GPU = lead("node", "node", "run", "node", "gpu", "rank")
 _NO_RULES = "Not told: are the recording rules (lockstep-peers) loaded, and does a run train?"
 _NO_WATCH = "Not told: is lockstep watch scraped, and does a run train?"
 _WHERE = f"on (run, rank) group_left (node, gpu) lockstep:rank:place{{{_RUN}}}"
@@ -132,7 +132,7 @@ def _worst() -> Json:
         tell("Own time over peers, and the SM clock of the rank's GPU over its peers', now.",
              "both near 1.", "slow with a low clock: heat, power or the GPU. Slow with a good "
              "clock: CPU, data or a program beside it."),
-        lead("node", "gpu", "run", "node", "gpu", "rank", value=of_row), names=names,
+        lead("node", "node", "run", "node", "gpu", "rank", value=of_row), names=names,
         nothing=_NO_RULES,
     )  # fmt: skip
 
@@ -186,7 +186,7 @@ def _clock() -> Json:
         "SM clock over peers", "percentunit", [query(drawn, "{{node}} gpu{{gpu}}")],
         tell("Clock of a GPU over the median of the run's others; the 20 lowest.", "100 %.",
              "runbook LockstepGpuClockBelowPeers."),
-        lead("node", "gpu", "run", "node", "gpu"), low=None, nothing=_NO_WATCH,
+        lead("node", "node", "run", "node", "gpu"), low=None, nothing=_NO_WATCH,
     )  # fmt: skip
 
 
@@ -200,7 +200,7 @@ def _held_back() -> Json:
         tell("Share of time in which a rank was ready to run and had no processor, and in which "
              "its CPU quota held it back; ten each.", "near 0.",
              "processors are short on that node, or the pod's limit is too low."),
-        lead("node", "gpu", "run", "rank"), nothing="None, or not told",
+        lead("node", "node", "run", "rank"), nothing="None, or not told",
     )  # fmt: skip
 
 

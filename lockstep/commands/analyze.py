@@ -9,18 +9,10 @@ import typer
 
 from lockstep.cli.option_groups import grouped
 from lockstep.collector.contract.visible import visible_line
-from lockstep.diagnose import (
-    diagnosis,
-    hardware_only,
-    newest,
-    prometheus_diagnosis,
-    recurrence,
-    trace_diagnosis,
-)
+from lockstep.diagnose import diagnosis, newest, sources
 from lockstep.diagnose import timeline as timelines
 from lockstep.terminal import output
 from lockstep.terminal.output import Format
-from lockstep.watch import watched_diagnosis
 
 if TYPE_CHECKING:
     from lockstep.analyzer.shapes.run import Culprit, Verdict
@@ -159,14 +151,14 @@ def analyze(
         if where.gpus is not None:
             if where.run is not None or shown.timeline is not None:
                 raise typer.BadParameter("--gpus goes without --run and without --timeline")
-            alone = hardware_only.diagnose_hardware(
+            alone = sources.diagnose_hardware(
                 where.prometheus, where.gpus, where.since, where.until
             )
             output.document(verdict_json(alone), form, table(alone))
             return diagnosis.exit_code(alone)
         if where.run is None:
             raise typer.BadParameter("--prometheus needs --run ID, or --gpus")
-        diagnosed = prometheus_diagnosis.diagnose_prometheus(
+        diagnosed = sources.diagnose_prometheus(
             where.prometheus, where.run, where.since, where.until, gpu_hour_price,
             push_down=where.push_down, topology=topology, node_labels=where.node_label or (),
         )  # fmt: skip
@@ -179,8 +171,7 @@ def analyze(
         )
     else:
         archive = newest.archive_in(archive, "analyze")
-        found = watched_diagnosis.diagnose_watched(archive, gpu_hour_price, topology)
-        diagnosed = recurrence.with_recurrence(found, archive)
+        diagnosed = diagnosis.diagnose_archive(archive, gpu_hour_price, topology, history=True)
     verdict = diagnosed.verdict
     if write and archive is not None:
         try:
@@ -214,17 +205,17 @@ def _traced(
     assert asked.trace is not None
     if asked.layout is not None and asked.meta is not None:
         raise typer.BadParameter("give --layout or --meta, not both")
-    verdict = trace_diagnosis.diagnose_trace(asked.trace, asked.layout, asked.meta, gpu_hour_price)
+    verdict = sources.diagnose_trace(asked.trace, asked.layout, asked.meta, gpu_hour_price)
     output.document(verdict_json(verdict), form, table(verdict))
     if shown.timeline is not None:
-        operations = trace_diagnosis.read_trace(asked.trace, asked.layout, asked.meta)
+        operations = sources.read_trace(asked.trace, asked.layout, asked.meta)
         timelines.write(shown.timeline, operations, steps, verdict.culprits)
     return diagnosis.exit_code(verdict)
 
 
 def table(verdict: "Verdict") -> str:
     """The verdict for people: the sentence, the culprits, and what speaks for and against."""
-    from lockstep.analyzer.report.what_if import gives_back
+    from lockstep.analyzer.report.sections.what_if import gives_back
 
     parts = [output.emphasis(verdict.sentence)]
     parts += [_told_before(told) for told in verdict.history]

@@ -45,9 +45,10 @@ def capture(
 
     from lockstep.collector.clock import SystemClock
     from lockstep.collector.config import ConfigError, load
-    from lockstep.doctor.raw import bundle, own_names
-    from lockstep.doctor.raw.parts import PARTS, Machine, gathered
-    from lockstep.doctor.raw.pseudonyms import Pseudonyms
+    from lockstep.doctor import bundle
+    from lockstep.doctor import pseudonyms as own_names
+    from lockstep.doctor.parts import PARTS, Machine, gathered
+    from lockstep.doctor.pseudonyms import Pseudonyms
 
     logs = tuple(log or ())
     for path in logs:

@@ -17,10 +17,6 @@ def dashboard(
     findings: Annotated[
         Path | None, typer.Option(metavar="DIR", help="What `lockstep watch --out` writes.")
     ] = None,
-    simulated: Annotated[
-        int | None,
-        typer.Option(metavar="GPUS", min=8, max=100_000, help="A fleet made by a program."),
-    ] = None,
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Address of the dashboard; port 0 = any.")
     ] = "127.0.0.1:8501",
@@ -58,10 +54,10 @@ def dashboard(
 
     Example: lockstep dashboard runs
     """
-    from lockstep.cli import dashboard_program as program
+    from lockstep.cli import dashboard as program
 
     asked = program.Asked(
-        folder=folder, prometheus=prometheus, findings=findings, simulated=simulated,
+        folder=folder, prometheus=prometheus, findings=findings,
         listen=listen, runs=runs, grafana=grafana, login=login, announce=announce,
         alertmanager=alertmanager, api=api,
     )  # fmt: skip

@@ -35,7 +35,7 @@ def demo(
     # torch must be imported before the ranks are forked, pandas need not: it comes after.
     from lockstep.runs.observe import run_observed
     from lockstep.runs.planning import plan
-    from lockstep.workloads.launchers import Ending
+    from lockstep.workloads.launch.launcher import Ending
 
     show = output.Progress()
     spec = plan(

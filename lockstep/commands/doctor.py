@@ -115,8 +115,8 @@ def _of_cluster(
     from time import monotonic, sleep
 
     from lockstep.doctor import installed
-    from lockstep.workloads.launchers.kubernetes.api import ApiCluster, KubeconfigError
-    from lockstep.workloads.launchers.kubernetes.cluster import ClusterError
+    from lockstep.workloads.launch.kubernetes.api import ApiCluster, KubeconfigError
+    from lockstep.workloads.launch.kubernetes.cluster import ClusterError
 
     if not 0 <= wait <= LONGEST_WAIT:
         output.fail(ExitCode.USAGE, f"--wait is {wait:g}; it must be from 0 to {LONGEST_WAIT:g}")
@@ -146,8 +146,8 @@ def _of_cluster(
 
 def _of_bundle(path: Path, form: Format) -> int:
     """What the parsers make of a bundle; 1 where one did not understand all."""
-    from lockstep.doctor.raw import bundle
-    from lockstep.doctor.raw.parsers import MOST_EXAMPLES, understood, unread
+    from lockstep.doctor import bundle
+    from lockstep.doctor.parsers import MOST_EXAMPLES, understood, unread
 
     try:
         whole = bundle.read(path)
@@ -166,7 +166,7 @@ def _of_bundle(path: Path, form: Format) -> int:
                 "not_understood": one.not_understood.total(),
                 "examples": [words for words, _ in one.not_understood.most_common(MOST_EXAMPLES)],
                 "not_used": dict(sorted(one.not_used.items())),
-                "told": one.told,
+                "told": [],
             }
             for one in found
         ],
@@ -179,7 +179,6 @@ def _of_bundle(path: Path, form: Format) -> int:
     ]
     parts = [output.grid(("parser", "lines", "values", "not understood"), rows)]
     for one in found:
-        parts += [f"{one.name}: {words}" for words in one.told]
         parts += [
             f"{one.name}: {count} x {words}"
             for words, count in one.not_understood.most_common(MOST_EXAMPLES)

@@ -14,8 +14,8 @@ from lockstep.terminal.output import Format
 if TYPE_CHECKING:
     from lockstep.collector.clock import Clock
     from lockstep.collector.contract.stacks import Depth
-    from lockstep.collector.rank_dumps import Answer, Answers
-    from lockstep.collector.sources.flight_recorder import Dump
+    from lockstep.collector.formats.flight_recorder.dump import Dump
+    from lockstep.collector.on_demand.dumps import Answer, Answers
 
 HEADER = ("rank", "node", "group", "enqueued", "started", "completed", "inside")
 
@@ -59,7 +59,7 @@ def dump(
     """
     from lockstep.collector.clock import SystemClock
     from lockstep.collector.contract.stacks import Depth
-    from lockstep.collector.rank_dumps import of_newest_attempt, ranks_below, request_dumps
+    from lockstep.collector.on_demand.dumps import of_newest_attempt, ranks_below, request_dumps
 
     if "/" in run or not run:
         raise typer.BadParameter(f"{run!r} is no name of a run; `lockstep run` prints it")
@@ -108,10 +108,8 @@ def _judged(
     from lockstep.analyzer.hangs.stacks import choice
     from lockstep.analyzer.hangs.verdict import judge
     from lockstep.collector.contract import stacks
-    from lockstep.collector.rank_dumps import take_stacks
-    from lockstep.runs.dumps import save, sensed
-    from lockstep.runs.hang_dumps import NoDumpsError, read_folder
-    from lockstep.runs.rank_stacks import save_stacks
+    from lockstep.collector.on_demand.stacks import take_stacks
+    from lockstep.runs.hang_dumps import NoDumpsError, read_folder, save, save_stacks, sensed
 
     try:
         with TemporaryDirectory() if out is None else nullcontext(str(out)) as name:

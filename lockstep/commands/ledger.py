@@ -136,7 +136,7 @@ def _belong(options: RecordedRun | LoggedRun | FaultTrace, lead: str, name: str)
 
 
 def _table(told: "Sequence[Ledger]", price: float | None) -> str:
-    from lockstep.analyzer.ledger.fleet import of_fleet, of_node
+    from lockstep.analyzer.ledger.reliability import of_fleet, of_node
 
     parts = [part for one in told for part in _of_run(one, price)]
     if len(told) > 1:
@@ -171,7 +171,7 @@ def _teams(told: "Sequence[Ledger]", price: float | None) -> str:
 
 def _of_run(told: "Ledger", price: float | None) -> list[str]:
     from lockstep.analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
-    from lockstep.analyzer.ledger.fleet import of_run
+    from lockstep.analyzer.ledger.reliability import of_run
     from lockstep.analyzer.ledger.words import duration, joules_of, sentence, spoken_part
 
     attempts = f"{told.launches} attempt{'s' * (told.launches != 1)}"

@@ -73,7 +73,7 @@ def nodes(
     Example: lockstep nodes --watch http://lockstep-watch:9411 --mode annotate
     """
     from lockstep.terminal.output import fail
-    from lockstep.watch.nodes import program, removing
+    from lockstep.watch.kubernetes import program, removing
 
     asked = program.Asked(
         watch=watch, mode=mode, dry_run=dry_run, kubeconfig=kubeconfig, context=context,

@@ -6,9 +6,8 @@ from typing import Annotated
 import typer
 
 from lockstep.collector.contract.words import ExitCode
-from lockstep.diagnose import diagnosis, newest, recurrence
+from lockstep.diagnose import diagnosis, newest
 from lockstep.terminal import output
-from lockstep.watch import watched_diagnosis
 
 
 def report(
@@ -43,8 +42,7 @@ def report(
         if each not in diagnosis.FORMATS:
             raise typer.BadParameter(f"{each!r} is not one of {', '.join(diagnosis.FORMATS)}")
     archive = newest.archive_in(archive, "report")
-    found = watched_diagnosis.diagnose_watched(archive, gpu_hour_price)
-    diagnosed = recurrence.with_recurrence(found, archive)
+    diagnosed = diagnosis.diagnose_archive(archive, gpu_hour_price, history=True)
     compared = None if baseline is None else diagnosis.diagnose_archive(baseline)
     folder = archive if out is None else out
     try:

@@ -34,7 +34,7 @@ def rules(
     Example: lockstep rules --out /etc/prometheus/rules
     """
     from lockstep.cli import rule_files
-    from lockstep.watch.addresses import addresses
+    from lockstep.watch.serve.pages import addresses
 
     if out is not None and check is not None:
         output.fail(ExitCode.USAGE, "--out and --check exclude each other")
@@ -52,7 +52,7 @@ def rules(
 
 def _check(path: Path) -> int:
     from lockstep.cli import rule_files
-    from lockstep.watch.addresses import addresses
+    from lockstep.watch.serve.pages import addresses
 
     where = addresses(os.environ)
     try:

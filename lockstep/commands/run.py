@@ -24,13 +24,14 @@ from lockstep.cli.run_options import (
 )
 from lockstep.collector.contract.visible import visible_line
 from lockstep.collector.contract.words import ExitCode
-from lockstep.runs import afterwards, cluster_options
+from lockstep.runs import cluster_options
+from lockstep.runs import results as afterwards
 from lockstep.runs.cluster_options import ClusterOptions
 from lockstep.terminal import output
 from lockstep.terminal.output import Format, fail
 
 if TYPE_CHECKING:
-    from lockstep.workloads.launchers import Outcome
+    from lockstep.workloads.launch.launcher import Outcome
     from lockstep.workloads.spec import RunSpec
 
 
@@ -66,7 +67,8 @@ def run(
 
     Example: lockstep run gpt --fault thermal:rank=2,factor=1.5
     """
-    from lockstep.runs import external_program, submission
+    from lockstep.runs import cluster_options as submission
+    from lockstep.runs import external_program
     from lockstep.runs.planning import named, plan, planned_program, with_training_settings
     from lockstep.workloads.spec import CLUSTER_LAUNCHERS
 
@@ -123,7 +125,7 @@ def observed(spec: "RunSpec", archive: Path, form: Format, *, judged: bool) -> i
     """
     from lockstep.runs import external_program, results
     from lockstep.runs.observe import run_observed
-    from lockstep.workloads.launchers import Ending
+    from lockstep.workloads.launch.launcher import Ending
 
     show = output.Progress()
     try:
@@ -235,7 +237,7 @@ def write_job(spec: "RunSpec", archive: Path, path: Path) -> None:
 
 def exit_code(spec: "RunSpec", outcome: "Outcome", archive: Path) -> int:
     """0 if the run ended as its faults said it would."""
-    from lockstep.workloads.launchers import Ending, as_injected
+    from lockstep.workloads.launch.launcher import Ending, as_injected
 
     if outcome.ending is Ending.INTERRUPTED:
         return ExitCode.INTERRUPTED

@@ -152,7 +152,7 @@ def _level(told: str) -> str:
     Raises:
         BadParameter: It names what is no difficulty.
     """
-    from lockstep.evaluation.synth.difficulty import Difficulty
+    from lockstep.evaluation.synth.fleet import Difficulty
 
     if told in ("easy", "hard"):
         return told
@@ -172,7 +172,7 @@ def _layouts(told: str | None, nodes: int) -> "tuple[Layout, ...]":
     Raises:
         BadParameter: It is no split of the nodes.
     """
-    from lockstep.analyzer.read.optrace import parse
+    from lockstep.analyzer.read.optrace.load import parse_layout
     from lockstep.analyzer.shapes.run import LoadError
     from lockstep.evaluation.trials import every_layout
     from lockstep.workloads.spec import Layout, SpecError
@@ -182,7 +182,7 @@ def _layouts(told: str | None, nodes: int) -> "tuple[Layout, ...]":
     if told == "all":
         return every_layout(nodes)
     try:
-        sizes = parse(told)
+        sizes = parse_layout(told)
     except LoadError as error:
         raise typer.BadParameter(str(error)) from None
     if (sizes.dsp, sizes.vpp) != (1, 1):

@@ -57,7 +57,7 @@ def watch(
 
     Example: lockstep watch --prometheus http://localhost:9090 --out findings --state state
     """
-    from lockstep.watch.loop import program
+    from lockstep.watch import program
 
     if once and alertmanager:
         raise typer.BadParameter("--alertmanager goes without --once: findings are told for as long"

@@ -3,13 +3,12 @@
 import dataclasses
 import json
 import math
-import os
-import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lockstep.collector.contract.archive import REPORT_STEM, RUN_FILE, VERDICT_FILE
+from lockstep.collector.contract.whole_file import write_whole
 from lockstep.collector.contract.words import ExitCode
 from lockstep.terminal.output import fail
 
@@ -17,19 +16,27 @@ if TYPE_CHECKING:
     from lockstep.analyzer.shapes.run import Verdict
     from lockstep.analyzer.verdict.pipeline import Diagnosis
 
+
 FORMATS: tuple[str, ...] = ("html", "md", "json")
 """Formats of a report, known here without importing what makes them."""
 
 
 def diagnose_archive(
-    archive: Path, gpu_hour_price: float | None = None, topology: Path | None = None
+    archive: Path,
+    gpu_hour_price: float | None = None,
+    topology: Path | None = None,
+    *,
+    history: bool = False,
 ) -> "Diagnosis":
     """Loads and diagnoses an archive, or a folder in which NCCL Inspector alone wrote.
+
+    Through `analyzer.verdict.pipeline.STAGES`, then `archive_stages`.
 
     Args:
         archive: The folder of the run.
         gpu_hour_price: Money per GPU-hour, in any currency; None = cost in hours only.
         topology: A topology.toml in place of the archive's own.
+        history: Whether finding.json and past runs in the same folder count, too.
 
     Raises:
         CommandError: 65, the folder is not an archive of this schema version, or the topology is
@@ -38,28 +45,31 @@ def diagnose_archive(
     if gpu_hour_price is not None and not math.isfinite(gpu_hour_price):
         fail(ExitCode.USAGE, f"--gpu-hour-price {gpu_hour_price} is not a price; give a number")
     # pandas and numpy take most of a second: only those who diagnose pay for them.
-    from lockstep.analyzer.read import archive as archives
-    from lockstep.analyzer.read import collectives
+    from lockstep.analyzer.read.archive.load import load_archive
+    from lockstep.analyzer.read.collectives.load import (
+        has_collectives,
+        joined,
+        load_collectives,
+    )
     from lockstep.analyzer.read.places import META_KEY, read
-    from lockstep.analyzer.rules.recording_rules.suspects import answered_of
-    from lockstep.analyzer.rules.recording_rules.whole import of_whole_run
     from lockstep.analyzer.shapes.run import LoadError
     from lockstep.analyzer.verdict import pipeline
+    from lockstep.diagnose import archive_stages
 
     try:
-        alone = not (archive / RUN_FILE).exists() and collectives.has_files(archive)
-        run = collectives.load(archive, _unpickled) if alone else archives.load(archive)
-        if not alone and run.windows.empty and collectives.has_files(archive):
-            run = collectives.joined(run, collectives.load(archive, _unpickled))
+        alone = not (archive / RUN_FILE).exists() and has_collectives(archive)
+        run = load_collectives(archive, _unpickled) if alone else load_archive(archive)
+        if not alone and run.windows.empty and has_collectives(archive):
+            run = joined(run, load_collectives(archive, _unpickled))
         if topology is not None:
             run = dataclasses.replace(run, meta={**run.meta, META_KEY: read(topology)})
-        found = pipeline.diagnose(run, gpu_hour_price=gpu_hour_price)
-        answered = answered_of(run.meta)
-        if answered is not None:
-            found = dataclasses.replace(found, verdict=of_whole_run(found, answered))
-        return found
+        diagnosed = pipeline.diagnose(run, gpu_hour_price=gpu_hour_price)
+        diagnosed = archive_stages.through(archive_stages.RUN_STAGES, diagnosed, archive)
     except LoadError as error:
         fail(ExitCode.BAD_INPUT, str(error))
+    if not history:
+        return diagnosed
+    return archive_stages.through(archive_stages.HISTORY_STAGES, diagnosed, archive)
 
 
 def write_transfers(folder: Path, path: Path) -> None:
@@ -68,11 +78,13 @@ def write_transfers(folder: Path, path: Path) -> None:
     Raises:
         CommandError: 65, there are none, or the file cannot be written.
     """
-    from lockstep.analyzer.read import collectives
+    from lockstep.analyzer.read.collectives.load import (
+        transfers,
+    )
     from lockstep.analyzer.shapes.run import LoadError
 
     try:
-        write_whole(path, collectives.transfers(folder, _unpickled).to_csv(index=False))
+        write_whole(path, transfers(folder, _unpickled).to_csv(index=False))
     except LoadError as error:
         fail(ExitCode.BAD_INPUT, str(error))
     except OSError as error:
@@ -85,8 +97,8 @@ def _unpickled(data: bytes) -> bytes:
     Raises:
         ValueError: It is no pickle of plain data.
     """
-    from lockstep.collector.reading import SourceError
-    from lockstep.collector.sources.flight_recorder.pickled import as_json
+    from lockstep.collector.formats.flight_recorder.pickled import as_json
+    from lockstep.collector.readings.source import SourceError
 
     try:
         return as_json(data)
@@ -141,8 +153,8 @@ def write_reports(
         OSError: The folder cannot be written.
         CommandError: 65, the report.md that is there cannot be kept.
     """
-    from lockstep.analyzer.report import render
     from lockstep.analyzer.report.document import document
+    from lockstep.analyzer.report.render import render
     from lockstep.diagnose import report_inputs
 
     archive = folder if archive is None else archive
@@ -150,29 +162,3 @@ def write_reports(
     tree = document(diagnosis, beside)
     paths = [write_whole(folder / f"{REPORT_STEM}.{form}", render(tree, form)) for form in formats]
     return paths if beside.trace is None else [*paths, folder / beside.trace.name]
-
-
-def write_whole(path: Path, text: str | bytes | Iterable[str]) -> Path:
-    """Writes a file whole or not at all: no reader, and no full disk, ever sees half of it.
-
-    Args:
-        path: The file.
-        text: All of it, or its parts.
-
-    Raises:
-        OSError: It cannot be written; what was there stays.
-    """
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            if isinstance(text, bytes):
-                file.write(text)
-            else:
-                parts = (text,) if isinstance(text, str) else text
-                file.writelines(part.encode() for part in parts)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    return path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lockstep.collector.contract import bounded_json
 from lockstep.collector.contract.archive import RUN_FILE
 from lockstep.collector.contract.words import ExitCode
-from lockstep.diagnose import diagnosis, newest, prometheus_diagnosis
+from lockstep.diagnose import diagnosis, newest, sources
 from lockstep.terminal.output import Progress, fail
 
 if TYPE_CHECKING:
@@ -23,18 +23,17 @@ def of_archives(folders: Sequence[Path]) -> "tuple[Ledger, ...]":
     Raises:
         CommandError: 65, one of them is no archive.
     """
-    from lockstep.analyzer.ledger.attempt import attempt_of
-    from lockstep.analyzer.ledger.jobs import chains
+    from lockstep.analyzer.ledger.attempt import attempt_of, chains
     from lockstep.analyzer.ledger.ledger import ledger
 
-    meant = list(dict.fromkeys(each for folder in folders for each in _archives(folder)))
+    meant = list(dict.fromkeys(archive for folder in folders for archive in _archives(folder)))
     show = Progress()
     attempts = []
     try:
         for number, archive in enumerate(meant, 1):
             show("reading", f"{number} of {len(meant)}: {archive.name}")
-            told = diagnosis.diagnose_archive(archive)
-            attempts.append(attempt_of(told, archive.resolve().name))
+            diagnosed = diagnosis.diagnose_archive(archive)
+            attempts.append(attempt_of(diagnosed, archive.resolve().name))
     finally:
         show.close()
     return tuple(ledger(job) for job in chains(attempts))
@@ -44,13 +43,13 @@ def of_prometheus(url: str, run: str, since: str | None, until: str | None) -> "
     """The ledger of a run that a Prometheus recorded.
 
     Raises:
-        CommandError: As `prometheus_diagnosis.diagnose_prometheus`.
+        CommandError: As `sources.diagnose_prometheus`.
     """
     from lockstep.analyzer.ledger.attempt import attempt_of
     from lockstep.analyzer.ledger.ledger import ledger
 
-    told = prometheus_diagnosis.diagnose_prometheus(url, run, since, until, push_down=False)
-    return (ledger([attempt_of(told)]),)
+    diagnosed = sources.diagnose_prometheus(url, run, since, until, push_down=False)
+    return (ledger([attempt_of(diagnosed)]),)
 
 
 def of_log(path: Path, ranks: int) -> "tuple[Ledger, ...]":
@@ -66,10 +65,10 @@ def of_log(path: Path, ranks: int) -> "tuple[Ledger, ...]":
     from lockstep.analyzer.verdict import pipeline
 
     try:
-        told = iteration_log.read(path, ranks)
+        run = iteration_log.read(path, ranks)
     except LoadError as error:
         fail(ExitCode.BAD_INPUT, str(error))
-    return (ledger([attempt_of(pipeline.diagnose(told))]),)
+    return (ledger([attempt_of(pipeline.diagnose(run))]),)
 
 
 def of_faults(path: Path, nodes: int | None, days: float | None) -> "Fleet":
@@ -82,8 +81,8 @@ def of_faults(path: Path, nodes: int | None, days: float | None) -> "Fleet":
     from lockstep.analyzer.shapes.run import LoadError
 
     try:
-        told = bounded_json.read(path, limit=MOST_TRACE_BYTES)
-        return reliability(read_faults(told), nodes, days)
+        trace = bounded_json.read(path, limit=MOST_TRACE_BYTES)
+        return reliability(read_faults(trace), nodes, days)
     except (LoadError, ValueError) as error:
         fail(ExitCode.BAD_INPUT, f"{path}: {error}")
     except OSError as error:

@@ -38,7 +38,7 @@ def archive_in(folder: Path, command: str) -> Path:
             f"{folder} holds {_counted(archives)}, and no run in it has ended; name one: lockstep"
             f" {command} {shlex.quote(str(archives[0]))}",
         )
-    others = [each for each in archives if each != newest]
+    others = [archive for archive in archives if archive != newest]
     another = f"; another: lockstep {command} {shlex.quote(str(others[0]))}" if others else ""
     note(visible_line(f"lockstep: {described(folder, archives, newest)}{another}"))
     return newest
@@ -61,18 +61,18 @@ def archives_in(folder: Path) -> list[Path]:
     """The archives right below a folder, the last changed first; no hidden ones, no links."""
     try:
         with os.scandir(folder) as entries:
-            found = [
-                (each.stat(follow_symlinks=False).st_mtime, each.path)
-                for each in entries
-                if not each.name.startswith(".") and each.is_dir(follow_symlinks=False)
+            folders = [
+                (entry.stat(follow_symlinks=False).st_mtime, entry.path)
+                for entry in entries
+                if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
             ]
     except OSError:
         return []
-    return list(_archives(sorted(found, reverse=True)))
+    return list(_archives(sorted(folders, reverse=True)))
 
 
-def _archives(found: list[tuple[float, str]]) -> Iterator[Path]:
-    for _, path in found[:MOST_ARCHIVES]:
+def _archives(folders: list[tuple[float, str]]) -> Iterator[Path]:
+    for _, path in folders[:MOST_ARCHIVES]:
         if _is_archive(Path(path)):
             yield Path(path)
 
@@ -85,8 +85,8 @@ def _is_archive(folder: Path) -> bool:
 def _end(archive: Path) -> datetime | None:
     """When the run ended, UTC; None where its run.json says no such thing."""
     try:
-        told = bounded_json.read(archive / RUN_FILE)
-        when = datetime.fromisoformat(told["ended"])
+        tree = bounded_json.read(archive / RUN_FILE)
+        when = datetime.fromisoformat(tree["ended"])
         return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return None

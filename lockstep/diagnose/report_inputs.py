@@ -2,19 +2,21 @@
 
 import gzip
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.collector.contract import archive as names
 from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.whole_file import write_whole
 from lockstep.collector.contract.words import ExitCode
-from lockstep.diagnose import diagnosis as files
-from lockstep.diagnose.report_trace import excerpt
 from lockstep.terminal.output import fail
 
 if TYPE_CHECKING:
-    from lockstep.analyzer.report.beside import Beside, DataFile
+    from lockstep.analyzer.report.inputs import DataFile, ReportInputs
+    from lockstep.analyzer.shapes.run import Run
     from lockstep.analyzer.verdict.pipeline import Diagnosis
+
 
 READ = (names.RUN_FILE, names.RANKS_FILE, names.STEPS_FILE, names.OPS_FILE, names.SAMPLES_FILE,
         names.FINDING_FILE, names.OPENED_FILE)  # fmt: skip
@@ -26,7 +28,7 @@ COMPRESSION = 6
 
 def read_beside(
     diagnosis: "Diagnosis", archive: Path, folder: Path, baseline: "Diagnosis | None"
-) -> "Beside":
+) -> "ReportInputs":
     """Reads all of it, and writes the timeline.
 
     Args:
@@ -39,14 +41,16 @@ def read_beside(
         OSError: The folder cannot be written.
         CommandError: 65, what people wrote in report.md cannot be told from the rest.
     """
-    from lockstep.analyzer.report.beside import Beside
+    from lockstep.analyzer.report.inputs import ReportInputs
 
     # Nothing is written before it is sure that people's words are not lost.
     human = _human(folder / f"{names.REPORT_STEM}.md")
     trace, told = _trace(diagnosis, folder)
     finding, missing = _finding(archive / names.FINDING_FILE)
-    found = [each for name in READ if (each := _digest(archive / name)) is not None]
-    return Beside(finding, human, tuple(found), trace, told, baseline, missing, _command(archive))
+    files_read = [file for name in READ if (file := _digest(archive / name)) is not None]
+    return ReportInputs(
+        finding, human, tuple(files_read), trace, told, baseline, missing, _command(archive)
+    )
 
 
 def _finding(path: Path) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
@@ -68,8 +72,8 @@ def _command(archive: Path) -> str:
         tree = bounded_json.read(archive / names.TRUTH_FILE)
     except (OSError, ValueError):
         return ""
-    told = tree.get("command") if isinstance(tree, dict) else None
-    return told if isinstance(told, str) else ""
+    command = tree.get("command") if isinstance(tree, dict) else None
+    return command if isinstance(command, str) else ""
 
 
 def _human(path: Path) -> dict[str, str]:
@@ -94,21 +98,21 @@ def _human(path: Path) -> dict[str, str]:
 
 def _trace(diagnosis: "Diagnosis", folder: Path) -> "tuple[DataFile | None, str]":
     """The timeline around the onset, and what it shows; None and why where there is none."""
-    from lockstep.analyzer.report import perfetto
-    from lockstep.analyzer.report.beside import DataFile
+    from lockstep.analyzer.report.inputs import DataFile
+    from lockstep.analyzer.report.perfetto.timeline import TimelineError, of_run
 
     part = excerpt(diagnosis)
     if part is None:
         return None, "the archive holds no operations"
     run, steps, words = part
     try:
-        timeline = perfetto.of_run(run, steps)
-    except perfetto.TimelineError as error:
+        timeline = of_run(run, steps)
+    except TimelineError as error:
         return None, str(error)
     text = "".join(timeline.parts()).encode()
     # Without a time in it, so that the same operations always give the same bytes.
     packed = gzip.compress(text, COMPRESSION, mtime=0)
-    files.write_whole(folder / names.TRACE_FILE, packed)
+    write_whole(folder / names.TRACE_FILE, packed)
     digest = hashlib.sha256(packed).hexdigest()
     lacks = f", without the ideal: {timeline.without_ideal}" if timeline.without_ideal else ""
     return DataFile(names.TRACE_FILE, len(packed), digest), words + lacks
@@ -116,12 +120,14 @@ def _trace(diagnosis: "Diagnosis", folder: Path) -> "tuple[DataFile | None, str]
 
 def _digest(path: Path) -> "DataFile | None":
     """The size and digest of a file or of a folder of part files; None where it is not there."""
-    from lockstep.analyzer.report.beside import DataFile
+    from lockstep.analyzer.report.inputs import DataFile
 
     if not path.is_dir():
-        one = _one(path)
-        return None if one is None else DataFile(path.name, *one)
-    parts = [one for each in sorted(path.glob("*.parquet")) if (one := _one(each)) is not None]
+        digest = _one(path)
+        return None if digest is None else DataFile(path.name, *digest)
+    parts = [
+        digest for part in sorted(path.glob("*.parquet")) if (digest := _one(part)) is not None
+    ]
     joined = hashlib.sha256("".join(digest for _, digest in parts).encode()).hexdigest()
     return DataFile(path.name, sum(size for size, _ in parts), joined)
 
@@ -133,3 +139,59 @@ def _one(path: Path) -> tuple[int, str] | None:
             return file.tell(), digest
     except OSError:
         return None  # never there, or gone since it was read
+
+
+MOST_RANKS = 64
+MOST_OPERATIONS = 40_000
+"""Actual ones; with the ideal ones beside them about 10 MB of JSON, 0.6 MB compressed."""
+
+
+def excerpt(diagnosis: "Diagnosis") -> "tuple[Run, range, str] | None":
+    """The run with its operations around the onset, the steps, and both in words.
+
+    Replicas are taken whole, the culprits' first, because the ideal needs whole pipelines. None
+    without operations.
+    """
+    import numpy as np
+
+    from lockstep.analyzer.report.perfetto.timeline import steps_around
+
+    run = diagnosis.run
+    if run.ops is None or run.ops.empty:
+        return None
+    ranks = _ranks(diagnosis)
+    ops = run.ops[run.ops["rank"].isin(ranks)]
+    if ops.empty:
+        return None
+    numbers = ops["step"].to_numpy(np.int64)
+    onsets = [
+        culprit.from_step for culprit in diagnosis.verdict.culprits if culprit.from_step is not None
+    ]
+    count, onset = 10, onsets[0] if onsets else None
+    while True:
+        steps = steps_around(numbers, onset, before=count // 2, count=count)
+        inside = (numbers >= steps.start) & (numbers < steps.stop)
+        if inside.sum() <= MOST_OPERATIONS or count == 1:
+            break
+        count = count // 2
+    shown = len(set(ops["rank"].unique().tolist()))
+    words = f"steps {steps.start} to {steps.stop - 1} of {shown} ranks"
+    return replace(run, ops=ops[inside]), steps, words
+
+
+def _ranks(diagnosis: "Diagnosis") -> list[int]:
+    infos = diagnosis.run.ranks
+    if len(infos) <= MOST_RANKS:
+        return [info.rank for info in infos]
+    named = {(culprit.node, culprit.rank) for culprit in diagnosis.verdict.culprits}
+    guilty = [
+        info.dp for info in infos
+        if (info.node, info.rank) in named or (info.node, None) in named
+    ]  # fmt: skip
+    chosen: list[int] = []
+    for replica in dict.fromkeys([*guilty, *(info.dp for info in infos)]):
+        mine = [info.rank for info in infos if info.dp == replica]
+        if chosen and len(chosen) + len(mine) > MOST_RANKS:
+            break
+        chosen += mine
+    return chosen

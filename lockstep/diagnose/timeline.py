@@ -5,13 +5,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lockstep.collector.contract.whole_file import write_whole
 from lockstep.collector.contract.words import ExitCode
-from lockstep.diagnose.diagnosis import write_whole
 from lockstep.terminal import output
 from lockstep.terminal.output import fail
 
 if TYPE_CHECKING:
-    from lockstep.analyzer.report.perfetto import Timeline
+    from lockstep.analyzer.report.perfetto.timeline import Timeline
     from lockstep.analyzer.shapes.operations import Ints, Trace
     from lockstep.analyzer.shapes.run import Culprit, Run
 
@@ -26,8 +26,8 @@ def parse(steps: str | None) -> range | None:
     """
     if steps is None:
         return None
-    found = STEPS.fullmatch(steps.strip())
-    chosen = range(int(found[1]), int(found[2])) if found else range(0)
+    match = STEPS.fullmatch(steps.strip())
+    chosen = range(int(match[1]), int(match[2])) if match else range(0)
     if not chosen:
         fail(
             ExitCode.USAGE,
@@ -53,19 +53,19 @@ def write(
     """
     import numpy as np
 
-    from lockstep.analyzer.report import perfetto
+    from lockstep.analyzer.report.perfetto.timeline import TimelineError, of_run, of_trace
     from lockstep.analyzer.shapes.operations import Trace
 
     try:
         if isinstance(source, Trace):
             chosen = steps or _steps(source.steps, culprits)
-            timeline = perfetto.of_trace(source, chosen)
+            timeline = of_trace(source, chosen)
         else:
             if source.ops is None:
                 fail(ExitCode.BAD_INPUT, f"{source.name} has no operations; a timeline needs them")
             chosen = steps or _steps(source.ops["step"].to_numpy(dtype=np.int64), culprits)
-            timeline = perfetto.of_run(source, chosen)
-    except perfetto.TimelineError as error:
+            timeline = of_run(source, chosen)
+    except TimelineError as error:
         fail(ExitCode.USAGE, str(error))
     _save(path, timeline)
     missing = f"; without the ideal: {timeline.without_ideal}" if timeline.without_ideal else ""
@@ -75,9 +75,9 @@ def write(
 
 
 def _steps(numbers: "Ints", culprits: Iterable["Culprit"]) -> range:
-    from lockstep.analyzer.report.perfetto import steps_around
+    from lockstep.analyzer.report.perfetto.timeline import steps_around
 
-    onsets = [one.from_step for one in culprits if one.from_step is not None]
+    onsets = [culprit.from_step for culprit in culprits if culprit.from_step is not None]
     return steps_around(numbers, onsets[0] if onsets else None)
 
 

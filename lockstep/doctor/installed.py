@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lockstep.workloads.launchers.kubernetes.cluster import Cluster
+    from lockstep.workloads.launch.kubernetes.cluster import Cluster
 
 OF_THE_CHART = "app.kubernetes.io/name=lockstep"
 COMPONENT = "app.kubernetes.io/component"
@@ -129,7 +129,7 @@ def look(cluster: "Cluster", name: str) -> Namespace:
     Raises:
         ClusterError: The API does not answer.
     """
-    from lockstep.workloads.launchers.kubernetes.cluster import RefusedError
+    from lockstep.workloads.launch.kubernetes.cluster import RefusedError
 
     denied: list[str] = []
 

@@ -12,11 +12,11 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lockstep.workloads.faults import capabilities, cgroup
+from lockstep.workloads.faults import capabilities, cpu_quota
 from lockstep.workloads.faults.kinds import BUILT
 
 if TYPE_CHECKING:
-    from lockstep.collector.check import SourceCheck
+    from lockstep.collector.sampler.check import SourceCheck
 
 DISTRIBUTION = "lockstep-monitor"
 LEAST_SHARED_BYTES = 64 * 2**20
@@ -102,8 +102,8 @@ def _shared_memory(folder: Path = Path("/dev/shm")) -> list[Check]:  # noqa: S10
 
 
 def _cgroups() -> list[Check]:
-    reason = cgroup.why_not()
-    found = cgroup.cpu_root()
+    reason = cpu_quota.why_not()
+    found = cpu_quota.cpu_root()
     where = f"v{found[1]} at {found[0]}" if found else "no CPU controller"
     state = State.ABSENT if reason else State.OK
     return [Check("cgroup for cpu-quota", state, where, reason)]
@@ -143,16 +143,16 @@ def _gpu(device: Path = Path("/dev/nvidiactl")) -> list[Check]:
 
 def _sources() -> list["SourceCheck"]:
     """What a collector of this user would see with the settings of this environment."""
-    from lockstep.collector.check import examined
     from lockstep.collector.clock import SystemClock
     from lockstep.collector.config import load
     from lockstep.collector.registry import feeds
-    from lockstep.collector.sampler import Sampler
+    from lockstep.collector.sampler.check import examined
+    from lockstep.collector.sampler.sampler import Sampler
 
     clock = SystemClock()
     config = load(None, os.environ, {})
     sampler = Sampler(feeds(config, clock), clock, config.ttl)
-    with _quiet("lockstep.collector.sampler.reader"):
+    with _quiet("lockstep.collector.sampler.sampler.reader"):
         return examined(sampler)
 
 

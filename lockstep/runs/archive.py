@@ -17,19 +17,19 @@ from typing import Any
 
 from lockstep.collector.contract import archive as contract
 from lockstep.collector.contract import bounded_json
-from lockstep.collector.contract.masking import masked, masked_words
-from lockstep.workloads.clocksync import wall_minus_monotonic_ns
-from lockstep.workloads.faults.added import read_added
+from lockstep.collector.contract.visible import masked, masked_words
+from lockstep.collector.contract.whole_file import replacing, write_whole
 from lockstep.workloads.faults.disturbances import Disturbance
 from lockstep.workloads.faults.link import LINK_KINDS
-from lockstep.workloads.faults.measure import Effect, effect
+from lockstep.workloads.faults.measure import Effect, effect, read_added
 from lockstep.workloads.faults.plan import Fault
-from lockstep.workloads.launchers import Outcome
+from lockstep.workloads.launch.launcher import Outcome
+from lockstep.workloads.loop.resume import RESTORED
+from lockstep.workloads.measure.process import wall_minus_monotonic_ns
+from lockstep.workloads.measure.starting import STARTING
 from lockstep.workloads.network.emulated import effects, needed
-from lockstep.workloads.resume import RESTORED
 from lockstep.workloads.spec import RunSpec
-from lockstep.workloads.starting import STARTING
-from lockstep.workloads.tasks import find
+from lockstep.workloads.tasks.registry import find
 
 PROOFS = "faults"
 """Where ranks say what was done to them, until truth.json has it."""
@@ -354,9 +354,8 @@ def write_ranks(
         })  # fmt: skip
     types = {"int32": pa.int32(), "string": pa.string()}
     schema = pa.schema([(column.name, types[column.dtype]) for column in contract.RANKS])
-    temporary = out / f"{contract.RANKS_FILE}.new"
-    pq.write_table(pa.Table.from_pylist(rows, schema), temporary)
-    temporary.replace(out / contract.RANKS_FILE)
+    with replacing(out / contract.RANKS_FILE) as file:
+        pq.write_table(pa.Table.from_pylist(rows, schema), file)
 
 
 def _place(spec: RunSpec, places: Mapping[int, Place], rank: int) -> Place:
@@ -371,6 +370,4 @@ def _version(distribution: str) -> str | None:
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:
-    temporary = path.with_suffix(".new")
-    temporary.write_text(json.dumps(value, indent=2) + "\n")
-    temporary.replace(path)
+    write_whole(path, json.dumps(value, indent=2) + "\n", mode=None)

@@ -8,13 +8,13 @@ from lockstep.collector.contract import bounded_json
 from lockstep.collector.contract.archive import RUN_FILE
 from lockstep.collector.contract.words import ExitCode
 from lockstep.terminal.output import fail
-from lockstep.workloads.exec.patterns import PatternError
-from lockstep.workloads.launchers.external_program import (
+from lockstep.workloads.launch.external_program.launcher import (
     CommandError,
     ExternalProgramLauncher,
     check,
 )
-from lockstep.workloads.launchers.external_program.programs import Missing
+from lockstep.workloads.launch.external_program.patterns import PatternError
+from lockstep.workloads.launch.external_program.programs import Missing
 
 DUMP_SECONDS = 3.0
 """How long a hanging rank is given to write its flight-recorder dump; it looks twice a second."""
@@ -83,7 +83,7 @@ def missing_ranks(workspace: Path, run: str) -> Callable[[], Missing | None]:
 
     def ask() -> Missing | None:
         from lockstep.collector.clock import SystemClock
-        from lockstep.collector.rank_dumps import ranks_below, request_dumps
+        from lockstep.collector.on_demand.dumps import ranks_below, request_dumps
 
         clock, proc = SystemClock(), Path("/proc")
         ranks = [rank for rank in ranks_below(workspace, proc, clock) if rank.key[0] == run]

@@ -1,8 +1,10 @@
 """Flight-recorder dumps of a folder that somebody sends, and what stands beside them."""
 
+import json
 import os
 import re
-from collections.abc import Iterator, Sequence, Set
+import zlib
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -11,11 +13,19 @@ from typing import Any
 from lockstep.analyzer.hangs.dumps import Dumps, Fact, FactKind
 from lockstep.analyzer.hangs.flight_recorder import TreeError, parse
 from lockstep.analyzer.hangs.jobs import NamedDump, jobs
+from lockstep.analyzer.hangs.stacks import facts as stack_facts
+from lockstep.collector.clock import Clock
+from lockstep.collector.config import ConfigError, load
 from lockstep.collector.contract import bounded_json, stacks
 from lockstep.collector.contract.flight_recorder import EVIDENCE_FILE
-from lockstep.collector.files import opened
-from lockstep.collector.reading import SourceError
-from lockstep.collector.sources.flight_recorder import MAX_BYTES, trees
+from lockstep.collector.contract.stacks import FILE, Stacks, as_text
+from lockstep.collector.files.opening import opened
+from lockstep.collector.formats.flight_recorder.dump import MAX_BYTES, trees
+from lockstep.collector.on_demand.dumps import Answers
+from lockstep.collector.on_demand.rank_facts import SOURCES, Heard, facts, heard
+from lockstep.collector.readings.source import SourceError
+from lockstep.collector.registry import feeds
+from lockstep.collector.sampler.sampler import Sampler
 
 MAX_FILES = 16_384
 MAX_LEVELS = 3
@@ -196,3 +206,80 @@ def _near(
             yield path
         elif path.name == name:
             rejected.append(f"{path.relative_to(folder)} lies beside no dump, and is not read")
+
+
+# Keeps the stacks of ranks beside their dumps.
+
+
+def save_stacks(folder: Path, evidence: dict[str, Any], stacks: Sequence[Stacks]) -> None:
+    """Write them into a folder of dumps, and what they say into its evidence.
+
+    Args:
+        evidence: What stands in EVIDENCE_FILE there.
+
+    Raises:
+        OSError: They cannot be written.
+    """
+    told = [
+        {"rank": one.rank, "kind": one.kind.value, "value": one.value}
+        for one in stack_facts(stacks)
+    ]
+    tree = {**evidence, "facts": [*evidence["facts"], *told]}
+    (folder / FILE).write_text(as_text(sorted(stacks, key=lambda one: one.rank)))
+    (folder / EVIDENCE_FILE).write_text(json.dumps(tree, indent=1))
+
+
+# Keeps the dumps of a run on this machine, with what its sensors tell of the ranks.
+
+_DUMP = re.compile(r"dump_\d+", re.ASCII)
+
+
+def sensed(environment: Mapping[str, str], folder: Path, clock: Clock) -> Heard:
+    """One reading of the sensors that a collector of this machine would have; empty if none can.
+
+    Args:
+        environment: As the collector's.
+        folder: Of the rings.
+        clock: For them.
+    """
+    try:
+        flags = {"lockstep_dir": str(folder), "sources": ",".join(SOURCES)}
+        config = load(None, environment, flags)
+        sampler = Sampler(feeds(config, clock), clock, config.ttl)
+    except ConfigError:
+        return Heard()
+    sampler.start()
+    try:
+        sampler.wait_ready()
+        return heard(sampler)
+    finally:
+        sampler.stop()
+
+
+def save(answers: Answers, told: Heard, folder: Path, proc: Path, clock: Clock) -> dict[str, Any]:
+    """Write the dumps into a folder that may be sent, with what else is known of the ranks.
+
+    What an earlier call left there goes: it would be read as of now.
+
+    Returns:
+        The evidence, as it was written.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.iterdir():
+        if old.name == stacks.FILE or _DUMP.fullmatch(old.name):
+            old.unlink()
+    written = {}
+    for one in answers.ranks:
+        number = one.rank.key[1]
+        if one.dump is not None:
+            copy = folder / f"dump_{number}"
+            copy.write_bytes(zlib.decompress(one.packed))
+            os.utime(copy, (one.dump.written_at,) * 2)
+            written[str(number)] = one.dump.written_at
+    rows = facts([one.rank for one in answers.ranks], told, proc, clock)
+    tree = {"schema_version": 1, "written": written, "facts": rows}
+    (folder / EVIDENCE_FILE).write_text(json.dumps(tree, indent=1))
+    return tree

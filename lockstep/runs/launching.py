@@ -1,21 +1,72 @@
 """Which launcher starts the ranks of a run, and how its refusals are told."""
 
 import os
-from collections.abc import Callable
+import re
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from lockstep.collector.contract.metric_rows.host import NODE_INFO
 from lockstep.collector.contract.words import ExitCode
-from lockstep.runs import external_program, node_names
+from lockstep.runs import external_program
 from lockstep.terminal.output import fail, note
-from lockstep.workloads.data import DataError
-from lockstep.workloads.launchers import Handle, Launcher, LaunchError
-from lockstep.workloads.launchers.local import LocalLauncher
-from lockstep.workloads.launchers.mpirun import MpirunLauncher
-from lockstep.workloads.launchers.mpirun.hostfile import HostfileError
+from lockstep.workloads.launch.launcher import Handle, Launcher, LaunchError
+from lockstep.workloads.launch.local import LocalLauncher
+from lockstep.workloads.launch.mpirun.hostfile import HostfileError
+from lockstep.workloads.launch.mpirun.launcher import MpirunLauncher
 from lockstep.workloads.network.emulated import EmulatedNetwork
-from lockstep.workloads.spec import RunSpec
-from lockstep.workloads.tasks import find
+from lockstep.workloads.spec import DataError, RunSpec
+from lockstep.workloads.tasks.registry import find
+
+# What the hosts of a host file are called as nodes: as the collectors that run on them say.
+#
+# In pods a host file has names of pods, while an alert must name a node. The launcher of an MPIJob
+# sets VARIABLE; a collector in a pod is told its node's name (`collector.node_name`) and shows it.
+
+VARIABLE = "LOCKSTEP_NODE_NAMES"
+BY_COLLECTORS = "collectors"
+SECONDS = 30.0
+"""Pods are ready as soon as sshd answers; their collectors import a second or two longer."""
+_INFO = re.compile(
+    rf'^{NODE_INFO.name}\{{[^}}\n]*hostname="([A-Za-z0-9._-]{{1,253}})"'.encode(), re.MULTILINE
+)
+
+
+def ask(targets: Mapping[str, str], seconds: float = SECONDS) -> dict[str, str]:
+    """Host -> name of its node, of those whose collector answered in time.
+
+    Args:
+        targets: Host -> "http://host:port" of its collector.
+    """
+    from lockstep.collector.recorder.recorder import FetchError, Target
+
+    found: dict[str, str] = {}
+    end = time.monotonic() + seconds
+    while len(found) < len(targets) and time.monotonic() < end:
+        for host in targets.keys() - found.keys():
+            target = Target(targets[host])
+            try:
+                match = _INFO.search(target.get("/metrics", 2.0) or b"")
+            except FetchError:
+                match = None
+            finally:
+                target.close()
+            if match is not None:
+                found[host] = match[1].decode()
+        if len(found) < len(targets):
+            time.sleep(0.5)
+    return found
+
+
+def names(hosts: tuple[str, ...], found: Mapping[str, str]) -> tuple[str, ...]:
+    """Of all hosts in their order; the hosts' own where two would be one, or one is not known.
+
+    Half of them under other names would make two kinds of names of one run.
+    """
+    called = tuple(found.get(host, "") for host in hosts)
+    return called if all(called) and len(set(called)) == len(hosts) else hosts
+
 
 T = TypeVar("T")
 SYNTHETIC = "synthetic"
@@ -64,7 +115,7 @@ def look_at_data(spec: RunSpec, workspace: Path, on_start: Callable[[], None]) -
 def hosts_of(hostfile: Path | None, nodes: int, ranks_per_node: int) -> tuple[str, ...]:
     """Names of the nodes that mpirun will use; empty without a host file.
 
-    Those of the host file, or in pods (`node_names.VARIABLE`) what their collectors say.
+    Those of the host file, or in pods (`VARIABLE`) what their collectors say.
 
     Raises:
         CommandError: 65, the host file does not fit; 69, there is no mpirun.
@@ -73,9 +124,9 @@ def hosts_of(hostfile: Path | None, nodes: int, ranks_per_node: int) -> tuple[st
     def checked() -> tuple[str, ...]:
         launcher = MpirunLauncher(hostfile)
         launcher.check(nodes, ranks_per_node)
-        if os.environ.get(node_names.VARIABLE) != node_names.BY_COLLECTORS:
+        if os.environ.get(VARIABLE) != BY_COLLECTORS:
             return launcher.hosts
-        named = node_names.names(launcher.hosts, node_names.ask(launcher.targets()))
+        named = names(launcher.hosts, ask(launcher.targets()))
         if named == launcher.hosts:
             note("the hosts' collectors do not tell what their nodes are called: hosts are named")
         return named
@@ -88,7 +139,7 @@ def pods_of(spec: RunSpec) -> tuple[str, ...]:
 
     Its hosts are `<pod>.<job>.<namespace>.svc` (mpi-operator v0.8, pkg/controller).
     """
-    if spec.hostfile is None or os.environ.get(node_names.VARIABLE) != node_names.BY_COLLECTORS:
+    if spec.hostfile is None or os.environ.get(VARIABLE) != BY_COLLECTORS:
         return ()
     hosts = exit_on_refusal(lambda: MpirunLauncher(Path(spec.hostfile or "")).hosts)
     return tuple(host.partition(".")[0] for host in hosts)

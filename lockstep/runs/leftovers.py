@@ -5,11 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lockstep.workloads.faults import cgroup
+from lockstep.workloads.faults import cpu_quota
+from lockstep.workloads.launch.processes import SHARED_MEMORY, is_dead, lives
 from lockstep.workloads.network import namespaces
 from lockstep.workloads.network.names import token
 from lockstep.workloads.network.namespaces import Owner
-from lockstep.workloads.processes.ownership import SHARED_MEMORY, is_dead, lives
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +29,18 @@ class Leftover:
 
 def find(
     shared: Path = SHARED_MEMORY,
-    cgroups: Path = cgroup.ROOT,
+    cgroups: Path = cpu_quota.ROOT,
     proc: Path = Path("/proc"),
-    networks: Callable[[], dict[str, Owner | None]] = namespaces.found,
+    networks: Callable[[], dict[str, Owner | None]] = namespaces.listed,
 ) -> list[Leftover]:
     """Every run that has ring files, cgroups or namespaces and no living owner.
 
     A folder's owner is the launcher of its owner file, or any rank that has no launcher: see
     ownership.py. A folder without that file was not made by a run and is left alone.
     """
-    found = cgroup.cpu_root(cgroups)
+    found = cpu_quota.cpu_root(cgroups)
     rings = _folders(shared)
-    groups = _folders(found[0] / cgroup.PARENT) if found else {}
+    groups = _folders(found[0] / cpu_quota.PARENT) if found else {}
     runs = {token(run): run for run in rings.keys() | groups.keys()}
     nets = {}
     for key, maker in networks().items():
@@ -73,7 +73,7 @@ class _Network:
         return not lives(self.maker.pid, self.maker.start_ticks, proc)
 
 
-def clean(leftover: Leftover, cgroups: Path = cgroup.ROOT) -> None:
+def clean(leftover: Leftover, cgroups: Path = cpu_quota.ROOT) -> None:
     """Removes what a dead run left.
 
     Raises:
@@ -82,7 +82,7 @@ def clean(leftover: Leftover, cgroups: Path = cgroup.ROOT) -> None:
     if leftover.network is not None:
         namespaces.remove(leftover.network)
     if leftover.group is not None:
-        cgroup.remove(leftover.run, cgroups)
+        cpu_quota.remove(leftover.run, cgroups)
     if leftover.rings is not None:
         shutil.rmtree(leftover.rings)
 
@@ -95,6 +95,6 @@ def _folders(parent: Path) -> dict[str, Path]:
 
 def _inhabited(group: Path) -> bool:
     return any(
-        (folder / "cgroup.procs").exists() and (folder / "cgroup.procs").read_text().strip()
+        (folder / "cpu_quota.procs").exists() and (folder / "cpu_quota.procs").read_text().strip()
         for folder in (group, *_folders(group).values())
     )

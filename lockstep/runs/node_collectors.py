@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Self
 
 from lockstep.collector.contract.words import ExitCode
 from lockstep.terminal.output import fail
+from lockstep.terminal.processes import stop
 
 if TYPE_CHECKING:
-    from lockstep.collector.recorder import Recorder
+    from lockstep.collector.recorder.recorder import Recorder
     from lockstep.workloads.network.emulated import EmulatedNetwork
 
 START_SECONDS = 20.0
@@ -74,14 +75,7 @@ class NodeCollectors:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for process in self._processes.values():
-            process.terminate()
-        for process in self._processes.values():
-            try:
-                process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        stop(list(self._processes.values()), STOP_SECONDS)
 
     def recorder(
         self, archive: Path, run: str, others: Mapping[str, str] | None = None
@@ -95,7 +89,7 @@ class NodeCollectors:
             CommandError: 69, a collector did not start.
         """
         from lockstep.collector.clock import SystemClock
-        from lockstep.collector.recorder import Recorder
+        from lockstep.collector.recorder.recorder import Recorder
 
         started = {node: f"http://{self._address(node)}" for node in self._nodes}
         settle = SETTLE_SECONDS_OF_OTHERS if others else SETTLE_SECONDS

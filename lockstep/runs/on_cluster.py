@@ -18,22 +18,21 @@ from lockstep.collector.contract.archive import CLUSTER_FILE
 from lockstep.collector.contract.words import ExitCode
 from lockstep.runs import claim
 from lockstep.terminal.output import Progress, fail, note
-from lockstep.workloads.launchers.kubernetes.api import ApiCluster, KubeconfigError
-from lockstep.workloads.launchers.kubernetes.cluster import Cluster, ClusterError
-from lockstep.workloads.launchers.kubernetes.cluster_run import ClusterRun, Ended
-from lockstep.workloads.launchers.kubernetes.conditions import Phase, Pod
-from lockstep.workloads.launchers.kubernetes.doubts import doubts
-from lockstep.workloads.launchers.kubernetes.facts import Facts, look
-from lockstep.workloads.launchers.kubernetes.measuring import measured
-from lockstep.workloads.launchers.kubernetes.mpijob import HOSTFILE
-from lockstep.workloads.launchers.kubernetes.names import JOB, LAUNCHER, STEP, WORKER
-from lockstep.workloads.launchers.kubernetes.objects import TakenError
-from lockstep.workloads.launchers.kubernetes.pod import RUNS_FOLDER, archive_folder
-from lockstep.workloads.launchers.kubernetes.preflight import refusal
-from lockstep.workloads.launchers.kubernetes.settings import Settings
-from lockstep.workloads.launchers.kubernetes.submission import Submission, submission
+from lockstep.workloads.launch.kubernetes.api import ApiCluster, KubeconfigError
+from lockstep.workloads.launch.kubernetes.cluster import Cluster, ClusterError
+from lockstep.workloads.launch.kubernetes.cluster_run import ClusterRun, Ended
+from lockstep.workloads.launch.kubernetes.conditions import Phase, Pod
+from lockstep.workloads.launch.kubernetes.doubts import doubts
+from lockstep.workloads.launch.kubernetes.facts import Facts, look
+from lockstep.workloads.launch.kubernetes.job_manifests import HOSTFILE
+from lockstep.workloads.launch.kubernetes.objects import TakenError
+from lockstep.workloads.launch.kubernetes.pod import RUNS_FOLDER, archive_folder
+from lockstep.workloads.launch.kubernetes.preflight import refusal
+from lockstep.workloads.launch.kubernetes.settings import JOB, LAUNCHER, STEP, WORKER, Settings
+from lockstep.workloads.launch.kubernetes.submission import Submission, submission
+from lockstep.workloads.launch.kubernetes.workflow import measured
 from lockstep.workloads.spec import RunSpec
-from lockstep.workloads.tasks import find
+from lockstep.workloads.tasks.registry import find
 
 LOGS = "logs"
 ENDINGS = {Phase.SUCCEEDED: "finished", Phase.LATE: "timeout", Phase.STOPPED: "stopped"}

@@ -8,7 +8,7 @@ from pathlib import Path
 from lockstep.collector.contract.words import ExitCode
 from lockstep.runs import archive, claim
 from lockstep.terminal.output import fail
-from lockstep.workloads.joining.job_file import Job
+from lockstep.workloads.launch.joining.job_file import Job
 from lockstep.workloads.network.emulated import needed
 from lockstep.workloads.spec import RunSpec
 

@@ -12,21 +12,20 @@ from lockstep.collector.contract.words import ExitCode
 from lockstep.runs.external_program import check_command
 from lockstep.runs.launching import hosts_of
 from lockstep.terminal.output import fail
-from lockstep.workloads.data import DataError
 from lockstep.workloads.faults.capabilities import available
 from lockstep.workloads.faults.disturbances import Kind as Disturbing
 from lockstep.workloads.faults.disturbances import parse_disturbance
 from lockstep.workloads.faults.link import LinkError
-from lockstep.workloads.faults.plan import Fault, FaultError, parse
+from lockstep.workloads.faults.plan import Fault, FaultError, check_links, parse
 from lockstep.workloads.faults.settings import DisturbanceError
-from lockstep.workloads.formats import FORMATS, SDK
-from lockstep.workloads.gpus import torch_build, visible, why_not
+from lockstep.workloads.loop.goals import GoalError
+from lockstep.workloads.loop.goals import parse as parse_goal
+from lockstep.workloads.loop.resume import about
+from lockstep.workloads.measure.formats import FORMATS, SDK
+from lockstep.workloads.measure.gpus import torch_build, visible, why_not
 from lockstep.workloads.models.configs import ConfigError
-from lockstep.workloads.network.conflicts import check_links
 from lockstep.workloads.network.emulated import needed
-from lockstep.workloads.outcome.goals import GoalError
-from lockstep.workloads.outcome.goals import parse as parse_goal
-from lockstep.workloads.resume import about
+from lockstep.workloads.recording import FIRST_FAULTY_STEP
 from lockstep.workloads.spec import (
     CLUSTER_LAUNCHERS,
     DEVICE_SECONDS,
@@ -35,14 +34,14 @@ from lockstep.workloads.spec import (
     NETWORKS,
     PROGRAM,
     WORKLOADS,
+    DataError,
     Layout,
     RunSpec,
     SpecError,
     Training,
     one_of,
 )
-from lockstep.workloads.tasks import TASKS, find
-from lockstep.workloads.warmup import FIRST_FAULTY_STEP
+from lockstep.workloads.tasks.registry import TASKS, find
 
 MIN_STEPS = 10
 RUN_ID_CHARACTERS = 63
@@ -311,7 +310,7 @@ def check_launcher(
 def check_cluster(training: Training) -> None:
     """Raises SpecError where a run on a cluster would need files of this machine."""
     if training.resume is not None:
-        from lockstep.workloads.launchers.kubernetes.pod import RUNS_FOLDER
+        from lockstep.workloads.launch.kubernetes.pod import RUNS_FOLDER
 
         place = PurePosixPath(training.resume)
         if ".." in place.parts or not place.is_relative_to(RUNS_FOLDER):

@@ -1,12 +1,14 @@
 """What a run found out beside its steps (results.json), in words."""
 
+import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from lockstep.collector.contract import bounded_json
 from lockstep.collector.contract.archive import RESULTS_FILE
-from lockstep.terminal.output import grid
+from lockstep.terminal.output import CommandError, grid
 
 
 def read(archive: Path) -> dict[str, Any] | None:
@@ -85,3 +87,34 @@ def _probe(found: Mapping[str, Any]) -> list[str]:
 
 def _megabytes(rate: float | None) -> str:
     return "-" if rate is None else f"{rate / 1e6:.1f}"
+
+
+# What a finished run says last: the verdict in a sentence, and the command that tells more.
+
+
+def next_command(archive: Path) -> str:
+    """The command that tells why."""
+    return f"lockstep analyze {shlex.quote(str(archive))}"
+
+
+def verdict_sentence(archive: Path) -> str:
+    """The verdict of a run, or why there is none; never raises, for the run went as it went.
+
+    The archive keeps it (verdict.json), where one can be made and written.
+
+    Returns:
+        One sentence; empty where the analyzer is not installed, as in the image of ranks.
+    """
+    from lockstep.diagnose import diagnosis
+
+    try:
+        verdict = diagnosis.diagnose_archive(archive).verdict
+        with suppress(OSError):  # of a disk that is full its sentence is said all the same
+            diagnosis.write_verdict(verdict, archive)
+        return verdict.sentence
+    except CommandError as failure:
+        return f"none: {failure.sentence}"
+    except ModuleNotFoundError:
+        return ""
+    except Exception as error:  # noqa: BLE001 - a run is not spoilt by what is wrong with its verdict
+        return f"none: {type(error).__name__}: {error}".partition("\n")[0]

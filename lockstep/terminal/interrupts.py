@@ -1,5 +1,6 @@
 """Ctrl-C, SIGTERM and SIGHUP while something runs: they end it, and none is lost."""
 
+import logging
 import signal
 import sys
 import threading
@@ -7,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final
+
+from lockstep.collector.contract.visible import VisibleFormatter
 
 INSIST_SECONDS: Final = 1.0
 SOON_SECONDS: Final = 0.05
@@ -110,3 +113,34 @@ def remembered() -> Iterator[Callable[[], bool]]:
             for timer in pending:
                 timer.cancel()
             signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# What a process that runs until a signal comes shares: its end, and its log.
+
+
+@contextmanager
+def signals(ended: threading.Event) -> Iterator[set[int]]:
+    """Ctrl-C and SIGTERM end it; which of them came."""
+    came: set[int] = set()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        came.add(number)
+        ended.set()
+
+    before = {each: signal.signal(each, end) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield came
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def log_warnings() -> None:
+    """Warnings as lines on stderr."""
+    # Its retries are told by who made the request, in words.
+    logging.getLogger("urllib3").setLevel(logging.ERROR)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        VisibleFormatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S")
+    )
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])

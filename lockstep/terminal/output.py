@@ -5,6 +5,7 @@ Whatever is written goes through `visible`: names, logs and errors from outside 
 
 import io
 import json
+import logging
 import os
 import re
 import select
@@ -181,3 +182,18 @@ class Progress:
         if self._open:
             _say("\n")
             self._open = False
+
+
+# What must not end the watching: said in a sentence, with its traceback only when asked for.
+
+LOG = logging.getLogger(__name__)
+
+
+def bug(what: str, error: Exception) -> None:
+    """Say that something failed that should not have."""
+    LOG.error(
+        "%s: %s; this is a bug, and lockstep --debug shows where",
+        what,
+        f"{type(error).__name__}: {error}".partition("\n")[0],
+        exc_info=error if os.environ.get(DEBUG_VARIABLE) else None,
+    )

@@ -29,7 +29,7 @@ class Rates:
 
     Attributes:
         own: Own seconds a step, where all its collectives were timed
-            (lockstep.analyzer.shapes.known).
+            (lockstep.analyzer.shapes.waits).
         step: Wall seconds a step; inf = no step was made.
         waits: Share of the time in collectives, 0 to 1.
     """

@@ -11,15 +11,15 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from lockstep.analyzer.shapes.known import own_each
 from lockstep.analyzer.shapes.labels import number
+from lockstep.analyzer.shapes.waits import own_each
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.files import opened
-from lockstep.collector.reading import SourceError
+from lockstep.collector.files.opening import opened
+from lockstep.collector.readings.source import SourceError
 from lockstep.collector.recorder.rows import AnswerError
 from lockstep.top.look import GAUGES, Answered, Labels, Look, LookError, Rates, Who, by_name
-from lockstep.watch.loop.asking import ask
-from lockstep.workloads.processes.ownership import COMMAND_FILE, is_dead
+from lockstep.watch.look.collectors import ask
+from lockstep.workloads.launch.processes import COMMAND_FILE, is_dead
 
 ANSWER_SECONDS = 4.0
 """For all pages together: who has not answered by then is silent."""

@@ -5,7 +5,11 @@ from collections.abc import Mapping
 
 from lockstep.analyzer.findings.assessment import UNKNOWN, WORDS
 from lockstep.analyzer.read.prometheus.promql import one_of, quoted, window
-from lockstep.analyzer.shapes.known import own_per_step
+from lockstep.analyzer.read.prometheus.questions import (
+    own_per_step,
+    steps_per_second,
+    waiting_per_second,
+)
 from lockstep.analyzer.shapes.labels import number, page_label
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.words import ExitCode
@@ -104,8 +108,8 @@ class Recorded:
             }
 
         own = each(own_per_step(span, here))
-        steps = each(f"rate({m.TRAIN_STEPS.name}{here}[{span}])")
-        inside = each(f"sum by (run, rank) (rate({m.TRAIN_COLLECTIVE.name}{here}[{span}]))")
+        steps = each(steps_per_second(span, here))
+        inside = each(waiting_per_second(span, here))
         return {
             who: Rates(
                 own=own.get(who),

@@ -20,8 +20,8 @@ from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.visible import visible_line
 from lockstep.collector.contract.words import CLOCK_EVENT_REASONS, RankState
 from lockstep.top.look import Answered, Look, Rates, Who
-from lockstep.watch.judge.members import Members, members
-from lockstep.watch.judge.ratios import over_peers
+from lockstep.watch.look.members import Members, members
+from lockstep.watch.look.panel import over_peers
 
 LATE = 1.1
 """Own time over peers from which on a rank holds its run back, as on the dashboard's map."""

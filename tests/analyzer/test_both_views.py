@@ -8,7 +8,7 @@ import pytest
 
 from lockstep.analyzer.shapes.run import Run, Verdict
 from lockstep.analyzer.verdict.pipeline import diagnose
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 from tests.analyzer.operations.test_examine import SCENE, SLOW, run
 
 SMALL = dataclasses.replace(SCENE, slow=(dataclasses.replace(SLOW, factor=1.03),))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from lockstep.analyzer.causes.cause_weights import weigh_causes
-from lockstep.analyzer.causes.specs import CAUSES
+from lockstep.analyzer.causes.registry import CAUSES
 from lockstep.analyzer.report.document import document
 from lockstep.analyzer.shapes.run import Run
 from lockstep.analyzer.verdict.pipeline import diagnose

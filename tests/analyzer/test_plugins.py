@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 
 import lockstep.analyzer.causes.specs
-import lockstep.analyzer.causes.symptoms
 import lockstep.analyzer.stragglers.detectors
 import lockstep.analyzer.stragglers.model
+from lockstep.analyzer.causes import registry
 from lockstep.analyzer.causes.cause_weights import fitted
+from lockstep.analyzer.causes.registry import CAUSES
+from lockstep.analyzer.causes.symptoms.table import BY_NAME
 from lockstep.analyzer.hardware.anomalies.watched_metrics import Subject
 from lockstep.analyzer.stragglers.model.effects import SHAPES
 from lockstep.analyzer.stragglers.registry import DETECTORS
@@ -47,20 +49,20 @@ def test_every_shape_is_a_row_and_every_row_a_generator_of_candidates():
 
 
 def test_every_cause_of_the_contract_is_a_file_and_every_file_a_cause():
-    words = [spec.cause for spec in lockstep.analyzer.causes.specs.CAUSES]
+    words = [spec.cause for spec in CAUSES]
 
     assert [cause for cause in Cause if cause is not Cause.UNKNOWN] == words
     assert len(_files(lockstep.analyzer.causes.specs)) == len(words)
 
 
 def test_a_cause_without_a_file_is_told_at_once(monkeypatch):
-    monkeypatch.setattr(lockstep.analyzer.causes.specs, "iter_modules", lambda _: [])
+    monkeypatch.setattr(registry, "iter_modules", lambda _: [])
 
     with pytest.raises(LookupError, match="the contract has"):
-        lockstep.analyzer.causes.specs._specs()
+        registry._specs()
 
 
-@pytest.mark.parametrize("spec", lockstep.analyzer.causes.specs.CAUSES, ids=lambda spec: spec.cause)
+@pytest.mark.parametrize("spec", CAUSES, ids=lambda spec: spec.cause)
 def test_a_cause_says_what_it_must_see_and_what_is_said_of_it(spec):
     assert _sentence(spec.must_see)
     assert not spec.must_not_see or _sentence(spec.must_not_see)
@@ -72,10 +74,10 @@ def test_a_cause_says_what_it_must_see_and_what_is_said_of_it(spec):
 
 
 def test_what_a_cause_expects_are_symptoms_each_once():
-    for spec in lockstep.analyzer.causes.specs.CAUSES:
+    for spec in CAUSES:
         names = [name for some in spec.expects.values() for name in some]
 
-        assert set(names) <= set(lockstep.analyzer.causes.symptoms.BY_NAME)
+        assert set(names) <= set(BY_NAME)
         assert len(names) == len(set(names))
 
 
@@ -84,4 +86,4 @@ def test_the_fitted_table_has_a_row_a_cause_and_knows_no_other_symptoms():
 
     assert {str(cause) for cause in Cause} == set(table)
     told = {state.partition(": ")[0] for row in table.values() for state in row if ": " in state}
-    assert told <= set(lockstep.analyzer.causes.symptoms.BY_NAME)
+    assert told <= set(BY_NAME)

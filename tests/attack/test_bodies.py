@@ -7,7 +7,7 @@ from http import HTTPStatus
 import pytest
 
 from lockstep.collector.config import Address
-from lockstep.watch.loop.server import Request, Route, Server, text
+from lockstep.watch.serve.server import Request, Route, Server, text
 from tests.attack.collector_program import running
 
 pytestmark = pytest.mark.distributed

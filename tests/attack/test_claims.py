@@ -11,7 +11,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from lockstep.analyzer.read.archive import load
+from lockstep.analyzer.read.archive.load import load_archive
 from lockstep.collector.contract.archive import RUN_FILE, STEPS_FILE
 from lockstep.collector.contract.words import ExitCode
 from lockstep.runs import claim
@@ -106,7 +106,7 @@ def test_of_two_runs_with_one_out_one_runs_and_is_whole(tmp_path: Path) -> None:
         told = json.loads((out / RUN_FILE).read_text())
         assert told["run"] in won[0]
         assert "finished" == told["outcome"]["ending"]
-        assert {told["run"]} == {load(out).meta["run"]}
+        assert {told["run"]} == {load_archive(out).meta["run"]}
         assert claim.FILE not in left(out)
 
 

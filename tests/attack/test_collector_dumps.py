@@ -18,13 +18,14 @@ import pytest
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.flight_recorder import dump_name, request_name
-from lockstep.collector.contract.ring_name import RingName
+from lockstep.collector.contract.ring import RingName
 from lockstep.collector.contract.stacks import stacks_name
 from lockstep.collector.exporter.dumps import DumpsQuery, NodeDumps
-from lockstep.collector.rank_dumps import Heard
-from lockstep.collector.reading import RankProcess
-from lockstep.collector.sources.flight_recorder import FlightRecorder
-from lockstep.collector.sources.rank_ring import RankRings, Rings
+from lockstep.collector.on_demand.rank_facts import Heard
+from lockstep.collector.readings.source import RankProcess
+from lockstep.collector.sources.nccl.flight_recorder.source import FlightRecorder
+from lockstep.collector.sources.ranks.rings import Rings
+from lockstep.collector.sources.ranks.source import RankRings
 from lockstep.workloads.ring import Identity, RingWriter
 from lockstep.workloads.sdk.start import run_name
 from tests.attack.collector_program import Collector, running
@@ -353,7 +354,7 @@ def test_a_dump_behind_a_link_or_that_is_no_file_is_not_read(node, asked, tmp_pa
 
 @as_root
 def test_a_dump_of_another_user_is_not_the_ranks(node, asked, monkeypatch):
-    monkeypatch.setattr("lockstep.collector.rank_dumps.asking.FROZEN_SECONDS", 100.0)
+    monkeypatch.setattr("lockstep.collector.on_demand.dumps.FROZEN_SECONDS", 100.0)
     node.ring(RingImage(rank=0))
     dump = node.rings / dump_name(RUN, 0)
 

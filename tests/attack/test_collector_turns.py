@@ -12,7 +12,7 @@ import bcrypt
 import pytest
 
 from lockstep.collector.contract import ring
-from lockstep.collector.recorder import BusyError, Target
+from lockstep.collector.recorder.recorder import BusyError, Target
 from tests.attack.collector_program import Collector, request, running
 from tests.collector.conftest import RingImage
 

@@ -13,8 +13,8 @@ import pytest
 from playwright.sync_api import Browser, Dialog, Page
 
 from lockstep.app import main
-from lockstep.dashboard.server import HEADERS, content_policy
-from lockstep.dashboard.views import PAGES
+from lockstep.dashboard.pages.registry import PAGES
+from lockstep.dashboard.serve.server import HEADERS, content_policy
 from tests.attack import archives
 from tests.dashboard.browser.serving import running, settled
 

@@ -10,8 +10,8 @@ import pytest
 
 from lockstep.analyzer.findings.alertmanager.webhook import WebhookError
 from lockstep.analyzer.findings.alertmanager.webhook import parse as parse_webhook
-from lockstep.analyzer.read.prometheus.decoding import decode
-from lockstep.analyzer.read.prometheus.errors import SourceError as AnswerError
+from lockstep.analyzer.read.prometheus.access import SourceError as AnswerError
+from lockstep.analyzer.read.prometheus.answers import decode
 from lockstep.collector.contract.archive import (
     FINDING_FILE,
     RESULTS_FILE,
@@ -20,17 +20,17 @@ from lockstep.collector.contract.archive import (
     VERDICT_FILE,
 )
 from lockstep.collector.contract.words import ExitCode
-from lockstep.collector.reading import SourceError
+from lockstep.collector.formats.nccl_inspector import LineError, _understood
+from lockstep.collector.readings.source import SourceError
 from lockstep.collector.recorder.rows import AnswerError as OpsError
 from lockstep.collector.recorder.rows import rank_answers
-from lockstep.collector.sources.nccl_inspector.lines import LineError, _understood
-from lockstep.collector.sources.nccl_ras import document
-from lockstep.collector.sources.simulated import parse as parse_device
+from lockstep.collector.sources.gpu.simulated import parse as parse_device
+from lockstep.collector.sources.nccl.ras import document
 from lockstep.runs import results, truth
 from lockstep.terminal.output import CommandError
 from lockstep.watch.judge.memory import MemoryFileError, from_json
-from lockstep.workloads.joining.job_file import JobError
-from lockstep.workloads.joining.job_file import read as read_job
+from lockstep.workloads.launch.joining.job_file import JobError
+from lockstep.workloads.launch.joining.job_file import read as read_job
 from tests.attack import archives
 
 DEPTHS = (70, 990, 100_000)

@@ -13,12 +13,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from lockstep.analyzer.findings.alertmanager.alert import FIRING_SECONDS
-from lockstep.watch import finding_folders
+from lockstep.watch.archive import finding_folders
 from tests.attack.bounds import times
 from tests.attack.watch_program import WatchProgram
 from tests.hostile_server import HEAD, serving
-from tests.lockstep.watching.fake_prometheus import FakePrometheus
-from tests.lockstep.watching.over_http import over_http
+from tests.watch.fake_prometheus import FakePrometheus
+from tests.watch.over_http import over_http
 
 pytestmark = [pytest.mark.distributed, pytest.mark.timeout(times(400))]
 

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from lockstep.collector.clock import SystemClock
-from lockstep.watch import finding_folders
+from lockstep.watch.archive import finding_folders
 from tests.benchmarks.alert_ends import Page, Receiver, beside
 from tests.benchmarks.watch_pages import Cluster, served
 from tests.deploy.real_run import real_run

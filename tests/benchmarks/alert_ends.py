@@ -9,7 +9,7 @@ from queue import Queue
 
 from lockstep.analyzer.findings.alertmanager.webhook import ReceivedAlert, parse
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.contract.alerted import XID_ZEROS
+from lockstep.collector.contract.metric_rows.alerted import XID_ZEROS
 from lockstep.collector.contract.xid import describe
 from lockstep.collector.exporter.page import render
 

@@ -9,8 +9,8 @@ import warnings
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.lockstep.api.mutations import mutate
-from tests.lockstep.api.served import served
+from tests.bench.api.mutations import mutate
+from tests.bench.api.served import served
 
 REQUESTS = 1000
 GOALS = {"answers of 5xx": 0.0, "answers that OpenAPI does not tell of": 0.0, "requests left": 0.0}

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from lockstep.analyzer.read.archive import load
+from lockstep.analyzer.read.archive.load import load_archive
 from lockstep.analyzer.shapes.verdict_json import verdict_json
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract.archive import RUN_FILE, SAMPLES_FILE, STEPS_FILE, VERDICT_FILE
@@ -99,10 +99,10 @@ def rollouts(rng: Generator, steps: int) -> Scene:
 def expert(rng: Generator, steps: int) -> Scene:
     """One expert gets more tokens than the others; how many wanders."""
     ranks = int(rng.integers(4, 9))
-    load = np.ones(ranks) + rng.uniform(-0.1, 0.1, ranks)
-    load[rng.integers(ranks)] *= rng.uniform(1.4, 2.4)
+    load_archive = np.ones(ranks) + rng.uniform(-0.1, 0.1, ranks)
+    load_archive[rng.integers(ranks)] *= rng.uniform(1.4, 2.4)
     wander = np.exp(np.cumsum(rng.normal(0, 0.004, (steps, ranks)), axis=0))
-    return Scene(0.03 * load * wander * _noise(rng, steps, ranks, 0.05), exchange=MIXED)
+    return Scene(0.03 * load_archive * wander * _noise(rng, steps, ranks, 0.05), exchange=MIXED)
 
 
 def evaluation(rng: Generator, steps: int) -> Scene:
@@ -174,7 +174,7 @@ def judged(kind: str, state: str, number: int) -> str:
     rng = np.random.default_rng([SEED, number, *kind.encode(), *state.encode()])
     with TemporaryDirectory(prefix="lockstep-asymmetric-") as scratch:
         rank = write(Path(scratch), rng, STAND[kind], state)
-        verdict = verdict_json(diagnose(load(Path(scratch))).verdict)
+        verdict = verdict_json(diagnose(load_archive(Path(scratch))).verdict)
     return graded(verdict, rank, f"{kind} {state} {number}")
 
 
@@ -281,14 +281,14 @@ def _tell(
     More work is more power and heat, and more of the wait for a processor.
     """
     times = np.arange(ends[0] + rng.uniform(0, 1), ends[-1], 1.0)
-    load = np.interp(times, ends, busy)
+    load_archive = np.interp(times, ends, busy)
 
     def add(metric: str, words: str, values: Any, *, gpu: int = -1, who: int = -1) -> None:
         samples.add(node, gpu, who, metric, words, times, values)
 
     add("up", "", 1)
     add("rank_up", "", 1, who=rank)
-    add("rank_run_queue_seconds_total", "", np.cumsum(0.05 * load), who=rank)
+    add("rank_run_queue_seconds_total", "", np.cumsum(0.05 * load_archive), who=rank)
     if cap is None:
         return
 
@@ -299,11 +299,15 @@ def _tell(
     clock = CLOCK * cap + rng.normal(0, 6e6, len(times))
     tell("clock_hertz", 'domain="sm"', np.round(np.minimum(clock, CLOCK) / 15e6) * 15e6)
     tell("clock_max_hertz", 'domain="sm"', CLOCK)
-    watts = (150 + 400 * load) * cap + rng.normal(0, 8, len(times))
+    watts = (150 + 400 * load_archive) * cap + rng.normal(0, 8, len(times))
     limit = LIMIT if cap == 1.0 else 250.0 + 300.0 * cap
     tell("power_watts", "", np.minimum(watts, limit))
     tell("power_limit_watts", 'kind="enforced"', limit)
-    tell("temperature_celsius", 'sensor="gpu"', np.round(45 + 25 * load * cap + rng.normal(0, 1)))
+    tell(
+        "temperature_celsius",
+        'sensor="gpu"',
+        np.round(45 + 25 * load_archive * cap + rng.normal(0, 1)),
+    )
     tell("utilization_ratio", "", np.clip(0.9 + rng.normal(0, 0.02, len(times)), 0, 1))
     seconds = np.cumsum(np.full(len(times), 0.0 if cap == 1.0 else 0.9))
     for reason in ("sw_power_cap", "hw_thermal", "sw_thermal", "hw_power_brake"):

@@ -216,7 +216,7 @@ def _step(rank: RingWriter) -> None:
         op, place = OPS.index("dp-all-reduce"), GROUPS.index(group)
         rank.end(op, place, rank.begin(op, place), 4096, ring.NO_TAG)
     rank.end_step(
-        start_ns=time.monotonic_ns(), wall_ns=10**9, cpu_ns=10**8, own_ns=10**8,
+        start_ns=time.monotonic_ns(), wall_ns=10**9, cpu_ns=10**8, own_ns=10**8, wait_ns=9 * 10**8,
         phase_ns=[10**7] * len(PHASES), tags=0, samples=4, tokens=256, flops=1e12, loss=2.5,
     )  # fmt: skip
 
@@ -224,7 +224,7 @@ def _step(rank: RingWriter) -> None:
 def _timed(times: Path, arguments: list[str]) -> int:
     """The collector's program; notes the time from a request's first line to its last byte."""
     from lockstep.collector.__main__ import main
-    from lockstep.collector.exporter.bounded import BoundedHandler
+    from lockstep.collector.exporter.bounded_server import BoundedHandler
 
     found: list[float] = []
     began = threading.local()

@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from lockstep.collector.contract.metrics import METRICS, Sample
 from lockstep.collector.exporter.page import Renderer
-from lockstep.workloads.joining.reachable import free_port
+from lockstep.workloads.launch.joining.reachable import free_port
 from tests.benchmarks.collector_node import Node, cpu_of, get, quantile, resident_of
 
 SECONDS = float(os.environ.get("LOCKSTEP_BENCH_SECONDS", "100"))

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from lockstep.collector import registry
 from lockstep.collector.__main__ import main
-from lockstep.collector.sources import ethtool
-from lockstep.collector.sources.netdev.devices import Devices
+from lockstep.collector.sources.network.ethtool import source as ethtool
+from lockstep.collector.sources.network.netdev.devices import Devices
 from tests.collector.network_node import FakeNics, mlx5_statistics
 
 PORTS = 10

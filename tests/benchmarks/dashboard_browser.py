@@ -15,6 +15,8 @@ from tests.dashboard.browser.serving import SETTLED, settled, started
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage"]
+CHEAP = "Data health and help"
+"""Where every page change begins."""
 EMPTY = "Start a run"
 """A page with two sentences, where runs cannot be started: what any page change costs."""
 WATCHED = """
@@ -54,18 +56,18 @@ class Visitor:
         return stands / 1e3
 
     def changes(self, title: str, tries: int) -> dict[str, float]:
-        """Figures of the page changes from Help to a page, and to an almost empty one beside.
+        """Figures of the changes from Data health to a page, and to an almost empty one beside.
 
         The first one, which loads what Plotly needs into the browser, is told by itself.
         """
-        self.go("Help")
+        self.go(CHEAP)
         shown, empty, wire = [], [], []
         for _ in range(tries + 1):
             shown.append(self.go(title))
             wire.append(self.received)
-            self.go("Help")
+            self.go(CHEAP)
             empty.append(self.go(EMPTY))
-            self.go("Help")
+            self.go(CHEAP)
         p50, p90 = np.quantile(shown[1:], [0.5, 0.9])
         empty50, empty90 = np.quantile(empty[1:], [0.5, 0.9])
         return {
@@ -93,7 +95,7 @@ class Visitor:
 
 @contextmanager
 def visitor(source: dict[str, Any], words: str = "") -> Iterator[Visitor]:
-    """Somebody who has opened Help; pages do not refresh by themselves.
+    """Somebody who has opened Data health; pages do not refresh by themselves.
 
     Args:
         source: What LOCKSTEP_DASHBOARD_SOURCE says.
@@ -108,7 +110,7 @@ def visitor(source: dict[str, Any], words: str = "") -> Iterator[Visitor]:
             page.add_init_script(WATCHED)
             shown = Visitor(page, server.pid)
             page.goto(f"{address}/help?refresh=0{words}")
-            settled(page, "Help")
+            settled(page, CHEAP)
             given()
             yield shown
             browser.close()

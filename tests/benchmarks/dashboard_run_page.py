@@ -48,7 +48,7 @@ def measured(folder: Path) -> dict[str, float]:
     """Two looks at the page of a day."""
     import numpy as np
 
-    from lockstep.dashboard.sources.archive import ArchiveSource
+    from lockstep.dashboard.sources.archive.source import ArchiveSource
 
     source = ArchiveSource(folder)
     figures: dict[str, float] = {}
@@ -68,7 +68,7 @@ def measured(folder: Path) -> dict[str, float]:
 
 def growing(folder: Path) -> dict[str, float]:
     """The first look at many parts, and one after each new part of both tables."""
-    from lockstep.dashboard.sources.archive import ArchiveSource
+    from lockstep.dashboard.sources.archive.source import ArchiveSource
 
     newest = [sorted((folder / name).glob("*.parquet"))[-NEW_PARTS:]
               for name in ("steps.parquet", "samples.parquet")]  # fmt: skip

@@ -28,7 +28,7 @@ import numpy as np
 
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract import ring
-from lockstep.watch import finding_folders
+from lockstep.watch.archive import finding_folders
 from tests.deploy.standalone import Standalone
 
 TRIALS = int(os.environ.get("END_ALERT_TRIALS", "5"))

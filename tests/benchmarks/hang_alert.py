@@ -19,9 +19,9 @@ from typing import Any
 
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract import ring
-from lockstep.watch import finding_folders
-from lockstep.watch.judge.standing import limit
-from lockstep.workloads.processes.ownership import SHARED_MEMORY
+from lockstep.watch.archive import finding_folders
+from lockstep.watch.hangs.standing import limit
+from lockstep.workloads.launch.processes import SHARED_MEMORY
 from tests.deploy.real_run import START_SECONDS, RealRun, real_run
 from tests.deploy.standalone import Standalone
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import ExitCode
-from lockstep.workloads.processes.ownership import SHARED_MEMORY
-from lockstep.workloads.processes.ring_state import read_ring_state
+from lockstep.workloads.launch.processes import SHARED_MEMORY
+from lockstep.workloads.launch.ring_state import read_ring_state
 
 LIMIT_SECONDS = 240.0
 POLL_SECONDS = 0.01

@@ -19,8 +19,8 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 
-from lockstep.analyzer.read.archive import load
-from lockstep.analyzer.read.prometheus import load as load_recorded
+from lockstep.analyzer.read.archive.load import load_archive
+from lockstep.analyzer.read.prometheus.load import load_prometheus as load_recorded
 from lockstep.analyzer.shapes.run import Run, Verdict
 from lockstep.analyzer.shapes.windows import from_samples
 from lockstep.analyzer.verdict.pipeline import diagnose
@@ -89,7 +89,7 @@ def judged(
             known = played(drawn(index, seed), here, server[1] if scraped and server else None)
     verdicts = {}
     if known.killed and (here / "archive" / "run.json").exists():
-        run = load(here / "archive")
+        run = load_archive(here / "archive")
         verdicts["archive"] = diagnose(run).verdict
         verdicts["pages"] = diagnose(pages_of(run)).verdict
         if scraped and server is not None:

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from lockstep.watch.reports import Reports, Urgency
-from tests.lockstep.watching.live_hour import EXPECTED, LiveHour
+from lockstep.watch.archive.reports import Reports, Urgency
+from tests.watch.live_hour import EXPECTED, LiveHour
 
 REPORTS = 20
 MENDS = {"thermal": (1200.0, 300.0), "freeze": (2160.0, 60.0)}

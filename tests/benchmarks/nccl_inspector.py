@@ -12,8 +12,8 @@ from pathlib import Path
 
 from lockstep.collector.__main__ import answer_quickly
 from lockstep.collector.clock import SystemClock
-from lockstep.collector.collectors import nccl_inspector
-from lockstep.collector.sources.nccl_inspector import NcclInspector
+from lockstep.collector.samples import nccl
+from lockstep.collector.sources.nccl.inspector.source import NcclInspector
 
 LINES_PER_SECOND, RANKS = 20_000, 8
 SECONDS = int(os.environ.get("LOCKSTEP_BENCH_SECONDS", "30"))
@@ -78,7 +78,7 @@ def _measured(lines: int, *, verbose: bool) -> dict[str, float]:
             began = time.thread_time()
             source.available()
             reading = source.read()
-            samples = tuple(nccl_inspector.collect(reading))
+            samples = tuple(nccl.collect_inspector(reading))
             spent.append(time.thread_time() - began)
         assert not reading.rejected, reading.rejected[0]
         assert not reading.gaps

@@ -4,8 +4,8 @@ import json
 from statistics import median
 from time import perf_counter, process_time
 
-from lockstep.collector.sources.nccl_ras.document import parse
-from lockstep.collector.sources.nccl_ras.picture import pictured
+from lockstep.collector.sources.nccl.ras.communicators import pictured
+from lockstep.collector.sources.nccl.ras.document import parse
 
 RANKS, GPUS, ROUNDS = 1000, 8, 25
 OPERATIONS = ("Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce")

@@ -14,12 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from lockstep.watch.node_conditions import view
-from lockstep.watch.node_conditions.actions import Write
-from lockstep.watch.node_conditions.applying import Result, carried_out
-from lockstep.watch.node_conditions.decide import decide
-from lockstep.watch.node_conditions.kubernetes import Cluster
-from lockstep.watch.node_conditions.shapes import Fault, Settings, State, WatchState
+from lockstep.watch.kubernetes import view
+from lockstep.watch.kubernetes.applying import Result, carried_out
+from lockstep.watch.kubernetes.client import Cluster
+from lockstep.watch.kubernetes.decide import decide
+from lockstep.watch.kubernetes.shapes import Fault, Settings, State, WatchState, Write
 from tests.cluster.asking import Api
 from tests.cluster.control_plane import control_plane, missing
 
@@ -31,8 +30,8 @@ GOALS = {"p50_seconds": 0.05, "p99_seconds": 0.25, "hundred_nodes_seconds": 5.0,
          "rss_500_nodes_mib": 80.0}  # fmt: skip
 MEMORY = """\
 import resource, sys
-from lockstep.watch.node_conditions import view
-from lockstep.watch.node_conditions.kubernetes import Cluster
+from lockstep.watch.kubernetes import view
+from lockstep.watch.kubernetes.client import Cluster
 from lockstep.watch.nodes import program
 from pathlib import Path
 cluster = Cluster(Path(sys.argv[1]))

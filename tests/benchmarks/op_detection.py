@@ -16,9 +16,9 @@ import numpy as np
 from lockstep.analyzer.operations.outliers import judge, trace_cells
 from lockstep.analyzer.operations.structure import Facts, structures
 from lockstep.analyzer.operations.whatif.graph import COMPUTE
-from lockstep.analyzer.read import optrace
+from lockstep.analyzer.read.optrace.load import load_trace, read_meta
 from lockstep.analyzer.shapes.operations import Trace
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 from tests.analyzer.edited import healed, slowed
 
 RUNS = int(os.environ.get("OP_DETECTION_RUNS", "200"))
@@ -145,6 +145,6 @@ def _named(trace: Trace) -> set[tuple[int, int]]:
 def _published() -> Trace | None:
     for above in Path(__file__).resolve().parents:
         if (folder := above / "shared/data/bytedance").is_dir():
-            layout = optrace.read_meta(folder / "meta-AR.yaml")
-            return optrace.load(folder / "trace-AR.parquet", layout)
+            layout = read_meta(folder / "meta-AR.yaml")
+            return load_trace(folder / "trace-AR.parquet", layout)
     return None

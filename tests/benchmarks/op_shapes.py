@@ -14,7 +14,7 @@ import numpy as np
 from lockstep.analyzer.operations.outliers import Suspect, judge, trace_cells
 from lockstep.analyzer.shapes.operations import Floats, Trace
 from lockstep.analyzer.stats.temporal_shape import Shape
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 from tests.analyzer.edited import slowed
 
 RUNS = int(os.environ.get("OP_SHAPES_RUNS", "40"))

@@ -76,7 +76,7 @@ def _sizes() -> dict[str, float]:
     found = {"base (MB)": base / 1e6}
     for part in PARTS:
         name = f"{part} above its base{', without CUDA' if part == 'workloads' else ''} (MB)"
-        found[name] = (_bytes(f"localhost/lockstep-{part}:0.1.0") - base) / 1e6
+        found[name] = (_bytes(f"localhost/lockstep-{part}:0.2.0") - base) / 1e6
     return found
 
 

@@ -5,7 +5,7 @@ from time import process_time
 
 import numpy as np
 
-from lockstep.analyzer.read.prometheus.decoding import decode
+from lockstep.analyzer.read.prometheus.answers import decode
 
 SERIES, POINTS = 1_000, 1_000
 GOALS = {"ratio_to_json_and_float": 0.5}

@@ -21,11 +21,11 @@ import torch.distributed as dist
 
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import Phase
-from lockstep.workloads.comm import Comm, _note_end
-from lockstep.workloads.data.synthetic import MarkovSource
-from lockstep.workloads.heartbeat import HEARTBEAT_SECONDS
+from lockstep.workloads.data.prepare import MarkovSource
+from lockstep.workloads.measure.heartbeat import HEARTBEAT_SECONDS
 from lockstep.workloads.models.configs import TINY
 from lockstep.workloads.models.gpt import Gpt, initialize
+from lockstep.workloads.parallel.comm import Comm, _note_end
 from lockstep.workloads.parallel.data import MOST_BUCKETS
 from lockstep.workloads.recording import StepRecorder
 from lockstep.workloads.ring import GROUP_INDEX, OP_INDEX, RingWriter

@@ -102,7 +102,7 @@ def _steps(ranks: int) -> tuple[pd.DataFrame, np.ndarray]:
     })  # fmt: skip
     for phase in PHASES:
         frame[f"{phase}_seconds"] = SHARES.get(phase, 0.0) * mine
-    frame["grad_sync_seconds"] = frame["wall_seconds"] - mine
+    frame["grad_sync_seconds"] = frame["wait_seconds"] = frame["wall_seconds"] - mine
     frame["other_seconds"] = (1 - sum(SHARES.values())) * mine
     loss = 2.0 + 3.0 * np.exp(-step / 200)
     told: dict[str, Any] = {"tags": "", "loss": loss, "samples": 4, "tokens": 4096, "flops": 1e14}

@@ -7,7 +7,7 @@ from statistics import median
 from time import thread_time_ns
 
 import lockstep
-from lockstep.workloads.sdk import Recorder
+from lockstep.workloads.sdk.recorder import Recorder
 
 ROUNDS, CALLS = 15, 2000
 PHASES, COLLECTIVES = 4, 1

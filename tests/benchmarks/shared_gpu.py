@@ -89,8 +89,8 @@ def train(workload: str, fault: str, steps: int, out: Path) -> None:
 
     from lockstep.__main__ import main as lockstep
     from lockstep.runs import planning
-    from lockstep.workloads import train as rank_process
-    from lockstep.workloads.accelerator import Accelerator
+    from lockstep.workloads.loop import train as rank_process
+    from lockstep.workloads.loop.rank import Accelerator
     from lockstep.workloads.spec import RunSpec
 
     @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from lockstep.analyzer.read.archive import load
+from lockstep.analyzer.read.archive.load import load_archive
 from lockstep.analyzer.shapes.verdict_json import verdict_json
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract import bounded_json
@@ -63,7 +63,7 @@ def judge(
         archive = parent / name
         if not (archive / TRUTH_FILE).exists():
             make(parent)
-        run = load(archive)
+        run = load_archive(archive)
         verdict = verdict_json(diagnose(run).verdict)
         truth = read(bounded_json.loads((archive / TRUTH_FILE).read_bytes()))
     return grade(name, truth, verdict, {info.rank: info.node for info in run.ranks})

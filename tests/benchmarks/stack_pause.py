@@ -16,7 +16,8 @@ from statistics import median
 
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract.stacks import SIGNAL_VARIABLE, Depth, Reader
-from lockstep.collector.stacks import Asked, py_spy, read_stacks
+from lockstep.collector.on_demand import py_spy
+from lockstep.collector.on_demand.stacks import Asked, read_stacks
 
 ROUNDS = 60
 SECONDS = 30.0
@@ -25,7 +26,7 @@ PROGRAM = """
 import sys, threading, time
 from pathlib import Path
 import torch
-from lockstep.workloads.stack_signal import stacks_on_signal
+from lockstep.workloads.measure.heartbeat import stacks_on_signal
 stacks_on_signal(Path(sys.argv[1]), "run", 0)
 for _ in range(7):
     threading.Thread(target=time.sleep, args=(100000,), daemon=True).start()

@@ -22,9 +22,9 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import loss_parallel
 
 from lockstep.collector.contract import ring
-from lockstep.workloads.comm import Comm
 from lockstep.workloads.models.configs import GptConfig, Style
 from lockstep.workloads.models.gpt import Gpt, initialize
+from lockstep.workloads.parallel.comm import Comm
 from lockstep.workloads.parallel.tensor import TensorParallel
 from lockstep.workloads.recording import StepRecorder
 from lockstep.workloads.ring import RingWriter

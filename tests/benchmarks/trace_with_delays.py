@@ -26,11 +26,11 @@ from lockstep.analyzer.operations.whatif.dependencies import build
 from lockstep.analyzer.operations.whatif.graph import COMPUTE
 from lockstep.analyzer.operations.whatif.simulate import timeline
 from lockstep.analyzer.operations.whatif.work import split_durations
-from lockstep.analyzer.read import optrace
+from lockstep.analyzer.read.optrace.load import load_trace, read_meta
 from lockstep.analyzer.shapes.operations import Floats, Trace
 from lockstep.analyzer.shapes.run import Verdict
 from lockstep.analyzer.verdict.pipeline import diagnose
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 from tests.analyzer.edited import healed
 from tests.wild import SHARED
 
@@ -189,4 +189,4 @@ def published(name: str) -> Trace | None:
     path = folder / f"trace-{name}.parquet"
     if not path.is_file():
         return None
-    return optrace.load(path, optrace.read_meta(folder / f"meta-{name}.yaml"))
+    return load_trace(path, read_meta(folder / f"meta-{name}.yaml"))

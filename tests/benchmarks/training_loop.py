@@ -21,16 +21,15 @@ import torch.distributed as dist
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 from lockstep.collector.contract import ring
-from lockstep.workloads import mesh
-from lockstep.workloads.accelerator import accelerator
-from lockstep.workloads.comm import Comm
 from lockstep.workloads.data.loader import Loader
 from lockstep.workloads.data.prepare import prepared
-from lockstep.workloads.loop import Loop
-from lockstep.workloads.model_setup import ModelParts
+from lockstep.workloads.loop.loop import Loop
+from lockstep.workloads.loop.rank import RankJob, accelerator
 from lockstep.workloads.models.configs import CONFIGS, GptConfig, Style
-from lockstep.workloads.optimizer import BETAS, CLIP, WEIGHT_DECAY
-from lockstep.workloads.rank import RankJob
+from lockstep.workloads.models.gpt_setup import ModelParts
+from lockstep.workloads.models.optimizer import BETAS, CLIP, WEIGHT_DECAY
+from lockstep.workloads.parallel import mesh
+from lockstep.workloads.parallel.comm import Comm
 from lockstep.workloads.recording import StepRecorder
 from lockstep.workloads.ring import RingWriter
 from lockstep.workloads.ring_file import Identity

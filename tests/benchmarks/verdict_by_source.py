@@ -17,8 +17,8 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
-from lockstep.analyzer.read import collectives
-from lockstep.analyzer.read.archive import load
+from lockstep.analyzer.read.archive.load import load_archive
+from lockstep.analyzer.read.collectives.load import load_collectives
 from lockstep.analyzer.shapes.run import Verdict
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.evaluation.synth.draw import drawn
@@ -59,7 +59,7 @@ def compared(fleet: SyntheticFleet) -> dict[str, Any]:
     ours = diagnose(known.run).verdict
     with tempfile.TemporaryDirectory() as folder:
         write_inspector(fleet, Path(folder))
-        theirs = diagnose(collectives.load(Path(folder))).verdict
+        theirs = diagnose(load_collectives(Path(folder))).verdict
     return {
         "seed": fleet.seed,
         "layout": [fleet.dp, fleet.pp, fleet.tp],
@@ -134,9 +134,9 @@ def _ran(number: int, *, slow: bool) -> dict[str, Any]:
         subprocess.run(
             [sys.executable, "-m", "lockstep", *words.split()], check=True, capture_output=True
         )
-        verdicts = {"recorder": diagnose(load(archive)).verdict}
+        verdicts = {"recorder": diagnose(load_archive(archive)).verdict}
         for source, name in SOURCES.items():
-            verdicts[source] = diagnose(collectives.load(archive / name)).verdict
+            verdicts[source] = diagnose(load_collectives(archive / name)).verdict
     return {
         "layout": layout, "fault": fault, "truth": [f"rank {rank}"] if slow else [],
         "status": {source: one.status for source, one in verdicts.items()},

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import process_time
 
-from tests.lockstep.watching.cluster_life import Days
+from tests.watch.cluster_life import Days
 
 HOURS = 72.0
 GOALS = {"broken invariants": 0.0}

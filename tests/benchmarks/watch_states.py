@@ -10,7 +10,7 @@ from collections import Counter
 import numpy as np
 
 from lockstep.dashboard.shapes import Severity
-from tests.lockstep.watching.states import judged, removals, scene, worse
+from tests.watch.states import judged, removals, scene, worse
 
 STATES, OF_ONE = 1000, 8
 GOALS = {"states that say more with less": 0.0, "healthy states that are not green": 0.05}

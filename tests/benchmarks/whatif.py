@@ -20,9 +20,9 @@ from lockstep.analyzer.operations.whatif.graph import MERGED, Graph
 from lockstep.analyzer.operations.whatif.slowdown import Slowdown, slowdown
 from lockstep.analyzer.operations.whatif.trust import compare
 from lockstep.analyzer.operations.whatif.work import published_ideals, split_durations
-from lockstep.analyzer.read import optrace
+from lockstep.analyzer.read.optrace.load import load_trace, read_meta
 from lockstep.analyzer.shapes.operations import Floats, Layout, Trace
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 
 ROUNDS = 5
 GOALS = {
@@ -43,8 +43,8 @@ def main() -> dict[str, float]:
     """CPU is the least of some rounds: other programs only add to it."""
     with TemporaryDirectory() as folder:
         path, layout = _file(Path(folder))
-        read = _least(lambda: optrace.load(path, layout))
-        trace = optrace.load(path, layout)
+        read = _least(lambda: load_trace(path, layout))
+        trace = load_trace(path, layout)
     figures = {"operations": float(trace.start.size)}
     cpu, wall = _least(lambda: _published(trace))
     figures |= {
@@ -95,7 +95,7 @@ def _file(folder: Path) -> tuple[Path, Layout]:
     for above in Path(__file__).resolve().parents:
         data = above / "shared/data/bytedance"
         if data.is_dir():
-            return data / "trace-AR.parquet", optrace.read_meta(data / "meta-AR.yaml")
+            return data / "trace-AR.parquet", read_meta(data / "meta-AR.yaml")
     trace = synth.trace(synth.Scene(dp=4, pp=4, micro_batches=32, steps=44))
     op, dp, step = (axis.reshape(-1) for axis in np.indices(trace.start.shape))
     pd.DataFrame(

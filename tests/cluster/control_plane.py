@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from lockstep.workloads.joining.reachable import free_port
-from lockstep.workloads.processes.death import die_with_parent
+from lockstep.terminal.processes import die_with_parent
+from lockstep.workloads.launch.joining.reachable import free_port
 
 VERSION = "1.20.2"
 KEPT = (

@@ -8,8 +8,8 @@ from typing import Any
 from kubernetes import client
 
 from lockstep.collector.contract.kubernetes import RUNS_ACCOUNT, RUNS_NAMESPACE
-from lockstep.workloads.launchers.kubernetes.settings import Settings
-from lockstep.workloads.launchers.kubernetes.submission import rights
+from lockstep.workloads.launch.kubernetes.settings import Settings
+from lockstep.workloads.launch.kubernetes.submission import rights
 from lockstep.workloads.spec import Layout, RunSpec
 
 NAMESPACE = "launchers"

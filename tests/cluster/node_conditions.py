@@ -4,10 +4,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lockstep.collector.contract.kubernetes import API_DOMAIN, FAULTS, LEASE
-from lockstep.watch.node_conditions.kubernetes import Cluster
-from lockstep.watch.node_conditions.shapes import Fault, Mode, WatchState
-from lockstep.watch.nodes.loop import Acting
-from lockstep.watch.nodes.settings import Settings
+from lockstep.watch.kubernetes.client import Cluster
+from lockstep.watch.kubernetes.loop import Acting, Settings
+from lockstep.watch.kubernetes.shapes import Fault, Mode, WatchState
 from tests.cluster.asking import Api
 
 START = 1_800_000_000.0

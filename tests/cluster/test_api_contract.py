@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from lockstep.watch.node_conditions.errors import ConflictError, GoneError
-from lockstep.watch.node_conditions.kubernetes import Cluster
+from lockstep.watch.kubernetes.client import Cluster
+from lockstep.watch.kubernetes.shapes import ConflictError, GoneError
 from tests.cluster.asking import JSON_PATCH, STRATEGIC, Api, a_node
 from tests.cluster.fake_api import ADMIN, FakeApi
 
@@ -176,7 +176,7 @@ def test_a_label_selector_chooses(api: Api, node: dict[str, Any]) -> None:
 def test_a_list_comes_in_parts(
     api: Api, node: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lockstep.watch.node_conditions.kubernetes.PAGE", 1)
+    monkeypatch.setattr("lockstep.watch.kubernetes.client.PAGE", 1)
     with api.node(f"contract-{next(NUMBERS)}", colour="blue") as other:
         chosen = Cluster(api.kubeconfig).nodes("colour=blue")
 

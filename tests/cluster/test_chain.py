@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 
-from lockstep.workloads.launchers.kubernetes import cluster_run
-from lockstep.workloads.launchers.kubernetes.api import ApiCluster
-from lockstep.workloads.launchers.kubernetes.cluster_run import ClusterRun, Ended
-from lockstep.workloads.launchers.kubernetes.conditions import Phase
-from lockstep.workloads.launchers.kubernetes.names import STEP, WORKFLOW, labels
-from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
-from lockstep.workloads.launchers.kubernetes.submission import submission
+from lockstep.workloads.launch.kubernetes import cluster_run
+from lockstep.workloads.launch.kubernetes.api import ApiCluster
+from lockstep.workloads.launch.kubernetes.cluster_run import ClusterRun, Ended
+from lockstep.workloads.launch.kubernetes.conditions import Phase
+from lockstep.workloads.launch.kubernetes.settings import STEP, WORKFLOW, Kind, Settings, labels
+from lockstep.workloads.launch.kubernetes.submission import submission
 from lockstep.workloads.spec import Layout, RunSpec
 from tests.cluster.asking import MERGE, Api
 from tests.cluster.control_plane import ControlPlane

@@ -11,12 +11,11 @@ import pytest
 import yaml
 
 from lockstep.runs.on_cluster import command
-from lockstep.workloads.launchers.kubernetes import conditions
-from lockstep.workloads.launchers.kubernetes.conditions import Phase
-from lockstep.workloads.launchers.kubernetes.names import is_hosts_name
-from lockstep.workloads.launchers.kubernetes.pod import RINGS_FOLDER
-from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
-from lockstep.workloads.launchers.kubernetes.submission import submission
+from lockstep.workloads.launch.kubernetes import conditions
+from lockstep.workloads.launch.kubernetes.conditions import Phase
+from lockstep.workloads.launch.kubernetes.pod import RINGS_FOLDER
+from lockstep.workloads.launch.kubernetes.settings import Kind, Settings, is_hosts_name
+from lockstep.workloads.launch.kubernetes.submission import submission
 from lockstep.workloads.spec import Layout, RunSpec
 from tests.cluster.controllers import (
     InvalidError,
@@ -28,7 +27,7 @@ from tests.cluster.controllers import (
     mpi_operator,
     trainer,
 )
-from tests.workloads.kubernetes.conftest import RUN
+from tests.workloads.launch.kubernetes.conftest import RUN
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "kubernetes"
 SETTINGS = Settings("registry.example/lockstep-workloads:1", "registry.example/lockstep-watch:1")

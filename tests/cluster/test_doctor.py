@@ -1,7 +1,7 @@
 """Values that contradict a cluster: `lockstep doctor --cluster` and `helm test` say the sentence.
 
 On a real API server with its controllers and its scheduler; what only a kubelet or a registry says,
-the tests say in their place, in Kubernetes' own words (tests/lockstep/test_installed.py has more).
+the tests say in their place, in Kubernetes' own words (more in tests/lockstep/doctor).
 """
 
 import json

@@ -15,14 +15,14 @@ import pytest
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 
-from lockstep.workloads.launchers.kubernetes import api, cluster_run
-from lockstep.workloads.launchers.kubernetes.api import ApiCluster
-from lockstep.workloads.launchers.kubernetes.cluster_run import ClusterRun
-from lockstep.workloads.launchers.kubernetes.conditions import Phase
-from lockstep.workloads.launchers.kubernetes.facts import look
-from lockstep.workloads.launchers.kubernetes.preflight import refusal
-from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
-from lockstep.workloads.launchers.kubernetes.submission import submission
+from lockstep.workloads.launch.kubernetes import api, cluster_run
+from lockstep.workloads.launch.kubernetes.api import ApiCluster
+from lockstep.workloads.launch.kubernetes.cluster_run import ClusterRun
+from lockstep.workloads.launch.kubernetes.conditions import Phase
+from lockstep.workloads.launch.kubernetes.facts import look
+from lockstep.workloads.launch.kubernetes.preflight import refusal
+from lockstep.workloads.launch.kubernetes.settings import Kind, Settings
+from lockstep.workloads.launch.kubernetes.submission import submission
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.launching import (
     ACCOUNT,

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from lockstep.workloads.launchers.kubernetes.api import ApiCluster
-from lockstep.workloads.launchers.kubernetes.cluster import Cluster, RefusedError, UnreachableError
-from lockstep.workloads.launchers.kubernetes.names import is_hosts_name
-from lockstep.workloads.launchers.kubernetes.objects import Objects, TakenError
-from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
-from lockstep.workloads.launchers.kubernetes.submission import submission
+from lockstep.workloads.launch.kubernetes.api import ApiCluster
+from lockstep.workloads.launch.kubernetes.cluster import Cluster, RefusedError, UnreachableError
+from lockstep.workloads.launch.kubernetes.objects import Objects, TakenError
+from lockstep.workloads.launch.kubernetes.settings import Kind, Settings, is_hosts_name
+from lockstep.workloads.launch.kubernetes.submission import submission
 from lockstep.workloads.spec import Layout, RunSpec
-from tests.workloads.kubernetes.conftest import FakeCluster
+from tests.workloads.launch.kubernetes.conftest import FakeCluster
 
 pytestmark = pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
 NUMBERS = count()

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from lockstep.collector.contract.kubernetes import BREAKER, LEASE, PAUSE
-from lockstep.watch.node_conditions.errors import LacksRightError
-from lockstep.watch.node_conditions.kubernetes import Cluster
-from lockstep.watch.node_conditions.shapes import Mode
+from lockstep.watch.kubernetes.client import Cluster
+from lockstep.watch.kubernetes.shapes import LacksRightError, Mode
 from tests.cluster.asking import MERGE, Api
 from tests.cluster.fake_api import ADMIN, FakeApi
 from tests.cluster.node_conditions import (

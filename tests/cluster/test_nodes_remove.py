@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lockstep.collector.contract.kubernetes import FAULTS, LEASE
-from lockstep.watch.node_conditions.errors import ConflictError
-from lockstep.watch.nodes import removing
+from lockstep.watch.kubernetes import removing
+from lockstep.watch.kubernetes.shapes import ConflictError
 from tests.cluster.asking import MERGE, STRATEGIC, Api
 from tests.cluster.fake_api import ADMIN, FakeApi
 from tests.cluster.node_conditions import (

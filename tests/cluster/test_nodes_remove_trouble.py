@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.collector.contract.kubernetes import FAULTS, LEASE
-from lockstep.watch.nodes import removing
+from lockstep.watch.kubernetes import removing
 from tests.cluster.asking import Api, a_node
 from tests.cluster.fake_api import ADMIN, FakeApi, StatusError
 from tests.cluster.node_conditions import XID, Scene, cluster_of, faults_of, statuses

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from lockstep.watch.node_conditions.applying import TRIES, Result
-from lockstep.watch.node_conditions.kubernetes import Cluster
-from lockstep.watch.node_conditions.rights import RIGHTS
+from lockstep.watch.kubernetes.applying import TRIES, Result
+from lockstep.watch.kubernetes.client import RIGHTS, Cluster
 from tests.cluster.asking import Api, a_node
 from tests.cluster.fake_api import ADMIN, FakeApi, StatusError
 from tests.cluster.node_conditions import SLOW, XID, Scene, events_about, faults_of, statuses
@@ -35,7 +34,7 @@ def api(fake: FakeApi, tmp_path: Path) -> Api:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lockstep.watch.nodes.loop.PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("lockstep.watch.kubernetes.loop.PAUSE_SECONDS", 0.0)
 
 
 def _patches(fake: FakeApi, name: str) -> int:

@@ -16,10 +16,10 @@ from lockstep.collector.contract.kubernetes import (
     RUNS_ACCOUNT,
     RUNS_NAMESPACE,
 )
-from lockstep.watch.node_conditions.kubernetes import Cluster
-from lockstep.workloads.launchers.kubernetes.api import ApiCluster
-from lockstep.workloads.launchers.kubernetes.facts import look
-from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
+from lockstep.watch.kubernetes.client import Cluster
+from lockstep.workloads.launch.kubernetes.api import ApiCluster
+from lockstep.workloads.launch.kubernetes.facts import look
+from lockstep.workloads.launch.kubernetes.settings import Kind, Settings
 from tests.cluster.asking import MERGE, STRATEGIC, Api
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.node_conditions import EVENTS, LEASES, XID, Scene, statuses

@@ -100,10 +100,13 @@ class RingImage:
     ) -> None:  # fmt: skip
         phases = [wall // len(PHASES)] * len(PHASES)
         own = wall // 4 if known else ring.OWN_UNKNOWN_NS
-        self.step_records.append((
-            step, start, wall, wall // 2, own, *phases, tags, 4, 256, 1e9, loss,
-            len(self.step_records) + 1,
-        ))  # fmt: skip
+        wait = wall - own if known else ring.OWN_UNKNOWN_NS
+        guard = len(self.step_records) + 1
+        self.step_records.append(
+            (step, start, wall, wall // 2, own, *phases, tags, 4, 256, 1e9, loss, guard)
+            if self.version == 1
+            else (step, tags, start, wall, wall // 2, own, wait, *phases, 256, 1e9, loss, 4, guard)
+        )
 
     def training(self, steps: int, first: int = 0, late: int = 0) -> "RingImage":
         """Steps of 50 ms with a forward pass, a backward pass and one collective each."""
@@ -161,7 +164,8 @@ class RingImage:
             ring.OP_RECORD.pack_into(data, offset, *record)
         for number, record in enumerate(self.step_records):
             offset = ring.STEPS_OFFSET + number % ring.STEP_CAPACITY * ring.STEP_RECORD.size
-            ring.STEP_RECORD.pack_into(data, offset, *record)
+            layout = ring.STEP_RECORDS.get(self.version, ring.STEP_RECORD)
+            layout.pack_into(data, offset, *record)
         return bytes(data)
 
 

@@ -8,15 +8,15 @@ from collections.abc import Hashable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-from lockstep.collector.collectors import ethernet, gpu, infiniband
 from lockstep.collector.contract.metrics import Sample
-from lockstep.collector.plausible import plausible
-from lockstep.collector.reading import SourceError
-from lockstep.collector.sources import dcgm_exporter
-from lockstep.collector.sources.ethtool import Ethtool
-from lockstep.collector.sources.ethtool.names import known
-from lockstep.collector.sources.infiniband import Infiniband
-from lockstep.collector.sources.infiniband.errors import InfinibandErrors
+from lockstep.collector.readings.source import SourceError
+from lockstep.collector.sampler.reader import plausible
+from lockstep.collector.samples import gpu, network
+from lockstep.collector.sources.gpu import dcgm_exporter
+from lockstep.collector.sources.network.ethtool.names import known
+from lockstep.collector.sources.network.ethtool.source import Ethtool
+from lockstep.collector.sources.network.infiniband.errors import InfinibandErrors
+from lockstep.collector.sources.network.infiniband.source import Infiniband
 from tests.collector.network_node import FakeNics, mlx5_statistics, rdma_port
 from tests.mutations import mutated
 from tests.wild import SHARED
@@ -73,7 +73,7 @@ def of_ethtool(text: str) -> Values:
     nics = FakeNics({"eth0": driver})
     reading = Ethtool(lambda: ["eth0"], nics.open).read()
     return {
-        key: value for key, value in _values(ethernet.collect(reading)).items()
+        key: value for key, value in _values(network.collect_ethernet(reading)).items()
         if "other" not in str(key) and value != 0
     }  # fmt: skip
 
@@ -137,8 +137,8 @@ class _Node:
 
     def values(self) -> Values:
         """What both sources tell of it, without what is told with others."""
-        ports = infiniband.collect(Infiniband(self.sys).read())
-        errors = infiniband.collect_errors(InfinibandErrors(self.sys).read())
+        ports = network.collect_infiniband(Infiniband(self.sys).read())
+        errors = network.collect_infiniband_errors(InfinibandErrors(self.sys).read())
         told = _values([*ports, *errors])
         return {key: value for key, value in told.items() if "other" not in str(key)}
 

@@ -3,11 +3,10 @@
 from collections.abc import Hashable
 from pathlib import Path
 
-from lockstep.collector.contract.xid import BY_LINE, detail, judged
-from lockstep.collector.kernel_event import Fall, SwitchError, Trouble
-from lockstep.collector.sources.kmsg.lines import parse, unread
-from lockstep.collector.sources.kmsg.text import messages
-from lockstep.collector.xid_event import XidEvent
+from lockstep.collector.contract.xid import BY_LINE, judged
+from lockstep.collector.contract.xid_catalogue.detail import detail
+from lockstep.collector.formats.kernel_log import messages, parse, unread
+from lockstep.collector.readings.kernel import Fall, SwitchError, Trouble, XidEvent
 from tests.wild import SHARED
 
 CONSTRUCTED = """\

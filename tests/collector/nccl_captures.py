@@ -7,13 +7,13 @@ stands for it.
 import json
 from collections.abc import Iterator
 
-from lockstep.analyzer.read.prometheus.node_labels import LABELS, read_labels, series_label
-from lockstep.collector.reading import SourceError
-from lockstep.collector.sources.flight_recorder.dump import parse as parse_dump
-from lockstep.collector.sources.flight_recorder.pickled import as_json
-from lockstep.collector.sources.nccl_inspector.lines import batches
-from lockstep.collector.sources.nccl_ras import document, text
-from lockstep.collector.sources.nccl_ras.status import UNKNOWN, Status
+from lockstep.analyzer.read.prometheus.kubernetes import LABELS, read_labels, series_label
+from lockstep.collector.formats.flight_recorder.dump import parse as parse_dump
+from lockstep.collector.formats.flight_recorder.pickled import as_json
+from lockstep.collector.formats.nccl_inspector import batches
+from lockstep.collector.readings.source import SourceError
+from lockstep.collector.sources.nccl.ras import document, text
+from lockstep.collector.sources.nccl.ras.status import UNKNOWN, Status
 from tests.wild import wild
 
 Values = dict[object, object]

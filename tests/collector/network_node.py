@@ -7,7 +7,7 @@ Names and layout are those of mlx5 on a node with eight ConnectX-7 for computing
 import struct
 from typing import Any
 
-from lockstep.collector.reading import SourceError
+from lockstep.collector.readings.source import SourceError
 
 PORT_COUNTERS = {
     "port_xmit_data": 1_000_000_007, "port_rcv_data": 2_000_000_011,

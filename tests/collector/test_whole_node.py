@@ -6,13 +6,13 @@ from collections import Counter
 import pytest
 
 from lockstep.collector.clock import SystemClock
-from lockstep.collector.collectors.monitor import collect_build
 from lockstep.collector.config import Address
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.exporter import Exporter
+from lockstep.collector.exporter.exporter import Exporter
 from lockstep.collector.registry import NAMES, feeds
-from lockstep.collector.sampler import Sampler
-from lockstep.collector.sources import ethtool
+from lockstep.collector.sampler.sampler import Sampler
+from lockstep.collector.samples.monitor import collect_build
+from lockstep.collector.sources.network.ethtool import source as ethtool
 
 pytest.importorskip("pynvml")
 GPUS, GROUPS_USED, PORTS, DISKS = 8, 4, 10, 10

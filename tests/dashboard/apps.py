@@ -7,17 +7,19 @@ from streamlit.components.v2.component_manager import BidiComponentManager
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
-from lockstep.dashboard import source
+import lockstep.dashboard
 from lockstep.dashboard.protocol import Source
+from lockstep.dashboard.sources import opened
 
+APP = Path(lockstep.dashboard.__file__).parent / "serve" / "app.py"
 SECONDS = 30.0
 """For one look at a page: Streamlit's own 3 s are too few for a busy machine."""
 
 
 def look(patch: pytest.MonkeyPatch, given: Source, page: str = "", **words: str) -> AppTest:
     """A page as a reader sees it who opens its address."""
-    patch.setattr(source, "opened", lambda *_: given)
-    app = AppTest.from_file(Path(source.__file__).parent / "app.py", default_timeout=SECONDS)
+    patch.setattr(opened, "opened", lambda *_: given)
+    app = AppTest.from_file(APP, default_timeout=SECONDS)
     # Else it looks for components in every package that is installed: 0.3 s a test.
     app._bidi_component_manager = BidiComponentManager()
     app.query_params.update(words)

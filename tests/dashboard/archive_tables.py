@@ -40,6 +40,7 @@ def steps(made: Any) -> dict[str, np.ndarray]:
         "own_seconds": own + saved,
         **{f"{phase}_seconds": PARTS.get(phase, 0.0) * own for phase in PHASES},
         "grad_sync_seconds": wall - own - saved, "checkpoint_seconds": saved,
+        "wait_seconds": wall - own - saved,
         "tags": tags[:, None], "loss": loss, "samples": 4, "tokens": 512, "flops": 1e9,
     }  # fmt: skip
     return {name: np.broadcast_to(columns[name], shape) for name in _names(archive.STEPS)}

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from lockstep.dashboard import page as pages
-from lockstep.dashboard import views
-from lockstep.dashboard.context import Context, Settings
+from lockstep.dashboard.context import Context, Page, Settings
+from lockstep.dashboard.pages import registry
+from lockstep.dashboard.pages.registry import PAGES
 from lockstep.dashboard.shapes import Answer, Span
-from lockstep.dashboard.views import PAGES
 from tests.dashboard.apps import boxes, look
 from tests.dashboard.fakes import SPAN, Fake
 
@@ -21,8 +20,8 @@ SETTINGS = "LOCKSTEP_DASHBOARD_SETTINGS"
 
 def only(monkeypatch: pytest.MonkeyPatch, show: Any, key: str = "now", needs: str = "") -> None:
     """An app of one page."""
-    made = pages.Page(key, "Made", ":material/help:", "Is it?", "Watch", "know", show, needs)
-    monkeypatch.setattr(views, "PAGES", (made,))
+    made = Page(key, "Made", ":material/help:", "Is it?", "Watch", "know", show, needs)
+    monkeypatch.setattr(registry, "PAGES", (made,))
 
 
 def seen(monkeypatch: pytest.MonkeyPatch, given: Fake, needs: str = "", **words: str) -> Context:
@@ -45,12 +44,43 @@ def test_every_page_has_a_key_a_question_and_a_group() -> None:
 
 
 def test_help_leads_to_every_other_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = [text.value for text in look(monkeypatch, Fake(), "help").text]
+    told = [text.value for text in look(monkeypatch, Fake(), "health", view="help").text]
 
-    assert ["help"] == [page.key for page in PAGES if not page.intention]
     assert [f"… {page.intention}" for page in PAGES if page.intention] == [
         text for text in told if text.startswith("… ")
     ]
+
+
+@pytest.mark.parametrize(
+    ("before", "words", "title", "sentence"),
+    [
+        (
+            "gpu",
+            {"run": "gpt-1", "node": "node-1", "gpu": "0"},
+            "Node and GPU",
+            "node-1, GPU 0, rank",
+        ),
+        ("gpu", {"run": "gpt-1", "rank": "2"}, "Node and GPU", "node-1, GPU 0, rank 2 took"),
+        ("gpu", {"run": "gpt-1"}, "Node and GPU", "Which node?"),
+        ("compare", {"a": "gpt-1", "b": "gpt-0"}, "Runs", "of b and a"),
+        ("ledger", {"run": "gpt-1"}, "Runs", "71% useful"),
+        ("reports", {"run": "gpt-1", "finding": "F-1"}, "Run", "no archive of gpt-1"),
+        ("help", {}, "Data health and help", "A step is as slow as its slowest rank"),
+    ],
+)
+def test_an_address_of_a_page_of_before_leads_to_where_it_is_answered_now(
+    monkeypatch: pytest.MonkeyPatch, before: str, words: dict[str, str], title: str, sentence: str
+) -> None:
+    app = look(monkeypatch, Fake(), before, **words)
+
+    assert title == app.title[0].value
+    assert sentence in "\n".join(boxes(app))
+    assert words.items() <= app.query_params.items()
+
+
+def test_no_page_of_today_stands_where_one_of_before_was() -> None:
+    assert not {page.key for page in PAGES} & registry.MOVED.keys()
+    assert {now for now, _ in registry.MOVED.values()} <= {page.key for page in PAGES}
 
 
 def test_a_bug_is_one_sentence_without_its_words(
@@ -172,8 +202,8 @@ def test_who_is_not_logged_in_sees_a_button_and_nothing_else(
 def test_who_is_logged_in_sees_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SETTINGS, Settings(login=True).written())
     monkeypatch.setattr(sys.modules["streamlit"], "user", {"is_logged_in": True})
-    app = look(monkeypatch, Fake(), "help")
-    assert "Help" == app.title[0].value
+    app = look(monkeypatch, Fake(), "start")
+    assert "Start a run" == app.title[0].value
     assert ["Log out"] == [button.label for button in app.sidebar.button]
 
 
@@ -184,7 +214,7 @@ def test_settings_are_read_as_they_were_written() -> None:
 
 
 def test_no_text_ever_becomes_html() -> None:
-    folder = Path(views.__file__).parent.parent
+    folder = Path(registry.__file__).parent.parent
     words = ("unsafe_allow_" + "html", "st.html(", "unsafe_allow_" + "javascript")
     # Style sheets that are constants, with no text of anybody in them.
     ours = {"st.html(GREY)": "", "st.html(STYLE)": ""}

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from lockstep.dashboard.cache import TROUBLE_SECONDS, Cache
+from lockstep.dashboard.sources.cache import TROUBLE_SECONDS, Cache
 from lockstep.dashboard.trouble import Kind, TroubleError
 
 

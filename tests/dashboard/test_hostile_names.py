@@ -3,7 +3,7 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from lockstep.dashboard.views import PAGES
+from lockstep.dashboard.pages.registry import MOVED, PAGES
 from tests.dashboard.apps import boxes, look
 from tests.dashboard.fakes import Fake
 
@@ -46,10 +46,11 @@ def not_a_bug(app: AppTest) -> bool:
     return not app.exception and "This is a bug" not in "\n".join(boxes(app))
 
 
-@pytest.mark.parametrize("page", [page.key for page in PAGES])
+@pytest.mark.parametrize("page", [*(page.key for page in PAGES), *MOVED])
 def test_a_name_is_never_markup(monkeypatch: pytest.MonkeyPatch, page: str) -> None:
     fake = Fake(run_names=(NAME, OTHER), node_names=(OTHER, NAME))
-    words = {"run": NAME, "node": OTHER, "gpu": "1", "rank": "1", "a": NAME, "b": OTHER}
+    words = {"run": NAME, "node": OTHER, "a": NAME, "b": OTHER}
+    words |= {} if page == "node" else {"gpu": "1", "rank": "1"}
     app = look(monkeypatch, fake, page, **words)
     assert not_a_bug(app)
     assert [] == [text for text in markup(app) for part in PARTS if part in text]

@@ -23,9 +23,9 @@ from lockstep.analyzer.findings.alertmanager.silences import (
 from lockstep.analyzer.findings.alerts import alert
 from lockstep.analyzer.read.prometheus.access import access
 from lockstep.analyzer.rules.alert_rules.shape import Addresses
-from lockstep.dashboard.widgets import on_call
-from lockstep.dashboard.words import at_a_glance
-from lockstep.workloads.joining.reachable import free_port
+from lockstep.dashboard.widgets import finding
+from lockstep.dashboard.words import findings
+from lockstep.workloads.launch.joining.reachable import free_port
 from tests.dashboard.words.rows import FOUND
 
 CONFIG = "route: {receiver: nobody}\nreceivers: [{name: nobody}]\n"
@@ -92,18 +92,18 @@ def page() -> None:
     import os
 
     from lockstep.dashboard.context import Settings
-    from lockstep.dashboard.widgets import on_call
+    from lockstep.dashboard.widgets import finding
     from tests.dashboard.words.rows import FOUND
 
     where = os.environ["LOCKSTEP_TEST_ALERTMANAGER"]
     login = os.environ["LOCKSTEP_TEST_LOGIN"] == "yes"
-    on_call.on_call(FOUND, Settings(login=login, alertmanager=where), "now")
+    finding.on_call(FOUND, Settings(login=login, alertmanager=where), "now")
 
 
 def look(patch: pytest.MonkeyPatch, url: str, who: str = "alice", *, login: bool = True) -> AppTest:
     patch.setenv("LOCKSTEP_TEST_ALERTMANAGER", url)
     patch.setenv("LOCKSTEP_TEST_LOGIN", "yes" if login else "no")
-    patch.setattr(on_call, "reader", lambda: who)
+    patch.setattr(finding, "reader", lambda: who)
     return AppTest.from_function(page, default_timeout=PATIENCE).run()
 
 
@@ -158,7 +158,7 @@ def _ready(where: str) -> bool:
 
 def fire(url: str) -> None:
     """The alert as `lockstep watch` sends it."""
-    watched = at_a_glance._as_watched(FOUND)
+    watched = findings._as_watched(FOUND)
     told = alert_json(alert(watched, Addresses("", "", "")), time.time() + 600.0)
     request = Request(f"{url}/api/v2/alerts", json.dumps([told]).encode(),
                       {"Content-Type": "application/json"})  # fmt: skip

@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 from lockstep.analyzer.report import figures
 from lockstep.app import build
 from lockstep.dashboard.address import Place
+from lockstep.dashboard.pages.registry import PAGES
 from lockstep.dashboard.shapes import FindingRow, Lines, RunRow, Severity, Span
-from lockstep.dashboard.sources.archive import ArchiveSource
+from lockstep.dashboard.sources.archive.source import ArchiveSource
 from lockstep.dashboard.sources.prometheus.findings import lost_gpu_hours
-from lockstep.dashboard.views import PAGES
 from lockstep.dashboard.words import run_page, run_table
-from lockstep.dashboard.words.spent import lost
+from lockstep.dashboard.words.said import lost
 from tests.dashboard.apps import boxes, look
 from tests.dashboard.archives import Made, write
 
@@ -51,11 +51,12 @@ def verdict(archive: Path) -> Mapping[str, object]:
 def pages(archive: Path) -> Mapping[str, tuple[Mapping[str, str], str]]:
     """By page: its numbers by label, and its sentences."""
     patch, source, found = pytest.MonkeyPatch(), ArchiveSource(archive), {}
-    for page in PAGES:
-        shown = look(patch, source, page.key)
+    for page in (*PAGES, "ledger"):
+        name = page if isinstance(page, str) else page.key
+        shown = look(patch, source, name)
         assert [] == list(shown.exception)
         numbers = {plain(one.label): plain(one.value) for one in shown.metric}
-        found[page.key] = numbers, plain("\n".join(boxes(shown)))
+        found[name] = numbers, plain("\n".join(boxes(shown)))
     patch.undo()
     return found
 

@@ -130,7 +130,7 @@ def test_the_sequential_scale_only_grows_lighter() -> None:
 
 
 def test_the_theme_has_the_colours_of_the_palette() -> None:
-    path = Path(palette.__file__).parent / ".streamlit" / "config.toml"
+    path = Path(palette.__file__).parent / "serve" / ".streamlit" / "config.toml"
     theme = tomllib.loads(path.read_text())["theme"]
     assert list(palette.SEQUENTIAL) == theme["chartSequentialColors"]
     assert list(palette.DIVERGING) == theme["chartDivergingColors"]

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from lockstep.dashboard.shapes import FLEET_METRICS, Severity, Span
-from lockstep.dashboard.sources.archive import ArchiveSource
-from lockstep.dashboard.sources.prometheus import PrometheusSource
+from lockstep.dashboard.sources.archive.source import ArchiveSource
+from lockstep.dashboard.sources.prometheus.source import PrometheusSource
 from lockstep.dashboard.trouble import Kind, TroubleError
 from tests.dashboard.archives import START, Made, write
 from tests.dashboard.stored import open_metrics, served

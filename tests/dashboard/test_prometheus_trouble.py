@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from lockstep.dashboard.shapes import FLEET_METRICS, Span
 from lockstep.dashboard.sources.grid import grid
-from lockstep.dashboard.sources.prometheus import PrometheusSource
 from lockstep.dashboard.sources.prometheus.asking import Asking
+from lockstep.dashboard.sources.prometheus.source import PrometheusSource
 from lockstep.dashboard.trouble import Kind, TroubleError
 
 NOW = 1_795_000_000.0

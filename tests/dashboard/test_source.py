@@ -7,9 +7,10 @@ from collections import Counter
 import pytest
 
 from lockstep.dashboard.shapes import FLEET_METRICS, Span
-from lockstep.dashboard.source import LOOK_SECONDS, SOURCE, cached, newest_change, opened
-from lockstep.dashboard.sources.simulated import SimulatedSource
+from lockstep.dashboard.sources.cache import LOOK_SECONDS, cached, newest_change
+from lockstep.dashboard.sources.opened import SOURCE, opened
 from lockstep.dashboard.trouble import Kind, TroubleError
+from tests.dashboard.fakes import Fake
 
 NOW = 1_795_000_005.0
 
@@ -25,6 +26,7 @@ class Counting:
 
         def ask(*words):
             self.asked[name] += 1
+            self.words = words
             return method(*words)
 
         ask.__name__ = name
@@ -40,24 +42,25 @@ class Clock:
 
 @pytest.fixture
 def counting():
-    return Counting(SimulatedSource(64, clock=lambda: NOW))
+    return Counting(Fake(live=True))
 
 
 def test_spans_of_a_live_source_are_rounded_so_that_the_next_look_hits(counting):
     source = cached(counting, clock=Clock())
     lines = [
-        source.run_lines("gpt-simulated", Span(NOW - 3600 + second, NOW + second))
+        source.run_lines("gpt-1", Span(NOW - 3600 + second, NOW + second))
         for second in (1.0, 2.0, 14.0)
     ]
     assert 1 == counting.asked["run_lines"]
     assert lines[0] is lines[2]
-    times = lines[0][0].times
-    assert times[0] - 15 <= NOW - 3600 + 1.0
+    _, asked = counting.words
+    assert NOW - 3600 + 1.0 - 30 <= asked.start <= NOW - 3600 + 1.0
+    assert NOW + 14.0 <= asked.end <= NOW + 14.0 + 30
 
 
 def test_after_a_scrape_a_live_source_is_asked_again_and_a_still_one_is_not():
     for live, expected in ((True, 2), (False, 1)):
-        counting, clock = Counting(SimulatedSource(64, clock=lambda: NOW), live), Clock()
+        counting, clock = Counting(Fake(live=live), live), Clock()
         source = cached(counting, clock=clock)
         source.health()
         clock.now = 16.0
@@ -75,7 +78,7 @@ def test_other_words_are_another_question(counting):
 
 def test_a_change_in_the_folder_forgets_everything(tmp_path):
     clock = Clock()
-    counting = Counting(SimulatedSource(64, clock=lambda: NOW), live=False)
+    counting = Counting(Fake(), live=False)
     source = cached(counting, stamp=lambda: newest_change(tmp_path), clock=clock)
     source.runs()
     clock.now += LOOK_SECONDS
@@ -98,13 +101,13 @@ def test_a_new_part_below_is_a_change_and_a_link_is_not_followed(tmp_path):
 
 
 def test_every_session_has_the_same_source():
-    words = {SOURCE: json.dumps({"kind": "simulated", "gpus": 64, "seed": 7})}
+    words = {SOURCE: json.dumps({"kind": "prometheus", "url": "http://127.0.0.1:9"})}
     assert opened(words) is opened(dict(words))
 
 
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '"x"', '{"kind": "other"}', '{"kind": "archive"}', '{"gpus": 3}',
-             '{"kind": "simulated", "gpus": 0}', "[" * 100_000],
+             '{"kind": "prometheus"}', "[" * 100_000],
 )  # fmt: skip
 def test_without_a_source_the_reader_is_told_how_to_start_with_one(text):
     with pytest.raises(TroubleError) as error:

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from lockstep.dashboard.shapes import FLEET_METRICS, Severity, Span
-from lockstep.dashboard.source import cached
-from lockstep.dashboard.sources.archive import ArchiveSource
+from lockstep.dashboard.sources.archive.source import ArchiveSource
+from lockstep.dashboard.sources.cache import cached
 from lockstep.dashboard.sources.folder import FolderSource
-from lockstep.dashboard.sources.prometheus import PrometheusSource
-from lockstep.dashboard.sources.simulated import SimulatedSource
+from lockstep.dashboard.sources.prometheus.source import PrometheusSource
 from lockstep.dashboard.trouble import Kind, TroubleError
 from tests.dashboard.stored import open_metrics, served
 
@@ -28,7 +27,6 @@ CHARTS = ["loss", "throughput", "step", "mfu", "phases", "gpu", "cpu", "memory",
     params=[
         "archive",
         "folder",
-        "simulated",
         pytest.param(
             "prometheus",
             marks=[
@@ -43,8 +41,6 @@ def source(request, straggling, runs, tmp_path_factory):
         yield cached(ArchiveSource(straggling))
     elif request.param == "folder":
         yield cached(FolderSource(runs))
-    elif request.param == "simulated":
-        yield cached(SimulatedSource(64, clock=lambda: 1_795_000_000.0))
     else:
         text = open_metrics([straggling])
         with served(tmp_path_factory.mktemp("prometheus"), text) as url:

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.analyzer.rules.alert_rules.groups import WRITTEN
-from lockstep.analyzer.rules.alert_rules.render import labels
+from lockstep.analyzer.rules.alert_rules.groups import WRITTEN, labels
 from lockstep.analyzer.rules.alert_rules.shape import Alert, Group, Recording
 from tests.deploy.cases.shape import Case, Labels, Probe, moments
 

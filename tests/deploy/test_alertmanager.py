@@ -19,13 +19,13 @@ import pytest
 
 from lockstep.analyzer.findings.alertmanager import outbox
 from lockstep.analyzer.findings.alertmanager.alert import Alert
-from lockstep.analyzer.findings.alertmanager.fan_out import Alertmanagers
+from lockstep.analyzer.findings.alertmanager.service import Alertmanagers
 from lockstep.analyzer.findings.alertmanager.webhook import parse
 from lockstep.analyzer.findings.alerts import alert as alert_of
 from lockstep.analyzer.findings.finding import Who
 from lockstep.analyzer.rules.alert_rules.shape import Addresses
 from lockstep.collector.clock import SystemClock
-from tests.analyzer.watch.test_headline import SLOW
+from tests.analyzer.findings.test_headline import SLOW
 from tests.deploy.standalone import Standalone
 from tests.deploy.test_alertmanager_config import EXAMPLE
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.watch import finding_folders
+from lockstep.watch.archive import finding_folders
 from tests.deploy.real_run import real_run
 from tests.deploy.standalone import Standalone
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from lockstep.watch import finding_folders
+from lockstep.watch.archive import finding_folders
 from tests.benchmarks.hang_alert import HANG, RANKS, stopped
 from tests.deploy.real_run import real_run
 from tests.deploy.standalone import Standalone

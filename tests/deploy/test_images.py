@@ -27,17 +27,17 @@ DISTRIBUTIONS = packages_distributions()
 ENTRY = {
     "collector": ["lockstep.collector.__main__", "lockstep.commands.collect"],
     "watch": [
-        "lockstep.watch.loop.program",
+        "lockstep.watch.program",
         "lockstep.commands.analyze",
         "lockstep.commands.report",
     ],
-    "dashboard": ["lockstep.cli.dashboard_program", "lockstep.dashboard.app"],
+    "dashboard": ["lockstep.cli.dashboard", "lockstep.dashboard.serve.app"],
     "nodes": [
-        "lockstep.watch.nodes.program",
-        "lockstep.watch.node_conditions.kubernetes",
+        "lockstep.watch.kubernetes.program",
+        "lockstep.watch.kubernetes.client",
         "lockstep.commands.doctor",
         "lockstep.doctor.installed",
-        "lockstep.workloads.launchers.kubernetes.api",
+        "lockstep.workloads.launch.kubernetes.api",
     ],
     "workloads": [
         "lockstep.workloads.__main__",
@@ -47,9 +47,9 @@ ENTRY = {
 }
 """Image -> modules that its commands need, imported with nothing else installed."""
 START = {
-    "collector": "lockstep.commands.collect", "watch": "lockstep.watch.loop.program",
-    "dashboard": "lockstep.dashboard.server", "nodes": "lockstep.watch.nodes.program",
-    "workloads": "lockstep.workloads.train",
+    "collector": "lockstep.commands.collect", "watch": "lockstep.watch.program",
+    "dashboard": "lockstep.dashboard.serve.server", "nodes": "lockstep.watch.kubernetes.program",
+    "workloads": "lockstep.workloads.loop.train",
 }  # fmt: skip
 """Image -> module that the command of its pods loads when it starts."""
 # Refuses what is of another distribution, as if it were not installed.

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lockstep.analyzer.rules.alert_rules.groups import ALERTS, GROUPS
-from lockstep.analyzer.rules.alert_rules.render import annotations, labels
+from lockstep.analyzer.rules.alert_rules.groups import ALERTS, GROUPS, annotations, labels
 from lockstep.analyzer.rules.alert_rules.shape import Addresses
 from lockstep.cli.rule_files import rule_files
-from lockstep.collector.contract import alerted
+from lockstep.collector.contract.metric_rows import alerted
 from lockstep.collector.contract.xid import PAGED
 from tests.deploy.promtool import program
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 import yaml
 
-from lockstep.cli.dashboard_program import STOP_SECONDS
+from lockstep.cli.dashboard import STOP_SECONDS
 from lockstep.collector.config import DEFAULT_LISTEN
 from lockstep.collector.flags import FLAGS
 from tests.deploy.standalone import FILES, SERVICES, Standalone, changed, command, documented

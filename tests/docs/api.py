@@ -10,9 +10,9 @@ from tests.docs.tables import code, table
 
 INTRODUCTION = (
     "Every path but `/healthz` and `/openapi.json` needs `Authorization: Bearer TOKEN`. Answers are"
-    " JSON unless they say otherwise; NaN and infinities are null. A refusal is 4xx with `error` (a"
-    " word that does not change), `reason` (one sentence) and `field` (which parameter or key, or"
-    " null). `lockstep watch` serves the paths without a star beside its page."
+    " JSON; NaN and infinities are null. A refusal is 4xx with `error` (a word that does not"
+    " change), `reason` (one sentence) and `field` (which parameter or key, or null)."
+    " `lockstep watch` serves the paths without a star beside its page."
     " [How it is used](../ml/api.md)."
 )
 ACTING = "\\*"
@@ -53,10 +53,11 @@ def _queries(full: Tree) -> Iterator[str]:
         for method, told in methods.items():
             asked = [each for each in told.get("parameters", ()) if each["in"] == "query"]
             if asked:
-                rows = [(code(each["name"]), _kind(each["schema"]), each.get("description", ""))
-                        for each in asked]  # fmt: skip
                 yield code(f"{method.upper()} {path}")
-                yield table(("parameter", "type", "what"), rows)
+                yield "\n".join(
+                    _line(each["name"], _kind(each["schema"]), each.get("description", ""))
+                    for each in asked
+                )
 
 
 def _keys(shape: Tree) -> str:
@@ -64,8 +65,12 @@ def _keys(shape: Tree) -> str:
     rows = []
     for name, told in shape["properties"].items():
         default = "" if name in needed else f"; default {_shown(told.get('default'))}"
-        rows.append((code(name), f"{_kind(told)}{default}", told.get("description", "")))
-    return table(("key", "type", "what"), rows)
+        rows.append(_line(name, f"{_kind(told)}{default}", told.get("description", "")))
+    return "\n".join(rows)
+
+
+def _line(name: str, kind: str, what: str) -> str:
+    return f"- {code(name)} ({kind})" + (f": {what}" if what else "")
 
 
 def _kind(told: Tree) -> str:

@@ -1,13 +1,18 @@
 """The pages of what the kernel log tells: XIDs by the catalogue, and lines without an XID."""
 
+from collections import Counter
 from collections.abc import Iterable
+from string import ascii_uppercase
 
 from lockstep.collector.contract.kernel_log import FATAL_SECONDS, KINDS, LINES, TOGETHER, TOLD
-from lockstep.collector.contract.xid import BY_LINE, PAGED, REPEATED, XIDS, Severity, Xid, listed
-from lockstep.collector.contract.xid.rows import UNUSED
+from lockstep.collector.contract.xid import BY_LINE, PAGED, REPEATED, XIDS, listed
+from lockstep.collector.contract.xid_catalogue.rows import UNUSED
+from lockstep.collector.contract.xid_catalogue.shape import Severity, Xid
 from tests.docs.tables import code, table
 
 HEAD = ("XID", "what", "severity", "whose fault", "told", "what to do")
+USUAL = 5
+"""Advice of so many XIDs has a letter on the page."""
 
 
 def xid_table(numbers: Iterable[int]) -> str:
@@ -17,29 +22,36 @@ def xid_table(numbers: Iterable[int]) -> str:
 
 def xids(made: str) -> list[str]:
     """The parts of the page of XIDs."""
-    known = [number for number, row in XIDS.items() if row.text != UNUSED]
-    unused = [number for number in XIDS if number not in known]
+    known = [row for row in XIDS.values() if row.text != UNUSED]
+    unused = [number for number, row in XIDS.items() if row.text == UNUSED]
+    usual = [each for each, count in Counter(row.advice for row in known).most_common()
+             if count >= USUAL]  # fmt: skip
+    letters = dict(zip(usual, ascii_uppercase, strict=False))
     return [
         "# XIDs", made,
-        ("The one list of the NVIDIA driver's error numbers: the collector, `lockstep watch`,"
-        " alerts, runbooks, dashboards and the analysis read it (`collector/contract/xid/rows.py`,"
-        " which names its sources: the driver's R595 header, whose list ends at 176, and NVIDIA's"
-        " Xid catalogue)."),
-        ("The label `severity` of `lockstep_gpu_xid_errors_total` and"
-        " `lockstep_gpu_xid_last_timestamp_seconds` is what the driver's line says, where it says"
-        " it: `Fatal` or `Nonfatal` of NVLink, the action of 154 (`None` is info), `caused by"
-        " previous Xid` of 45 (info: follow that one). Where it says nothing, or only NVML told of"
-        " the number, it is the severity below. An XID of which only the line says how bad it is"
-        " waits up to 2 s for its line when NVML is first."),
-        ("Queries of before that label go on: `sum`, `max by (node, gpu, uuid, xid)` and"
-        " `increase` give the same. A query that takes `max by (..., source)` of XIDs whose line"
-        f" says how bad they are ({listed(BY_LINE)}) should sum over `severity` now."),
-        ("`pages` is [LockstepGpuXidFatal](../../deploy/runbooks/LockstepGpuXidFatal.md), for"
-        " events of severity fatal; `second in a day` says that one alone tells nobody."),
-        xid_table(known),
-        (f"Unused since A100, and told by older GPUs: {listed(unused)}. NVIDIA sends them to"
-        " support; they, and numbers that are not in the list, are warnings."),
+        ("The NVIDIA driver's error numbers, and what to do. The collector, alerts, runbooks,"
+         " dashboards and the analysis use this one list. Its sources are the driver's R595 header,"
+         " whose list ends at 176, and NVIDIA's Xid catalogue."),
+        ("**Severity.** The label `severity` of `lockstep_gpu_xid_errors_total` and"
+         " `lockstep_gpu_xid_last_timestamp_seconds` is what the driver's line says: `Fatal` or"
+         " `Nonfatal` of NVLink, the action of 154 (`None` is info), `caused by previous Xid` of 45"
+         " (info: follow that one). Where the line says nothing, or only NVML reported the number,"
+         " the table's severity holds. If NVML reports first an XID whose line says how bad it is"
+         f" ({listed(BY_LINE)}), the collector waits up to 2 s for the line. Queries over these"
+         " should sum over `severity`."),
+        ("**Alert.** `pages`: [LockstepGpuXidFatal](../../deploy/runbooks/LockstepGpuXidFatal.md),"
+         " for events of severity fatal. `second in a day`: a single one alerts nobody."),
+        "**What to do**, by letter:",
+        "\n".join(f"- **{letter}** {each}" for each, letter in letters.items()),
+        table((*HEAD[:4], "alert", HEAD[5]), [_short(row, letters) for row in known]),
+        (f"Unused since A100, and reported by older GPUs: {listed(unused)}. NVIDIA sends them to"
+         " support. They, and numbers that are not in the list, are warnings."),
     ]  # fmt: skip
+
+
+def _short(row: Xid, letters: dict[str, str]) -> tuple[str, ...]:
+    number, _, *cells, advice = _row(row)
+    return number, row.text, *cells, letters.get(advice, advice)
 
 
 def kernel_events(made: str) -> list[str]:

@@ -18,8 +18,8 @@ from lockstep.bench.results import COLUMNS, METRIC_PREFIX
 from lockstep.collector.config import SETTINGS, Address, Config
 from lockstep.collector.contract import archive
 from lockstep.collector.contract.archive import Column
+from lockstep.collector.contract.metric_rows.ranges import OF_UNITS, Range, of_unit
 from lockstep.collector.contract.metrics import EVERY, EXPORTERS, Metric
-from lockstep.collector.contract.metrics.ranges import OF_UNITS, Range, of_unit
 from lockstep.collector.flags import FLAGS
 from tests.docs import api, faults, kernel_log, verdict
 from tests.docs.tables import code, table
@@ -32,12 +32,13 @@ EXPORTER_WORDS = {
     "collector": (
         "The collector's page",
         (
-            "One page a node, on 127.0.0.1:9410. Base units; counters end in `_total`; what did not"
-            " answer is absent, never -1 and never stale."
+            "One page for each node, on 127.0.0.1:9410. Units are base units. A metric whose name"
+            " ends in `_total` is a counter, any other a gauge unless its text says so. Labels"
+            " stand in parentheses. A value that was not read is absent, never -1 and never stale."
         ),
     ),
-    "analyzer": ("The page of watch", "One page, on 127.0.0.1:9411, by `lockstep watch`."),
-    "remediator": ("The page of nodes", "By `lockstep nodes`."),
+    "analyzer": ("The page of watch", "`lockstep watch` serves it on 127.0.0.1:9411."),
+    "remediator": ("The page of nodes", "`lockstep nodes` serves it on 127.0.0.1:9413."),
     "reference runs": (
         "Reference runs",
         (
@@ -51,12 +52,10 @@ SUBJECTS = {
     "host": "Host",
     "network": "Network",
     "gpu": "GPUs",
-    "events": "Events of GPUs, switches and the kernel",
-    "allocation": "Who uses a GPU",
+    "events": "Events of GPUs, switches and the kernel, and who uses a GPU",
     "nccl": "NCCL and PyTorch's flight recorder",
     "training": "Training",
-    "analyzer": "Runs, nodes and findings",
-    "delivery": "Alerts and post-mortems",
+    "analyzer": "Runs, nodes, findings, alerts and post-mortems",
 }
 
 FILES: dict[str, Sequence[Column]] = {
@@ -67,7 +66,7 @@ FILES: dict[str, Sequence[Column]] = {
 }
 OTHER_FILES = {
     archive.RUN_FILE: "id, spec, layout, versions, seed, clock errors, what was simulated",
-    archive.CLUSTER_FILE: "of a run on a cluster: where it was, and when each pod began",
+    archive.CLUSTER_FILE: "of a run on a cluster: where it ran, and when each pod began",
     archive.TRUTH_FILE: "what was injected, intended and measured; the analyzer never opens it",
     archive.RESULTS_FILE: "evaluations, goal, throughput, sweep and probe, where a run has them",
     archive.VERDICT_FILE: "the verdict ([its keys](verdict.md))",
@@ -75,8 +74,8 @@ OTHER_FILES = {
     archive.POSTED_FILE: "samples that programs added by `lockstep api`: a list a line of metric,"
     " node, rank, unix seconds and value",
     archive.TRACE_FILE: "some steps around the onset, for ui.perfetto.dev",
-    archive.FINDING_FILE: "of `lockstep watch`: what was found, when, and which alerts told of it",
-    archive.OPENED_FILE: "likewise: the verdict by which the finding opened, as it was then",
+    archive.FINDING_FILE: "by `lockstep watch`: what was found, when, and which alerts reported it",
+    archive.OPENED_FILE: "by `lockstep watch`: the verdict by which the finding opened",
 }
 
 
@@ -85,75 +84,82 @@ def metrics() -> str:
     parts = ["# Metrics", MADE]
     for exporter, (title, words) in EXPORTER_WORDS.items():
         parts += [f"## {title}", words]
-        for subject in EXPORTERS[exporter]:
-            name = subject.__name__.rpartition(".")[2]
-            if name in SUBJECTS:
-                parts.append(f"### {SUBJECTS[name]}")
-            parts.append(_metric_table(v for v in vars(subject).values() if isinstance(v, Metric)))
+        for subject, rows in EXPORTERS[exporter].items():
+            if subject in SUBJECTS:
+                parts.append(f"### {SUBJECTS[subject]}")
+            parts.append(_metric_list(rows))
     return _page([*parts, *_ranges()])
 
 
 def _ranges() -> list[str]:
     """What values can be: by unit, and of metrics with a range of their own."""
-
-    def row(name: str, within: Range) -> tuple[str, str, str]:
-        return (name, f"{within.low:g} to {within.high:g}", within.reason)
-
+    units: dict[Range, list[str]] = {}
+    for end, within in OF_UNITS:
+        units.setdefault(within, []).append(code(f"…{end}"))
+    units.setdefault(of_unit(""), []).append("all others")
     own: dict[Range, list[str]] = {}
     for metric in EVERY.values():
         if metric.within is not of_unit(metric.name):
             own.setdefault(metric.within, []).append(code(metric.name))
+    flags = next(within for end, within in OF_UNITS if end == "_info")
+    own[flags] = ["flags and states: all that are 1 if something is so"]
+    head = ("range", "metrics")
     return [
         "## What values can be",
         (
-            "A value outside its range is no measurement: whichever source told it, it is left out"
-            ' and counted as `lockstep_source_errors_total{reason="implausible"}`; `lockstep'
-            " doctor` says which one it was."
+            "A value outside its range is not exported. It is counted in"
+            ' `lockstep_source_errors_total{reason="implausible"}`, whichever source gave it;'
+            " `lockstep doctor` names it. The range follows from the end of the name:"
         ),
-        table(
-            ("end of the name", "range", "why"),
-            [row(code(f"…{end}"), within) for end, within in OF_UNITS]
-            + [row("(others)", of_unit(""))],
-        ),
-        "Some have a range of their own:",
-        table(
-            ("range", "why", "metrics"),
-            [(*row("", within)[1:], ", ".join(names)) for within, names in own.items()],
-        ),
+        table(head, [_range(names, within) for within, names in units.items()]),
+        "These have a range of their own:",
+        table(head, [_range(names, within) for within, names in own.items()]),
     ]
 
 
-def _metric_table(rows: Iterable[Metric]) -> str:
-    return table(
-        ("metric", "type", "labels", "what"),
-        [(code(row.name), row.kind, ", ".join(row.labels), row.help) for row in rows],
-    )
+def _range(names: Sequence[str], within: Range) -> tuple[str, str]:
+    return f"{within.low:g} to {within.high:g}", ", ".join(names)
+
+
+def _metric_list(rows: Iterable[Metric]) -> str:
+    return "\n".join(f"- {code(row.name)}{_labels(row)}: {_kind(row)}{row.help}" for row in rows)
+
+
+def _labels(row: Metric) -> str:
+    return f" ({', '.join(row.labels)})" if row.labels else ""
+
+
+def _kind(row: Metric) -> str:
+    usual = "counter" if row.name.endswith("_total") else "gauge"
+    return "" if row.kind == usual else f"{row.kind.capitalize()}. "
 
 
 def settings() -> str:
     """Every setting of the collector."""
     defaults = {field.name: getattr(Config(), field.name) for field in fields(Config)}
     helps = {flag.name: flag for flag in FLAGS}
-    rows = [
-        (
-            f"[{one.section}]",
-            code(one.key),
-            _default(defaults[name]),
-            code(helps[name].option),
-            ", ".join(code(each) for each in (one.variable, *reversed(one.also))),
-            helps[name].help,
-        )
-        for name, one in SETTINGS.items()
-    ]
-    others = [(code(flag.option), flag.help) for flag in FLAGS if flag.name not in SETTINGS]
+    rows = []
+    for name, one in SETTINGS.items():
+        flag = helps[name]
+        usual = f"--{one.key.replace('_', '-')}"
+        others = [flag.option] if flag.option != usual else []
+        others += reversed(one.also)
+        rows.append((
+            code(f"[{one.section}] {one.key}"), _default(defaults[name]),
+            ", ".join(map(code, others)), flag.help,
+        ))  # fmt: skip
+    others_flags = [(code(flag.option), flag.help) for flag in FLAGS if flag.name not in SETTINGS]
     return _page([
         "# Settings of the collector", MADE,
-        ("Flags overrule the environment, and that overrules the file (`--config FILE`, TOML). A"
-        " wrong key or value ends the start with one sentence and exit code 64. Of several names in"
-        " the environment the first one wins; those without `LOCKSTEP_` are the libraries' own."),
-        table(("table", "key", "default", "flag", "environment", "what"), rows),
+        ("A setting is a key of a table in the file (`--config FILE`, TOML), a variable"
+         " `LOCKSTEP_<TABLE>_<KEY>` in the environment, and a flag `--key` with dashes. Flags win"
+         " over the environment, and the environment over the file. The third column names a flag"
+         " that is called differently, and the libraries' own variables, which are read where the"
+         " first one is not set. A wrong key or value ends the start with one sentence and exit"
+         " code 64."),
+        table(("setting", "default", "also", "what"), rows),
         "## Flags that are no settings",
-        table(("flag", "what"), others),
+        table(("flag", "what"), others_flags),
     ])  # fmt: skip
 
 
@@ -176,14 +182,15 @@ def command_line() -> str:
         MADE,
         (
             "Data goes to stdout, progress to stderr. `lockstep --debug COMMAND` shows the"
-            " traceback of a bug; `lockstep COMMAND --help` says what stands here."
+            " traceback of a bug. `lockstep COMMAND --help` prints what this page has."
+            " `lockstep --install-completion` makes the shell complete it."
         ),
         "## Exit codes",
         table(("code", "meaning"), EXIT_CODES),
         (
-            "`analyze`, `cluster` and `bench compare` speak by 0 to 3, and so do `watch` and"
-            " `nodes` with --once; `doctor` by 0 and 1. `run`, `demo`, `report` and `score` exit 0"
-            " when they did their work, injected faults included. A traceback is a bug."
+            "`analyze`, `cluster`, `bench compare`, and `watch` and `nodes` with --once answer by 0"
+            " to 3; `doctor` by 0 and 1. `run`, `demo`, `report` and `score` exit 0 when they did"
+            " their work, injected faults included. A traceback is a bug."
         ),
         "## Faults",
         faults.text(),
@@ -204,7 +211,7 @@ EXIT_CODES = (
     ("3", "unknown, or too little data"),
     ("64", "usage: a flag, an argument or a setting is wrong"),
     ("65", "a file is not what it should be"),
-    ("69", "something that was asked does not answer, or a program is missing"),
+    ("69", "a server does not answer, or a program is missing"),
     ("70", ("internal; also: a verdict that differs from what `demo` injected, a rank that failed"
      " by itself")),
     ("130", "interrupted"),
@@ -225,37 +232,36 @@ def _prose(text: str) -> str:
 
 
 def _parameters(parameters: Sequence[Any]) -> str:
-    """A table for each group of the help, those without a group first."""
-    groups: dict[str, list[tuple[str, str, str]]] = {"": []}
+    """A list for each group of the help, those without a group first."""
+    groups: dict[str, list[str]] = {"": []}
     for each in parameters:
         if not getattr(each, "hidden", False):
             group = getattr(each, "rich_help_panel", None) or ""
             groups.setdefault(group, []).append(_parameter(each))
-    head = ("option", "default", "what")
     return "\n\n".join(
-        (f"**{group}**\n\n" if group else "") + table(head, rows)
+        (f"**{group}**\n\n" if group else "") + "\n".join(rows)
         for group, rows in groups.items()
         if rows
     )
 
 
-def _parameter(one: Any) -> tuple[str, str, str]:
+def _parameter(one: Any) -> str:
     is_argument = one.param_type_name == "argument"
     names = [one.metavar or one.name.upper()] if is_argument else [*one.opts, *one.secondary_opts]
-    shown = ", ".join(code(name) for name in names)
     if not is_argument and one.metavar:
-        shown += f" {code(one.metavar)}"
-    told = one.opts[0] if one.default is True else one.default
-    default = "required" if one.required else _shown_default(told)
-    return shown, default, _prose(" ".join((one.help or "").split()))
+        names[-1] += f" {one.metavar}"
+    default = "required" if one.required else _shown_default(
+        one.opts[0] if one.default is True else one.default)  # fmt: skip
+    shown = ", ".join(f"`{name}`" for name in names) + (f" ({default})" if default else "")
+    return f"- {shown}: {_prose(' '.join((one.help or '').split()))}"
 
 
 def _shown_default(value: Any) -> str:
     if value is None or isinstance(value, bool) or value == "" or value == () or callable(value):
         return ""
     if isinstance(value, (list, tuple)):
-        return ", ".join(code(str(each)) for each in value)
-    return code(str(value))
+        return ", ".join(f"`{each}`" for each in value)
+    return f"`{value}`"
 
 
 def archives() -> str:
@@ -264,10 +270,10 @@ def archives() -> str:
     rows += [(code(name), f"one row a {row}; columns below") for name, row in ROWS.items()]
     parts = [
         "# The archive of a run", MADE,
-        ("One folder. While a run lasts, `*.parquet` are folders of closed part files (one every"
-        f" {archive.PART_SECONDS:g} s and writer, a temporary name, then a rename), so that a"
-        " killed run leaves a readable archive; readers take a file or a folder. Times are unix"
-        " seconds unless the name says nanoseconds."),
+        ("An archive is one folder. While a run lasts, each `*.parquet` is a folder of closed"
+         f" part files, one every {archive.PART_SECONDS:g} s and writer (a temporary name, then a"
+         " rename), so that a killed run leaves a readable archive. Readers take a file or a"
+         " folder. Times are unix seconds unless the name says nanoseconds."),
         table(("file", "holds"), rows),
     ]  # fmt: skip
     for name, columns in FILES.items():
@@ -291,24 +297,27 @@ ROWS = {
 
 def alerts() -> str:
     """Every alert with its runbook."""
-    rows = [
-        (
-            f"[{rule.full_name}](../../deploy/runbooks/{rule.full_name}.md)",
-            "critical or warning, by tier" if rule.severity == BY_TIER else str(rule.severity),
-            rule.wait or "at once",
-            code(group.name),
-        )
-        for group in GROUPS
-        for rule in group.rules
-        if isinstance(rule, Alert)
-    ]
+    parts, count = [], 0
+    for group in GROUPS:
+        rows = [_alert(rule) for rule in group.rules if isinstance(rule, Alert)]
+        if rows:
+            count += len(rows)
+            parts += [f"## {group.name}", "\n".join(rows)]
     return _page([
         "# Alerts", MADE,
-        (f"{len(rows)} alerts, written by `lockstep rules --out DIR` for Prometheus and as"
-        " PrometheusRule. Each has a runbook: what it means, how to confirm it, what to do, and"
-        " where its threshold comes from."),
-        table(("alert and runbook", "severity", "for", "group"), rows),
+        (f"{count} alerts, which `lockstep rules --out DIR` writes for Prometheus and as"
+         " PrometheusRule, with severity and waiting time. Each name leads to its runbook: what it"
+         " means, how to confirm it, what to do, and where its threshold comes from. An alert by"
+         " tier is critical for `page` and a warning for `record`."
+         " How to set them up: [alerts](../sre/alerts.md)."),
+        *parts,
     ])  # fmt: skip
+
+
+def _alert(rule: Alert) -> str:
+    severity = "by tier" if rule.severity == BY_TIER else str(rule.severity)
+    page = f"../../deploy/runbooks/{rule.full_name}.md"
+    return f"- [{rule.full_name}]({page}): {severity}, {rule.wait or 'at once'}"
 
 
 def _page(parts: Sequence[str]) -> str:

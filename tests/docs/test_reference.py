@@ -23,7 +23,7 @@ def test_a_page_of_the_reference_is_what_the_contract_says(name: str) -> None:
 
 
 def test_every_metric_of_every_page_is_told_once() -> None:
-    told = re.findall(r"^\| `(lockstep_\w+)` \|", PAGES["metrics.md"](), re.MULTILINE)
+    told = re.findall(r"^- `(lockstep_\w+)`", PAGES["metrics.md"](), re.MULTILINE)
 
     assert sorted(told) == sorted(name for rows in EXPORTED.values() for name in rows)
 

@@ -1,7 +1,7 @@
 """What each key of a verdict's JSON means; a test holds it against
 `analyzer.shapes.verdict_json`."""
 
-from lockstep.analyzer.causes.specs import CAUSES
+from lockstep.analyzer.causes.registry import CAUSES
 from lockstep.analyzer.shapes.verdict_json import VERDICT_SCHEMA_VERSION, WHAT_IF
 from tests.docs.tables import code, table
 
@@ -13,7 +13,7 @@ VERDICT = {
     "slowdown": "step time over what it would be without the culprits, ≥ 1; null = not known",
     "slowdown_interval": "its 95 % interval",
     "lost_gpu_hours": "GPU-hours lost so far",
-    "coverage": "share of the expected step times that were told, 0 to 1",
+    "coverage": "share of the expected step times that were recorded, 0 to 1",
     "culprits": "who holds the run back, below",
     "anomalies": "hardware that deviates from its peers, whether or not it costs time, below",
     "hang": "`group`, `sequence`, `op` and `missing_ranks` of the collective that hangs, or null",
@@ -24,7 +24,7 @@ VERDICT = {
     "what_if": "what the run would take without stragglers, below",
     "rejected": "who looked slow and was let go: `rank`, `why`",
     "alternatives": "other causes of the first culprit: `cause`, `confidence`",
-    "missing": "what was looked for and was not there, in words",
+    "missing": "what is missing, in words",
     "provenance": "`emulated devices`, `simulated GPU telemetry`; empty = all of it was real",
     "lost_money": "GPU-hours lost, at the price given; null = no price",
     "lost_gpu_hours_interval": "95 % interval of `lost_gpu_hours`",
@@ -34,46 +34,31 @@ VERDICT = {
     "recurrence": "for each culprit with a node, how often that node or GPU was a culprit in the 30"
     " days before, by the archives beside: `node`, `gpu`, `uuid`, `by`, `culprit_runs`, `runs`,"
     " `share`, `interval`, `peers_share`, `features`, `causes`, `emulated`, `text`",
-    "history": "what `lockstep watch`, or an alert, told of the run when the archive was written:"
-    " it stands beside the verdict, below",
+    "history": "what `lockstep watch`, or an alert, reported when the archive was written, below",
 }
 HISTORY = {
     "by": "`watch`, or `alert` where a rule fired and watch itself had found nothing",
-    "opened": "when it was told, RFC 3339",
+    "opened": "when it was reported, RFC 3339",
     "who": "whom, in words",
     "scope": "as of a culprit; `run` where nobody in it was named, `alert` for an alert's",
-    **dict.fromkeys(
-        (
-            "rank",
-            "node",
-            "gpu",
-            "uuid",
-            "link",
-            "from_step",
-            "slowdown",
-            "cause",
-            "confidence",
-            "tier",
-            "evidence",
-        ),
-        "as of a culprit, as it was then",
-    ),
+    "rank, node, gpu, uuid, link, from_step, slowdown, cause, confidence, tier, evidence": "as of"
+    " a culprit, as it was then",
     "since": "since when, as far as was known then, RFC 3339",
-    "kind": "what told it: `slow` (windows), `stop` (it stood still), `event` (an error that was"
-    " logged), `hardware` (readings); null = it was not said",
-    "sentence": "what people were told",
+    "kind": "its origin: `slow` (windows), `stop` (it stood still), `event` (a logged error),"
+    " `hardware` (readings); null = not known",
+    "sentence": "what people read",
     "place_agrees": "whether the verdict names the same place, more or less exactly",
-    "agrees": "whether it names the same place, and no other cause; where not, `sentence` of the"
+    "agrees": "whether it names the same place, and no other cause; if not, `sentence` of the"
     " verdict ends by saying so",
     "closed": "when it was over, RFC 3339; null = it was open",
-    "ending": "how it was over, or how its run ended while it was open; null = nobody saw that",
-    "lost_seconds": "GPU-seconds (rank-seconds where there is no GPU) that it cost up to then, as"
-    " watch counted them; null = it was not known to cost any",
-    "changed": "what changed since it opened, in words: a cause that became known, its end",
+    "ending": "how it was over, or how its run ended while it was open; null = not known",
+    "lost_seconds": "GPU-seconds (rank-seconds without a GPU) that it cost up to then, by watch;"
+    " null = not known",
+    "changed": "what changed since it opened: a cause that became known, its end",
     "text": "in words",
 }
 CULPRIT = {
-    "scope": "`rank`, `node`, `link` or `rack` (a leaf too); `gpu` where no training was told",
+    "scope": "`rank`, `node`, `link` or `rack` (a leaf too); `gpu` without training series",
     "rank": "global rank",
     "node": "node",
     "gpu": "index on the node",
@@ -92,10 +77,9 @@ CULPRIT = {
     "evidence": "what speaks `for` (true) or against the cause: `text`, and the `query` behind it",
     "slowdown_interval": "95 % interval of `slowdown`",
     "place_confidence": "confidence in the place: the probability that it is this rank, node, link"
-    " or rack, whatever the cause; null = not told, as in a verdict of an earlier version",
-    "known_to_step": "the step after the last one in which it could be compared with anybody, where"
-    " the run went on: whether it was still slow then is not known (`to_step` is null); null = to"
-    " `to_step`, or the end",
+    " or rack, whatever the cause; null in verdicts of an earlier version",
+    "known_to_step": "the step after the last one in which it could be compared with peers, where"
+    " the run went on (`to_step` is null); null = to `to_step`, or the end",
 }
 ANOMALY = {
     "node": "node",
@@ -127,24 +111,23 @@ def text() -> str:
         "# The verdict as JSON",
         "<!-- Made by `python -m tests.docs`: do not edit. -->",
         (
-            "`verdict.json` in an archive, and what `lockstep analyze -o json` prints. Ids that do"
-            " not apply are null; a number that is not known is null. How to read one:"
-            " [reading a verdict](../sre/reading-a-verdict.md). How one is reached:"
-            " [method](../method/index.md)."
+            "`verdict.json` in an archive, and the output of `lockstep analyze -o json`. Ids that"
+            " do not apply and numbers that are not known are null."
+            " [Reading a verdict](../sre/reading-a-verdict.md), [method](../method/index.md)."
         ),
         _rows(head, VERDICT),
         "## Culprits",
         _rows(head, CULPRIT),
         "## History",
         (
-            "What was told before never changes the verdict, which is a function of the telemetry"
-            " in the archive: [alert delivery](../method/alerting.md#what-the-page-said)."
+            "History never changes the verdict, which is a function of the archive's telemetry:"
+            " [alert delivery](../method/alerting.md#what-the-page-said)."
         ),
         _rows(head, HISTORY),
         "## Causes",
         (
-            "One word each; `unknown` = the place is known, the cause is not: an ordinary answer."
-            " How they are weighed: [causes](../method/causes.md)."
+            "`unknown`: the place is known, the cause is not. How causes are weighed:"
+            " [causes](../method/causes.md)."
         ),
         table(
             ("cause", "it says", "must be seen", "must not be seen"),
@@ -154,10 +137,9 @@ def text() -> str:
         _rows(head, ANOMALY),
         "## What if",
         (
-            "The first eight keys are always there, null where they are not known; others follow"
-            " where operations were simulated ([the method](../method/what-if.md)): intervals,"
-            " `S_strata` (S with structure counted as no loss), `S_w` (by replica and stage),"
-            " `S_steps`, `launch_error`, `notes`."
+            "These eight keys are always there. With simulated operations"
+            " ([the method](../method/what-if.md)) follow intervals, `S_strata` (structure counted"
+            " as no loss), `S_w` (by replica and stage), `S_steps`, `launch_error`, `notes`."
         ),
         _rows(head, WHAT_IF_WORDS),
     ]
@@ -165,4 +147,6 @@ def text() -> str:
 
 
 def _rows(head: tuple[str, str], words: dict[str, str]) -> str:
-    return table(head, [(code(key), what) for key, what in words.items()])
+    return table(
+        head, [(", ".join(map(code, key.split(", "))), what) for key, what in words.items()]
+    )

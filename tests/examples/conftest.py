@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.workloads.joining import reachable
+from lockstep.workloads.launch.joining import reachable
 
 
 @pytest.fixture

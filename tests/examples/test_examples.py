@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from lockstep.collector.clock import SystemClock
-from lockstep.collector.sources.rank_ring import read_records, scan
-from lockstep.workloads.launchers.external_program import environment_of
+from lockstep.collector.sources.ranks.records import read_records
+from lockstep.collector.sources.ranks.rings import scan
+from lockstep.workloads.launch.external_program.launcher import environment_of
 from lockstep.workloads.sdk.holder import Means, holder
 from lockstep.workloads.spec import Layout
 

@@ -17,6 +17,7 @@ DIGITS = 6
 """Significant, of every number: the last bits differ between processors."""
 WORDS = "(words)"
 """Stands in the exact part where words stood."""
+CHECKOUT = str(Path(__file__).parents[2])
 MOST_NUMBERS = 32
 """Of longer lists of numbers, as a chart has them, a mark is kept."""
 PROSE = frozenset(
@@ -175,9 +176,9 @@ def _placeless(tree: Any, folder: str) -> Any:
         return {key: _placeless(item, folder) for key, item in tree.items()}
     if isinstance(tree, list):
         return [_placeless(item, folder) for item in tree]
-    return (
-        ADDRESS.sub("http://HOST", tree.replace(folder, "DIR")) if isinstance(tree, str) else tree
-    )
+    if not isinstance(tree, str):
+        return tree
+    return ADDRESS.sub("http://HOST", tree.replace(folder, "DIR").replace(CHECKOUT, "CHECKOUT"))
 
 
 def document(path: Path) -> Any:

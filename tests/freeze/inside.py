@@ -23,11 +23,11 @@ from lockstep.app import main
 from lockstep.collector.contract.archive import RANKS, SAMPLES, STEPS, Column
 from lockstep.collector.contract.metrics import METRICS
 from lockstep.collector.contract.words import Cause
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 from lockstep.evaluation.synth.draw import drawn
 from lockstep.evaluation.synth.inspector_lines import write_inspector
 from lockstep.evaluation.synth.whole import streamed
-from tests.lockstep.watching.cluster_life import Days
+from tests.watch.cluster_life import Days
 
 CAUSES = frozenset(cause.value for cause in Cause)
 
@@ -43,6 +43,10 @@ def called(words: list[str]) -> tuple[int, str, str]:
     ):
         code = main(words)
     return int(code), out.getvalue(), err.getvalue()
+
+
+OLDEST_STEPS = tuple(column for column in STEPS if not column.added)
+"""The columns that every archive has: what is frozen was written before the others."""
 
 
 def metrics() -> dict[str, Any]:
@@ -61,7 +65,7 @@ def write_fleet(folder: Path, seed: int) -> None:
     ranks = pd.DataFrame([asdict(info) | {"pod": None} for info in run.ranks])
     _write(folder / "ranks.parquet", ranks, RANKS)
     for name, parts, columns in (
-        ("steps.parquet", run.steps, STEPS), ("samples.parquet", run.samples, SAMPLES),
+        ("steps.parquet", run.steps, OLDEST_STEPS), ("samples.parquet", run.samples, SAMPLES),
     ):  # fmt: skip
         (folder / name).mkdir()
         for number, part in enumerate(parts):

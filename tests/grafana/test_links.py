@@ -3,10 +3,9 @@
 import re
 from urllib.parse import parse_qsl, urlsplit
 
-from lockstep.analyzer.rules.alert_rules.groups import ALERTS
-from lockstep.analyzer.rules.alert_rules.render import annotations
+from lockstep.analyzer.rules.alert_rules.groups import ALERTS, annotations
 from lockstep.dashboard import address
-from lockstep.dashboard.views import PAGES
+from lockstep.dashboard.pages.registry import PAGES
 from lockstep.grafana import links as made
 from tests.grafana.boards import BOARDS, links, panels
 

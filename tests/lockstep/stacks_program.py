@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset
 
-from lockstep.workloads.sdk import recorder
+from lockstep.workloads.sdk.recorder import recorder
 
 BAD_STEP = 5
 RANK = int(os.environ["RANK"])

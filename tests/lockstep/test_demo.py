@@ -13,7 +13,7 @@ import pytest
 from lockstep.collector.contract.words import ExitCode
 from lockstep.diagnose import diagnosis
 from lockstep.runs import observe
-from lockstep.workloads.launchers import Ending, Outcome
+from lockstep.workloads.launch.launcher import Ending, Outcome
 
 FAULT = {
     "kind": "thermal", "cause": "thermal", "rank": 2, "node": "node-2", "from_step": 100,

@@ -14,8 +14,8 @@ from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.flight_recorder import dump_name, request_name
 from lockstep.collector.contract.words import ExitCode
-from lockstep.collector.rank_dumps import ranks_below, request_dumps
-from lockstep.workloads.launchers.local import LocalLauncher
+from lockstep.collector.on_demand.dumps import ranks_below, request_dumps
+from lockstep.workloads.launch.local import LocalLauncher
 from lockstep.workloads.ring import Identity, RingWriter
 from lockstep.workloads.spec import Layout, RunSpec
 
@@ -175,7 +175,7 @@ def test_ranks_that_gave_no_dump_are_asked_for_their_stacks_all_the_same(lockste
 
 
 def test_without_the_flag_nobody_is_asked_where_it_stands(lockstep, answers, tmp_path, monkeypatch):
-    monkeypatch.setattr("lockstep.collector.stacks.read_stacks", None)
+    monkeypatch.setattr("lockstep.collector.on_demand.stacks.read_stacks", None)
     answers |= {0: told(57, 56), 1: told(56, 56)}
     answer = lockstep("dump", "gpt-1", "--dir", tmp_path, "--out", tmp_path / "sent", "-o", "json")
 
@@ -249,7 +249,7 @@ def test_a_rank_that_answers_its_pipe_at_once_has_answered(ranks, tmp_path, monk
         (tmp_path / f"trace_{rank}").write_text(told(57, 57))
         time.sleep(0.05)
 
-    monkeypatch.setattr("lockstep.collector.rank_dumps.asking.request_dump", answer)
+    monkeypatch.setattr("lockstep.collector.on_demand.dumps.request_dump", answer)
     found = ranks_below(tmp_path, Path("/proc"), SystemClock())
     answers = request_dumps(found, tmp_path / "proc", SystemClock(), 0.5)
 
@@ -257,7 +257,7 @@ def test_a_rank_that_answers_its_pipe_at_once_has_answered(ranks, tmp_path, monk
 
 
 def test_a_rank_whose_heart_beats_is_not_called_frozen(ranks, tmp_path, monkeypatch):
-    monkeypatch.setattr("lockstep.collector.rank_dumps.asking.FROZEN_SECONDS", 0.4)
+    monkeypatch.setattr("lockstep.collector.on_demand.dumps.FROZEN_SECONDS", 0.4)
     found = ranks_below(tmp_path, Path("/proc"), SystemClock())
 
     class Beating(SystemClock):

@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from lockstep.analyzer.read import archive
-from lockstep.analyzer.read.archive import load
+from lockstep.analyzer.read.archive.load import load_archive
 from lockstep.collector.contract.words import ExitCode
 
 SHARED_MEMORY = Path("/dev/shm/lockstep")
@@ -97,7 +96,7 @@ def test_a_program_with_steps_in_its_log_leaves_an_archive_that_says_so(tmp_path
 def test_the_place_of_a_rank_is_what_its_program_says(tmp_path: Path) -> None:
     out = tmp_path / "archive"
     run(STAGED, out)
-    ranks = archive.load(out).ranks
+    ranks = load_archive(out).ranks
     layout = json.loads((out / "run.json").read_text())["layout"]
 
     assert [(0, 0, True), (0, 1, True)] == [(one.dp, one.pp, one.external) for one in ranks]
@@ -209,7 +208,7 @@ def test_an_interrupted_program_keeps_its_own_times_and_it_is_said_what_was_seen
         said, _ = process.communicate(timeout=240)
     finally:
         process.kill()
-    told, run = json.loads((out / "run.json").read_text()), load(out)
+    told, run = json.loads((out / "run.json").read_text()), load_archive(out)
 
     assert {"0": "by torch's optimizer", "1": "by torch's optimizer"} == told["means"]
     assert told["own_time_known"] is True

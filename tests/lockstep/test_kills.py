@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.analyzer.read.archive import load
+from lockstep.analyzer.read.archive.load import load_archive
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.diagnose.diagnosis import exit_code
 from tests.benchmarks.kill_cases import drawn, played
@@ -25,7 +25,7 @@ def test_a_rank_killed_at_any_moment_is_named_and_never_healthy(
     told = played(drawn(number, SEED), tmp_path)
     if not told.killed:
         pytest.skip("the run had ended before the rank could be killed")
-    run = load(tmp_path / "archive")
+    run = load_archive(tmp_path / "archive")
     verdict, recorded = diagnose(run).verdict, diagnose(pages_of(run)).verdict
 
     assert [told.case.rank] == [one.rank for one in verdict.culprits]

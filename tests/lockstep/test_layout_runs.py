@@ -162,13 +162,13 @@ def test_a_rank_that_dies_at_start_is_the_first_cause_and_ends_every_rank(tmp_pa
     archive = tmp_path / "archive"
     broken = textwrap.dedent("""
         import sys
-        from lockstep.workloads import model_setup
-        true = model_setup.set_up
+        from lockstep.workloads.models import gpt_setup
+        true = gpt_setup.set_up
         def fail(spec, rank, *more):
             if rank == 2:
                 raise ImportError("no module named flash")
             return true(spec, rank, *more)
-        model_setup.set_up = fail
+        gpt_setup.set_up = fail
         from lockstep.app import main
         sys.exit(main())
     """)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
-from lockstep.workloads.faults.cgroup import why_not
+from lockstep.workloads.faults.cpu_quota import why_not
 
 CGROUPS = (Path("/sys/fs/cgroup/cpu/lockstep"), Path("/sys/fs/cgroup/lockstep"))
 WHY_NO_QUOTA = why_not()

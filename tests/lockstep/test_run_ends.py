@@ -137,7 +137,7 @@ def test_a_rank_that_raises_says_why_in_its_log(tmp_path: Path) -> None:
     archive = tmp_path / "archive"
     broken = textwrap.dedent("""
         import sys
-        from lockstep.workloads import train
+        from lockstep.workloads.loop import train
         def fail(job):
             raise RuntimeError("the weights are missing")
         train.run_rank = fail

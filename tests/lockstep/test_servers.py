@@ -7,18 +7,18 @@ from itertools import pairwise
 
 import pytest
 
-from lockstep.analyzer.read import prometheus
 from lockstep.analyzer.read.prometheus.access import access
 from lockstep.analyzer.read.prometheus.connection import Connection
+from lockstep.analyzer.read.prometheus.load import load_prometheus
 from lockstep.analyzer.read.prometheus.ranges import fetch
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.dashboard.sources.prometheus.source import PrometheusSource
-from lockstep.watch.loop.loop import Watch
-from lockstep.watch.loop.settings import Settings
-from tests.analyzer.recording_rules.fleet import Fleet
+from lockstep.watch.loop import Watch
+from lockstep.watch.settings import Settings
+from tests.analyzer.rules.recording_rules.fleet import Fleet
 from tests.lockstep.servers import PATIENCE, SCRAPE, serving
 
-pytestmark = [pytest.mark.prometheus, pytest.mark.slow]
+pytestmark = [pytest.mark.foreign, pytest.mark.prometheus, pytest.mark.slow]
 
 FLEET = Fleet(dp=8, tp=1, slow=5, factor=1.6, scrapes=30)
 VICTORIA = pytest.mark.skipif(
@@ -59,7 +59,7 @@ def until(recorded):
 @pytest.fixture(scope="module")
 def usual(urls, until):
     """The verdict over one Prometheus."""
-    return diagnose(prometheus.load(urls["one"], FLEET.run, None, until, {})).verdict
+    return diagnose(load_prometheus(urls["one"], FLEET.run, None, until, {})).verdict
 
 
 def test_one_prometheus_names_the_slow_rank(usual):
@@ -69,7 +69,7 @@ def test_one_prometheus_names_the_slow_rank(usual):
 @pytest.mark.sweep(sample=2)
 @pytest.mark.parametrize("set_up", SET_UPS)
 def test_the_verdict_is_the_same(urls, until, usual, set_up):
-    found = diagnose(prometheus.load(urls[set_up], FLEET.run, None, until, {})).verdict
+    found = diagnose(load_prometheus(urls[set_up], FLEET.run, None, until, {})).verdict
 
     assert usual.status == found.status
     assert [(c.rank, c.node, c.gpu, c.uuid, c.cause, c.tier) for c in usual.culprits] == [

@@ -17,10 +17,10 @@ import pytest
 from lockstep.analyzer.hangs.stacks import sentence
 from lockstep.analyzer.hangs.verdict import judge
 from lockstep.collector.contract.words import ExitCode
-from lockstep.collector.stacks.process import children, status
+from lockstep.collector.on_demand.process import children, status
 from lockstep.runs.hang_dumps import read_folder
-from lockstep.watch.loop.stacks import added
-from lockstep.workloads.joining import reachable
+from lockstep.watch.hangs.stacks import added
+from lockstep.workloads.launch.joining import reachable
 
 PROGRAM = Path(__file__).with_name("stacks_program.py")
 WORLD = 3
@@ -254,7 +254,7 @@ def test_a_collector_that_allows_it_tells_watch_where_the_blamed_rank_stands(
 def test_without_py_spy_a_program_that_offers_it_answers_and_goes_on(
     lockstep, hanging, tmp_path, monkeypatch
 ):
-    from lockstep.collector.stacks import py_spy
+    from lockstep.collector.on_demand import py_spy
 
     monkeypatch.setattr(py_spy, "program", lambda: None)
     folder, ranks = hanging("loader")

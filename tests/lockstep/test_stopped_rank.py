@@ -16,14 +16,14 @@ import pytest
 
 from lockstep.analyzer.align.grid import align
 from lockstep.analyzer.hangs.detector import hang
-from lockstep.analyzer.read.topology import rank_infos
+from lockstep.analyzer.read.ranks import rank_infos
 from lockstep.analyzer.shapes.run import Run
 from lockstep.analyzer.shapes.windows import from_samples
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.archive import RANKS, SAMPLES
-from lockstep.collector.recorder import Target
 from lockstep.collector.recorder.parts import Row
+from lockstep.collector.recorder.recorder import Target
 from lockstep.collector.recorder.rows import sample_rows
 from tests.machine import slowness
 

@@ -9,7 +9,7 @@ import pytest
 
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import PHASES, RANK_STATES, RankState
-from lockstep.workloads.heartbeat import Heartbeat
+from lockstep.workloads.measure.heartbeat import Heartbeat
 from lockstep.workloads.ring import GROUP_INDEX, OP_INDEX, Identity, RingWriter
 
 WHO = Identity(
@@ -25,8 +25,8 @@ def writer(tmp_path: Path) -> RingWriter:
 
 def end_step(writer: RingWriter, wall_ns: int = 100, loss: float = 2.5) -> None:
     writer.end_step(
-        start_ns=10, wall_ns=wall_ns, cpu_ns=40, own_ns=60, phase_ns=list(range(len(PHASES))),
-        tags=1, samples=4, tokens=256, flops=1e6, loss=loss,
+        start_ns=10, wall_ns=wall_ns, cpu_ns=40, own_ns=60, wait_ns=wall_ns - 60,
+        phase_ns=list(range(len(PHASES))), tags=1, samples=4, tokens=256, flops=1e6, loss=loss,
     )  # fmt: skip
 
 
@@ -116,6 +116,21 @@ def test_steps_add_up_and_the_guard_is_even(writer: RingWriter) -> None:
     assert (2, 150, 120, 80, 8, 512, 2e6, 2.0) == totals[:8]
     assert tuple(2 * index for index in range(len(PHASES))) == totals[8:]
     assert 0 == ring.GUARD.unpack_from(data, ring.GUARD_OFFSET)[0] % 2
+
+
+def test_own_time_and_waiting_are_stored_and_both_are_known_or_neither(writer: RingWriter) -> None:
+    end_step(writer)
+    writer.end_step(
+        start_ns=110, wall_ns=100, cpu_ns=40, own_ns=None, wait_ns=None,
+        phase_ns=[0] * len(PHASES), tags=2, samples=4, tokens=256, flops=1e6, loss=2.5,
+    )  # fmt: skip
+    slots = ring.STEP_RECORD.iter_unpack(writer.path.read_bytes()[ring.STEPS_OFFSET :])
+    known, unknown = (ring.step_record(next(slots)) for _ in range(2))
+
+    assert (0, 10, 100, 40, 60, 40) == (
+        known.step, known.start_ns, known.wall_ns, known.cpu_ns, known.own_ns, known.wait_ns
+    )  # fmt: skip
+    assert (1, None, None, 2) == (unknown.step, unknown.own_ns, unknown.wait_ns, unknown.tags)
 
 
 def test_a_resumed_run_counts_from_its_first_step(tmp_path: Path) -> None:

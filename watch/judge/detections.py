@@ -1,14 +1,22 @@
 """What a cycle sees: of the verdict about a run, of the sequential test, and of hard events."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from lockstep.analyzer.findings.finding import Detection, Kind, Tier, Who, who_of
 from lockstep.analyzer.hardware.sequential_test.alarms import Alarm
 from lockstep.analyzer.shapes.run import Culprit, Fact, Verdict
 from lockstep.collector.contract.words import Cause
-from lockstep.watch.judge.members import Members
-from lockstep.watch.judge.panel import CLOCK, OWN, POWER, TEMPERATURE, TOLD_AS, stream_names
+from lockstep.watch.hangs.standing import Standing
+from lockstep.watch.hangs.standing import detections as dumps_tell
+from lockstep.watch.judge import hardware
+from lockstep.watch.judge.diagnoses import Diagnoses
+from lockstep.watch.judge.progress import Progress
+from lockstep.watch.look.members import Members, clock, who_at
+from lockstep.watch.look.panel import CLOCK, OWN, POWER, TEMPERATURE, TOLD_AS, stream_names
+from lockstep.watch.look.snapshot import Look
+from lockstep.watch.settings import Settings
 
 WORTH = 1.05
 """A rank that takes less than this much more than its peers, and that no diagnosis names, opens no
@@ -167,15 +175,6 @@ def columns_by_stream(members: Members) -> Mapping[tuple[str, str], int]:
     return {name: column for column, name in enumerate(names)}
 
 
-def who_at(members: Members, column: int) -> Who:
-    """A rank as somebody a finding is about."""
-    gpu = int(members.gpu[column])
-    return Who(
-        str(members.run[column]), str(members.node[column]), int(members.rank[column]),
-        None if gpu < 0 else gpu, None,
-    )  # fmt: skip
-
-
 def _ranks(run: str, culprit: Culprit, members: Members) -> frozenset[int]:
     """The ranks that a culprit is or has."""
     if culprit.rank is not None:
@@ -197,10 +196,113 @@ def _place(who: Who) -> str:
     return f"Rank {who.rank} ({who.node}{gpu})"
 
 
-def clock(unix: float) -> str:
-    """A moment for people."""
-    return f"{datetime.fromtimestamp(unix, UTC):%H:%M:%S} UTC"
-
-
 def _unix(since: str | None, otherwise: float) -> float:
     return otherwise if since is None else datetime.fromisoformat(since).timestamp()
+
+
+# Everything wrong that one cycle sees.
+
+PATIENCE_CHECKS = 12
+"""A GPU that deviates opens a finding after so many, if nothing says that it costs time."""
+BLIND = 2.0
+"""A run that stands for so many times its patience is a finding without any diagnosis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Still:
+    """Runs that stand: what the dumps of their ranks tell.
+
+    Attributes:
+        standing: By run.
+        excused: Those whose silence an evaluation or a checkpoint explains.
+        longest: Seconds of the longest silence that each run ended by itself.
+    """
+
+    standing: Mapping[str, Standing] = field(default_factory=dict)
+    excused: frozenset[str] = frozenset()
+    longest: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def named(self) -> frozenset[str]:
+        """Runs of which they name somebody."""
+        return frozenset(run for run, one in self.standing.items() if one.hangs and one.culprits)
+
+
+def of_runs(
+    seen: Look,
+    runs: Mapping[str, Progress],
+    diagnoses: Diagnoses,
+    reported: Mapping[str, Mapping[int, float]],
+    alarms: tuple[Alarm, ...],
+    settings: Settings,
+    still: Still,
+) -> Iterator[Detection]:
+    """What verdicts and the sequential test say, and runs that stand.
+
+    Args:
+        seen: What Prometheus told.
+        runs: How each run goes.
+        diagnoses: Of this cycle and those before.
+        reported: By run, since when the own time of a rank is reported.
+        alarms: Of the sequential test.
+        settings: How to work.
+        still: What dumps tell of runs that stand.
+    """
+    now, members = seen.now, seen.members
+    named: list[Who] = []
+    stopped: set[str] = set()
+    for run in members.runs:
+        judged = diagnoses.last.get(run)
+        if judged is None or now - judged.at > settings.window:
+            continue
+        agreed = _agreed(diagnoses, run, runs[run])
+        verdict = replace(judged.verdict, sentence=judged.told or judged.verdict.sentence)
+        for one in of_verdict(verdict, reported.get(run, {}), members, now):
+            if one.kind is Kind.STOP:
+                if runs[run].since > judged.at:
+                    continue  # it goes on again
+                if run in still.named:
+                    continue  # dumps tell it better
+                if stuck(one) and run in still.excused:
+                    continue
+                if stuck(one) and (agreed is None or one.who not in agreed):
+                    continue  # it may be a checkpoint
+                stopped.add(run)
+            yield one
+        named += [who_of(run, each) for each in judged.verdict.culprits]
+    patience = PATIENCE_CHECKS * settings.interval
+    yield from of_alarms(alarms, members, named, now, patience)
+    for run, columns in members.columns_of_run.items():
+        alive, progress = bool(seen.living[columns].any()), runs[run]
+        standing = still.standing.get(run)
+        if alive and standing is not None and standing.hangs:
+            if run in still.named or run not in stopped:
+                yield from dumps_tell(standing, members, now)
+            continue
+        if run in still.excused:
+            continue  # an evaluation or a checkpoint, and not for too long
+        # Whose steps are not told at this check does not stand for all that is known.
+        if not alive or run in stopped or progress.seen < now or not progress.stalled(now):
+            continue
+        if _agreed(diagnoses, run, progress) is not None or progress.stalled(now, BLIND):
+            yield stalled(run, progress.since, now, members)
+
+
+def of_hardware(
+    seen: Look, events: Mapping[hardware.Gpu, hardware.Event], names: Mapping[hardware.Target, str]
+) -> Iterator[Detection]:
+    """What the drivers say."""
+    told = {hardware.gpu_of(labels, names) for labels, _ in seen.xids}
+    yield from hardware.xids({gpu: one for gpu, one in events.items() if gpu in told})
+    yield from hardware.lost(seen.lost, names, seen.now)
+
+
+def _agreed(diagnoses: Diagnoses, run: str, progress: Progress) -> frozenset[Who] | None:
+    """Whom the diagnosis before the last says to have stopped the run.
+
+    None = it was not made while the run stood for longer than a checkpoint may take.
+    """
+    before = diagnoses.before.get(run)
+    if before is None or not progress.stands(before.at):
+        return None
+    return frozenset(who_of(run, each) for each in before.verdict.culprits if each.slowdown is None)

@@ -1,7 +1,7 @@
 """Hard events of hardware: errors that the driver logged, and GPUs that it no longer counts."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lockstep.analyzer.findings.finding import LOST, XID, Detection, Kind, Tier, Who
 from lockstep.analyzer.shapes.labels import number, page_label
@@ -9,15 +9,13 @@ from lockstep.analyzer.shapes.run import Fact
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.words import Cause
 from lockstep.collector.contract.xid import describe
-from lockstep.watch.judge.detections import clock, who_at
-from lockstep.watch.judge.members import Members
+from lockstep.watch.look.members import Members, clock, who_at
+from lockstep.watch.look.snapshot import EVENT_SECONDS
 
 Answer = Iterable[tuple[Mapping[str, str], float]]
 Target = tuple[str, str]
 Gpu = tuple[str, str]
 """Its node, and its uuid or else its index."""
-EVENT_SECONDS = 3600.0
-"""An error is a finding for so long."""
 SETTLE_SECONDS = 45.0
 """A driver that is loaded anew, or a GPU that is reset, is counted again within some scrapes."""
 
@@ -155,3 +153,76 @@ def node_names(
     rows = zip(members.job.tolist(), members.instance.tolist(), members.node.tolist(), strict=True)
     found.update({(job, instance): node for job, instance, node in rows})
     return found
+
+
+# What should be there: nodes, NVLinks and ports that were, in the last day.
+
+KEEP_SECONDS = 86_400.0
+"""A node that is taken away for good is missed for a day."""
+
+Names = tuple[str, ...]
+Seen = Mapping[Names, tuple[float, float]]
+"""Names -> (the most that was there at once, unix seconds at which something last was)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """By (node,), by (node, gpu, uuid) and by (node, device, port)."""
+
+    nodes: Seen = field(default_factory=dict)
+    links: Seen = field(default_factory=dict)
+    ports: Seen = field(default_factory=dict)
+
+
+def seen(
+    known: Seen, there: Iterable[tuple[Names, float]], now: float
+) -> dict[Names, tuple[float, float]]:
+    """With what is there now; what has not been for a day is forgotten.
+
+    Args:
+        known: As it was.
+        there: Names and how many; none of them is not there.
+        now: Unix seconds.
+    """
+    found = {name: one for name, one in known.items() if abs(now - one[1]) < KEEP_SECONDS}
+    for name, count in there:
+        if count > 0:
+            found[name] = max(count, found.get(name, (0.0, 0.0))[0]), now
+    return found
+
+
+def updated(
+    known: Inventory,
+    pages: Answer,
+    links: Answer | None,
+    ports: Answer | None,
+    names: Mapping[Target, str],
+    now: float,
+) -> Inventory:
+    """What is there now joined to what was; nodes by the label that alerts know them by.
+
+    Args:
+        known: As it was.
+        pages: Of each collector that was scraped.
+        links: NVLinks up by GPU; None = not asked this time.
+        ports: Whether ports are active; None as well.
+        names: Names of nodes whose targets have no label `node`.
+        now: Unix seconds.
+    """
+
+    def there(answer: Answer, *labels: str) -> list[tuple[Names, float]]:
+        return [
+            ((_node(told, names), *(told.get(label, "") for label in labels)), value)
+            for told, value in answer
+        ]
+
+    nodes = [(node, 1.0) for node, _ in there(pages)]
+    return Inventory(
+        seen(known.nodes, nodes, now),
+        known.links if links is None else seen(known.links, there(links, "gpu", "uuid"), now),
+        known.ports if ports is None else seen(known.ports, there(ports, "device", "port"), now),
+    )
+
+
+def _node(labels: Mapping[str, str], names: Mapping[Target, str]) -> str:
+    return labels.get("node", "") or node_of(labels, names)

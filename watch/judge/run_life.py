@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from lockstep.analyzer.findings.finding import Kind, WatchFinding
-from lockstep.watch.judge.detections import clock
+from lockstep.watch.look.members import clock
 
 FORGET_SECONDS = 86_400.0
 NEVER_AGAIN: Mapping[str, float] = MappingProxyType({})
@@ -32,10 +32,9 @@ class How(StrEnum):
 
 
 class Heard(StrEnum):
-    """What became of the pages of a run that vanished."""
+    """What became of the pages of a run that vanished; all that answer do not know its ranks."""
 
     ANSWER = "answer"
-    MIXED = "mixed"
     UNREACHED = "unreached"
     UNTOLD = "untold"
 

@@ -13,7 +13,8 @@ from struct import Struct
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.workloads.data import DataError
+from lockstep.collector.contract.whole_file import replacing
+from lockstep.workloads.spec import DataError
 
 MAGIC = b"MMIDIDX\x00\x00"
 VERSION = 1
@@ -91,13 +92,11 @@ def write(prefix: Path, documents: Iterable[NDArray[np.int64]], vocabulary: int)
     ends = np.cumsum(lengths, dtype=np.int64) * kind.itemsize
     offsets = np.concatenate((np.zeros(1, np.int64), ends))[: len(lengths)]
     code = next(code for code, known in DTYPES.items() if np.dtype(known) == kind)
-    temporary = prefix.with_name(f".{prefix.name}.idx.new")
-    with temporary.open("wb") as stream:
+    with replacing(prefix.with_name(f"{prefix.name}.idx")) as stream:
         stream.write(HEADER.pack(MAGIC, VERSION, code, len(lengths), len(lengths) + 1))
         stream.write(np.asarray(lengths, np.int32).tobytes())
         stream.write(offsets.tobytes())
         stream.write(np.arange(len(lengths) + 1, dtype=np.int64).tobytes())
-    temporary.replace(prefix.with_name(f"{prefix.name}.idx"))
 
 
 def _header(index: Path, raw: bytes) -> tuple[np.dtype[np.generic], int, int]:
@@ -149,3 +148,57 @@ def _check(
     ordered = documents.size > 0 and bool((np.diff(documents) >= 0).all())
     if not ordered or documents[0] != 0 or documents[-1] != lengths.size:
         raise IndexedError(f"{index}: document bounds do not go from 0 to {lengths.size}")
+
+
+# Samples of a fixed length from indexed documents, in an order that (seed, epoch) decides.
+#
+# As Megatron-LM's GPTDataset: the documents of an epoch are shuffled and laid end to end, cut into
+# samples of `sequence` tokens and one more to predict, and the samples are shuffled. The order does
+# not know the layout of ranks: any layout trains on the same batches.
+
+
+class Samples:
+    """Samples without end, epoch after epoch.
+
+    Raises:
+        IndexedError: There are not enough tokens for one sample.
+    """
+
+    def __init__(self, documents: IndexedDataset, sequence: int, seed: int) -> None:
+        self._documents = documents
+        self._sequence = sequence
+        self._seed = seed
+        total = int(documents.lengths.sum())
+        self.per_epoch = (total - 1) // sequence
+        if self.per_epoch < 1:
+            raise IndexedError(f"{total} tokens are too few for a sample of {sequence + 1}")
+        self._epoch = -1
+        self._order = self._ends = self._shuffled = np.empty(0, dtype=np.int64)
+
+    def sample(self, number: int) -> NDArray[np.int64]:
+        """Token ids, (sequence + 1), of the sample that comes as `number` from the start."""
+        epoch, position = divmod(number, self.per_epoch)
+        if epoch != self._epoch:
+            self._begin(epoch)
+        begin = int(self._shuffled[position]) * self._sequence
+        wanted = self._sequence + 1
+        document = int(np.searchsorted(self._ends, begin, side="right"))
+        start = begin - (int(self._ends[document - 1]) if document else 0)
+        parts: list[NDArray[np.int64]] = []
+        while wanted > 0:
+            part = self._documents.tokens(int(self._order[document]), start, start + wanted)
+            parts.append(part)
+            wanted -= part.size
+            document, start = document + 1, 0
+        return np.concatenate(parts)
+
+    def batch(self, first: int, count: int) -> NDArray[np.int64]:
+        """Token ids, (count, sequence + 1), of consecutive samples."""
+        return np.stack([self.sample(number) for number in range(first, first + count)])
+
+    def _begin(self, epoch: int) -> None:
+        dice = np.random.default_rng([self._seed, epoch])
+        self._order = dice.permutation(len(self._documents))
+        self._ends = np.cumsum(self._documents.lengths[self._order])
+        self._shuffled = dice.permutation(self.per_epoch)
+        self._epoch = epoch

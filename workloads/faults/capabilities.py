@@ -1,7 +1,7 @@
 """Which faults this machine and these settings allow, and why not."""
 
 from lockstep.collector.contract.words import FaultKind
-from lockstep.workloads.faults import cgroup
+from lockstep.workloads.faults import cpu_quota
 from lockstep.workloads.faults.kinds import BUILT, GPU_KINDS
 from lockstep.workloads.faults.link import LINK_KINDS
 from lockstep.workloads.network import capabilities as network
@@ -25,7 +25,7 @@ class Reasons(dict[FaultKind, str]):
 
     def _found(self, kind: FaultKind) -> str:
         if kind is FaultKind.CPU_QUOTA:
-            return cgroup.why_not()
+            return cpu_quota.why_not()
         if kind in LINK_KINDS:
             return network.why_not(kind)
         if kind in GPU_KINDS and not self._pace:

@@ -13,15 +13,14 @@ from time import monotonic, sleep
 
 from lockstep.collector.contract.words import FaultKind
 from lockstep.collector.contract.xid import describe
-from lockstep.workloads.device import SHARES, EmulatedDevice
-from lockstep.workloads.faults.added import Added
-from lockstep.workloads.faults.cgroup import CpuGroup, Quota
+from lockstep.workloads.faults.cpu_quota import CpuGroup, Quota, QuotaLoop, StepModel
+from lockstep.workloads.faults.device import SHARES, EmulatedDevice
 from lockstep.workloads.faults.disturbances import Disturber, Kind
 from lockstep.workloads.faults.kinds import COPY_KINDS, DATA_KINDS, DEVICE_KINDS, GPU_KINDS
+from lockstep.workloads.faults.measure import Added
 from lockstep.workloads.faults.plan import Fault
-from lockstep.workloads.faults.quota import QuotaLoop, StepModel
-from lockstep.workloads.heartbeat import HEARTBEAT_SECONDS
-from lockstep.workloads.simulated_gpu import HEATING_LEAD_SECONDS, SimulatedGpu, Trouble
+from lockstep.workloads.faults.simulated_gpu import HEATING_LEAD_SECONDS, SimulatedGpu, Trouble
+from lockstep.workloads.measure.heartbeat import HEARTBEAT_SECONDS
 
 CPU_STEPS = 64
 SIZED_KINDS = (*DEVICE_KINDS, *DATA_KINDS, *COPY_KINDS, FaultKind.GC)
@@ -170,11 +169,11 @@ class Injector:
 
     def _by_design(self, kind: Kind, step: int) -> float:
         """Seconds that a disturbance takes at the end of a step."""
-        found = None if self._disturber is None else self._disturber.due(kind, step)
-        if found is None or not self._sizing.is_known:
+        disturbance = None if self._disturber is None else self._disturber.due(kind, step)
+        if disturbance is None or not self._sizing.is_known:
             return 0.0
-        assert found.factor is not None
-        return (found.factor - 1.0) * self._sizing.baseline
+        assert disturbance.factor is not None
+        return (disturbance.factor - 1.0) * self._sizing.baseline
 
     def _set_quota(self, fault: Fault, step: int) -> None:
         if fault.strength(step) > 0.0:
@@ -194,19 +193,19 @@ class Injector:
 
     def _xids(self, step: int, wall_seconds: float) -> tuple[int, ...]:
         """XIDs of a step: at the onset, then every so often; a fatal one in the step before."""
-        found = []
+        xids = []
         for fault in self._faults:
             if fault.xid is None:
                 continue
             if fault.stops is not None:
                 if step == fault.from_step - 1:
-                    found.append(fault.xid)
+                    xids.append(fault.xid)
             elif fault.strength(step) > 0.0:
                 self._since_xid += wall_seconds
                 if self._since_xid >= XID_REPEAT_SECONDS:
                     self._since_xid = 0.0
-                    found.append(fault.xid)
-        return tuple(found)
+                    xids.append(fault.xid)
+        return tuple(xids)
 
 
 def _stop(fault: Fault) -> None:

@@ -1,13 +1,83 @@
 """What an injected fault measurably did: its factor on the culprit's own time."""
 
+import json
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lockstep.collector.contract import bounded_json
 from lockstep.workloads.faults.plan import Fault
-from lockstep.workloads.warmup import WARMUP_STEPS
+from lockstep.workloads.recording import WARMUP_STEPS
+
+# Seconds that faults added to the steps of a rank, measured by the rank itself.
+#
+# They are written step by step, so that a rank that is killed leaves them too.
+
+
+class Added:
+    """What was added to the step that goes on, by fault.
+
+    Args:
+        path: A line a step that was held up: its number, and fault to seconds; None = nowhere.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._file: TextIO | None = None
+        self._step: dict[str, float] = {}
+
+    def add(self, asked: Mapping[Fault, float], seconds: float) -> None:
+        """Faults that asked for so many seconds each took these together."""
+        whole = sum(asked.values())
+        for fault, each in asked.items():
+            took = seconds * each / whole if whole > 0.0 else 0.0
+            self._step[fault.spec] = self._step.get(fault.spec, 0.0) + took
+
+    def end_step(self, step: int) -> None:
+        """Write down what was added to it."""
+        if self._step and self._path is not None:
+            if self._file is None:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = self._path.open("a")  # a rank may be started again
+            seconds_by_spec = {spec: round(seconds, 6) for spec, seconds in self._step.items()}
+            self._file.write(json.dumps([step, seconds_by_spec]) + "\n")
+            self._file.flush()
+        self._step = {}
+
+    def close(self) -> None:
+        """No more steps."""
+        if self._file is not None:
+            self._file.close()
+
+
+def read_added(path: Path) -> dict[str, dict[str, list[float]]]:
+    """Fault -> `steps` and `seconds`, as `Added` wrote them; a torn line is none.
+
+    Raises:
+        OSError: There is none: no fault has held this rank up.
+    """
+    added: dict[str, dict[str, list[float]]] = {}
+    for step, seconds_by_spec in _lines(path.read_text().splitlines()):
+        for spec, seconds in seconds_by_spec.items():
+            columns = added.setdefault(spec, {"steps": [], "seconds": []})
+            columns["steps"].append(step)
+            columns["seconds"].append(seconds)
+    return added
+
+
+def _lines(lines: Iterable[str]) -> Iterable[tuple[int, Mapping[str, float]]]:
+    for line in lines:
+        try:
+            step, seconds_by_spec = bounded_json.loads(line)
+            yield int(step), {str(spec): float(each) for spec, each in seconds_by_spec.items()}
+        except (ValueError, TypeError, AttributeError):
+            continue
+
 
 TRIM = 0.1
 """Share of the slowest and fastest steps left out of a mean: scheduler outliers."""
@@ -93,5 +163,5 @@ def _trimmed_mean(values: Seconds) -> Seconds:
     ordered = np.sort(values, axis=-1)
     size = values.shape[-1]
     cut = int(TRIM * size)
-    found: Seconds = ordered[..., cut : size - cut].mean(axis=-1)
-    return found
+    mean: Seconds = ordered[..., cut : size - cut].mean(axis=-1)
+    return mean

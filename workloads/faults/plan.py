@@ -6,10 +6,15 @@ takes `period=STEPS` and `duty=RATIO`, xid `xid=NUMBER`, link kinds `peer=NODE` 
 says.
 """
 
+import random
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from itertools import combinations
 
 from lockstep.collector.contract.words import FAULT_CAUSES, FaultKind
-from lockstep.collector.contract.xid import XIDS, Bucket, describe
+from lockstep.collector.contract.xid import XIDS, describe
+from lockstep.collector.contract.xid_catalogue.shape import Bucket
 from lockstep.workloads.faults.kinds import BUILT, STOP_KINDS
 from lockstep.workloads.faults.link import (
     LINK_KINDS,
@@ -19,17 +24,56 @@ from lockstep.workloads.faults.link import (
     parse_link,
 )
 from lockstep.workloads.faults.settings import FaultError, Words
-from lockstep.workloads.faults.shapes import (
-    DUTY,
-    PERIOD_STEPS,
-    SHAPES,
-    TRANSIENT_STEPS,
-    Shape,
-    strength,
-)
-from lockstep.workloads.warmup import FIRST_FAULTY_STEP
+from lockstep.workloads.recording import FIRST_FAULTY_STEP
 
-__all__ = ["BUILT", "Fault", "FaultError", "parse"]
+# The strength of a fault in each of its steps.
+#
+# Strength 0 is healthy, 1 the whole factor: in a step of strength s a fault of factor F makes the
+# rank's own time 1 + (F - 1) s times as long.
+
+TRANSIENT_STEPS = 20
+"""Length of a burst whose end is not given."""
+PERIOD_STEPS = 20
+"""Of a periodic fault, from one beginning to the next."""
+DUTY = 0.5
+"""Share of a period in which it is in force."""
+
+
+class Shape(StrEnum):
+    """How a fault goes on."""
+
+    CONSTANT = "constant"
+    TRANSIENT = "transient"
+    PERIODIC = "periodic"
+    RAMP = "ramp"
+
+
+SHAPES: tuple[str, ...] = tuple(Shape)
+
+
+def steps_in_force(period: int, duty: float) -> int:
+    """Steps of each period in which a periodic fault is in force; at least one is not."""
+    return min(period - 1, max(1, round(duty * period)))
+
+
+def strength(
+    shape: str, from_step: int, to_step: int, step: int, period: int | None, duty: float | None
+) -> float:
+    """How much of a fault is in force in a step, 0 to 1.
+
+    Constant and transient: all of it from `from_step` to before `to_step`. Periodic: all of it in
+    the first part of each period. Ramp: linear from just above nothing to all in the last step.
+    """
+    if not from_step <= step < to_step:
+        return 0.0
+    if shape == Shape.PERIODIC:
+        assert period is not None
+        assert duty is not None
+        return float((step - from_step) % period < steps_in_force(period, duty))
+    if shape == Shape.RAMP:
+        return (step - from_step + 1) / (to_step - from_step)
+    return 1.0
+
 
 DEFAULT_FACTOR = 1.5
 MOST_FACTOR = 10.0
@@ -126,8 +170,6 @@ def parse(
         FaultError: With the part that is wrong and what would be right.
     """
     if spec.startswith("random@"):
-        from lockstep.workloads.faults.draw import draw  # it makes faults of this module
-
         return draw(spec, nodes * ranks_per_node, steps, available)
     kind_word, _, rest = spec.partition(":")
     if kind_word not in BUILT:
@@ -137,8 +179,8 @@ def parse(
     if available[kind]:
         raise FaultError(f"fault {spec!r}: {available[kind]}")
     words = Words("fault", FaultError, spec, rest)
-    rank = words.place("rank", nodes * ranks_per_node)
-    node = words.place("node", nodes)
+    rank = words.number_below("rank", nodes * ranks_per_node)
+    node = words.number_below("node", nodes)
     if (rank is None) == (node is None):
         raise words.wrong("give exactly one of rank=R and node=N")
     peer, link = _link(kind, words, rank, node, nodes)
@@ -164,7 +206,7 @@ def _link(
         return None, None
     if rank is not None:
         raise words.wrong("a link belongs to a node: give node=N")
-    peer = words.place("peer", nodes)
+    peer = words.number_below("peer", nodes)
     if peer is not None and peer == node:
         raise words.wrong(f"peer={peer} is the node itself; give another one")
     try:
@@ -227,3 +269,53 @@ def _factor(words: Words, stopping: str | None, link: LinkSetting | None) -> flo
             else f"{stopping} stops the rank and takes no factor"
         )
     return None
+
+
+# `random@SEED`: kind, rank, onset and size are drawn from the seed, among the available kinds.
+
+RANDOM_FACTORS = (1.2, 2.0)
+
+
+def draw(spec: str, world: int, steps: int, available: dict[FaultKind, str]) -> Fault:
+    """The fault of `random@SEED`; the pool is kept with it.
+
+    Faults of links are left out: they put every node into a network namespace, which a run has or
+    has not from its start.
+
+    Raises:
+        FaultError: The seed is no number, or the run is too short.
+    """
+    words = Words("fault", FaultError, spec, "")
+    seed = words.whole("seed", spec.removeprefix("random@"))
+    if steps <= 2 * FIRST_FAULTY_STEP:
+        raise words.wrong(f"{steps} steps are too few to draw from; over {2 * FIRST_FAULTY_STEP}")
+    pool = tuple(kind for kind in BUILT if kind not in LINK_KINDS and not available[kind])
+    dice = random.Random(seed)  # noqa: S311 - a seeded plan, not a secret
+    kind = dice.choice(pool)
+    rank = dice.randrange(world)
+    begin = dice.randint(max(FIRST_FAULTY_STEP, steps // 4), steps // 2)
+    low, high = RANDOM_FACTORS
+    factor = None if kind in STOP_KINDS else round(dice.uniform(low, high), 2)
+    xid = DEFAULT_XID if kind is FaultKind.XID else None
+    return Fault(kind, rank, None, factor, begin, steps, "constant", spec, tuple(pool), xid=xid)
+
+
+def check_links(faults: Sequence[Fault], nodes: int) -> None:
+    """Check all faults of a run together; those of other kinds are not looked at.
+
+    Raises:
+        LinkError: There is no link, or two faults want the same one in the same steps.
+    """
+    linked = [fault for fault in faults if fault.kind in LINK_KINDS]
+    if linked and nodes < 2:
+        raise LinkError(
+            f"fault {linked[0].spec!r}: one node has no link to another; give --nodes 2 or more"
+        )
+    for one, other in combinations(linked, 2):
+        overlap = one.from_step < other.to_step and other.from_step < one.to_step
+        same = one.peer == other.peer or one.peer is None or other.peer is None
+        if one.node == other.node and overlap and same:
+            raise LinkError(
+                f"faults {one.spec!r} and {other.spec!r} disturb the same link in the same steps;"
+                " give other steps, or other peers"
+            )

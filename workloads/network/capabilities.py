@@ -7,7 +7,7 @@ from ipaddress import IPv4Address
 
 from lockstep.collector.contract.words import FaultKind
 from lockstep.workloads.faults.link import LinkSetting
-from lockstep.workloads.network import iproute, netns, shaping
+from lockstep.workloads.network import iproute, links, netns
 from lockstep.workloads.network.iproute import NetworkError
 from lockstep.workloads.network.tunnel import TUN, probe_device
 
@@ -72,7 +72,7 @@ def _make_devices() -> None:
 
 
 def _probed_shaping(what: str, peer: IPv4Address | None, setting: LinkSetting) -> str:
-    requests = shaping.requests({peer: setting}, "dst")
+    requests = links.requests({peer: setting}, "dst")
     return _probed(what, lambda: iproute.shape("lo", requests))
 
 

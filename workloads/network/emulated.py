@@ -8,14 +8,13 @@ from typing import Any, TypeVar
 from lockstep.collector.contract.words import FaultKind
 from lockstep.workloads.faults.link import LINK_KINDS
 from lockstep.workloads.faults.plan import Fault
+from lockstep.workloads.launch.processes import SideProcess
 from lockstep.workloads.network import namespaces, netns, observation
 from lockstep.workloads.network.capabilities import has_netem, no_namespaces
 from lockstep.workloads.network.controller import control
 from lockstep.workloads.network.iproute import NetworkError
-from lockstep.workloads.network.kernel_links import KernelLinks
-from lockstep.workloads.network.links import Links
+from lockstep.workloads.network.links import KernelLinks, Links
 from lockstep.workloads.network.names import FABRIC
-from lockstep.workloads.network.side_process import SideProcess
 from lockstep.workloads.network.tunnel import Tunnel
 
 T = TypeVar("T")

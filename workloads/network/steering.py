@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from lockstep.collector.contract.words import FaultKind
 from lockstep.workloads.faults.link import MOST_DELAY, LinkSetting
 from lockstep.workloads.faults.plan import Fault
-from lockstep.workloads.warmup import WARMUP_STEPS
+from lockstep.workloads.recording import WARMUP_STEPS
 
 FASTEST = 32e9
 """Bits a second that no emulated link reaches."""

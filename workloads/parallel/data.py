@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import nn
 
-from lockstep.workloads.comm import Comm, Pending
+from lockstep.workloads.parallel.comm import Comm, Pending
 
 LEAST_BYTES = 256 * 1024
 MOST_BUCKETS = 8
@@ -142,15 +142,15 @@ def bucketed(parameters: Sequence[nn.Parameter], size: int | None) -> list[list[
     """
     if size is None:
         size = max(LEAST_BYTES, sum(p.nbytes for p in parameters) // MOST_BUCKETS)
-    found: list[list[nn.Parameter]] = []
+    buckets: list[list[nn.Parameter]] = []
     filled = 0
     for parameter in reversed(parameters):
-        if not found or filled + parameter.nbytes > size:
-            found.append([])
+        if not buckets or filled + parameter.nbytes > size:
+            buckets.append([])
             filled = 0
-        found[-1].append(parameter)
+        buckets[-1].append(parameter)
         filled += parameter.nbytes
-    return found
+    return buckets
 
 
 def places(parameters: Iterable[nn.Parameter]) -> tuple[list[int], int]:
@@ -176,3 +176,59 @@ def _shares(stage: Sequence[Bucket]) -> list[float]:
     """How much of the stage each bucket and those before it are."""
     sizes = [sum(parameter.numel() for parameter in bucket.parameters) for bucket in stage]
     return [end / sum(sizes) for end in accumulate(sizes)]
+
+
+# Data parallel alone: every rank has the whole model, gradients are averaged over all ranks.
+
+
+class Replicas:
+    """The gradients of a model that every rank of the group `dp` has whole.
+
+    One rank alone communicates nothing.
+
+    Args:
+        parameters: In the order of the forward pass; float32.
+        computed: See OverlappedBuckets.
+        backwards: Backward passes of a step.
+        bucket_bytes: See `bucketed`.
+    """
+
+    def __init__(
+        self, parameters: Sequence[nn.Parameter], comm: Comm,
+        computed: Callable[[float], None] = lambda _share: None, *,
+        backwards: int = 1, bucket_bytes: int | None = None,
+    ) -> None:  # fmt: skip
+        self._parameters = list(parameters)
+        buckets: list[Bucket] = []
+        if comm.size("dp") > 1:
+            groups = bucketed(self._parameters, bucket_bytes)
+            buckets = [
+                ReplicatedBucket(group, comm, str(index)) for index, group in enumerate(groups)
+            ]
+        self._alone = not buckets
+        self._buckets = OverlappedBuckets([buckets] if buckets else [], backwards, computed)
+
+    def zero(self) -> None:
+        """Begin a step, before its first backward pass: no gradient yet."""
+        if self._alone:
+            for parameter in self._parameters:
+                parameter.grad = None
+        else:
+            self._buckets.zero()
+
+    def finish(self) -> None:
+        """Return when every gradient is its mean over the replicas.
+
+        Raises:
+            PeerLostError: The connection to a peer broke.
+        """
+        self._buckets.finish()
+
+    @torch.no_grad()
+    def norm(self) -> torch.Tensor:
+        """Norm of the mean gradients over the whole model, float64, after `finish`."""
+        gradients = [p.grad for p in self._parameters if p.grad is not None]
+        if not gradients:
+            return torch.zeros((), dtype=torch.float64, device=self._parameters[0].device)
+        norms = [norm.double().square() for norm in torch._foreach_norm(gradients)]
+        return torch.stack(norms).sum().sqrt()

@@ -10,10 +10,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from lockstep.workloads.comm import Comm
-from lockstep.workloads.mesh import Mesh
 from lockstep.workloads.models.gpt import Gpt
-from lockstep.workloads.parallel import Segment
+from lockstep.workloads.parallel.comm import Comm, Segment
 from lockstep.workloads.parallel.data import (
     Bucket,
     OverlappedBuckets,
@@ -22,6 +20,7 @@ from lockstep.workloads.parallel.data import (
     flattened,
     unflatten,
 )
+from lockstep.workloads.parallel.mesh import Mesh
 from lockstep.workloads.parallel.sharded import ShardedBucket
 from lockstep.workloads.parallel.tensor import TensorParallel, shard_dimension
 
@@ -119,7 +118,7 @@ class Gradients:
             collective.all_reduce(total, dist.ReduceOp.SUM)
         norm = total.sqrt()
         scale = (limit / (norm + 1e-6)).clamp(max=1.0).float()
-        every = [one.gradient for one in self.shards] or self._held(self.parameters)
+        every = [shard.gradient for shard in self.shards] or self._held(self.parameters)
         torch._foreach_mul_(every, scale)
         return norm
 

@@ -6,9 +6,29 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from lockstep.workloads.recording import StepRecorder
-from lockstep.workloads.sdk.signals import pass_on
-from lockstep.workloads.sdk.silence import Silence
-from lockstep.workloads.sdk.warning import warn
+from lockstep.workloads.sdk.guard import pass_on, warn
+
+# The number of steps without a collective after which the timing itself is doubted.
+
+SILENT_STEPS = 100
+"""So many steps in a row without a collective are believed to be what they look like.
+
+Accumulation of gradients and averaging of weights now and then (local SGD, DiLoCo) leave up to some
+hundred steps between two meetings. Beyond that, ranks more likely meet by means that nobody times.
+"""
+
+
+class Silence:
+    """Steps in a row in which this rank met nobody; doubted until it has met somebody."""
+
+    def __init__(self) -> None:
+        self._steps = SILENT_STEPS
+
+    def lasts(self, *, broken: bool) -> bool:
+        """Whether it is too long with one more step, in which somebody was met or nobody was."""
+        self._steps = 0 if broken else self._steps + 1
+        return self._steps > SILENT_STEPS
+
 
 PATIENT_STEPS = 20
 """So many steps of unknown own time, and none that is known, before it is said.
@@ -52,13 +72,13 @@ class Data(Protocol):
 
 def torch_waits() -> Waits:
     """Of a program that has imported torch.distributed."""
-    waits: Waits = _of_process("torch_waits")()
+    waits: Waits = _of_process("waits")()
     return waits
 
 
 def torch_data() -> Data:
     """Of a program that has imported torch.utils.data."""
-    data: Data = _of_process("torch_data")()
+    data: Data = _of_process("data")()
     return data
 
 
@@ -76,7 +96,7 @@ def held(module: str) -> Callable[[], Any]:
 
 
 def _of_process(module: str) -> Callable[[], Any]:
-    make: Callable[[], Any] = import_module(f"lockstep.workloads.sdk.{module}").of_process
+    make: Callable[[], Any] = import_module(f"lockstep.workloads.sdk.pytorch.{module}").of_process
     return make
 
 

@@ -6,14 +6,14 @@ from importlib import import_module
 from pathlib import Path
 
 from lockstep.workloads.ring_file import Identity
-from lockstep.workloads.sdk.warning import warn_of
+from lockstep.workloads.sdk.guard import warn_of
 
 Beat = Callable[[], None]
 
 
 def _dump_on_request(folder: Path, run: str, rank: int) -> Beat:
     # Imports torch's core, which the program has imported by now.
-    recorder = import_module("lockstep.workloads.flight_recorder")
+    recorder = import_module("lockstep.workloads.measure.flight_recorder")
     beat: Beat = recorder.DumpOnRequest(folder, run, rank)
     return beat
 

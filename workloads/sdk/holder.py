@@ -9,8 +9,8 @@ from time import monotonic_ns
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import LIVING_STATES, RANK_STATES
 from lockstep.collector.contract.words import Means as Means
-from lockstep.workloads.new_file import head_of, reading
-from lockstep.workloads.process_life import pid_namespace, process_lives
+from lockstep.workloads.measure.process import pid_namespace, process_lives
+from lockstep.workloads.ring_file import head_of, reading
 
 FRESH_SECONDS = 3.0
 """A heartbeat (one in half a second) that is older is of a process that is gone or stands still."""

@@ -12,21 +12,17 @@ from typing import Any, Self, SupportsFloat
 
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import PHASES, STEP_TAGS, Phase, RankState
-from lockstep.workloads.heartbeat import Heartbeat
-from lockstep.workloads.recording import StepRecorder
+from lockstep.workloads.measure.heartbeat import Heartbeat, stacks_on_signal
+from lockstep.workloads.measure.round_trip import RoundTrips
+from lockstep.workloads.measure.starting import first_step_ended
+from lockstep.workloads.recording import WARMUP_STEPS, StepRecorder
 from lockstep.workloads.ring import RingWriter
-from lockstep.workloads.round_trip import RoundTrips
-from lockstep.workloads.sdk.amounts import count, real
 from lockstep.workloads.sdk.coverage import Coverage, Data, Waits, torch_data, torch_waits
 from lockstep.workloads.sdk.dumps import Dumps
-from lockstep.workloads.sdk.guard import Block, Guard, guarded
-from lockstep.workloads.sdk.interface import ItemT, Recorder
+from lockstep.workloads.sdk.guard import Block, Guard, guarded, shown, warn, warn_about, warn_of
+from lockstep.workloads.sdk.interface import ItemT, Recorder, count, real
 from lockstep.workloads.sdk.items import steps
-from lockstep.workloads.sdk.waiting import Waiting, place_of
-from lockstep.workloads.sdk.warning import shown, warn, warn_about, warn_of
-from lockstep.workloads.stack_signal import stacks_on_signal
-from lockstep.workloads.starting import first_step_ended
-from lockstep.workloads.warmup import WARMUP_STEPS
+from lockstep.workloads.sdk.waiting import Waiting, slot_of
 
 _NOTHING = nullcontext()
 OWN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,30}")
@@ -145,7 +141,7 @@ class RingRecorder(Recorder):
     ) -> AbstractContextManager[object]:
         """See Recorder."""
         self._done = True
-        return Block(self, Waiting(self.recorder, place_of(group, kind), bytes))
+        return Block(self, Waiting(self.recorder, slot_of(group, kind), bytes))
 
     def tell(
         self, *, loss: SupportsFloat | None = None, samples: int | None = None,

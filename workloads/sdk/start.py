@@ -11,19 +11,16 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING
 
 from lockstep.collector.contract import ring
-from lockstep.collector.contract.ring_name import RingName
+from lockstep.collector.contract.ring import RingName
 from lockstep.collector.contract.words import RankState
-from lockstep.workloads.clocksync import wall_minus_monotonic_ns
-from lockstep.workloads.joining.host_name import host_name
-from lockstep.workloads.joining.rendezvous import identify
+from lockstep.workloads.launch.joining.rendezvous import host_name, identify
+from lockstep.workloads.measure.process import wall_minus_monotonic_ns
+from lockstep.workloads.measure.starting import FOLDER_VARIABLE
 from lockstep.workloads.ring import RingWriter
 from lockstep.workloads.ring_file import Identity
-from lockstep.workloads.sdk.amounts import INT32, index, whole
+from lockstep.workloads.sdk.guard import pass_on, shown, warn
 from lockstep.workloads.sdk.holder import Means, holder, may_take
-from lockstep.workloads.sdk.interface import DIRECTORY_VARIABLE
-from lockstep.workloads.sdk.signals import pass_on
-from lockstep.workloads.sdk.warning import shown, warn
-from lockstep.workloads.starting import FOLDER_VARIABLE
+from lockstep.workloads.sdk.interface import DIRECTORY_VARIABLE, INT32, index, whole
 
 if TYPE_CHECKING:
     from lockstep.workloads.sdk.recording import RingRecorder
@@ -80,7 +77,7 @@ def _tell_of_start(environment: Mapping[str, str], rank: int) -> None:
     """How the ranks meet and what is compiled, where that is yet to come and torch does it."""
     if FOLDER_VARIABLE in environment and "torch" in sys.modules:
         with suppress(Exception):  # who does not tell of its start trains all the same
-            import_module("lockstep.workloads.sdk.torch_start").follow(environment, rank)
+            import_module("lockstep.workloads.sdk.pytorch.start").follow(environment, rank)
 
 
 def started(

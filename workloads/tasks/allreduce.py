@@ -6,11 +6,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from lockstep.workloads.probe.sweep import Sweep, planned
+from lockstep.workloads.measure.probe.sweep import Sweep, planned
 from lockstep.workloads.spec import RunSpec, SpecError, Training
 
 if TYPE_CHECKING:
-    from lockstep.workloads.trainable import Context, Trainable
+    from lockstep.workloads.loop.trainable import Context, Trainable
 
 
 PROBE_SECONDS = 60.0
@@ -71,7 +71,7 @@ class AllreduceTask:
 
     def set_up(self, context: "Context") -> "Trainable[Any]":
         """See Task."""
-        from lockstep.workloads.probe.sweep_passes import SweepPasses
+        from lockstep.workloads.measure.probe.sweep_passes import SweepPasses
 
         return SweepPasses(context, _sweep(context.spec), probe=context.spec.training.probe)
 

@@ -7,17 +7,24 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from lockstep.workloads.data import DataError
 from lockstep.workloads.data.indexed import IndexedError
 from lockstep.workloads.data.prepare import check, least_loss, prepared
-from lockstep.workloads.fit import require
-from lockstep.workloads.flops import FORMULA
+from lockstep.workloads.loop.resume import CheckpointError, latest, usable
+from lockstep.workloads.measure.flops import FORMULA
 from lockstep.workloads.models.configs import CONFIGS
-from lockstep.workloads.resume import CheckpointError, latest, usable
-from lockstep.workloads.spec import CLUSTER_LAUNCHERS, Layout, RunSpec, SpecError, Training, one_of
+from lockstep.workloads.models.fit import require
+from lockstep.workloads.spec import (
+    CLUSTER_LAUNCHERS,
+    DataError,
+    Layout,
+    RunSpec,
+    SpecError,
+    Training,
+    one_of,
+)
 
 if TYPE_CHECKING:
-    from lockstep.workloads.trainable import Context, Trainable
+    from lockstep.workloads.loop.trainable import Context, Trainable
 
 
 class GptTask:
@@ -66,7 +73,7 @@ class GptTask:
 
     def set_up(self, context: "Context") -> "Trainable[Any]":
         """See Task."""
-        from lockstep.workloads.model_setup import set_up
+        from lockstep.workloads.models.gpt_setup import set_up
 
         return set_up(
             context.spec, context.rank, context.mesh, context.comm, context.data,
@@ -104,8 +111,8 @@ def memory_of_a_rank(layout: Layout) -> int | None:
         text = Path("/proc/meminfo").read_text()
     except OSError:
         return None
-    found = re.search(r"^MemAvailable:\s+(\d+) kB$", text, re.MULTILINE)
-    return int(found[1]) * 1024 // layout.world if found else None
+    match = re.search(r"^MemAvailable:\s+(\d+) kB$", text, re.MULTILINE)
+    return int(match[1]) * 1024 // layout.world if match else None
 
 
 TASK = GptTask()

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.workloads.data.epsilon import Epsilon
-from lockstep.workloads.outcome.goals import MLBENCH
+from lockstep.workloads.loop.goals import MLBENCH
 from lockstep.workloads.spec import RunSpec, SpecError, Training
 
 if TYPE_CHECKING:
-    from lockstep.workloads.trainable import Context, Trainable
+    from lockstep.workloads.loop.trainable import Context, Trainable
 
 SYNTHETIC = "synthetic"
 DIMENSIONS = 100
@@ -99,13 +99,13 @@ def _features(spec: RunSpec) -> int:
     model = spec.training.model
     if model == "epsilon":
         return 2000
-    found = re.fullmatch(r"linear-([1-9]\d{0,5})", model)
-    if found is None or not 2 <= int(found[1]) <= MOST_FEATURES:
+    match = re.fullmatch(r"linear-([1-9]\d{0,5})", model)
+    if match is None or not 2 <= int(match[1]) <= MOST_FEATURES:
         raise SpecError(
             f"unknown model {model!r}; give epsilon (2000 features) or linear-N for N features,"
             f" from 2 to {MOST_FEATURES}"
         )
-    return int(found[1])
+    return int(match[1])
 
 
 def _synthetic(spec: RunSpec) -> Epsilon:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from lockstep.workloads.spec import PROGRAM, RunSpec, Training
 
 if TYPE_CHECKING:
-    from lockstep.workloads.trainable import Context
+    from lockstep.workloads.loop.trainable import Context
 
 
 class ProgramTask:

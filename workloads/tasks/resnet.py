@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.workloads.data import cifar, gratings, imagenet
 from lockstep.workloads.data.images import ImageSet
+from lockstep.workloads.loop.goals import MLBENCH
 from lockstep.workloads.models.image_configs import (
     IMAGE_CONFIGS,
     ImageConfig,
     resized,
 )
-from lockstep.workloads.outcome.goals import MLBENCH
 from lockstep.workloads.spec import RunSpec, SpecError, Training, one_of
 
 if TYPE_CHECKING:
-    from lockstep.workloads.trainable import Context, Trainable
+    from lockstep.workloads.loop.trainable import Context, Trainable
 
 SYNTHETIC = "synthetic"
 SYNTHETIC_SIDES = {"resnet50": 64}

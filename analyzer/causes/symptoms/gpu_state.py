@@ -4,25 +4,26 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from lockstep.analyzer.causes.symptoms.idle import idle_at_work
 from lockstep.analyzer.causes.symptoms.series import (
     MILD,
     PERCENT,
     STRONG,
     Level,
     Sensor,
+    Symptom,
     deviations,
     level,
     of_same_model,
     of_signal,
     of_time,
     scrape_seconds,
+    series_of,
     spans,
     symptom,
 )
-from lockstep.analyzer.causes.symptoms.shape import Symptom
-from lockstep.analyzer.shapes.run import Finding, Grid
+from lockstep.analyzer.shapes.run import Finding, FloatGrid, Grid
 from lockstep.analyzer.shapes.wording import megahertz
 from lockstep.analyzer.stats.before_after import (
     SM_CLOCK,
@@ -66,8 +67,8 @@ UTILIZATION = metrics.GPU_UTILIZATION.series()
 
 def thermal_throttling(grid: Grid, finding: Finding) -> Symptom | None:
     """Clock-event seconds for heat; where nobody tells them, none of a GPU that is too cool."""
-    told = _throttling(grid, finding, HEATED)
-    return _too_cool(grid, finding) if told is None else told
+    clearest = _clearest_reason(grid, finding, HEATED)
+    return _too_cool(grid, finding) if clearest is None else clearest[1]
 
 
 def _too_cool(grid: Grid, finding: Finding) -> Symptom | None:
@@ -76,49 +77,45 @@ def _too_cool(grid: Grid, finding: Finding) -> Symptom | None:
     What heat holds back stays at the temperature that its driver allows, which those that nothing
     holds back are below. Any sensor may be the one that is hot: all that tell must be cool.
     """
-    every = [key for key in grid.signals if key.partition("{")[0] == metrics.GPU_TEMPERATURE.name]
-    told = {key: level(grid, finding, of_same_model(grid, finding, key)) for key in every}
-    known = {key: one for key, one in told.items() if one is not None}
-    if TEMPERATURE not in known or not all(_cool(one) for one in known.values()):
+    keys = series_of(grid, metrics.GPU_TEMPERATURE.name)
+    levels = {key: level(grid, finding, of_same_model(grid, finding, key)) for key in keys}
+    known = {key: mean for key, mean in levels.items() if mean is not None}
+    if TEMPERATURE not in known or not all(_cool(mean) for mean in known.values()):
         return None
     mine = known[TEMPERATURE]
     text = f"at {mine.during:.0f} °C it is cooler than its peers ({mine.peers:.0f} °C)"
     return Symptom(False, text, query(grid, finding, TEMPERATURE))
 
 
-def _cool(told: Level) -> bool:
-    cooler = told.peers - told.during >= CELSIUS.resolution
-    return cooler and not told.during > told.before
+def _cool(reading: Level) -> bool:
+    cooler = reading.peers - reading.during >= CELSIUS.resolution
+    return cooler and not reading.during > reading.before
 
 
 def power_throttling(grid: Grid, finding: Finding) -> Symptom | None:
     """Clock-event seconds for power."""
-    return _throttling(grid, finding, HELD)
-
-
-def _throttling(grid: Grid, finding: Finding, kind: Throttled) -> Symptom | None:
-    told = _clearest_reason(grid, finding, kind)
-    return None if told is None else told[1]
+    clearest = _clearest_reason(grid, finding, HELD)
+    return None if clearest is None else clearest[1]
 
 
 def _clearest_reason(grid: Grid, finding: Finding, kind: Throttled) -> tuple[str, Symptom] | None:
     """Of the reasons for one kind of throttling the one that moved the furthest."""
     text = f"{gpu_words(grid, finding.rank)} {kind.words}"
-    told = [
-        (reason, one)
+    symptoms = [
+        (reason, symptom)
         for reason in kind.reasons
-        if (one := of_time(grid, finding, clock_event(reason), text))
+        if (symptom := of_time(grid, finding, clock_event(reason), text))
     ]
-    return max(told, key=lambda each: each[1].far, default=None)
+    return max(symptoms, key=lambda pair: pair[1].far, default=None)
 
 
 def clock(grid: Grid, finding: Finding) -> Symptom | None:
     """The SM clock below what it was and what the peers' is; alone and from the start, its top."""
     sensor = _clock_sensor(grid, finding)
 
-    def words(told: Level) -> str:
-        now, usual = megahertz(told.during), megahertz(told.usual(sensor))
-        whose = told.whose(sensor)
+    def words(reading: Level) -> str:
+        now, usual = megahertz(reading.during), megahertz(reading.usual(sensor))
+        whose = reading.whose(sensor)
         than = f", as {whose}" if now == usual else f" against {usual} {whose}"
         return f"SM clock {now}{than}"
 
@@ -133,9 +130,9 @@ def _clock_sensor(grid: Grid, finding: Finding) -> Sensor:
 def temperature(grid: Grid, finding: Finding) -> Symptom | None:
     """Hotter than before and than the peers."""
 
-    def words(told: Level) -> str:
-        peers = "" if np.isnan(told.peers) else f", peers {told.peers:.0f} °C"
-        return f"temperature {told.during:.0f} °C{peers}"
+    def words(reading: Level) -> str:
+        peers = "" if np.isnan(reading.peers) else f", peers {reading.peers:.0f} °C"
+        return f"temperature {reading.during:.0f} °C{peers}"
 
     return of_signal(grid, finding, TEMPERATURE, CELSIUS, words)
 
@@ -172,9 +169,9 @@ def idle(grid: Grid, finding: Finding) -> Symptom | None:
     """Kernels run less of the time than before and than at the peers."""
     gpu = gpu_words(grid, finding.rank)
 
-    def words(told: Level) -> str:
-        usual = f"{told.usual(KERNELS):.0%} {told.whose(KERNELS)}"
-        return f"{gpu} has kernels running {told.during:.0%} of the time, {usual}"
+    def words(reading: Level) -> str:
+        usual = f"{reading.usual(KERNELS):.0%} {reading.whose(KERNELS)}"
+        return f"{gpu} has kernels running {reading.during:.0%} of the time, {usual}"
 
     return of_signal(grid, finding, UTILIZATION, KERNELS, words)
 
@@ -190,8 +187,8 @@ def contradiction(grid: Grid, finding: Finding) -> Symptom | None:
     busy, held = _busy_at_rest(grid, finding), _held(grid, finding)
     if held is None or (busy is not None and busy.seen):
         return busy
-    reason, told = held
-    return _held_at_top(grid, finding, reason, told)
+    reason, symptom = held
+    return _held_at_top(grid, finding, reason, symptom)
 
 
 def _busy_at_rest(grid: Grid, finding: Finding) -> Symptom | None:
@@ -211,8 +208,8 @@ def _busy_at_rest(grid: Grid, finding: Finding) -> Symptom | None:
 
 def _held(grid: Grid, finding: Finding) -> tuple[str, Symptom] | None:
     """What throttles it beyond any doubt, and the reason that counts it."""
-    told = (_clearest_reason(grid, finding, kind) for kind in (HEATED, HELD))
-    return next((each for each in told if each and each[1].seen and each[1].grave), None)
+    held = (_clearest_reason(grid, finding, kind) for kind in (HEATED, HELD))
+    return next((pair for pair in held if pair and pair[1].seen and pair[1].grave), None)
 
 
 def _held_at_top(grid: Grid, finding: Finding, reason: str, held: Symptom) -> Symptom | None:
@@ -261,3 +258,39 @@ def _clock_while(grid: Grid, finding: Finding, key: Series) -> tuple[Level, floa
     length = float((grid.end - grid.start)[there].sum())
     readings = min(max(length / scrape_seconds(grid), 1.0), float(there.sum()))
     return known, float(np.std(read[there, column]) / np.sqrt(readings))
+
+
+BUSY = 0.8
+"""Share of time with a kernel running, from which a GPU's mean power is that of one at work.
+
+An idle GPU draws about a tenth of its power limit and a kernel at least a third, even one that only
+waits (see IDLE), so that this share draws 0.8 / 3 + 0.2 / 10 = 0.29 of the limit, well above IDLE.
+At a half it would be 0.22: light work on a healthy GPU would be called a contradiction. At 0.95 a
+GPU that tells 90 % at idle power would be believed.
+"""
+IDLE = 0.2
+"""Share of its power limit that an idle GPU stays under: 50 to 75 W of 300 to 700 W in data sheets
+and `nvidia-smi`, 64 of 700 W in the example of NVIDIA's DGX B200 user guide (power capping); a
+kernel that only waits (NCCL's spin) draws a third and more."""
+PEERS_DRAW = 2.0
+"""Times as much, at least: where all draw little, the work is light. Chosen, less than the three
+times that a kernel draws of what an idle GPU does (see BUSY)."""
+
+
+def idle_at_work(
+    used: FloatGrid | float, drawn: FloatGrid | float, limit: FloatGrid | float,
+    peers: FloatGrid | float,
+) -> NDArray[np.bool_]:  # fmt: skip
+    """Whether kernels run nearly always at the power of an idle GPU; NaN = nobody tells.
+
+    Args:
+        used: Share of the time with a kernel running.
+        drawn: Watts.
+        limit: Watts; of a GPU that tells none the peers alone say what idle is.
+        peers: Watts that the peers draw.
+    """
+    known = (np.isfinite(limit) | np.isfinite(peers)) & np.isfinite(drawn)
+    idle = np.logical_not(drawn > np.multiply(IDLE, limit))
+    below = np.logical_not(np.multiply(PEERS_DRAW, drawn) > peers)
+    contradicts: NDArray[np.bool_] = np.asarray(known & (used >= BUSY) & idle & below)
+    return contradicts

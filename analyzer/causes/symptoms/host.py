@@ -1,29 +1,73 @@
-"""What the kernel and the interpreter tell of a rank: processors it lacks, its work, its end."""
+"""What the loop, the interpreter and the kernel report of a rank: phases, processors, its end."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from lockstep.analyzer.causes.symptoms.phases import PARTLY, of_excess
 from lockstep.analyzer.causes.symptoms.series import (
     PERCENT,
     Level,
     Sensor,
+    Symptom,
     level,
     of_time,
     scrape_seconds,
     spans,
     symptom,
 )
-from lockstep.analyzer.causes.symptoms.shape import Symptom
 from lockstep.analyzer.hangs.last_seen import FROZEN_SECONDS, heartbeat_stopped
 from lockstep.analyzer.hangs.run_end import WENT_QUERY
-from lockstep.analyzer.shapes.run import Finding, Grid
-from lockstep.analyzer.stats.before_after import column_of, has_gpu, query, share_of_excess
-from lockstep.analyzer.stats.on_and_off import stretches
+from lockstep.analyzer.shapes.run import Basis, Finding, Grid
+from lockstep.analyzer.stats.before_after import (
+    COMPUTE_PHASES,
+    column_of,
+    compute_share,
+    has_gpu,
+    query,
+    share_of_excess,
+)
 from lockstep.analyzer.stats.processor import QUEUE, share_in_run_queue
 from lockstep.analyzer.stats.robust_stats import MOSTLY, NOTHING, WITHIN, median_of
+from lockstep.analyzer.stats.temporal_shape import stretches
 from lockstep.collector.contract import metrics
+from lockstep.collector.contract.words import Phase
+
+PARTLY = 0.35
+"""Share of the excess that is a part of it; MOSTLY is where the cause is. Chosen: of two causes at
+once each has about half, of three a third."""
+SHARES = "phase shares of the finding"
+"""The query of these facts."""
+
+
+def excess_in(phases: Sequence[str], words: str) -> Callable[[Grid, Finding], Symptom | None]:
+    """The symptom that the excess is in these phases; `words` say where."""
+
+    def measured(grid: Grid, finding: Finding) -> Symptom | None:
+        if not finding.share or (_unnamed(phases) and compute_share(grid, finding) is None):
+            return None
+        share = sum(finding.share.get(phase, 0.0) for phase in phases)
+        return of_excess(share, f"{share:.0%} of the excess is {words}", SHARES, Basis.PHASES)
+
+    return measured
+
+
+def of_excess(share: float, text: str, query: str, basis: Basis) -> Symptom:
+    """The symptom that a share of the excess is."""
+    return Symptom(share >= PARTLY, text, query, grave=share >= MOSTLY, basis=basis)
+
+
+def _unnamed(phases: Sequence[str]) -> bool:
+    """Phases that a program which names none seems to have all or nothing of."""
+    return any(phase in (*COMPUTE_PHASES, Phase.OTHER) for phase in phases)
+
+
+compute = excess_in(COMPUTE_PHASES, "in forward, backward and optimizer")
+data = excess_in((Phase.DATA,), "in the data phase")
+gradients = excess_in((Phase.GRAD_SYNC,), "where gradients leave the GPU")
+checkpoint = excess_in((Phase.CHECKPOINT,), "in the checkpoint phase")
+other = excess_in((Phase.OTHER,), "in no named phase of the step")
+
 
 RATIO = Sensor(PERCENT)
 """Natural logarithm of CPU seconds a step."""
@@ -40,13 +84,15 @@ def processor(grid: Grid, finding: Finding) -> Symptom | None:
     By its quota (cgroup cpu.stat), or because another process has it (/proc/PID/schedstat): for
     more of the time, or for most of the excess of each step.
     """
-    told = (
+    measured = (
         quota(grid, finding),
         of_time(grid, finding, QUEUE, "it was ready to run and had no processor"),
         _queued(grid, finding),
     )
-    found = (one for one in told if one)
-    return max(found, key=lambda one: (one.explains, one.seen, one.grave), default=None)
+    symptoms = (symptom for symptom in measured if symptom)
+    return max(
+        symptoms, key=lambda symptom: (symptom.explains, symptom.seen, symptom.grave), default=None
+    )
 
 
 def quota(grid: Grid, finding: Finding) -> Symptom | None:
@@ -59,7 +105,7 @@ def _queued(grid: Grid, finding: Finding) -> Symptom | None:
     if share is None:
         return None
     text = f"in {share:.0%} of the excess it was ready to run and had no processor"
-    return of_excess(share, text, query(grid, finding, QUEUE))
+    return of_excess(share, text, query(grid, finding, QUEUE), Basis.TELEMETRY)
 
 
 def pressure(grid: Grid, finding: Finding) -> Symptom | None:
@@ -73,11 +119,12 @@ def cpu_time(grid: Grid, finding: Finding) -> Symptom | None:
     cells = np.log(np.where(used > 0, used, np.nan))  # a log tells no CPU time
     where = "" if has_gpu(grid, finding.rank) else "; the CPU is the device here"
 
-    def words(told: Level) -> str:
-        ratio = np.exp(told.during - told.usual(RATIO))
+    def words(reading: Level) -> str:
+        ratio = np.exp(reading.during - reading.usual(RATIO))
         return f"its training thread used {ratio:.2f}x the CPU time per step{where}"
 
-    return symptom(grid, finding, cells, RATIO, words, "cpu_seconds of steps.parquet")
+    used_more = symptom(grid, finding, cells, RATIO, words, "cpu_seconds of steps.parquet")
+    return None if used_more is None else replace(used_more, basis=Basis.STEPS)
 
 
 def collector(grid: Grid, finding: Finding) -> Symptom | None:
@@ -87,7 +134,7 @@ def collector(grid: Grid, finding: Finding) -> Symptom | None:
         return None
     text = f"{share:.0%} of the excess is in Python's garbage collector"
     return Symptom(share >= COLLECTING, text, "operations gc of ops.parquet by rank",
-                   grave=share >= PARTLY)  # fmt: skip
+                   grave=share >= PARTLY, basis=Basis.COLLECTOR)  # fmt: skip
 
 
 def cpu_bound(grid: Grid, finding: Finding) -> Symptom | None:
@@ -97,7 +144,7 @@ def cpu_bound(grid: Grid, finding: Finding) -> Symptom | None:
     if used is None or not used.during > 0 or share is None:  # a log tells no CPU time
         return None
     text = f"{min(share, 1.0):.0%} of the excess is CPU time of the training thread"
-    return of_excess(share, text, "cpu_seconds of steps.parquet")
+    return of_excess(share, text, "cpu_seconds of steps.parquet", Basis.STEPS)
 
 
 def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
@@ -109,7 +156,7 @@ def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
     None where no scrape of the slow windows told, or none was to be expected to see one.
     """
     older, column = heartbeat_stopped(grid), column_of(grid, finding.rank)
-    told = query(grid, finding, metrics.TRAIN_HEARTBEAT_AGE.name)
+    shown_by = query(grid, finding, metrics.TRAIN_HEARTBEAT_AGE.name)
     if older is None or column is None:
         return None
     during, before = spans(grid, finding)
@@ -137,7 +184,7 @@ def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
         # Of pauses that no scrape is likely to meet nobody knows.
         if pauses.sum() >= MOSTLY * total and met.sum() < 1.0:
             return None
-        return of_excess(0.0, "its heartbeat went on", told)
+        return of_excess(0.0, "its heartbeat went on", shown_by, Basis.TELEMETRY)
     longest, could = float(older[still, column].max()), float((pauses * met).sum()) / total
     text = (
         f"its heartbeat stopped for {longest:.0f} s while its process was there and the others'"
@@ -149,7 +196,7 @@ def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
         text += f"; scrapes so far apart see {could:.0%} of pauses as long, and saw as many"
         of_all = min(share / max(could, NOTHING), 1.0) * float(pauses.sum()) / total
         share = max(share, min(of_all, 1.0))
-    return of_excess(share, text, told)
+    return of_excess(share, text, shown_by, Basis.TELEMETRY)
 
 
 def _touching(grid: Grid, first: int, stop: int) -> Iterator[int]:
@@ -164,7 +211,7 @@ def gone(grid: Grid, finding: Finding) -> Symptom | None:
     """Its process is gone, or has raised an exception that ended its work."""
     so = finding.details.get("state") in ("dead", "raised")
     if so and (went := str(finding.details.get("went") or "")):
-        return Symptom(True, went, WENT_QUERY)
+        return Symptom(True, went, WENT_QUERY, basis=Basis.OUTCOME)
     text = "its process is gone" if so else "its process was there"
     return Symptom(so, text, query(grid, finding, metrics.RANK_UP.name))
 

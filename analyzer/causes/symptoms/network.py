@@ -12,16 +12,18 @@ from numpy.typing import NDArray
 from scipy.special import betainc, log_ndtr, ndtri
 
 from lockstep.analyzer.causes.symptoms.series import (
+    ALIKE,
     SECONDS,
+    Symptom,
     goes_with,
     near,
     scrape_seconds,
+    series_of,
     spans,
     tolerance,
     total,
     turning_point,
 )
-from lockstep.analyzer.causes.symptoms.shape import ALIKE, Symptom
 from lockstep.analyzer.shapes.run import Finding, FloatGrid, Grid
 from lockstep.analyzer.shapes.wording import megabytes, milliseconds
 from lockstep.analyzer.stats.changepoint import FALSE_ALARM
@@ -145,10 +147,9 @@ def _of_slowed_port(grid: Grid, metric: str) -> FloatGrid | None:
     its speed lowers their sum by a sixteenth. Ports of less than half of the fastest one's speed
     are for other things, as management.
     """
-    ports = [grid.signals[key] for key in grid.signals if key.partition("{")[0] == metric]
-    if not ports:
+    cells = _ports(grid, metric)
+    if cells is None:
         return None
-    cells = np.array(ports)
     highest = np.nanmax(np.where(np.isfinite(cells), cells, -np.inf), axis=1)
     shares = np.divide(mean(cells, 1), highest, where=highest > 0, out=np.ones_like(highest))
     used = highest >= highest.max(axis=0) / 2
@@ -164,7 +165,7 @@ def _slowest_port(grid: Grid, metric: str) -> FloatGrid | None:
 
 def _ports(grid: Grid, metric: str) -> FloatGrid | None:
     """(P, W, R) the metric of each port of each rank's node; None where nobody tells it."""
-    ports = [cells for key, cells in grid.signals.items() if key.partition("{")[0] == metric]
+    ports = [grid.signals[key] for key in series_of(grid, metric)]
     return np.array(ports) if ports else None
 
 
@@ -208,7 +209,7 @@ def movements(
     splits = _readings(grid, np.concatenate([before, during])) if own else 1.0
     # By the counts and by how often they begin; at their own time, and at that of the transfers.
     tries = log(4 * len(nodes) * len(wanted))
-    longer, found = transfers(grid), []
+    longer, moved = transfers(grid), []
     for metric in wanted:
         cells = counted(grid, metric)
         if cells is None:
@@ -216,31 +217,31 @@ def movements(
         cells = cells[:, columns]
         rising = cells[windows] * (-1 if metric in SPEEDS else 1)
         begins = turning_point(rising - mean(rising, 0))
-        for place, node in enumerate(nodes):
+        for column, node in enumerate(nodes):
             looks = [(*_as_read(grid, during, before), 1.0)]
             if own:
-                looks.insert(0, (windows[begins[place] :], windows[: begins[place]], splits))
+                looks.insert(0, (windows[begins[column] :], windows[: begins[column]], splits))
             for now, then, times in looks:
-                levels = mean_of(cells[then, place]), mean_of(cells[now, place])
+                levels = mean_of(cells[then, column]), mean_of(cells[now, column])
                 if not _moved(metric, _times(metric), *levels):
                     continue
                 if beyond_others and metric not in SPEEDS:
-                    others = median_of(np.delete(mean(cells[now], 0), place))
+                    others = median_of(np.delete(mean(cells[now], 0), column))
                     if levels[1] < _times(metric) * others:
                         continue
-                score = _score(grid, metric, cells, place, now, then, beyond_others=beyond_others)
+                score = _score(grid, metric, cells, column, now, then, beyond_others=beyond_others)
                 chance = tries + log(times) + float(log_ndtr(-score))
                 if not chance <= log(FALSE_ALARM):  # NaN: what was before is not known
                     continue
                 late = float(grid.start[now[0]] - grid.start[during[0]]) if own else float("nan")
-                rho = goes_with(longer[windows], cells[windows, place])
+                rho = goes_with(longer[windows], cells[windows, column])
                 at_once = not abs(late) > tolerance(grid) or rho >= ALIKE
                 close = near(grid, int(during[0]), int(during[-1]) + 1, late)
                 text, query = _words_and_query(node, metric, *levels)
-                found.append(Movement(node, Symptom(True, text, query, late, at_once, close, rho),
+                moved.append(Movement(node, Symptom(True, text, query, late, at_once, close, rho),
                                       chance))  # fmt: skip
                 break
-    return tuple(found)
+    return tuple(moved)
 
 
 def whose(grid: Grid, moved: Sequence[Movement]) -> tuple[str, ...]:
@@ -291,7 +292,7 @@ def _words_and_query(node: str, metric: str, before: float, during: float) -> tu
 
 
 def _score(
-    grid: Grid, metric: str, cells: FloatGrid, place: int, during: NDArray[np.int64],
+    grid: Grid, metric: str, cells: FloatGrid, column: int, during: NDArray[np.int64],
     before: NDArray[np.int64], *, beyond_others: bool,
 ) -> float:  # fmt: skip
     """How far a node's counts moved, in units of what the difference is off by.
@@ -307,21 +308,21 @@ def _score(
     counts = np.sqrt(np.maximum(cells, 0.0) / UNITS.get(metric, 1.0))
     usual = mean(counts[before], 0)
     rises = mean(counts[during], 0) - usual
-    each_reading = mean_of((counts[before, place] - usual[place]) ** 2)
+    each_reading = mean_of((counts[before, column] - usual[column]) ** 2)
     noise = each_reading * sum(1.0 / _readings(grid, each) for each in (during, before))
     seconds = min(float((grid.end - grid.start)[each].sum()) for each in (during, before))
     noise = float(np.sqrt(max(noise, 1.0 / (2.0**2 * max(seconds, NOTHING)))))
-    others = np.delete(rises, place)
+    others = np.delete(rises, column)
     others = others[np.isfinite(others)]
     common = 0.0
     if others.size and beyond_others:
         noise = max(noise, float(spread(others)))
         common = max(float(np.median(others)), 0.0)
-    return max(float(rises[place] - common) / noise, _begins(grid, cells, place, during, before))
+    return max(float(rises[column] - common) / noise, _begins(grid, cells, column, during, before))
 
 
 def _begins(
-    grid: Grid, cells: FloatGrid, place: int, during: NDArray[np.int64], before: NDArray[np.int64]
+    grid: Grid, cells: FloatGrid, column: int, during: NDArray[np.int64], before: NDArray[np.int64]
 ) -> float:
     """How far it is beyond chance that a node begins to count in some windows so much more often.
 
@@ -329,11 +330,11 @@ def _begins(
     deviation: of all events so many fall into so small a share of the readings. One that goes on
     counting is one event.
     """
-    counts = np.nan_to_num(cells[:, place]) > 0
+    counts = np.nan_to_num(cells[:, column]) > 0
     begins = counts & ~np.roll(counts, 1)
     begins[0] = False
     now, then = (int(begins[each].sum()) for each in (during, before))
-    known = np.isfinite(cells[before, place]).any()
+    known = np.isfinite(cells[before, column]).any()
     if not now or not known:
         return 0.0
     share = _readings(grid, during) / (_readings(grid, during) + _readings(grid, before))
@@ -390,18 +391,18 @@ def _moving(
     if not during.size:
         return None
     mine = finding.details.get("part_nodes") or [finding.details.get("node")]
-    found = movements(grid, during, before, wanted)
-    found = tuple(each for each in found if each.node in mine or mine == [None])
-    if not found:
+    moved = movements(grid, during, before, wanted)
+    moved = tuple(each for each in moved if each.node in mine or mine == [None])
+    if not moved:
         stand = standing(grid, known_by)
         if not any(total(grid, each) is not None for each in known_by if each not in stand):
             return None
         unknown = "; ".join(each for texts in stand.values() for each in texts)
         text = f"{silent}; unknown, at their maximum: {unknown}" if stand else silent
         return Symptom(False, text, f"rate({metrics.TCP_RETRANSMITTED.name}[30s])")
-    one = min((each.symptom for each in found), key=lambda each: not each.explains)
-    text = "; ".join(each.symptom.text for each in found)
-    return replace(one, text=text)
+    first = min((each.symptom for each in moved), key=lambda each: not each.explains)
+    text = "; ".join(each.symptom.text for each in moved)
+    return replace(first, text=text)
 
 
 def more_bytes(grid: Grid, finding: Finding) -> Symptom | None:
@@ -460,19 +461,19 @@ def always_worse(grid: Grid) -> tuple[str, ...]:
     nodes = list(dict.fromkeys(info.node for info in grid.ranks))
     columns = [next(c for c, i in enumerate(grid.ranks) if i.node == node) for node in nodes]
     thirds = np.array_split(np.flatnonzero(~grid.masked), 3)
-    found = []
+    texts = []
     for metric in ALWAYS:
         cells = _slowest_port(grid, metric) if metric in SPEEDS else counted(grid, metric)
         if cells is None or len(nodes) < 2 or not thirds[0].size:
             continue
         levels = np.array([mean(cells[third][:, columns], 0) for third in (thirds[0], thirds[-1])])
-        for place, node in enumerate(nodes):
-            mine, rest = levels[:, place], np.delete(levels, place, axis=1)
+        for column, node in enumerate(nodes):
+            mine, rest = levels[:, column], np.delete(levels, column, axis=1)
             others = [median_of(each) for each in rest]
             if all(starmap(partial(_moved, metric, MOVED), zip(others, mine, strict=True))):
                 text, _ = _words_and_query(node, metric, others[0], mine[0])
-                found.append(f"{text.removesuffix(' before')} elsewhere")
-    return tuple(found)
+                texts.append(f"{text.removesuffix(' before')} elsewhere")
+    return tuple(texts)
 
 
 def standing(grid: Grid, wanted: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -483,17 +484,17 @@ def standing(grid: Grid, wanted: Iterable[str]) -> dict[str, tuple[str, ...]]:
     Returns:
         By metric, a text for each kind of register, as `link_downed of node-3`.
     """
-    found: dict[str, tuple[str, ...]] = {}
+    texts_by_metric: dict[str, tuple[str, ...]] = {}
     for metric in wanted:
         texts = []
         for kind in sorted(REGISTERS.get(metric, ())):
             cells = total(grid, metrics.IB_SATURATED.name, kind=kind)
             if cells is not None:
-                told = np.nan_to_num(cells).max(axis=0, initial=0.0) > 0
+                saturated = np.nan_to_num(cells).max(axis=0, initial=0.0) > 0
                 nodes = dict.fromkeys(
-                    info.node for info, here in zip(grid.ranks, told, strict=True) if here
+                    info.node for info, here in zip(grid.ranks, saturated, strict=True) if here
                 )
                 texts += [f"{kind} of {', '.join(nodes)}"] if nodes else []
         if texts:
-            found[metric] = tuple(texts)
-    return found
+            texts_by_metric[metric] = tuple(texts)
+    return texts_by_metric

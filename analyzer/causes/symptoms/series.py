@@ -1,4 +1,4 @@
-"""How a series moves with a finding: far in its own noise, since when, and followed by own time.
+"""A symptom, and how a series becomes one: how far it moves, since when, and with own time or not.
 
 One measure for all numbers that are told: how far a series is beyond before, and beyond what
 happened to its peers as well, in units of what such a difference is off by. What its sensor cannot
@@ -6,19 +6,94 @@ tell apart is no movement, however quiet the series was.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lockstep.analyzer.causes.symptoms.shape import Symptom
-from lockstep.analyzer.shapes.run import Finding, FloatGrid, Grid
+from lockstep.analyzer.shapes.labels import parsed
+from lockstep.analyzer.shapes.run import Basis, Finding, FloatGrid, Grid
 from lockstep.analyzer.stats.before_after import column_of, query
 from lockstep.analyzer.stats.changepoint import BLOCK_STEPS_AT_LEAST, SCORES_AT_LEAST
 from lockstep.analyzer.stats.robust_stats import mean, mean_of, median, median_of, spread
 from lockstep.collector.contract.metrics import METRICS
+
+ALIKE = 0.5
+"""Spearman's rho from which own time follows a signal: a step in both, with noise on one, gives
+sqrt(3 p (1 - p)) with p = the share of the windows inside: 0.87 at half, 0.52 at a tenth.
+Chosen, so that a tenth is enough."""
+UNLIKE = 0.15
+"""Below, the signal moves without the rank's own time: chosen, as far as chance takes rho
+over 44 windows (1 / sqrt(n - 1))."""
+
+
+@dataclass(frozen=True, slots=True)
+class Symptom:
+    """A symptom as the telemetry tells it.
+
+    Attributes:
+        seen: Whether it is there beyond before and beyond the peers.
+        text: That in one sentence part, with numbers; empty where there is nothing to show.
+        query: The PromQL that shows it.
+        began: Seconds from the finding's onset to its begin; NaN = no onset to compare with.
+        with_onset: Whether it began with the finding; None = nobody can tell.
+        near: Whether it began at another time, and that is not far for the length of the run.
+        follows: Spearman's rho of own time, over the peers', with it; NaN = too little moved.
+        grave: Whether it is there in full, and not in part only.
+        far: Robust deviations beyond what is usual; NaN = not told by a series.
+        basis: What it is read from.
+    """
+
+    seen: bool
+    text: str
+    query: str
+    began: float = float("nan")
+    with_onset: bool | None = None
+    near: bool = False
+    follows: float = float("nan")
+    grave: bool = True
+    far: float = float("nan")
+    basis: Basis = Basis.TELEMETRY
+
+    @property
+    def explains(self) -> bool:
+        """Whether it can be why the rank is slow: there, and not from another time."""
+        return self.seen and self.with_onset is not False
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """What is so of it, each a word that the table of weights knows (docs/method/causes.md)."""
+        if not self.seen:
+            return ("none",)
+        told = ["strong" if self.grave else "mild"]
+        if self.with_onset is False:
+            told.append("near" if self.near else "elsewhen")
+        if self.follows >= ALIKE:
+            told.append("follows")
+        elif self.follows < UNLIKE:
+            told.append("apart")
+        return tuple(told)
+
+
+def with_more(
+    first: Symptom | None, other: Symptom | None, said: str, joined: str = " and"
+) -> Symptom | None:
+    """Of two things that are told of a part the first if it is there, with the words of the other.
+
+    Args:
+        first: What matters more.
+        other: The other one.
+        said: Beginning of its words that the first has said.
+        joined: What is between.
+    """
+    if not first or not first.seen:
+        return other or first
+    more = f"{joined}{other.text.removeprefix(said)}" if other and other.seen else ""
+    return replace(first, text=first.text + more)
+
 
 MILD = 3.0
 """Robust deviations from which a series has moved: Shewhart's limits (1931; chance passes three
@@ -121,17 +196,17 @@ Words = Callable[[Level], str]
 """What is seen of a series, from how high it is."""
 
 
-def deviations(told: Level, sensor: Sensor) -> float:
+def deviations(reading: Level, sensor: Sensor) -> float:
     """How far a level is beyond what is usual, in units of its noise; NaN = nobody knows.
 
     `(during - usual) / max(noise, resolution)`; of events the noise is at least
     `sqrt(max(usual * seconds, 1)) / seconds`, one event or the Poisson deviation of what is usual.
     """
-    usual = told.usual(sensor)
-    moved = usual - told.during if sensor.lower else told.during - usual
-    noise = max(told.noise, sensor.resolution)
-    if sensor.events and told.seconds > 0:
-        noise = max(noise, float(np.sqrt(max(usual * told.seconds, 1.0))) / told.seconds)
+    usual = reading.usual(sensor)
+    moved = usual - reading.during if sensor.lower else reading.during - usual
+    noise = max(reading.noise, sensor.resolution)
+    if sensor.events and reading.seconds > 0:
+        noise = max(noise, float(np.sqrt(max(usual * reading.seconds, 1.0))) / reading.seconds)
     return moved / noise if noise > 0 else float(np.inf * np.sign(moved)) if moved else 0.0
 
 
@@ -152,16 +227,16 @@ def symptom(
             the same as where it is, and nothing.
         mild: Whether the most it can be is mild.
     """
-    told = level(grid, finding, cells)
-    if cells is None or told is None:
+    reading = level(grid, finding, cells)
+    if cells is None or reading is None:
         return None
-    far, text = deviations(told, sensor), words(told)
+    far, text = deviations(reading, sensor), words(reading)
     if np.isnan(far) and silent is None:
         return None
-    harmless = told.during > sensor.bad if sensor.lower else told.during < sensor.bad
+    harmless = reading.during > sensor.bad if sensor.lower else reading.during < sensor.bad
     if harmless or not far >= MILD:
         return Symptom(False, text if silent is None else silent, query, far=far)
-    late = onset_delay(grid, finding, cells, told.usual(sensor), told.during)
+    late = onset_delay(grid, finding, cells, reading.usual(sensor), reading.during)
     within = None if np.isnan(late) else abs(late) <= tolerance(grid)
     rho = dose_response(grid, finding, cells)
     # A link that loses width is worse the lower it is.
@@ -180,11 +255,43 @@ def of_signal(
 def of_time(grid: Grid, finding: Finding, key: str, words: str) -> Symptom | None:
     """The symptom that a counter of seconds shows; `words` say what these are spent in."""
 
-    def text(told: Level) -> str:
-        before = "" if np.isnan(told.before) else f" ({told.past}: {told.before:.0%})"
-        return f"{words} {told.during:.0%} of the time{before}"
+    def text(reading: Level) -> str:
+        before = "" if np.isnan(reading.before) else f" ({reading.past}: {reading.before:.0%})"
+        return f"{words} {reading.during:.0%} of the time{before}"
 
-    return of_signal(grid, finding, key, SECONDS, text)
+    cells = grid.signals.get(key)
+    return symptom(grid, finding, cells, SECONDS, text, query(grid, finding, key))
+
+
+class SeriesName(NamedTuple):
+    """The key of a signal of the Grid: its metric and its labels, (name, value) each."""
+
+    metric: str
+    labels: tuple[tuple[str, str], ...]
+
+
+@lru_cache(4096)
+def series_name(key: str) -> SeriesName:
+    """A key of `Grid.signals` or `Grid.last`, parsed; values stay escaped."""
+    metric, _, labels = key.partition("{")
+    return SeriesName(metric, tuple(parsed(labels).items()))
+
+
+def series_of(grid: Grid, metric: str, **labels: str) -> list[str]:
+    """The keys of the metric's signals that have all `labels`.
+
+    Raises:
+        ValueError: The metric has no label of that name.
+    """
+    unknown = labels.keys() - set(METRICS[metric].labels)
+    if unknown:
+        raise ValueError(f"{metric} has no label {', '.join(sorted(unknown))}")
+    names = {key: series_name(key) for key in grid.signals}
+    return [
+        key
+        for key, name in names.items()
+        if name.metric == metric and set(labels.items()) <= set(name.labels)
+    ]
 
 
 def total(grid: Grid, metric: str, **labels: str) -> FloatGrid | None:
@@ -193,11 +300,7 @@ def total(grid: Grid, metric: str, **labels: str) -> FloatGrid | None:
     Raises:
         ValueError: The metric has no label of that name.
     """
-    selectors = METRICS[metric].selector(**labels)
-    keys = [
-        key for key in grid.signals
-        if key.partition("{")[0] == metric and all(each in key for each in selectors)
-    ]  # fmt: skip
+    keys = series_of(grid, metric, **labels)
     if not keys:
         return None
     summed = np.zeros((len(grid.start), len(grid.ranks)))

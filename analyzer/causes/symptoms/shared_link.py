@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from lockstep.analyzer.read.places import places_of
 from lockstep.analyzer.shapes.run import Grid
 from lockstep.analyzer.shapes.wording import NAMED
-from lockstep.analyzer.stats.group_transfers import SlowGroups
 from lockstep.analyzer.stats.shared_part import DRAINED, Part, fewest_parts
+from lockstep.analyzer.stats.transfers import SlowGroups
 
 
-def suspects(grid: Grid, found: SlowGroups) -> tuple[Part, ...]:
+def suspects(grid: Grid, groups: SlowGroups) -> tuple[Part, ...]:
     """The parts of which each alone is in all slow groups and in no healthy one, the narrowest.
 
     A part is a node, a leaf or a rack (docs/method/waits.md); and, where the tensor-parallel ranks
@@ -29,7 +29,7 @@ def suspects(grid: Grid, found: SlowGroups) -> tuple[Part, ...]:
     }
     rails = _rails(grid)
     slow, healthy = (
-        [_uses(grid, columns, rails) for columns in some] for some in (found.slow, found.healthy)
+        [_uses(grid, columns, rails) for columns in some] for some in (groups.slow, groups.healthy)
     )
     parts = fewest_parts(slow, healthy, places)
     return parts[0] if len(parts) == 1 else ()

@@ -7,9 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.analyzer.align.versions import SOURCES
-from lockstep.analyzer.causes.symptoms.series import is_near, spans, tolerance
-from lockstep.analyzer.causes.symptoms.shape import Symptom
-from lockstep.analyzer.shapes.run import Finding, Grid, Versions
+from lockstep.analyzer.causes.symptoms.series import Symptom, is_near, spans, tolerance
+from lockstep.analyzer.shapes.run import Basis, Finding, Grid, Versions
 from lockstep.analyzer.shapes.wording import listed
 from lockstep.analyzer.stats.before_after import column_of
 from lockstep.analyzer.stats.robust_stats import NEARLY_ALL, median_of
@@ -59,25 +58,25 @@ class Change:
 def changes(grid: Grid, finding: Finding) -> tuple[Change, ...]:
     """Every piece of software that changed in the run, the nearest change to the onset of each."""
     nodes = np.array([info.node for info in grid.ranks])
-    found = []
-    for what, told in grid.versions.items():
-        moved = _nearest(told.codes, finding.first)
+    changed = []
+    for what, versions in grid.versions.items():
+        moved = _nearest(versions.codes, finding.first)
         columns = np.flatnonzero(moved >= 0)
         if not columns.size:
             continue
         late = float(np.median(grid.start[moved[columns]] - grid.start[finding.first]))
-        known = np.unique(nodes[(told.codes >= 0).any(axis=0)])
-        found.append(
+        known = np.unique(nodes[(versions.codes >= 0).any(axis=0)])
+        changed.append(
             Change(
                 what,
-                _commonest(told, told.codes[moved[columns] - 1, columns]),
-                _commonest(told, told.codes[moved[columns], columns]),
+                _commonest(versions, versions.codes[moved[columns] - 1, columns]),
+                _commonest(versions, versions.codes[moved[columns], columns]),
                 tuple(np.unique(nodes[columns]).tolist()),
                 len(known),
                 late,
             )
         )
-    return tuple(found)
+    return tuple(changed)
 
 
 def software(grid: Grid, finding: Finding) -> Symptom | None:
@@ -91,18 +90,18 @@ def software(grid: Grid, finding: Finding) -> Symptom | None:
         return None
     node = grid.ranks[column].node
     has_onset = 0 < finding.first < len(grid.start) and not finding.details.get("from_start")
-    told: list[Symptom] = []
-    for each in changes(grid, finding) if has_onset else ():
-        if node in each.nodes:
-            alone = len(each.nodes) == 1
+    symptoms: list[Symptom] = []
+    for change in changes(grid, finding) if has_onset else ():
+        if node in change.nodes:
+            alone = len(change.nodes) == 1
             words = ", and on no other" if alone else ""
-            seen = alone or not each.everywhere
-            told.append(each.symptom(grid, finding, words, seen=seen))
-    if not any(symptom.explains for symptom in told):
-        told += _odd(grid, finding, column, has_onset=has_onset)
-    if told:
-        return max(told, key=lambda symptom: (symptom.explains, symptom.seen))
-    if not any((each.codes[:, column] >= 0).any() for each in grid.versions.values()):
+            seen = alone or not change.everywhere
+            symptoms.append(change.symptom(grid, finding, words, seen=seen))
+    if not any(symptom.explains for symptom in symptoms):
+        symptoms += _odd(grid, finding, column, has_onset=has_onset)
+    if symptoms:
+        return max(symptoms, key=lambda symptom: (symptom.explains, symptom.seen))
+    if not any((known.codes[:, column] >= 0).any() for known in grid.versions.values()):
         return None
     return Symptom(False, f"{node} runs the driver and the kernel of its peers", query("kernel"))
 
@@ -127,17 +126,18 @@ def mates_as_fast(grid: Grid, finding: Finding) -> Symptom | None:
         return None
     text = f"{len(others)} other ranks of {here.node} run the same software and are not slow"
     as_fast = bool(2.0 * grew <= finding.slowdown - 1.0)
-    return Symptom(as_fast, text if as_fast else "", "own_seconds of steps.parquet by rank")
+    query = "own_seconds of steps.parquet by rank"
+    return Symptom(as_fast, text if as_fast else "", query, basis=Basis.STEPS)
 
 
 def everywhere(grid: Grid, finding: Finding) -> Symptom | None:
     """All nodes got other software as the run became slower; None where nobody tells any."""
     if not grid.versions:
         return None
-    found = [each for each in changes(grid, finding) if each.everywhere]
-    if not found:
+    moved = [change for change in changes(grid, finding) if change.everywhere]
+    if not moved:
         return Symptom(False, "", query("kernel"))
-    best = min(found, key=lambda each: abs(each.late))
+    best = min(moved, key=lambda change: abs(change.late))
     when = " as the slowdown began"
     if abs(best.late) > tolerance(grid):
         side = "after" if best.late > 0 else "before"
@@ -163,14 +163,14 @@ def query(what: str) -> str:
 
 def _odd(grid: Grid, finding: Finding, column: int, *, has_onset: bool) -> Iterator[Symptom]:
     """That all other nodes have another version than the rank's; of the first piece at most."""
-    place = min(finding.first, len(grid.start) - 1)
+    window = min(finding.first, len(grid.start) - 1)
     node = grid.ranks[column].node
     asked = 1 if finding.details.get("node") else PEERS_AT_LEAST
     # Where it was so before the onset as well, it is not what began then.
     late = float(grid.start[0] - grid.start[finding.first]) if has_onset else float("nan")
     began = False if has_onset else None
-    for what, told in grid.versions.items():
-        codes = told.codes[place]
+    for what, versions_of in grid.versions.items():
+        codes = versions_of.codes[window]
         others = {
             info.node: int(codes[c]) for c, info in enumerate(grid.ranks)
             if info.node != node and codes[c] >= 0
@@ -178,7 +178,7 @@ def _odd(grid: Grid, finding: Finding, column: int, *, has_onset: bool) -> Itera
         versions = set(others.values())
         if len(others) < asked or len(versions) > 1 or codes[column] in (-1, *versions):
             continue
-        mine, theirs = told.words[codes[column]], told.words[versions.pop()]
+        mine, theirs = versions_of.words[codes[column]], versions_of.words[versions.pop()]
         words = f"{node} runs {what} {mine}, the other nodes run {theirs}"
         yield Symptom(True, words, query(what), late, began, grave=len(others) >= PEERS_AT_LEAST)
         return
@@ -197,6 +197,6 @@ def _nearest(codes: NDArray[np.int32], first: int) -> NDArray[np.int64]:
     return nearest
 
 
-def _commonest(told: Versions, codes: NDArray[np.int32]) -> str:
+def _commonest(versions: Versions, codes: NDArray[np.int32]) -> str:
     values, counts = np.unique(codes, return_counts=True)
-    return told.words[int(values[counts.argmax()])]
+    return versions.words[int(values[counts.argmax()])]

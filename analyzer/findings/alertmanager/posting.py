@@ -14,7 +14,7 @@ from lockstep.analyzer.read.prometheus.access import Access
 from lockstep.analyzer.read.prometheus.connection import authentication
 from lockstep.collector.contract import bounded_json
 from lockstep.collector.contract.bounded_http import Allowance, ExceededError, TooLateError, allowed
-from lockstep.collector.contract.metrics.ranges import CLOCK
+from lockstep.collector.contract.metric_rows.ranges import CLOCK
 
 PATH = "/api/v2/alerts"
 CONNECT_SECONDS = 2.0

@@ -1,21 +1,27 @@
-"""One address of an Alertmanager, and all replicas that its name leads to.
+"""One address of an Alertmanager, and all replicas behind its name.
 
 The name of a headless Service leads to every pod; replicas want to hear of every alert, each for
 itself (https://prometheus.io/docs/alerting/latest/alertmanager/#high-availability).
 """
 
+import logging
 import socket
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from requests.utils import get_environ_proxies
 
-from lockstep.analyzer.findings.alertmanager.alert import FIRING_SECONDS, Alert
+from lockstep.analyzer.findings.alertmanager.alert import FIRING_SECONDS, Alert, Key
+from lockstep.analyzer.findings.alertmanager.outbox import MAX_ALERTS
+from lockstep.analyzer.findings.alertmanager.posting import Result
 from lockstep.analyzer.findings.alertmanager.replica import Clock, Replica
-from lockstep.analyzer.read.prometheus.access import Access
+from lockstep.analyzer.read.prometheus.access import Access, access
+from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract import threads
+from lockstep.collector.contract.metrics import Sample
 
 RESOLVE_SECONDS = 30.0
 """A pod that is replaced has another address; cluster DNS is 5 to 30 s old."""
@@ -65,7 +71,7 @@ class Service:
         self.url = access.url
         secret = access.token or access.password
         self._in_the_clear = bool(secret) and not access.url.startswith("https:")
-        """Whether who has the address of one that left would be told how to get in."""
+        """Whether the owner of an address that left the name would receive credentials."""
         self._new: Callable[[], Replica] = lambda: Replica(access, unix, monotonic)
         self._resolve, self._monotonic = resolve, monotonic
         self._lock = threading.Lock()
@@ -79,7 +85,7 @@ class Service:
 
     @property
     def replicas(self) -> tuple[Replica, ...]:
-        """Those that are told now."""
+        """The replicas that are sent alerts now."""
         with self._lock:
             return tuple(self._replicas)
 
@@ -132,11 +138,11 @@ class Service:
         return max(replica.undelivered() for replica in there)
 
     def lead_to(self, addresses: Sequence[str]) -> None:
-        """Tell those at these addresses, each; none, or the first one alone = who answers the name.
+        """Serve those at these addresses; none, or the first one alone = who answers the name.
 
-        Who leaves the name for a moment has its alerts all the same, and hears of their end: it is
-        told until they would have lapsed, or it is silent. Who comes may be it, elsewhere: what
-        that one was not told yet is told there as well.
+        Who leaves the name for a moment has its alerts all the same, and receives their ends: it is
+        sent alerts until they would have lapsed, or it is silent. Who comes may be the same one at
+        another address: what that one was not sent yet is sent there as well.
         """
         now = self._monotonic()
         marks = self.marks()
@@ -179,7 +185,7 @@ class Service:
             replica.start()
 
     def _gone(self, now: float) -> list[Replica]:
-        """Of those that left the name, the ones that are told no more; the lock is held."""
+        """The replicas that left the name and are sent nothing more; the lock is held."""
         longest = SILENT_SECONDS if self._in_the_clear else FIRING_SECONDS
         newest = sorted(self._left, key=self._left.__getitem__, reverse=True)
         return [
@@ -193,8 +199,95 @@ class Service:
         while not self._ended.is_set():
             try:
                 addresses = self._resolve(self.url)
-            except (OSError, UnicodeError):  # who is known is told; who sends says what fails
+            except (OSError, UnicodeError):  # known replicas are served; who sends says what fails
                 pass
             else:
                 self.lead_to(addresses)
             self._ended.wait(RESOLVE_SECONDS)
+
+
+LOG = logging.getLogger(__name__)
+
+STOP_SECONDS = 0.5
+"""For all replicas together; a request under way may take longer, and ends with the process."""
+
+
+class Alertmanagers:
+    """All replicas of the Alertmanager.
+
+    Args:
+        urls: Of each; credentials in the address or in LOCKSTEP_ALERTMANAGER_TOKEN, _USER and
+            _PASSWORD.
+        unix: Unix seconds.
+
+    Raises:
+        RequestError: One is no address.
+    """
+
+    def __init__(self, urls: Sequence[str], unix: Callable[[], float]) -> None:
+        every = [access(url, service="alertmanager") for url in urls]
+        self._services = [Service(one, unix, time.monotonic) for one in every]
+        self._beyond: frozenset[Key] = frozenset()
+        self._left_out = 0
+
+    def start(self) -> None:
+        """Send from now on."""
+        for service in self._services:
+            service.start()
+
+    def stop(self) -> None:
+        """Send no more: alerts of open findings lapse after an hour, if nobody sends them."""
+        for service in self._services:
+            service.end()
+        deadline = time.monotonic() + STOP_SECONDS
+        for replica in (each for service in self._services for each in service.replicas):
+            replica.join(max(0.0, deadline - time.monotonic()))
+
+    def want(self, alerts: Sequence[Alert], over: Sequence[Alert] = ()) -> None:
+        """Take all that fires now, the most important first; what is no more there is resolved.
+
+        Args:
+            alerts: What fires.
+            over: What is over, in its last words.
+        """
+        beyond = frozenset(alert.key for alert in alerts[MAX_ALERTS:])
+        if new := len(beyond - self._beyond):
+            self._left_out += new
+            LOG.error(
+                "%d findings are open; Alertmanager gets the first %d only",
+                len(alerts), MAX_ALERTS,
+            )  # fmt: skip
+        self._beyond = beyond
+        for service in self._services:
+            service.want(alerts[:MAX_ALERTS], over)
+
+    def taken(self) -> dict[str, frozenset[str]]:
+        """Which alerts, or ends of alerts, each took: its address -> `Alert.mark` of each."""
+        return {service.url: service.marks() for service in self._services}
+
+    def remember(self, taken: Mapping[str, Collection[str]]) -> None:
+        """What `taken` of an earlier process was; of others than its own nothing is known."""
+        for service in self._services:
+            if service.url in taken:
+                service.remember(taken[service.url])
+
+    def ended(self, alerts: Sequence[tuple[Alert, float]], *, late: bool = True) -> None:
+        """Tell what ended before this process began, and when: the last may not have.
+
+        Args:
+            alerts: And the unix seconds of their end.
+            late: Whether people are to hear of what an Alertmanager did not take.
+        """
+        for service in self._services:
+            service.ended(alerts, late=late)
+
+    def samples(self) -> Iterator[Sample]:
+        """What the page says about delivery."""
+        for service in self._services:
+            url, counts = service.url, service.counts
+            yield m.ALERTS_DELIVERED(counts["delivered"], url)
+            for reason in (Result.UNREACHABLE, Result.TIMEOUT, Result.STATUS):
+                yield m.ALERT_POSTS_FAILED(counts[reason], url, reason)
+            yield m.ALERTS_REJECTED(counts["rejected"], url)
+            yield m.ALERTS_DROPPED(counts["dropped"] + self._left_out, url)
+            yield m.ALERTS_UNDELIVERED(service.undelivered(), url)

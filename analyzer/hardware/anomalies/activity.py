@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from lockstep.analyzer.align.telemetry import telemetry
-from lockstep.analyzer.causes.symptoms.idle import IDLE
+from lockstep.analyzer.causes.symptoms.gpu_state import IDLE
 from lockstep.analyzer.causes.symptoms.series import PERCENT
 from lockstep.analyzer.hardware.anomalies.panel import Panel
 from lockstep.analyzer.shapes.run import FloatGrid, Grid, RankInfo

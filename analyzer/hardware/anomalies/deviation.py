@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lockstep.analyzer.causes.specs import CAUSES
+from lockstep.analyzer.causes.registry import CAUSES
 from lockstep.analyzer.causes.symptoms.series import STRONG
 from lockstep.analyzer.hardware.anomalies.panel import Panel
 from lockstep.analyzer.hardware.anomalies.watched_metrics import Subject

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from lockstep.analyzer.causes.symptoms.series import MILD
 from lockstep.analyzer.shapes.run import FloatGrid
-from lockstep.analyzer.stats.on_and_off import stretches
 from lockstep.analyzer.stats.peer_groups import MAJORITY
 from lockstep.analyzer.stats.robust_stats import median
+from lockstep.analyzer.stats.temporal_shape import stretches
 from lockstep.collector.contract.robust import MAD_TO_SIGMA
 
 PASSING = 2

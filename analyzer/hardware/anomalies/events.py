@@ -14,8 +14,9 @@ from lockstep.analyzer.shapes.run import FloatGrid
 from lockstep.analyzer.shapes.wording import listed
 from lockstep.analyzer.stats.robust_stats import median
 from lockstep.collector.contract import metrics
-from lockstep.collector.contract.metrics.ranges import IB_ACTIVE
-from lockstep.collector.contract.xid import PAGED, Severity, describe
+from lockstep.collector.contract.metric_rows.ranges import IB_ACTIVE
+from lockstep.collector.contract.xid import PAGED, describe
+from lockstep.collector.contract.xid_catalogue.shape import Severity
 
 MILD = (Severity.INFO, Severity.WARNING)
 """The driver's line said that it is not fatal."""

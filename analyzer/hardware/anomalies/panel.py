@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lockstep.analyzer.align.on_demand import OnDemand
 from lockstep.analyzer.align.sample_columns import SampleColumns, numbered
+from lockstep.analyzer.align.telemetry import OnDemand
 from lockstep.analyzer.causes.symptoms.series import SCRAPE_SECONDS
 from lockstep.analyzer.hardware.anomalies.distances import LASTS_BINS, PASSING, rolling
-from lockstep.analyzer.read.archive import LATEST
+from lockstep.analyzer.read.archive.files import LATEST
 from lockstep.analyzer.shapes.labels import parsed
 from lockstep.analyzer.shapes.run import FloatGrid
 from lockstep.analyzer.stats.robust_stats import mean

@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lockstep.analyzer.causes.symptoms.gpu_state import CELSIUS, LIMITED
-from lockstep.analyzer.causes.symptoms.idle import BUSY, idle_at_work
+from lockstep.analyzer.causes.symptoms.gpu_state import BUSY, CELSIUS, LIMITED, idle_at_work
 from lockstep.analyzer.causes.symptoms.series import PERCENT
 from lockstep.analyzer.causes.telemetry_quality import SCRAPES, stands_still
 from lockstep.analyzer.hardware.anomalies.activity import PEGGED

@@ -15,9 +15,8 @@ from datetime import datetime
 import numpy as np
 import pandas as pd
 
-from lockstep.analyzer.causes.posterior import Posterior, posterior
-from lockstep.analyzer.causes.specs import CAUSE_WORDS
-from lockstep.analyzer.causes.symptoms.phases import SHARES
+from lockstep.analyzer.causes.cause_weights import Posterior, posterior
+from lockstep.analyzer.causes.registry import CAUSE_WORDS
 from lockstep.analyzer.causes.telemetry_quality import drop_stuck_sensors
 from lockstep.analyzer.hardware.anomalies.activity import Activity, activity, as_windows
 from lockstep.analyzer.hardware.anomalies.deviation import anomalies_json, who
@@ -25,7 +24,7 @@ from lockstep.analyzer.hardware.anomalies.distances import LASTS_BINS
 from lockstep.analyzer.hardware.anomalies.judge import JudgedHardware, judge
 from lockstep.analyzer.hardware.anomalies.panel import Place
 from lockstep.analyzer.read.jobs import jobs
-from lockstep.analyzer.shapes.run import Culprit, Fact, Finding, Grid, RankInfo, Run, Verdict
+from lockstep.analyzer.shapes.run import Basis, Culprit, Fact, Finding, Grid, RankInfo, Run, Verdict
 from lockstep.analyzer.shapes.wording import utc
 from lockstep.analyzer.stats.coverage import COVERAGE_AT_LEAST
 from lockstep.analyzer.stats.robust_stats import NOTHING, median_of
@@ -219,7 +218,7 @@ def _culprit(
 ) -> Culprit:  # fmt: skip
     info, alone = _info(grid, finding), node_of(finding) is None
     known = info if alone and info in ranks else None
-    shown = tuple(fact for fact in causes.facts if fact.query != SHARES)
+    shown = tuple(fact for fact in causes.facts if fact.basis is not Basis.PHASES)
     return Culprit(
         scope="gpu" if alone else "node",
         rank=None if known is None else known.rank,

@@ -14,7 +14,8 @@ from lockstep.analyzer.hardware.anomalies.distances import SHORTEST
 from lockstep.analyzer.shapes.wording import megahertz
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.kernel_log import KINDS, TOLD
-from lockstep.collector.contract.xid import PAGED, REPEATED, Repeats, Severity
+from lockstep.collector.contract.xid import PAGED, REPEATED
+from lockstep.collector.contract.xid_catalogue.shape import Repeats, Severity
 
 
 class Subject(StrEnum):

@@ -30,7 +30,7 @@ class MonitoredMetric:
         natural: The largest constant difference between healthy parts.
         floor: The noise of one sample is never taken as smaller.
         per: A counter; then the value is the increase of `name` per increase of `per`.
-        known: A counter of what of `per` is in `name` (lockstep.analyzer.shapes.known); None = all
+        known: A counter of what of `per` is in `name` (lockstep.analyzer.shapes.waits); None = all
             of it.
     """
 

@@ -8,7 +8,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from lockstep.analyzer.shapes.run import LoadError
+import pandas as pd
+
+from lockstep.analyzer.shapes.run import LoadError, Span
 from lockstep.collector.contract import archive, bounded_json
 
 MOST_BYTES = 16 << 20
@@ -67,7 +69,7 @@ class Files:
             home = self.folder.resolve()
             return path if path.resolve().is_relative_to(home) else None
         except PermissionError:
-            return path  # whoever reads it is told why not
+            return path  # whoever reads it gets the reason
         except (OSError, RuntimeError):
             return None
 
@@ -168,33 +170,33 @@ def run_id(meta: Mapping[str, Any], folder: Path) -> str:
     return printable[:LONGEST_NAME] or "archive"
 
 
-def moment(told: object) -> float | None:
+def moment(value: object) -> float | None:
     """Unix seconds of an ISO date or a number; None where it is none."""
-    if isinstance(told, str):
+    if isinstance(value, str):
         try:
-            when = datetime.fromisoformat(told)
-            told = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+            when = datetime.fromisoformat(value)
+            value = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError, OSError):
             return None
-    seconds = number(told)
+    seconds = number(value)
     return seconds if seconds is not None and 0 < seconds < LATEST else None
 
 
-def number(told: object) -> float | None:
+def number(value: object) -> float | None:
     """A finite number; None where it is none."""
-    if isinstance(told, bool) or not isinstance(told, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
-        value = float(told)
+        finite = float(value)
     except OverflowError:
         return None
-    return value if math.isfinite(value) else None
+    return finite if math.isfinite(finite) else None
 
 
-def whole(told: object) -> int | None:
+def whole(value: object) -> int | None:
     """A whole number from 0; None where it is none."""
-    value = number(told)
-    return int(value) if value is not None and 0 <= value < 2**31 else None
+    finite = number(value)
+    return int(finite) if finite is not None and 0 <= finite < 2**31 else None
 
 
 def part(meta: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -212,5 +214,45 @@ def _is_verdict(tree: Mapping[str, Any]) -> bool:
     )
 
 
-def _objects(told: object) -> bool:
-    return isinstance(told, list) and all(isinstance(each, dict) for each in told)
+def _objects(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, dict) for each in value)
+
+
+# What run.json of an archive that `lockstep watch` wrote says of its record.
+#
+# A finding that a verdict opened is about the windows of a span of samples, and so is the verdict
+# about the archive. The archive may hold more: samples from before, and steps that the ranks' rings
+# still held, which may all lie after the onset.
+
+SPAN_KEY = "judged"
+"""`start` and `end`, unix seconds of the samples that are judged; absent = all."""
+ANSWERED_KEY = "answered"
+"""`told` of `expected` ranks were known, of a run that was read in part; absent = read whole."""
+MISSING_KEY = "missing"
+"""What the record lacks, in words."""
+
+
+def lacks(meta: Mapping[str, Any]) -> list[str]:
+    """What the record lacks, in words."""
+    told = meta.get(MISSING_KEY)
+    return [each for each in told if isinstance(each, str)] if isinstance(told, list) else []
+
+
+def judged_samples(meta: Mapping[str, Any], samples: pd.DataFrame) -> pd.DataFrame | None:
+    """The samples that are judged: as from Prometheus, after the start and up to the end.
+
+    None where run.json names no span, none that is one, or one without samples.
+    """
+    span = _span(meta)
+    if span is None or samples.empty:
+        return None
+    # Prometheus has milliseconds (read.prometheus.ranges).
+    at = (samples["time"] * 1000).round()
+    inside = (at > math.floor(span.start * 1000)) & (at <= math.ceil(span.end * 1000))
+    return samples[inside].reset_index(drop=True) if inside.any() else None
+
+
+def _span(meta: Mapping[str, Any]) -> Span | None:
+    told = part(meta, SPAN_KEY)
+    start, end = number(told.get("start")), number(told.get("end"))
+    return None if start is None or end is None or not start < end else Span(start, end)

@@ -64,7 +64,7 @@ class Table:
         name: Of its file or folder.
         columns: Of the contract.
         strict: Whether a part that is torn, lacks a column or has one of another type is an error;
-            else it does not take the others, and `missing` tells of it.
+            else it does not take the others, and `missing` reports it.
         words: Columns that are read as dictionaries.
     """
 
@@ -76,6 +76,7 @@ class Table:
         self._files = files
         self._strict = strict
         self._words = frozenset(words)
+        self._added = frozenset(each.name for each in columns if each.added)
         self._schema = pa.schema([pa.field(each.name, self._kind(each)) for each in columns])
         self._torn: dict[State, str] = {}
         self._absent: set[str] = set()
@@ -134,7 +135,7 @@ class Table:
         with self._lock:
             told, absent = dict(self._torn), sorted(self._absent)
         folder = self.listed().folder if told else Path()
-        # One that is whole by now, or gone, is not told.
+        # One that is whole by now, or gone, is not reported.
         torn = [words for state, words in told.items()
                 if state in (state_of(folder / state[0]), state_of(folder))]  # fmt: skip
         words = []
@@ -288,7 +289,7 @@ class Table:
             return schema.empty_table()
         present = set(pq.read_schema(paths[-1]).names)
         with self._lock:
-            self._absent |= set(schema.names) - present
+            self._absent |= set(schema.names) - present - self._added
         words = [name for name in schema.names if name in self._words]
         table = ds.dataset(
             [str(path) for path in paths], schema=self._schema,
@@ -321,7 +322,7 @@ class Table:
                 self._torn[state] = f"{path.name} ({_first(error)[:120]})"
 
     def mended(self) -> bool:
-        """Whether a part that was torn is another one now, or gone; it is told no more."""
+        """Whether a part that was torn is another one now, or gone; it is reported no more."""
         if not self._torn:
             return False
         listed = self.listed()
@@ -342,12 +343,13 @@ class Table:
             except FAULTS:
                 continue
             with self._lock:
-                self._absent |= set(columns) - present
+                self._absent |= set(columns) - present - self._added
             return
 
     def _demand(self, path: Path, file: pq.ParquetFile, schema: pa.Schema) -> None:
-        """Of a strict table: the part has all the columns."""
-        absent = [name for name in schema.names if name not in file.schema_arrow.names]
+        """Of a strict table: the part has all the columns that its release had."""
+        present = {*file.schema_arrow.names, *self._added}
+        absent = [name for name in schema.names if name not in present]
         if self._strict and absent:
             raise LoadError(
                 f"{path} lacks the column {', '.join(absent)};"
@@ -438,7 +440,7 @@ def _categories(parts: list[pa.Array]) -> pd.Categorical:
 
 
 def _edges(path: Path, column: str) -> list[tuple[float, float] | None]:
-    """Lowest and highest value of a column in each row group of a part; None = not told."""
+    """Lowest and highest value of a column in each row group of a part; None = not reported."""
     found: list[tuple[float, float] | None] = []
     try:
         meta = pq.read_metadata(path)

@@ -8,14 +8,27 @@ NCCL with TORCH_NCCL_ENABLE_TIMING=1. The buffer holds the last entries of a ran
 import os
 import re
 import stat
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections import defaultdict
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from lockstep.analyzer.read.collectives.rows import MOST_COMMUNICATORS
+from lockstep.analyzer.read.collectives.rows import MOST_ROWS
+from lockstep.analyzer.read.collectives.rows import Rows
+from lockstep.analyzer.shapes.waits import ALONE
+from lockstep.analyzer.shapes.waits import Communicator
+from lockstep.analyzer.shapes.waits import Process
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.formats.flight_recorder.fields import PICKLE
+from lockstep.collector.formats.flight_recorder.fields import WRONG
+from lockstep.collector.formats.flight_recorder.fields import members
+from lockstep.collector.formats.flight_recorder.fields import operation_name
+from lockstep.collector.formats.flight_recorder.fields import whole
 from pathlib import Path
 from typing import Any
 
-from lockstep.analyzer.read.collectives.table import MOST_COMMUNICATORS, MOST_ROWS, Rows
-from lockstep.analyzer.shapes.collective_waits import ALONE, Communicator, Process
-from lockstep.collector.contract import bounded_json
+
 
 MOST_FILES = 20_000
 MOST_BYTES = 256 << 20
@@ -23,13 +36,9 @@ MOST_BYTES = 256 << 20
 MOST_MEMBERS = 1 << 20
 MOST_SECONDS = 1e6
 LONGEST_NAME = 256
-PICKLE = b"\x80"
 HEAD = 4096
 NAME = re.compile(r"[\w.-]{0,200}?([0-9]{1,7})", re.ASCII)
 """`nccl_trace_rank_7`, `_dump_7`: the number at its end is the rank."""
-ENTRY = re.compile(
-    r"(?:[a-z]{1,16}:)?_?([a-zA-Z]\w{0,47}?)_?(?: ([0-9]{1,9})(->|<-)([0-9]{1,9}))?", re.ASCII
-)
 FILE_KEYS = (b'"entries"', b'"pg_config"', b'"version"')
 Unpickle = Callable[[bytes], bytes]
 
@@ -83,7 +92,7 @@ def read(paths: Mapping[int, Path], missing: list[str], unpickle: Unpickle | Non
         for entry in tree["entries"]:
             try:
                 timed = _add(rows, rank, entry, groups)
-            except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+            except WRONG:
                 bad += 1
                 continue
             untimed += not timed
@@ -117,9 +126,9 @@ def _tree(path: Path, unpickle: Unpickle | None) -> Mapping[str, Any]:
 
 
 def _members(trees: Mapping[int, Mapping[str, Any]]) -> dict[str, tuple[str, Sequence[int]]]:
-    """Group -> its description and ranks: as torch tells them, else whoever has entries of it.
+    """Group -> its description and ranks: as torch reports them, else whoever has entries of it.
 
-    On gloo torch tells no ranks.
+    On gloo torch reports no ranks.
     """
     told: dict[str, tuple[int, ...]] = {}
     words: dict[str, str] = {}
@@ -142,14 +151,12 @@ def _members(trees: Mapping[int, Mapping[str, Any]]) -> dict[str, tuple[str, Seq
     }
 
 
-def _ranks(told: object) -> tuple[int, ...]:
-    if isinstance(told, str):
-        if re.fullmatch(r"\[?[0-9, ]*\]?", told) is None:
-            return ()
-        told = [int(one) for one in re.findall(r"[0-9]{1,9}", told)]
-    if not isinstance(told, list) or len(told) > MOST_MEMBERS:
+def _ranks(value: object) -> tuple[int, ...]:
+    try:
+        ranks = members(value)
+    except WRONG:
         return ()
-    return tuple(sorted(one for one in told if type(one) is int))
+    return tuple(sorted(ranks)) if len(ranks) <= MOST_MEMBERS else ()
 
 
 def _add(
@@ -168,16 +175,18 @@ def _add(
     if not 0 <= seconds < MOST_SECONDS:
         raise ValueError("a duration that cannot be")
     name, _description = list(entry["process_group"])
-    words, members = groups[name]
-    match = ENTRY.fullmatch(entry["profiling_name"])
-    if match is None:
+    words, ranks = groups[name]
+    operation = operation_name(entry["profiling_name"])
+    # Some of torch's names have an underscore on either side.
+    op = operation.op.removeprefix("_").removesuffix("_")
+    if not op[:1].isalpha():
         raise ValueError("no operation")
     transfer = bool(entry.get("is_p2p"))
     peer = ALONE
     if transfer:
-        mine, other = int(match[2]), int(match[4])
+        mine, other = whole(operation.me), whole(operation.peer)
         peer = other
-        if max(mine, other) >= len(members) or members[mine] != rank:
+        if max(mine, other) >= len(ranks) or ranks[mine] != rank:
             raise ValueError("a transfer of somebody else")
     created = int(entry["time_created_ns"])
     sequence = int(entry["p2p_seq_id" if transfer else "collective_seq_id"])
@@ -185,8 +194,8 @@ def _add(
         raise ValueError("a number that cannot be")
     words = "" if words == "undefined" else words
     rows.add(
-        Process(HOST, rank), Communicator(name, words, len(members)),
-        members.index(rank), match[1].lower(), sequence, _bytes(entry), seconds,
+        Process(HOST, rank), Communicator(name, words, len(ranks)),
+        ranks.index(rank), op, sequence, _bytes(entry), seconds,
         time=created / 1e9 + seconds, peer=peer,
         # What torch does not record has a number, too: transfers on gloo.
         counted=int(entry.get("op_id", sequence)),
@@ -195,7 +204,7 @@ def _add(
 
 
 HOST = "unknown"
-"""Dumps do not tell where they were written."""
+"""Dumps do not report where they were written."""
 ITEM_BYTES: Mapping[str, int] = {
     "Double": 8, "Long": 8, "ComplexFloat": 8, "ComplexDouble": 16, "Half": 2, "BFloat16": 2,
     "Short": 2, "Byte": 1, "Char": 1, "Bool": 1, "Float8_e4m3fn": 1, "Float8_e5m2": 1,
@@ -213,5 +222,5 @@ def _bytes(entry: Mapping[str, Any]) -> int:
     return min(max(total, 0), 1 << 60)
 
 
-def _word(told: object) -> bool:
-    return isinstance(told, str) and len(told) <= LONGEST_NAME and told.isprintable()
+def _word(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST_NAME and value.isprintable()

@@ -2,8 +2,9 @@
 
 Format: NVIDIA/nccl plugins/profiler/inspector (inspector_json.cc). A duration is of the kernel on
 the GPU, by its own clock, and includes waiting for peers. The time of a line is that of its writing
-(`dump_timestamp_us`); with NCCL_INSPECTOR_DUMP_VERBOSE the times of the kernel are told as well.
-Up to format v4.2 every line says whose it is; from v4.3 on a marker line does, of those behind it.
+(`dump_timestamp_us`); with NCCL_INSPECTOR_DUMP_VERBOSE the times of the kernel are reported as
+well. Up to format v4.2 every line says whose it is; from v4.3 on a marker line does, of those
+behind it.
 """
 
 import os
@@ -15,11 +16,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lockstep.analyzer.read.collectives.table import MOST_COMMUNICATORS, MOST_ROWS, Rows
-from lockstep.analyzer.shapes.collective_waits import ALONE, Communicator, Process
-from lockstep.collector.contract import bounded_json
+from lockstep.analyzer.read.collectives.rows import MOST_COMMUNICATORS, MOST_ROWS, Rows
+from lockstep.analyzer.shapes.waits import ALONE, Communicator, Process
 from lockstep.collector.contract.bandwidth import OPERATIONS
-from lockstep.collector.contract.mended_json import mended, unambiguous
+from lockstep.collector.formats.nccl_inspector import (
+    MAX_MICROSECONDS,
+    RECORDS,
+    UNKNOWN,
+    line_tree,
+    marker,
+)
 
 MOST_FILES = 20_000
 MOST_NAMES = 100_000
@@ -27,16 +33,12 @@ LONGEST_LINE = 1 << 16
 """Bytes; with traces of 64 channels a line has twelve thousand."""
 MOST_BYTES = 8 << 30
 """Of all files."""
-MOST_MICROSECONDS = 10_000_000_000
 MOST_RANKS = 1 << 20
 LONGEST_NAME = 256
-UNKNOWN = "unknown"
-"""What Inspector calls a communicator without a name."""
 BEGINNING = b'{"header":{'
-"""Of lines; files are told by it, not by their names, which rotation and people change."""
+"""Of lines; files are recognised by it, not by their names, which rotation and people change."""
 HOST_CALL = "collective_cpu"
 """Timing source that is not the collective: the host's call, which returns at once."""
-RECORDS = frozenset({"coll_perf", "p2p_perf", "proxy_trace"})
 STAMP = b'"dump_timestamp_us":'
 USUAL = re.compile(
     STAMP + rb'([0-9]{1,17})(,"hostname":"[^"\\]{1,256}","pid":[0-9]{1,12}\},"coll_perf":'
@@ -142,15 +144,6 @@ class _Marked:
     strict: bool = False
     lines: list[dict[str, Any]] = field(default_factory=list)
 
-    @staticmethod
-    def of(tree: Any) -> "_Marked | None":
-        """The marker that a line is; None = it is none."""
-        told = tree.get("dump_stats") if isinstance(tree, dict) else None
-        if not isinstance(told, dict) or RECORDS.intersection(tree):
-            return None
-        counts = [_whole(told, f"{kind}_records") or 0 for kind in ("coll", "p2p", "proxy")]
-        return _Marked(tree.get("header"), tree.get("metadata"), sum(counts))
-
     def add(self, tree: dict[str, Any], bad: Counter[str]) -> None:
         """A line without a header."""
         if len(self.lines) < min(self.count, MOST_MARKED):
@@ -228,13 +221,12 @@ def _file(path: Path, rows: Rows, bad: Counter[str], left: int) -> int:
             if line.isspace() or usual.add(line):
                 continue
             try:
-                tree = _tree(line)
+                tree = line_tree(line, limit=None)
             except ValueError:
                 bad["not JSON"] += 1
                 continue
-            if (begun := _Marked.of(tree)) is not None:
-                begun.strict = marked.add_to(rows, bad)
-                marked = begun
+            if (begun := marker(tree)) is not None:
+                marked = _Marked(*begun, strict=marked.add_to(rows, bad))
             elif isinstance(tree, dict) and "header" not in tree and RECORDS.intersection(tree):
                 marked.add(tree, bad)
             elif why := _add(tree, rows):
@@ -243,19 +235,6 @@ def _file(path: Path, rows: Rows, bad: Counter[str], left: int) -> int:
                 usual.learn(line)
     marked.add_to(rows, bad)
     return left
-
-
-def _tree(line: bytes) -> Any:
-    """The line's tree; under some locales its numbers have a comma for a point.
-
-    Raises:
-        ValueError: It is no JSON.
-    """
-    text = line.decode("utf-8-sig")
-    try:
-        return bounded_json.loads(text, limit=None)
-    except ValueError:
-        return bounded_json.loads(mended(text), limit=None, members=unambiguous)
 
 
 def _add(tree: Any, rows: Rows) -> str:
@@ -276,7 +255,7 @@ def _add(tree: Any, rows: Rows) -> str:
     time: Any = perf.get(f"{kind}_exec_time_us")
     if op is None or sequence is None or payload is None:
         return "without operation, number or size"
-    if type(time) not in (int, float) or not 0 < time < MOST_MICROSECONDS:
+    if type(time) not in (int, float) or not 0 < time < MAX_MICROSECONDS:
         return "without a time that can be"
     rank, size = _whole(header, "rank"), _whole(header, "n_ranks")
     identity = header.get("id")
@@ -303,7 +282,7 @@ def _add(tree: Any, rows: Rows) -> str:
 
 
 def _moment(perf: Mapping[str, Any], metadata: Mapping[str, Any]) -> float:
-    """When its kernel ended, where traces tell; else when it was written; unix seconds."""
+    """When its kernel ended, where traces report it; else when it was written; unix seconds."""
     trace = perf.get("event_trace_ts")
     events = trace.get("kernel_events") if isinstance(trace, dict) else None
     told = [

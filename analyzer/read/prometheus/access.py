@@ -1,4 +1,4 @@
-"""How to get in: address and credentials, which no message or log ever shows."""
+"""Address and credentials of a Prometheus, which no message or log shows, and its errors."""
 
 import os
 import re
@@ -6,7 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from lockstep.analyzer.read.prometheus.errors import RequestError
+
+class SourceError(Exception):
+    """Prometheus cannot be reached, refuses, or does not answer as a Prometheus does."""
+
+
+class RequestError(ValueError):
+    """What was asked for is not there, or cannot be: the run, the span, the URL."""
+
+
+class TooMuchError(SourceError):
+    """Prometheus finds the answer too large or too slow: a shorter span may do."""
+
 
 TOKEN = "LOCKSTEP_PROMETHEUS_TOKEN"  # noqa: S105 - the variable's name
 USER = "LOCKSTEP_PROMETHEUS_USER"

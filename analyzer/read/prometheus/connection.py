@@ -13,26 +13,25 @@ from requests.auth import AuthBase, HTTPBasicAuth
 from urllib3.util import Retry
 
 from lockstep.analyzer.read.bounded_session import BoundedAdapter, session
-from lockstep.analyzer.read.prometheus.access import Access
-from lockstep.analyzer.read.prometheus.answers import refusal, shape
-from lockstep.analyzer.read.prometheus.decoding import Series, decode, without_nan
-from lockstep.analyzer.read.prometheus.errors import SourceError, TooMuchError
-from lockstep.analyzer.read.prometheus.matchers import ahead, with_matchers
-from lockstep.analyzer.read.prometheus.partial import warning
-from lockstep.analyzer.read.prometheus.plausible import plausible, range_of
-from lockstep.analyzer.read.prometheus.replica_choice import (
-    LOOK_BACK,
-    NEWEST,
-    SCRAPES,
-    Choice,
-    choice,
+from lockstep.analyzer.read.prometheus.access import Access, SourceError, TooMuchError
+from lockstep.analyzer.read.prometheus.answers import (
+    Series,
+    decode,
+    plausible,
+    range_of,
+    refusal,
+    shape,
+    warning,
+    without_nan,
 )
-from lockstep.analyzer.read.prometheus.replicas import replica_labels
+from lockstep.analyzer.read.prometheus.promql import ahead, with_matchers
+from lockstep.analyzer.read.prometheus.questions import LOOK_BACK, NEWEST, SCRAPES
+from lockstep.analyzer.read.prometheus.replicas import Choice, choice, replica_labels
 from lockstep.analyzer.read.prometheus.servers import FRESH, Server, seconds, server
 from lockstep.collector.contract import bounded_json
 from lockstep.collector.contract.bounded_http import Allowance, TooLargeError, TooLateError, allowed
+from lockstep.collector.contract.metric_rows.ranges import CLOCK, Range
 from lockstep.collector.contract.metrics import BUILD_INFO
-from lockstep.collector.contract.metrics.ranges import CLOCK, Range
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 60.0
@@ -48,7 +47,7 @@ AGAIN = (429, 502, 503, 504)
 """What a server says that may say otherwise in a moment; RFC 9110."""
 
 SAME_REPLICAS_SECONDS = 60.0
-"""So long the replicas that tell stay the same ones."""
+"""So long the replicas that report stay the same ones."""
 
 T = TypeVar("T")
 
@@ -60,9 +59,9 @@ class Connection:
         access: Where, and how to get in.
         seconds: For a whole answer.
         pause: Seconds before the second try; each one after takes twice as long.
-        whole: Refuse answers that the server itself calls incomplete (partial.warning).
+        whole: Refuse answers that the server itself calls incomplete (answers.warning).
         until: On the monotonic clock, when the last answer must be there.
-        warned: Is told where the server itself calls an answer incomplete.
+        warned: Is called where the server itself calls an answer incomplete.
 
     Of series that come twice, from replicas of the server (replicas), one is asked, unless a method
     is asked for every one.
@@ -144,7 +143,7 @@ class Connection:
             return server({}, self._time)
 
     def _manners(self) -> Server:
-        """How it answers, which `time()` alone tells."""
+        """How it answers, which `time()` alone shows."""
         if self._time is None:
             self.now()
         return server({}, self._time)
@@ -209,7 +208,7 @@ class Connection:
     ) -> list[Series]:  # fmt: skip
         """Each series of a query at `start`, a step later, and so on until `end`.
 
-        What its values can be is told as to `instant`.
+        What its values can be is given as to `instant`.
         """
         asked = query if every else self.counted(query, end)
         if back := self._manners().held_back:

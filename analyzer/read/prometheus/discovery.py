@@ -1,17 +1,70 @@
-"""Where and when a run is in a Prometheus: which targets showed it, from when until when."""
+"""The time and the targets of a run in a Prometheus; moments as people write them."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from lockstep.analyzer.read.prometheus.errors import RequestError
-from lockstep.analyzer.read.prometheus.moments import moment, utc
-from lockstep.analyzer.read.prometheus.promql import lasting, series
+from lockstep.analyzer.read.prometheus.access import RequestError
+from lockstep.analyzer.read.prometheus.promql import series
+from lockstep.analyzer.read.prometheus.questions import samples_present, targets_with
 from lockstep.collector.contract.metrics import RANK_UP
 
 if TYPE_CHECKING:
     from lockstep.analyzer.read.prometheus.connection import Connection
+
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+AGO = re.compile(r"(?:\d{1,9}[smhdw])+", re.ASCII)
+PART = re.compile(r"(\d+)([smhdw])", re.ASCII)
+UNIX = re.compile(r"\d{9,11}(?:\.\d+)?", re.ASCII)
+LAST = 32503680000.0
+"""Unix seconds of the year 3000."""
+
+
+def moment(text: str, now: float, option: str) -> float:
+    """Unix seconds.
+
+    Args:
+        text: `2026-11-20T10:15:00Z` (UTC where no offset is given), `1795169700`, or as long ago
+            as `90m` or `1d12h`.
+        now: Unix seconds.
+        option: For the message, as `--since`.
+
+    Raises:
+        RequestError: It is none of these, or not a moment up to now.
+    """
+    found = _moment(text.strip(), now)
+    if found is None or not 0 <= found <= LAST:
+        raise RequestError(
+            f"{option} {text!r} is no moment; it must be a date as 2026-11-20T10:15:00Z,"
+            " unix seconds, or how long ago, as 90m"
+        )
+    if found > now:
+        raise RequestError(
+            f"{option} {text!r} lies in the future; Prometheus' clock says {utc(now)}"
+        )
+    return found
+
+
+def utc(seconds: float) -> str:
+    """As `2026-11-20T10:15:00Z`."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _moment(text: str, now: float) -> float | None:
+    if AGO.fullmatch(text):
+        return now - sum(int(count) * UNITS[unit] for count, unit in PART.findall(text))
+    if UNIX.fullmatch(text):
+        return float(text)
+    try:
+        date = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+
 
 LOOK_BACK = 15 * 86400.0
 """Seconds before `until` that are searched without `since`: what Prometheus keeps by default."""
@@ -23,7 +76,7 @@ SHOWN_RUNS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RunExtent:
     """A run in a Prometheus.
 
     Attributes:
@@ -44,8 +97,8 @@ def find(
     since: str | None,
     until: str | None,
     name: str = RANK_UP.name,
-) -> Found:
-    """The run, between two moments (as `moments.moment` reads them) or wherever it is.
+) -> RunExtent:
+    """The run, between two moments (as `moment` reads them) or wherever it is.
 
     Args:
         connection: To the Prometheus.
@@ -69,14 +122,13 @@ def find(
     if not targets:
         raise RequestError(_absent(connection, name, run, start, end, now))
     first, last = _extent(connection, name, run, start, end)
-    return Found(first, last, targets, min(end, now))
+    return RunExtent(first, last, targets, min(end, now))
 
 
 def _targets(
     connection: "Connection", name: str, run: str, start: float, end: float
 ) -> dict[str, tuple[str, ...]]:
-    ranged = f"{series(name, run=run)}[{lasting(end - start)}]"
-    query = f"count by (job, instance) (last_over_time({ranged}))"
+    query = targets_with(series(name, run=run), end - start)
     found: dict[str, list[str]] = {}
     for labels, _ in connection.instant(query, end, every=True):
         found.setdefault(labels.get("job", ""), []).append(labels.get("instance", ""))
@@ -95,8 +147,8 @@ def _parts(
 ) -> tuple[float, float]:
     """From the first part of the time that has samples to the last."""
     part = max(SHORTEST, math.ceil((end - start) / BUCKETS))
-    query = f"count(count_over_time({series(name, run=run)}[{lasting(part)}]))"
-    # Each point tells of the part before it: the last one has to reach the end.
+    query = samples_present(series(name, run=run), part)
+    # Each point covers the part before it: the last one has to reach the end.
     times = [
         time / 1000
         for one in connection.over(query, start, end + part, part, every=True)

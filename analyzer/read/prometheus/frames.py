@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lockstep.analyzer.read.gpu_numbers import UUID
-from lockstep.analyzer.read.layouts import place_of
-from lockstep.analyzer.read.prometheus.decoding import Series
+from lockstep.analyzer.read.prometheus.answers import Series
+from lockstep.analyzer.read.ranks import UUID, place_of
 from lockstep.analyzer.shapes.labels import Target, name_of, number, page_label, target_of, text_of
+from lockstep.analyzer.shapes.windows import MAX_GAP
 from lockstep.collector.contract import archive
-from lockstep.collector.contract.metrics import RANK_INFO, SAMPLES
+from lockstep.collector.contract.metrics import BUILD_INFO, RANK_INFO, SAMPLES
 
 MOST_RANKS = 1_000_000
 SHOWN_RANKS = 16
@@ -53,7 +53,7 @@ def samples_frame(series: Sequence[Series]) -> pd.DataFrame:
 
 
 def ranks_frame(series: Sequence[Series], missing: list[str]) -> pd.DataFrame:
-    """contract.archive.RANKS: who told of itself last, and who should be there and never did."""
+    """contract.archive.RANKS: who reported itself last, and who should be there and never did."""
     nodes = node_names(series)
     latest: dict[int, Series] = {}
     for one in _infos(series):
@@ -67,7 +67,7 @@ def ranks_frame(series: Sequence[Series], missing: list[str]) -> pd.DataFrame:
     if silent:
         shown = ", ".join(map(str, silent[:SHOWN_RANKS]))
         more = f" and {len(silent) - SHOWN_RANKS} more" if len(silent) > SHOWN_RANKS else ""
-        missing.append(f"rank {shown}{more} of {world} never told who it is")
+        missing.append(f"rank {shown}{more} of {world} never reported who it is")
         place = place_of(world, [_place(row) for row in rows])
         rows += [_silent(rank, *place(rank)) for rank in silent]
     return pd.DataFrame(rows, columns=[column.name for column in archive.RANKS])
@@ -112,3 +112,20 @@ def _silent(rank: int, dp: int, pp: int, tp: int) -> dict[str, Any]:
         "rank": rank, "node": UNKNOWN_NODE, "gpu": None, "uuid": None, "local_rank": 0,
         "dp": dp, "pp": pp, "tp": tp, "pod": None,
     }  # fmt: skip
+
+
+SHOWN_NODES = 4
+
+
+def gaps(samples: pd.DataFrame) -> list[str]:
+    """A sentence on the nodes that were not scraped for a while, and on scrapes that failed."""
+    words = []
+    scraped = samples[samples["metric"] == BUILD_INFO.name]
+    for node, rows in scraped.groupby("node"):
+        lengths = np.diff(np.unique(rows["time"].to_numpy(dtype=float)))
+        long = lengths[lengths > MAX_GAP * np.median(lengths)] if lengths.size else lengths
+        if long.size:
+            words.append(f"{node} was not scraped for {long.sum():.0f} s")
+    if len(words) > SHOWN_NODES:
+        words = [*words[:SHOWN_NODES], f"{len(words) - SHOWN_NODES} more nodes have gaps"]
+    return words

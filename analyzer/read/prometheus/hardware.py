@@ -1,18 +1,17 @@
-"""The hardware of some GPUs as a Prometheus recorded it: jobs that tell nothing of training."""
+"""The hardware of some GPUs as a Prometheus recorded it, for jobs without training series."""
 
 import re
 from collections.abc import Iterable
 
 import pandas as pd
 
-from lockstep.analyzer.read.gpu_numbers import UUID
+from lockstep.analyzer.read.prometheus.access import RequestError
 from lockstep.analyzer.read.prometheus.connection import Connection
-from lockstep.analyzer.read.prometheus.errors import RequestError
+from lockstep.analyzer.read.prometheus.discovery import moment
 from lockstep.analyzer.read.prometheus.frames import samples_frame
-from lockstep.analyzer.read.prometheus.moments import moment
-from lockstep.analyzer.read.prometheus.promql import lasting
+from lockstep.analyzer.read.prometheus.questions import gpu_targets
 from lockstep.analyzer.read.prometheus.ranges import fetch
-from lockstep.collector.contract.metrics import GPU_UP
+from lockstep.analyzer.read.ranks import UUID
 
 Gpu = tuple[str, int]
 """(node, index)."""
@@ -55,11 +54,11 @@ def hardware(
     Args:
         connection: To the Prometheus.
         gpus: Which.
-        since: As moments.moment; None = USUAL_SECONDS before the end.
+        since: As discovery.moment; None = USUAL_SECONDS before the end.
         until: None = now.
 
     Raises:
-        RequestError: No such moment, or none of the nodes tells of GPUs; the message says which do.
+        RequestError: No such moment, or none of the nodes reports GPUs; the message says which do.
         SourceError: Prometheus does not answer.
     """
     now = connection.now()
@@ -68,11 +67,9 @@ def hardware(
     if start >= end:
         raise RequestError("--since is not before --until; nothing lies between")
     wanted = list(dict.fromkeys(node for node, _ in gpus))
-    ranged = f"{GPU_UP.name}[{lasting(end - start)}]"
-    query = f"count by (job, instance, node) (last_over_time({ranged}))"
     targets: dict[str, list[str]] = {}
     others: list[str] = []
-    for labels, _ in connection.instant(query, end):
+    for labels, _ in connection.instant(gpu_targets(end - start), end):
         job, instance = labels.get("job", ""), labels.get("instance", "")
         names = (labels.get("node") or instance, instance)
         if any(_called(name, wanted) for name in names):

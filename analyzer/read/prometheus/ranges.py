@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lockstep.analyzer.read.prometheus.decoding import Series
-from lockstep.analyzer.read.prometheus.errors import TooMuchError
+from lockstep.analyzer.read.prometheus.access import TooMuchError
+from lockstep.analyzer.read.prometheus.answers import Series
 from lockstep.analyzer.read.prometheus.promql import one_of, quoted
 from lockstep.analyzer.read.prometheus.replicas import merged
 from lockstep.collector.contract.metrics import BUILD_INFO
@@ -55,7 +55,7 @@ def fetch(
 ) -> Fetched:
     """All samples of the targets in (start, end], those of other runs left out.
 
-    What several replicas of the server tell is there once (replicas.merged).
+    What several replicas of the server report is there once (replicas.merged).
 
     Args:
         connection: To the Prometheus.

@@ -8,10 +8,61 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from lockstep.analyzer.report.perfetto.slices import COMPUTE, STEPS, lanes
 from lockstep.analyzer.shapes.run import RankInfo
+
+COLUMNS: tuple[str, ...] = (
+    "rank", "ideal", "track", "name", "kind", "start_ns", "duration_ns", "step",
+    "micro_batch", "chunk", "bytes", "sequence",
+)  # fmt: skip
+"""`rank` and `ideal` (bool) say whose it is; `kind` is step, compute, wait or transfer; the last
+four are -1 where they do not apply."""
+COMPUTE = "compute"
+STEPS = "steps"
+
+
+def slices_of(ops: pd.DataFrame) -> pd.DataFrame:
+    """Slices of operations: those of a group in two, waiting and transfer.
+
+    Args:
+        ops: COLUMNS without `kind`, `track` empty for local work, and `wait_ns`: how long the
+            operation waited for the last of its group, at most its duration.
+    """
+    grouped = ops["track"] != ""
+    local = ops[~grouped].assign(track=COMPUTE, kind="compute")
+    together = ops[grouped]
+    waits = together[together["wait_ns"] > 0]
+    waits = waits.assign(name="wait: " + waits["name"], kind="wait", duration_ns=waits["wait_ns"])
+    moved = together.assign(
+        kind="transfer",
+        start_ns=together["start_ns"] + together["wait_ns"],
+        duration_ns=together["duration_ns"] - together["wait_ns"],
+    )
+    return pd.concat([local, waits, moved], ignore_index=True)[list(COLUMNS)]
+
+
+def lanes(slices: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """(N,) for each slice the first lane of its track that is free when it begins.
+
+    Viewers nest the slices of a track; some that overlap in part would be drawn wrong.
+    """
+    lane_of = np.zeros(len(slices), dtype=np.int64)
+    order = np.lexsort((-slices["duration_ns"], slices["start_ns"]))
+    keys = slices.groupby(["rank", "ideal", "track"]).ngroup().to_numpy()
+    start = slices["start_ns"].to_numpy(dtype=np.int64)
+    stop = start + slices["duration_ns"].to_numpy(dtype=np.int64)
+    free: dict[int, list[int]] = {}
+    for index in order.tolist():
+        ends = free.setdefault(int(keys[index]), [])
+        lane = next((n for n, end in enumerate(ends) if end <= start[index]), len(ends))
+        if lane == len(ends):
+            ends.append(0)
+        ends[lane] = int(stop[index])
+        lane_of[index] = lane
+    return lane_of
+
 
 TRACKS: tuple[str, ...] = (STEPS, COMPUTE)
 """The first tracks of a rank; the groups follow by name."""
@@ -22,7 +73,7 @@ TOLD: tuple[str, ...] = ("micro_batch", "chunk", "bytes", "sequence")
 
 
 def document(
-    slices: pd.DataFrame, ranks: Sequence[RankInfo], told: Mapping[str, Any]
+    slices: pd.DataFrame, ranks: Sequence[RankInfo], more: Mapping[str, Any]
 ) -> Iterator[str]:
     """The file in parts: a process a rank, actual above ideal, a thread a track.
 
@@ -31,7 +82,7 @@ def document(
     Args:
         slices: slices.COLUMNS.
         ranks: Who the ranks are.
-        told: More for `otherData`.
+        more: More for `otherData`.
     """
     begin = int(slices["start_ns"].min()) if len(slices) else 0
     slices = slices.assign(lane=lanes(slices)).sort_values(
@@ -39,7 +90,7 @@ def document(
     )
     tracks = slices[["rank", "ideal", "track", "lane"]].drop_duplicates()
     thread = _threads(tracks)
-    other = {"begin_unix_ns": begin, **told}
+    other = {"begin_unix_ns": begin, **more}
     yield f'{{"displayTimeUnit":"ms","otherData":{_json(other)},"traceEvents":[\n'
     yield ",\n".join(map(_json, _names(tracks, thread, {info.rank: info for info in ranks})))
     for name, kind, start, duration, rank, ideal, track, lane, step, *rest in zip(
@@ -94,9 +145,9 @@ def _names(
         yield _meta("thread_sort_index", pid, tid, {"sort_index": tid})
 
 
-def _meta(name: str, pid: int, tid: int | None, told: Mapping[str, Any]) -> dict[str, Any]:
+def _meta(name: str, pid: int, tid: int | None, args: Mapping[str, Any]) -> dict[str, Any]:
     where = {"pid": pid} if tid is None else {"pid": pid, "tid": tid}
-    return {"name": name, "ph": "M", **where, "args": dict(told)}
+    return {"name": name, "ph": "M", **where, "args": dict(args)}
 
 
 def _json(tree: Mapping[str, Any]) -> str:

@@ -1,23 +1,25 @@
-"""Asks the recording rules who is unlike their peers: answers of O(anomalies + groups) bytes."""
+"""Reads the recording rules: who differs from their peers, in O(anomalies + groups) bytes."""
 
 import math
 
+from lockstep.analyzer.read.prometheus.access import RequestError
 from lockstep.analyzer.read.prometheus.connection import Connection
 from lockstep.analyzer.read.prometheus.discovery import LOOK_BACK
-from lockstep.analyzer.read.prometheus.errors import RequestError
 from lockstep.analyzer.rules.recording_rules import queries
-from lockstep.analyzer.rules.recording_rules.answers import (
+from lockstep.analyzer.rules.recording_rules.rules import recorded_series
+from lockstep.analyzer.rules.recording_rules.signals import OWN, SIGNALS
+from lockstep.analyzer.rules.recording_rules.suspects import (
+    Answered,
     Found,
+    Survey,
+    Suspect,
     add,
-    answered_of,
+    answered_by_run,
     levels_of,
     suspect,
     tell_slowdowns,
     worst_first,
 )
-from lockstep.analyzer.rules.recording_rules.rules import recorded_series
-from lockstep.analyzer.rules.recording_rules.signals import OWN, SIGNALS
-from lockstep.analyzer.rules.recording_rules.suspects import Answered, Survey, Suspect
 
 LIMIT = 3.0
 """|z|; docs/method/recording-rules.md. With a floor of 1 % and a spread of 2 %, noise passes it 3
@@ -58,7 +60,7 @@ def survey(
         SourceError: Prometheus does not answer.
     """
     levels = levels_of(connection.instant(queries.levels(run, seconds), time))
-    answered = answered_of(
+    answered = answered_by_run(
         connection.instant(queries.known_ranks(run, seconds), time),
         connection.instant(queries.expected(run, seconds), time),
     )
@@ -96,7 +98,7 @@ def survey_span(connection: Connection, run: str, start: float, end: float) -> S
     seconds = max(SHORTEST, (end - start) / count)
     ends = [end - index * seconds for index in reversed(range(count))]
     pieces = [survey(connection, run, each, seconds) for each in ends]
-    told = [piece for piece in pieces if run in piece.answered and piece.answered[run].told > 0]
+    told = [piece for piece in pieces if run in piece.answered and piece.answered[run].known > 0]
     if not told:
         raise RequestError(
             f"the rules of {connection.url} know own time of no rank of run {run!r} then;"
@@ -108,7 +110,7 @@ def survey_span(connection: Connection, run: str, start: float, end: float) -> S
         for one in piece.suspects:
             add(found, one)
     each = [piece.answered[run] for piece in pieces if run in piece.answered]
-    most = sorted(one.told for one in each)[int(queries.SHARE * len(each))]
+    most = sorted(one.known for one in each)[int(queries.SHARE * len(each))]
     return Survey(
         suspects=worst_first(found),
         levels=told[-1].levels,
@@ -138,10 +140,10 @@ def require_rules(connection: Connection) -> None:
         )
 
 
-def _slow(found: Found) -> dict[str, list[int]]:
+def _slow(suspects: Found) -> dict[str, list[int]]:
     """Suspects by own time: run -> ranks."""
     ranks: dict[str, list[int]] = {}
-    for one in found.values():
+    for one in suspects.values():
         if OWN.name in one.z:
             ranks.setdefault(one.run, []).append(one.rank)
     return ranks

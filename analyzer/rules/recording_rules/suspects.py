@@ -1,12 +1,14 @@
-"""What the recording rules single out: suspects, what their strata have in common, who answered."""
+"""The answers of the recording rules: suspects, levels of their strata, who answered."""
 
-from collections.abc import Mapping
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lockstep.analyzer.read.archive.files import number, part, whole
-from lockstep.analyzer.read.archive.judged import ANSWERED_KEY
-from lockstep.analyzer.rules.recording_rules.signals import OWN, Signal
+from lockstep.analyzer.read.archive import files
+from lockstep.analyzer.rules.recording_rules.signals import OWN, SIGNALS, Signal
+from lockstep.analyzer.shapes.labels import number
 from lockstep.collector.contract.robust import MAD_TO_SIGMA
 
 Place = tuple[str, str, str]
@@ -61,21 +63,21 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """How many of a run's ranks told the rules of their steps, of how many there should be."""
+    """How many of a run's ranks the rules know, of how many there should be."""
 
-    told: float
+    known: float
     expected: int
 
     @property
     def coverage(self) -> float:
         """A share, 0 to 1."""
-        return min(1.0, self.told / self.expected) if self.expected else 0.0
+        return min(1.0, self.known / self.expected) if self.expected else 0.0
 
 
 def answered_of(meta: Mapping[str, Any]) -> Answered | None:
     """What run.json says of a run that was read in part; None where all of it was read."""
-    told = part(meta, ANSWERED_KEY)
-    known, expected = number(told.get("told")), whole(told.get("expected"))
+    told = files.part(meta, files.ANSWERED_KEY)
+    known, expected = files.number(told.get("told")), files.whole(told.get("expected"))
     return None if known is None or known < 0 or not expected else Answered(known, expected)
 
 
@@ -86,7 +88,7 @@ class Survey:
     Attributes:
         suspects: The worst first.
         levels: signal -> stratum -> Level.
-        answered: run -> how many told.
+        answered: run -> how many reported.
         limit: |z| from which a rank is a suspect.
         cut: run and signal of which more deviate than were asked for.
     """
@@ -105,3 +107,87 @@ class Survey:
             if place[0] == run and level.median > 0
         ]
         return max(found, default=None)
+
+
+Labels = Mapping[str, str]
+Answer = Iterable[tuple[Labels, float]]
+Found = dict[tuple[str, int], Suspect]
+"""Suspects by (run, rank)."""
+
+
+def levels_of(answer: Answer) -> dict[str, dict[Place, Level]]:
+    """Signal -> stratum -> Level, where all three of its parts are there."""
+    parts: dict[tuple[str, Place], dict[str, float]] = {}
+    for labels, value in answer:
+        _, _, rest = labels.get("__name__", "").partition(":")
+        name, _, suffix = rest.rpartition(":")
+        place = labels.get("run", ""), labels.get("pp", ""), labels.get("tp", "")
+        if math.isfinite(value):
+            parts.setdefault((name, place), {})[suffix] = value
+    found: dict[str, dict[Place, Level]] = {signal.name: {} for signal in SIGNALS}
+    for (name, place), values in parts.items():
+        if name in found and {"count", "med", "mad"} <= values.keys():
+            found[name][place] = Level(int(values["count"]), values["med"], values["mad"])
+    return found
+
+
+def answered_by_run(counted: Answer, expected: Answer) -> dict[str, Answered]:
+    """Run -> how many reported, of how many."""
+    counts = {labels.get("run", ""): count for labels, count in counted}
+    worlds: dict[str, int] = {}
+    for labels, placed in expected:
+        run = labels.get("run", "")
+        # A world size that is no number is a page's mistake: then as many as have a place.
+        world = number(labels, "world_size") or int(placed)
+        worlds[run] = max(worlds.get(run, 0), world)
+    return {run: Answered(counts.get(run, 0.0), world) for run, world in worlds.items()}
+
+
+def suspect(labels: Labels, z: Mapping[str, float], *, stopped: bool = False) -> Suspect | None:
+    """The rank that the labels are of, or None where they are of none."""
+    rank = number(labels, "rank")
+    if rank is None:
+        return None
+    return Suspect(
+        run=labels.get("run", ""), rank=rank, dp=number(labels, "dp"), pp=labels.get("pp", ""),
+        tp=labels.get("tp", ""), node=labels.get("node", ""), gpu=number(labels, "gpu"),
+        uuid=labels.get("uuid") or None, z=z, stopped=stopped,
+    )  # fmt: skip
+
+
+def add(suspects: Found, suspected: Suspect | None) -> None:
+    """Joins what is known of a rank; where it has two places, that of the worse word stays."""
+    if suspected is None:
+        return
+    key = suspected.run, suspected.rank
+    known = suspects.get(key)
+    if known is None:
+        suspects[key] = suspected
+        return
+    worse, other = (suspected, known) if suspected.severity > known.severity else (known, suspected)
+    z = dict(other.z)
+    for name, value in worse.z.items():
+        z[name] = max(value, z.get(name, 0.0), key=abs)
+    slowdowns = [each.slowdown for each in (suspected, known) if each.slowdown is not None]
+    suspects[key] = dataclasses.replace(
+        worse,
+        z=z,
+        slowdown=max(slowdowns, default=None),
+        stopped=suspected.stopped or known.stopped,
+    )
+
+
+def tell_slowdowns(suspects: Found, run: str, answer: Answer) -> None:
+    """Gives suspects of a run their slowdown, as `queries.slowdowns` answers it."""
+    for labels, ratio in answer:
+        rank = number(labels, "rank")
+        one = None if rank is None else suspects.get((run, rank))
+        if one is not None and math.isfinite(ratio):
+            known = one.slowdown or 0.0
+            suspects[one.run, one.rank] = dataclasses.replace(one, slowdown=max(ratio, known))
+
+
+def worst_first(suspects: Found) -> tuple[Suspect, ...]:
+    """By severity; equals in rank order."""
+    ordered = sorted(suspects.values(), key=lambda one: (one.run, one.rank))
+    return tuple(sorted(ordered, key=lambda one: one.severity, reverse=True))

@@ -20,8 +20,7 @@ from lockstep.analyzer.stats.changepoint import (
     column_medians,
     sustained,
 )
-from lockstep.analyzer.stats.others import others_median
-from lockstep.analyzer.stats.peer_groups import MAJORITY, peer_groups
+from lockstep.analyzer.stats.peer_groups import MAJORITY, others_median, peer_groups
 from lockstep.analyzer.stats.robust_stats import NOTHING, median_of
 from lockstep.analyzer.stats.significance import RECORDED, TENTH_MORE, WAKES
 from lockstep.analyzer.stats.transfers import WAITED

@@ -40,13 +40,25 @@ from lockstep.analyzer.stats.changepoint import (
     critical_t,
     sustained,
 )
-from lockstep.analyzer.stats.group_transfers import FLOOR, grown, slow_groups
-from lockstep.analyzer.stats.on_and_off import EPISODES_AT_LEAST, OnAndOff, blocks_of, on_and_off
 from lockstep.analyzer.stats.robust_stats import NOTHING, WITHIN, mean_of, median_of, shows
 from lockstep.analyzer.stats.shared_part import DRAINED, NODE, Part, parts_of_nodes
 from lockstep.analyzer.stats.significance import WAKES_BY_BOUND, span_edges
-from lockstep.analyzer.stats.temporal_shape import LEAST_TURNS
-from lockstep.analyzer.stats.transfers import by_block, in_most, of_those_who_told, transfers
+from lockstep.analyzer.stats.temporal_shape import (
+    EPISODES_AT_LEAST,
+    LEAST_TURNS,
+    OnAndOff,
+    blocks_of,
+    on_and_off,
+)
+from lockstep.analyzer.stats.transfers import (
+    FLOOR,
+    by_block,
+    grown,
+    in_most,
+    of_those_who_told,
+    slow_groups,
+    transfers,
+)
 from lockstep.analyzer.stragglers.confidence import log_chance
 from lockstep.analyzer.stragglers.model.precision import WINDOWS
 from lockstep.analyzer.stragglers.model.ramps import LEVEL_SHARE, fitted

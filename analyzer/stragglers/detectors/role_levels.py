@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.analyzer.causes.symptoms.pcie import WIDTH, pcie
+from lockstep.analyzer.causes.symptoms.gpu_errors import WIDTH, pcie
 from lockstep.analyzer.shapes.run import Finding, FloatGrid, Grid
 from lockstep.analyzer.stats.before_after import SM_CLOCK
 from lockstep.analyzer.stats.changepoint import MEDIAN_EFFICIENCY, NOISE_FLOOR, column_medians

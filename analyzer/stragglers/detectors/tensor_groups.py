@@ -6,15 +6,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.analyzer.causes.symptoms.nvlink import nvlink
-from lockstep.analyzer.causes.symptoms.xid import xid_of
-from lockstep.analyzer.shapes.run import Finding, Grid
+from lockstep.analyzer.causes.symptoms.gpu_errors import nvlink, xid_of
+from lockstep.analyzer.shapes.run import Basis, Finding, Grid
+from lockstep.analyzer.shapes.waits import least
 from lockstep.analyzer.shapes.wording import milliseconds
 from lockstep.analyzer.stats.changepoint import column_medians
-from lockstep.analyzer.stats.group_transfers import grown
 from lockstep.analyzer.stats.peer_groups import columns_by, peer_groups
 from lockstep.analyzer.stats.robust_stats import median_of, shows
-from lockstep.analyzer.stats.transfers import TENSOR_SECONDS, USUAL_STEP, exchanges, least
+from lockstep.analyzer.stats.transfers import TENSOR_SECONDS, USUAL_STEP, exchanges, grown
 from lockstep.analyzer.stragglers.confidence import HEAVY
 from lockstep.analyzer.stragglers.model.effects import effects
 from lockstep.analyzer.stragglers.model.precision import EXCHANGES
@@ -94,7 +93,12 @@ def _of_member(
     )
     kept = ("critical_score", "log_chance", "place_confidence", "from_start")
     details = {name: finding.details[name] for name in kept}
-    details |= {"query": f"rate({TENSOR_SECONDS}[30s])", "ranks": ranks, USUAL_STEP: usual}
+    details |= {
+        "query": f"rate({TENSOR_SECONDS}[30s])",
+        "basis": Basis.TELEMETRY,
+        "ranks": ranks,
+        USUAL_STEP: usual,
+    }
     # Groups may exchange in other ways by design: what never began needs a link that is bad.
     never_began = finding.kind == HEAVY or finding.details["from_start"]
     finding = replace(

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.analyzer.align.garbage import GARBAGE
+from lockstep.analyzer.align.grid import GARBAGE
 from lockstep.analyzer.shapes.run import Finding, FloatGrid, Grid
 from lockstep.analyzer.stats.before_after import column_of
 from lockstep.analyzer.stats.changepoint import (

@@ -11,7 +11,10 @@ from lockstep.analyzer.align.common_writes import BY_DESIGN
 from lockstep.analyzer.hangs.last_seen import FROZEN_SECONDS, heartbeat_stopped
 from lockstep.analyzer.shapes.run import FloatGrid
 from lockstep.analyzer.stats.changepoint import FALSE_ALARM, Shift, column_medians
-from lockstep.analyzer.stats.on_and_off import (
+from lockstep.analyzer.stats.peer_groups import MAJORITY
+from lockstep.analyzer.stats.robust_stats import NOTHING, median_of
+from lockstep.analyzer.stats.significance import PARTS_ON_AVERAGE, RECORDED
+from lockstep.analyzer.stats.temporal_shape import (
     EPISODES_AT_LEAST,
     USUAL,
     WINDOWS_AT_LEAST,
@@ -20,9 +23,6 @@ from lockstep.analyzer.stats.on_and_off import (
     on_and_off,
     stretches,
 )
-from lockstep.analyzer.stats.peer_groups import MAJORITY
-from lockstep.analyzer.stats.robust_stats import NOTHING, median_of
-from lockstep.analyzer.stats.significance import PARTS_ON_AVERAGE, RECORDED
 from lockstep.analyzer.stragglers.model.candidate import CAP, OWN_SHARE, Candidate
 from lockstep.analyzer.stragglers.model.scopes import Scope, Table, middles
 from lockstep.collector.contract.robust import MAD_TO_SIGMA

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from lockstep.analyzer.shapes.run import FloatGrid, Grid
 from lockstep.analyzer.stats.changepoint import column_medians
-from lockstep.analyzer.stats.others import other_parts_median
-from lockstep.analyzer.stats.peer_groups import MAJORITY, peer_groups
+from lockstep.analyzer.stats.peer_groups import MAJORITY, other_parts_median, peer_groups
 
 POLISHES = 2
 """Turns of medians after the fit, which is off by what few slow ranks drew it: of two ranks one

@@ -23,7 +23,7 @@ from lockstep.dashboard.sources.chart_table import (
     Row,
 )
 from lockstep.dashboard.sources.chart_table import lines as lines_of
-from lockstep.dashboard.sources.downsample import thin
+from lockstep.dashboard.sources.grid import thin
 
 PEER_QUANTILES = (0.05, 0.95)
 _HOST = (metrics.HOST_CPU, metrics.HOST_MEMORY_TOTAL, metrics.HOST_MEMORY_AVAILABLE,

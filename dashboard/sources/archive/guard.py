@@ -55,4 +55,4 @@ def guarded(method: Method[S, P, T]) -> Method[S, P, T]:
                 "lockstep analyze says which file it is; remove that one to see the rest.",
             ) from error  # fmt: skip
 
-    return cast(Method[S, P, T], call)
+    return cast("Method[S, P, T]", call)

@@ -21,7 +21,7 @@ from lockstep.dashboard.sources.chart_table import (
     own_key,
 )
 from lockstep.dashboard.sources.chart_table import lines as lines_of
-from lockstep.dashboard.sources.downsample import thin
+from lockstep.dashboard.sources.grid import thin
 
 OF_A_RUN: tuple[Metric, ...] = (
     metrics.GPU_UTILIZATION, metrics.HOST_CPU, metrics.HOST_MEMORY_TOTAL,

@@ -14,13 +14,13 @@ from lockstep.analyzer.read.archive.files import (
     whole,
 )
 from lockstep.collector.contract import archive
-from lockstep.collector.contract.masking import masked
+from lockstep.collector.contract.visible import masked
 from lockstep.dashboard.shapes import RunRow, Span
 from lockstep.dashboard.sources import notes
 from lockstep.dashboard.trouble import TroubleError
 
 STATES = {"finished": "ended", "crash": "failed", "hang": "hung", "interrupted": "stopped"}
-"""Word of lockstep.workloads.launchers.Ending -> of RunRow."""
+"""Word of lockstep.workloads.launch.launcher.Ending -> of RunRow."""
 LIVE_SECONDS = 60.0
 """A run without an end goes on while its last word is younger: twelve parts of 5 s."""
 

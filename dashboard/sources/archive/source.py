@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analyzer.read import places
-from lockstep.analyzer.read.archive import Archive
 from lockstep.analyzer.read.archive.files import ArchiveError, moment, number, part
+from lockstep.analyzer.read.archive.load import Archive
 from lockstep.analyzer.shapes.run import LoadError
 from lockstep.collector.clock import SystemClock
 from lockstep.collector.contract import metrics
@@ -28,7 +28,6 @@ from lockstep.dashboard.shapes import (
 )
 from lockstep.dashboard.sources.archive import (
     charts,
-    checks,
     findings,
     fleet,
     health,
@@ -36,15 +35,13 @@ from lockstep.dashboard.sources.archive import (
     operations,
     ranks,
     row,
-    timeline,
-    who,
 )
 from lockstep.dashboard.sources.archive.guard import guarded
-from lockstep.dashboard.sources.archive.page import Page
+from lockstep.dashboard.sources.archive.run_page import Page
 from lockstep.dashboard.sources.archive.step_log import StepLog
 from lockstep.dashboard.sources.ledgers import of_archives
 from lockstep.dashboard.trouble import Kind, TroubleError
-from lockstep.workloads.outcome import peak
+from lockstep.workloads.measure import peak
 
 WALL = SystemClock().wall
 
@@ -82,7 +79,7 @@ class ArchiveSource:
         mine = self._row()
         known = self._edges()
         going = mine.state == "running"
-        there = who.nodes(self._who(), self._scraped)
+        there = ranks.nodes(self._who(), self._scraped)
         return Answer(
             name=self.name, live=going, at=known.end if known else None,
             now=self._now() if going else mine.span.end,
@@ -151,14 +148,14 @@ class ArchiveSource:
         """One row a rank, the slowest first."""
         self._checked(run)
         told = self._log.steps(ranks.COLUMNS, self._cut(span))
-        return ranks.table(who.with_unknown(self._who(), told.ranks.tolist()), told)
+        return ranks.table(ranks.with_unknown(self._who(), told.ranks.tolist()), told)
 
     @guarded
     def rank_times(self, run: str, span: Span) -> Matrix:
         """Own time of each rank over that of its peers."""
         self._checked(run)
         told = self._log.steps(("own_seconds",), self._cut(span))
-        return ranks.times(who.with_unknown(self._who(), told.ranks.tolist()), told)
+        return ranks.times(ranks.with_unknown(self._who(), told.ranks.tolist()), told)
 
     @guarded
     def collectives(self, run: str, span: Span) -> pd.DataFrame:
@@ -172,7 +169,7 @@ class ArchiveSource:
         self._checked(run)
         found = operations.calls(operations.read(self._ops, self._cut(span)))
         seen = sorted(int(rank) for rank in found.rows["rank"].unique())
-        return operations.arrivals(found, who.with_unknown(self._who(), seen))
+        return operations.arrivals(found, ranks.with_unknown(self._who(), seen))
 
     @guarded
     def operations(self, run: str, rank: int, span: Span) -> pd.DataFrame:
@@ -184,7 +181,7 @@ class ArchiveSource:
     def trace(self, run: str, span: Span) -> bytes:
         """For ui.perfetto.dev."""
         self._checked(run)
-        return timeline.trace(self._ops, self._steps, self._who(), self._files.meta(), run, span)
+        return operations.trace(self._ops, self._steps, self._who(), self._files.meta(), run, span)
 
     @guarded
     def fleet(self, metric: FleetMetric, at: float | None = None) -> FleetSnapshot:
@@ -202,14 +199,14 @@ class ArchiveSource:
 
         return fleet.fleet(
             metric, at, self._scraped.series(fleet.wanted(metric), back), told, table,
-            who.nodes(told, self._scraped), run=mine.run,
+            ranks.nodes(told, self._scraped), run=mine.run,
             simulated=any("simulated" in each for each in mine.provenance),
         )  # fmt: skip
 
     @guarded
     def nodes(self) -> tuple[str, ...]:
         """Those with ranks first."""
-        return who.nodes(self._who(), self._scraped)
+        return ranks.nodes(self._who(), self._scraped)
 
     @guarded
     def node(self, node: str, span: Span) -> NodeFacts:
@@ -217,11 +214,11 @@ class ArchiveSource:
         mine, told = self._row(), self._who()
         self._check_node(node, told)
         series = self._scraped.series(
-            (*checks.WANTED, *nodes.INFOS), self._cut(span), node=node
+            (*nodes.WANTED, *nodes.INFOS), self._cut(span), node=node
         )  # fmt: skip
         known = Span(max(span.start, self._scraped.begin()), span.end)
         place = self._places().get(node, {})
-        return nodes.facts(node, series, told, mine.run, place, checks.checks(series, known))
+        return nodes.facts(node, series, told, mine.run, place, nodes.checks(series, known))
 
     @guarded
     def node_lines(self, node: str, span: Span) -> tuple[Lines, ...]:
@@ -273,7 +270,7 @@ class ArchiveSource:
         return self._files.folder
 
     def _check_node(self, node: str, told: pd.DataFrame) -> None:
-        there = who.nodes(told, self._scraped)
+        there = ranks.nodes(told, self._scraped)
         if node not in there:
             raise TroubleError(
                 Kind.UNKNOWN_ID, f"There is no node {node[:200]!r} in {self.name}.",
@@ -288,7 +285,7 @@ class ArchiveSource:
             return {}
 
     def _who(self) -> pd.DataFrame:
-        return who.ranks(self._archive.ranks, self._scraped, self._files.meta())
+        return ranks.members(self._archive.ranks, self._scraped, self._files.meta())
 
     def _checked(self, run: str) -> RunRow:
         mine = self._row()

@@ -15,7 +15,7 @@ from lockstep.analyzer.read.archive.series import NOBODY, UP, Series, codes
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.metrics import Metric
 from lockstep.dashboard.shapes import Event, Floats, Severity, Span
-from lockstep.dashboard.sources.xid_words import severity_of, words_of
+from lockstep.dashboard.sources.check_table import severity_of, words_of
 
 RISE: tuple[Metric, ...] = (
     metrics.GPU_XID_ERRORS, metrics.GPU_XID_LAST, metrics.GPU_ECC_ERRORS, metrics.GPU_FALLEN,
@@ -27,7 +27,7 @@ FALL: tuple[Metric | str, ...] = (
 )  # fmt: skip
 """States: what is 1 is well."""
 THROTTLED_SHARE = 0.1
-"""Of the time between two scrapes. SOURCE: lockstep.analyzer.report.checks.THROTTLED_SHARE."""
+"""Of the time between two scrapes. SOURCE: analyzer.report.sections.checks.THROTTLED_SHARE."""
 FORGIVEN = 2.5
 """Scrape intervals between two signs of the same thing that are one event."""
 HEAT, POWER = "heat", "power"

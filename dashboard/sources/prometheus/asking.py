@@ -9,9 +9,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from lockstep.analyzer.read.prometheus.access import access
+from lockstep.analyzer.read.prometheus.access import RequestError, SourceError, TooMuchError, access
 from lockstep.analyzer.read.prometheus.connection import Connection
-from lockstep.analyzer.read.prometheus.errors import RequestError, SourceError, TooMuchError
 from lockstep.collector.contract import bounded_json
 from lockstep.dashboard.shapes import Floats
 from lockstep.dashboard.sources.grid import Grid

@@ -20,8 +20,7 @@ from lockstep.dashboard.sources.chart_table import (
 from lockstep.dashboard.sources.grid import Grid
 from lockstep.dashboard.sources.prometheus.asking import Asking
 from lockstep.dashboard.sources.prometheus.directory import Member, hardware, sample
-from lockstep.dashboard.sources.prometheus.lines import asked, stands_for
-from lockstep.dashboard.sources.prometheus.run_charts import Told, nodes
+from lockstep.dashboard.sources.prometheus.run_charts import Told, asked, nodes, stands_for
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,17 @@
 """Which nodes there are, which targets tell of them, and who the ranks of a run are."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lockstep.analyzer.read.prometheus.node_labels import places
+from lockstep.analyzer.read.prometheus.kubernetes import places
 from lockstep.analyzer.read.prometheus.promql import lasting, of_targets, one_of, series
-from lockstep.analyzer.read.rank_info import last_attempts
-from lockstep.analyzer.shapes.labels import Target, page_label, target_of
-from lockstep.collector.contract.metrics import BUILD_INFO, RANK_INFO
-from lockstep.dashboard.sources.prometheus.asking import Asking
+from lockstep.analyzer.read.prometheus.questions import NODES_BY_RANK, collectors
+from lockstep.analyzer.read.ranks import last_attempts
+from lockstep.analyzer.shapes.labels import Target, number, page_label, target_of
+from lockstep.collector.contract import metrics as m
+from lockstep.collector.contract.metrics import RANK_INFO
+from lockstep.dashboard.sources.prometheus.asking import Asking, Row
 
 LOOK_BACK = 3600.0
 """Seconds in which a node that is known told last."""
@@ -62,14 +64,11 @@ class Member:
 
 def directory(asking: Asking, at: float) -> Directory:
     """The nodes whose collectors were scraped in the last LOOK_BACK before a moment."""
-    back = lasting(LOOK_BACK)
     names: dict[Target, str] = {}
-    query = f"group by (job, instance, node) (last_over_time({BUILD_INFO.name}[{back}]))"
-    for labels, _ in asking.instant(query, at):
+    for labels, _ in asking.instant(collectors(LOOK_BACK), at):
         names[target_of(labels)] = labels.get("node") or labels.get("instance", "")
     # What ranks call their node goes before what Prometheus calls it, as in the analyzer.
-    query = f"group by (job, instance, node, exported_node) ({RANK_INFO.name})"
-    for labels, _ in asking.instant(query, at):
+    for labels, _ in asking.instant(NODES_BY_RANK, at):
         if page_label(labels, "node") and target_of(labels) in names:
             names[target_of(labels)] = page_label(labels, "node")
     rack = asking.call(lambda: places(asking.connection, at))
@@ -125,3 +124,31 @@ def spread(found: Sequence[int], most: int) -> list[int]:
 def sample(found: Sequence[Member], most: int = MOST_SERIES) -> list[Member]:
     """At most so many ranks, evenly over the run."""
     return [found[place] for place in spread(range(len(found)), most)]
+
+
+# Which of the ranks that are told of at one place lives: a gone one is told of for ten minutes.
+
+
+def living_last(asking: Asking, rows: Iterable[Row], at: float, pages: str = "") -> list[Row]:
+    """Rows of `lockstep_rank_info` so that of each place the last counts: who lives.
+
+    A run that was started again stands on the nodes of the one before, beside whom it is told of.
+
+    Args:
+        asking: The Prometheus.
+        rows: With job, instance, run and rank.
+        at: Unix seconds.
+        pages: Matcher of the pages; empty = all.
+    """
+    query = f"max by (job, instance, run, rank) ({series(m.RANK_UP.name, pages)})"
+    up = {_who(labels): value for labels, value in asking.instant(query, at)}
+
+    def order(row: Row) -> tuple[float, int, str]:
+        who = _who(row[0])
+        return up.get(who, 0.5), number(row[0], "attempt") or 0, str(who)  # not told: neither
+
+    return sorted(rows, key=order)
+
+
+def _who(labels: Mapping[str, str]) -> tuple[Target, str, int | None]:
+    return target_of(labels), page_label(labels, "run"), number(labels, "rank")

@@ -9,10 +9,10 @@ from lockstep.analyzer.read.prometheus.promql import lasting, of_targets, series
 from lockstep.analyzer.shapes.labels import Target, number
 from lockstep.collector.contract import metrics as m
 from lockstep.dashboard.shapes import Event, FindingRow, Severity
+from lockstep.dashboard.sources.check_table import severity_of
 from lockstep.dashboard.sources.grid import Grid
 from lockstep.dashboard.sources.prometheus.asking import Asking, Course
 from lockstep.dashboard.sources.prometheus.directory import Directory
-from lockstep.dashboard.sources.xid_words import severity_of
 
 MOST_EVENTS = 500
 """The newest."""

@@ -6,15 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.analyzer.read.prometheus.promql import series, window
-from lockstep.analyzer.shapes.known import own_per_step
+from lockstep.analyzer.read.prometheus.questions import own_per_step, waiting_per_second
 from lockstep.analyzer.shapes.labels import number, page_label, target_of
 from lockstep.analyzer.stragglers.peers import group_numbers, over_peers
 from lockstep.collector.contract import metrics as m
 from lockstep.dashboard.shapes import FleetMetric, FleetSnapshot
 from lockstep.dashboard.sources.chart_table import FLEET_ROWS
 from lockstep.dashboard.sources.prometheus.asking import Asking, Row
-from lockstep.dashboard.sources.prometheus.directory import Directory
-from lockstep.dashboard.sources.prometheus.living import living_last
+from lockstep.dashboard.sources.prometheus.directory import Directory, living_last
 from lockstep.dashboard.trouble import Kind, TroubleError
 
 OWN = "lockstep:train_own_seconds:avg1m"
@@ -141,6 +140,6 @@ def _slowdown(asking: Asking, at: float, scrape: float, where: Places) -> list[R
 
 def _wait(asking: Asking, at: float, scrape: float) -> list[Row]:
     rate = window(4 * scrape, scrape)
-    waits = f"sum by (run, rank) (rate({m.TRAIN_COLLECTIVE.name}[{rate}]))"
+    waits = waiting_per_second(rate)
     # Where not every collective was timed, their time is not known, either.
     return asking.instant(f"{waits} and on (run, rank) ({own_per_step(rate)})", at)

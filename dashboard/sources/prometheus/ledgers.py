@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from lockstep.analyzer.ledger.buckets import BUCKETS, Bucket
 from lockstep.analyzer.ledger.words import percent
-from lockstep.analyzer.read.prometheus import teams
+from lockstep.analyzer.read.prometheus.kubernetes import read_teams, teams_query
 from lockstep.analyzer.read.prometheus.promql import lasting, series
 from lockstep.analyzer.rules.recording_rules.ledger import SERIES
 from lockstep.dashboard.shapes import FindingRow, LedgerRow, Span
@@ -38,7 +38,7 @@ def ledgers(
         sums.setdefault(labels.get("run", ""), {})[labels.get("bucket", "")] = value
     if not sums:
         return ()
-    whose = teams.read_teams(asking.instant(teams.query(seconds, run), span.end))
+    whose = read_teams(asking.instant(teams_query(seconds, run), span.end))
     return tuple(
         _row(name, whose.get(name, "unknown"), found, findings, query)
         for name, found in sorted(sums.items())

@@ -1,6 +1,6 @@
 """The charts of the Run page: of at most MOST_SERIES series a query, however large the run is."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from lockstep.dashboard.sources.chart_table import (
     ALL,
     BANDS,
     HIGHEST,
+    LONGEST,
     LOWEST,
     MEAN,
     MEDIAN,
@@ -24,7 +25,7 @@ from lockstep.dashboard.sources.chart_table import (
     own_key,
     share_of_peak,
 )
-from lockstep.dashboard.sources.grid import Grid
+from lockstep.dashboard.sources.grid import Grid, duration
 from lockstep.dashboard.sources.prometheus.asking import Asking
 from lockstep.dashboard.sources.prometheus.directory import (
     MOST_SERIES,
@@ -33,8 +34,7 @@ from lockstep.dashboard.sources.prometheus.directory import (
     sample,
     spread,
 )
-from lockstep.dashboard.sources.prometheus.lines import asked, stands_for
-from lockstep.workloads.outcome.peak import Peak, of_gpu
+from lockstep.workloads.measure.peak import Peak, of_gpu
 
 INFO = "15m"
 """Before the end of a run, in which its GPUs say what they are."""
@@ -236,3 +236,28 @@ def _gpu(asking: Asking, grid: Grid, gpus: str, step: str) -> Told:
             HIGHEST: f"max(max_over_time({name}))",
         },
     )  # fmt: skip
+
+
+def asked(
+    asking: Asking, grid: Grid, queries: Mapping[str, str], by: str = ""
+) -> tuple[dict[str, Floats], str]:
+    """Lines by name, and the queries for people.
+
+    Args:
+        asking: The Prometheus.
+        grid: Moments.
+        queries: Name -> query; with several series and no label the first counts. `{label}` in a
+            name is that label's value.
+        by: The label of that name.
+    """
+    found: dict[str, Floats] = {}
+    for name, query in queries.items():
+        for one in asking.over(query, grid):
+            called = name.replace(f"{{{by}}}", one.labels.get(by, "")[:LONGEST]) if by else name
+            found.setdefault(called, one.values)
+    return found, "\n".join(queries.values())
+
+
+def stands_for(grid: Grid, scrape: float) -> str:
+    """Lines.sampling of a grid; empty = a point is a scrape."""
+    return f"Each point stands for {duration(grid.step)}" if grid.step > scrape else ""

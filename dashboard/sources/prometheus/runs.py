@@ -7,13 +7,13 @@ import numpy as np
 
 from lockstep.analyzer.findings.assessment import HEALTHY
 from lockstep.analyzer.read.prometheus.promql import lasting, of_targets, series
+from lockstep.analyzer.read.prometheus.questions import run_slowdown
 from lockstep.analyzer.rules.alert_rules.training import AGAINST_BASELINE
 from lockstep.collector.contract.metrics import (
     GPU_INFO,
     NODE_INFO,
     RANK_UP,
     RUN_ACTIVE,
-    RUN_SLOWDOWN,
     RUN_STATUS,
 )
 from lockstep.collector.contract.words import Cause
@@ -150,8 +150,8 @@ def causes(found: Iterable[FindingRow], run: str) -> frozenset[str]:
 def slowdowns(asking: Asking, at: float, run: str = "") -> Mapping[str, float]:
     """Of each run, what `watch` said last."""
     where = {"run": run} if run else {}
-    query = f"max by (run) ({series(RUN_SLOWDOWN.name, **where)})"
-    return {labels.get("run", ""): value for labels, value in asking.instant(query, at)}
+    rows = asking.instant(run_slowdown(**where), at)
+    return {labels.get("run", ""): value for labels, value in rows}
 
 
 def against_baselines(asking: Asking, at: float) -> Mapping[str, float]:

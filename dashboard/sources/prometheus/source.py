@@ -25,19 +25,18 @@ from lockstep.dashboard.shapes import (
     RunRow,
     Span,
 )
-from lockstep.dashboard.sources.archive import ArchiveSource
+from lockstep.dashboard.sources.archive.source import ArchiveSource
 from lockstep.dashboard.sources.grid import MOST_POINTS, grid
 from lockstep.dashboard.sources.prometheus import events, folders, node_facts
 from lockstep.dashboard.sources.prometheus.asking import Asking
 from lockstep.dashboard.sources.prometheus.charts import gpu_charts, node_charts
-from lockstep.dashboard.sources.prometheus.collectives import collectives
 from lockstep.dashboard.sources.prometheus.directory import Member, sample
-from lockstep.dashboard.sources.prometheus.findings import findings, lost_gpu_hours
+from lockstep.dashboard.sources.prometheus.findings import findings, lost_gpu_hours, said, verdict
 from lockstep.dashboard.sources.prometheus.fleet import fleet
 from lockstep.dashboard.sources.prometheus.health import health
 from lockstep.dashboard.sources.prometheus.known import Known
 from lockstep.dashboard.sources.prometheus.ledgers import ledgers
-from lockstep.dashboard.sources.prometheus.rank_rows import rank_times, ranks
+from lockstep.dashboard.sources.prometheus.ranks import collectives, rank_times, ranks
 from lockstep.dashboard.sources.prometheus.run_charts import run_charts
 from lockstep.dashboard.sources.prometheus.runs import (
     REFINED,
@@ -50,7 +49,6 @@ from lockstep.dashboard.sources.prometheus.runs import (
     slowdowns,
     statuses,
 )
-from lockstep.dashboard.sources.prometheus.verdicts import said, verdict
 from lockstep.dashboard.trouble import Kind, TroubleError
 
 WINDOWS = 300

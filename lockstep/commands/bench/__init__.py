@@ -6,8 +6,7 @@ Each function is a command; a name that Python has itself ends in an underscore.
 from collections.abc import Callable
 from typing import Any
 
-from lockstep.commands.bench.elsewhere import measure, workflow
-from lockstep.commands.bench.here import run, stop
+from lockstep.commands.bench.here import measure, run, stop, workflow
 from lockstep.commands.bench.results import compare, export, list_, lock, plot, tf_cnn
 
 HELP = "A matrix of runs from one file: results as a table, and baselines for later runs."

@@ -8,13 +8,36 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lockstep.collector.contract.words import ExitCode
-from lockstep.commands.bench.asked import As, SpecFile, planned
 from lockstep.terminal import output
 from lockstep.terminal.output import Format
 
 if TYPE_CHECKING:
     from lockstep.bench.plan import Cell
     from lockstep.bench.runner import Told
+    from lockstep.bench.spec import Bench
+
+
+# What several commands of `lockstep bench` are asked alike.
+
+SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The benchmark, as TOML.")]
+As = Annotated[Format, typer.Option("--output", "-o", help="How to print.")]
+
+
+def planned(spec: Path) -> "tuple[Bench, tuple[Cell, ...]]":
+    """A benchmark's file, and its cells.
+
+    Raises:
+        CommandError: 65, it cannot be run.
+    """
+    from lockstep.bench.plan import cells
+    from lockstep.bench.spec import BenchError, read
+
+    try:
+        bench = read(spec)
+        return bench, cells(bench)
+    except BenchError as error:
+        output.fail(ExitCode.BAD_INPUT, str(error))
+
 
 LOCKSTEP = (sys.executable, "-m", "lockstep")
 OutFolder = Annotated[
@@ -59,9 +82,9 @@ def run(
     """
     from lockstep.bench import runner
     from lockstep.bench.fitting import refuse_what_cannot_run
+    from lockstep.bench.processes import default_file, turn
     from lockstep.bench.spec import BenchError, UnreachableError
     from lockstep.bench.state import RESULTS
-    from lockstep.bench.turns import default_file, turn
     from lockstep.runs import claim
     from lockstep.terminal.interrupts import Interrupts
 
@@ -134,7 +157,7 @@ def stop(
     import time
 
     from lockstep.bench.processes import GRACE_SECONDS
-    from lockstep.bench.stopping import writer
+    from lockstep.bench.state import writer
 
     found = writer(out)
     if found is None:
@@ -235,3 +258,56 @@ def _own_id() -> int:
     import os
 
     return os.getpid()
+
+
+# `lockstep bench workflow` and `measure`: a benchmark that a cluster runs.
+
+
+def workflow(
+    spec: SpecFile,
+    image: Annotated[
+        str | None,
+        typer.Option(metavar="IMAGE", help="Of its steps; default that of the runs."),
+    ] = None,
+) -> None:
+    """Print a benchmark on a cluster as one Argo Workflow, a step a cell, for `kubectl create`.
+
+    Argo runs it from there on, with nobody's terminal. Results lie on the claim, in
+    benches/<name>; created again, it goes on with the cells that have not finished.
+
+    Example: lockstep bench workflow nightly.toml | kubectl create -f -
+    """
+    import json
+
+    from lockstep.bench.spec import BenchError
+    from lockstep.bench.workflow import workflow as made
+    from lockstep.runs.cluster_options import DEFAULT_CLAIM, DEFAULT_NAMESPACE
+
+    bench, cells = planned(spec)
+    told = bench.options
+    try:
+        chosen = image or cells[0].image or str(told.get("image", ""))
+        tree = made(bench, cells, spec.read_text(), chosen,
+                    str(told.get("namespace", DEFAULT_NAMESPACE)),
+                    str(told.get("claim", DEFAULT_CLAIM)))  # fmt: skip
+    except BenchError as error:
+        output.fail(ExitCode.BAD_INPUT, str(error))
+    output.data(json.dumps(tree, indent=2))
+
+
+def measure(
+    archive: Annotated[Path, typer.Argument(metavar="ARCHIVE", help="Of a run.")],
+) -> None:
+    """Print how fast a run was and what was found, as a line of JSON: a row of results.
+
+    On a cluster a pod beside the archive says so, and `bench run` keeps it.
+
+    Example: lockstep bench measure runs/gpt-1
+    """
+    from lockstep.bench.measure import line
+    from lockstep.bench.spec import BenchError
+
+    try:
+        output.data(line(archive))
+    except BenchError as error:
+        output.fail(ExitCode.BAD_INPUT, str(error))

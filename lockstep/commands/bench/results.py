@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lockstep.collector.contract.words import ExitCode
-from lockstep.commands.bench.asked import As
+from lockstep.commands.bench.here import As
 from lockstep.terminal import output
 from lockstep.terminal.output import Format
 
@@ -163,7 +163,7 @@ def plot(
     """
     from lockstep.bench import plots
     from lockstep.bench.spec import BenchError
-    from lockstep.diagnose.diagnosis import write_whole
+    from lockstep.collector.contract.whole_file import write_whole
 
     if form not in ("svg", "png"):
         raise typer.BadParameter(f"--format is {form!r}; it must be svg or png")
@@ -196,9 +196,9 @@ def tf_cnn(
     """
     import json
 
+    from lockstep.bench.exports import numbers, read
     from lockstep.bench.spec import BenchError
-    from lockstep.bench.tf_cnn import numbers, read
-    from lockstep.diagnose.diagnosis import write_whole
+    from lockstep.collector.contract.whole_file import write_whole
 
     try:
         told = read(log)

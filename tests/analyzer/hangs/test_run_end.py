@@ -10,8 +10,8 @@ import pytest
 from lockstep.analyzer.align.grid import align
 from lockstep.analyzer.hangs.last_seen import stood_still
 from lockstep.analyzer.hangs.run_end import unexplained
-from lockstep.analyzer.read.archive import load
-from lockstep.analyzer.report.advice import actions_of
+from lockstep.analyzer.read.archive.load import load_archive
+from lockstep.analyzer.report.sections.advice import actions_of
 from lockstep.analyzer.shapes.run import LoadError
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.diagnose.diagnosis import exit_code
@@ -546,7 +546,7 @@ def test_exceptions_that_no_launcher_writes_are_refused(synthetic, tmp_path, rai
     path.write_text(json.dumps({**told, "outcome": {"ending": "crash", "raised": raised}}))
 
     with pytest.raises(LoadError, match=r"outcome\.raised is .*; it must be "):
-        load(folder)
+        load_archive(folder)
 
 
 @pytest.fixture

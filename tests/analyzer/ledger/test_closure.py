@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.analyzer.ledger.attempt import Attempt, attempt_of
+from lockstep.analyzer.ledger.attempt import Attempt, apart, attempt_of
 from lockstep.analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
 from lockstep.analyzer.ledger.excess import Excess
-from lockstep.analyzer.ledger.jobs import apart
 from lockstep.analyzer.ledger.ledger import ledger
 from lockstep.analyzer.shapes.run import RankInfo, Run, Verdict
 from lockstep.analyzer.shapes.windows import COLUMNS

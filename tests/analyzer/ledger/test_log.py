@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.analyzer.ledger.buckets import BUCKETS, Bucket
-from lockstep.analyzer.ledger.fleet import of_node
 from lockstep.analyzer.ledger.ledger import Ledger
+from lockstep.analyzer.ledger.reliability import of_node
 from lockstep.analyzer.read.iteration_log import lines_of, run_of
 from lockstep.collector.contract.words import ExitCode
 from lockstep.diagnose.ledgers import of_log
-from lockstep.workloads.outcome.iteration_line import Iteration, iteration_line
+from lockstep.workloads.loop.progress import Iteration, iteration_line
 
 EPOCH = datetime(2026, 8, 1, 12, 0, 0, 300000, tzinfo=UTC)
 

@@ -7,11 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lockstep.analyzer.ledger.attempt import attempt_of
+from lockstep.analyzer.ledger.attempt import attempt_of, chains
 from lockstep.analyzer.ledger.buckets import BUCKETS, Bucket
-from lockstep.analyzer.ledger.fleet import of_fleet, of_node, of_run
-from lockstep.analyzer.ledger.jobs import chains
 from lockstep.analyzer.ledger.ledger import ledger
+from lockstep.analyzer.ledger.reliability import of_fleet, of_node, of_run
 from lockstep.analyzer.ledger.words import ledger_json, sentence
 from lockstep.analyzer.verdict.pipeline import diagnose
 from tests.analyzer.stragglers.conftest import _scraped as scraped

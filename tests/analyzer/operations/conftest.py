@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.analyzer.read import optrace
+from lockstep.analyzer.read.optrace.load import load_trace, read_meta
 from tests.analyzer.edited import healed
 
 PUBLISHED = "shared/data/bytedance"
@@ -22,8 +22,8 @@ def published_folder() -> Path:
 @pytest.fixture(scope="session")
 def published_trace(published_folder):
     """Trace AR: 16 workers, dp 0 stage 0 slow in every step."""
-    layout = optrace.read_meta(published_folder / "meta-AR.yaml")
-    return optrace.load(published_folder / "trace-AR.parquet", layout)
+    layout = read_meta(published_folder / "meta-AR.yaml")
+    return load_trace(published_folder / "trace-AR.parquet", layout)
 
 
 @pytest.fixture(scope="session")

@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 
 from lockstep.analyzer.operations import examine
-from lockstep.analyzer.read.optrace import to_run
+from lockstep.analyzer.read.optrace.load import run_of_trace
 from lockstep.analyzer.shapes.operations import Trace
 from lockstep.analyzer.shapes.run import Run, Verdict
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract import archive
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 
 EPOCH = 1_760_000_000
 SLOW = synth.Slow(dp=1, stage=1, factor=1.3, from_step=20)
@@ -54,7 +54,7 @@ def run(scene: synth.Scene, *, ops: bool = True) -> Run:
     trace = synth.trace(scene)
     layout = {"dp": scene.dp, "pp": scene.pp, "tp": 1}
     return dataclasses.replace(
-        to_run(trace), meta={"layout": layout}, ops=rows(trace) if ops else None
+        run_of_trace(trace), meta={"layout": layout}, ops=rows(trace) if ops else None
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from lockstep.analyzer.operations.lateness import Lateness
 from lockstep.analyzer.shapes.run import Verdict
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 from tests.analyzer.stages import verdict_of_trace
 
 SLOW = np.arange(20) % 5 == 4

@@ -11,7 +11,7 @@ from lockstep.analyzer.operations.whatif.dependencies import build
 from lockstep.analyzer.operations.whatif.graph import COMPUTE
 from lockstep.analyzer.operations.whatif.simulate import retimed
 from lockstep.analyzer.operations.whatif.work import split_durations
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 from tests.analyzer.stages import verdict_of_trace
 
 

@@ -15,7 +15,7 @@ from lockstep.analyzer.operations.whatif.graph import COMPUTE, SCATTER
 from lockstep.analyzer.operations.whatif.simulate import retimed
 from lockstep.analyzer.operations.whatif.work import split_durations
 from lockstep.analyzer.shapes.verdict_json import WHAT_IF, verdict_json
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 from tests.analyzer.stages import verdict_of_trace
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.analyzer.stats.others import other_parts_median, others_median
+from lockstep.analyzer.stats.peer_groups import other_parts_median, others_median
 from lockstep.analyzer.stats.robust_stats import biweight, median, median_of, quantiles_of
 
 

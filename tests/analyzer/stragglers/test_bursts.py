@@ -11,7 +11,7 @@ from lockstep.analyzer.align.grid import align
 from lockstep.analyzer.align.telemetry import telemetry
 from lockstep.analyzer.shapes.run import RankInfo
 from lockstep.analyzer.shapes.windows import from_samples
-from lockstep.analyzer.stats.on_and_off import EPISODES_AT_LEAST, on_and_off
+from lockstep.analyzer.stats.temporal_shape import EPISODES_AT_LEAST, on_and_off
 from lockstep.analyzer.stragglers.detectors.links import links
 from lockstep.analyzer.stragglers.model.candidate import Candidate
 from lockstep.analyzer.stragglers.model.effects import effects
@@ -19,8 +19,14 @@ from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.analyzer.verdict.status import why_unknown
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.words import Cause
-from lockstep.evaluation.synth.difficulty import Difficulty
-from lockstep.evaluation.synth.fleet import Defect, Fault, Resolution, Shape, SyntheticFleet
+from lockstep.evaluation.synth.fleet import (
+    Defect,
+    Difficulty,
+    Fault,
+    Resolution,
+    Shape,
+    SyntheticFleet,
+)
 from lockstep.evaluation.synth.hard_draw import hard
 from lockstep.evaluation.synth.whole import labelled
 

@@ -7,7 +7,7 @@ import pytest
 
 from lockstep.analyzer.align.grid import align
 from lockstep.analyzer.causes.symptoms import network
-from lockstep.analyzer.report.checks import SILENT, checks
+from lockstep.analyzer.report.sections.checks import SILENT, checks
 from lockstep.analyzer.shapes.run import Finding
 from lockstep.analyzer.stragglers.detectors.links import links
 from lockstep.collector.contract import metrics as m

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lockstep.analyzer.align.grid import align
 from lockstep.analyzer.shapes.run import RankInfo, Run
 from lockstep.analyzer.shapes.windows import from_steps
-from lockstep.analyzer.stats.group_transfers import grown
+from lockstep.analyzer.stats.transfers import grown
 from lockstep.analyzer.stragglers.detectors.links import links
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract import archive

@@ -8,10 +8,10 @@ import pytest
 from lockstep.analyzer.align.grid import align
 from lockstep.analyzer.stragglers.detectors.tensor_groups import tensor_groups
 from lockstep.analyzer.verdict.pipeline import diagnose
-from lockstep.collector.contract.metrics import GPU_TEMPERATURE, GPU_XID_LAST
+from lockstep.collector.contract.metric_rows.events import GPU_XID_LAST
+from lockstep.collector.contract.metric_rows.gpu import GPU_TEMPERATURE
 from lockstep.collector.contract.words import Cause
-from lockstep.evaluation.synth.difficulty import Difficulty
-from lockstep.evaluation.synth.fleet import Fault, Resolution, SyntheticFleet
+from lockstep.evaluation.synth.fleet import Difficulty, Fault, Resolution, SyntheticFleet
 from lockstep.evaluation.synth.whole import labelled
 
 BAD = Fault(Cause.NVLINK, "down", 14, 1.5, 100)

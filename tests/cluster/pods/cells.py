@@ -15,7 +15,7 @@ options = {{device = "cpu", kubeconfig = "{kubeconfig}", steps = 60, device-seco
 [workloads.gpt]
 [matrix]
 nodes = [2]
-images = ["{registry}/lockstep-workloads:0.1.0"]
+images = ["{registry}/lockstep-workloads:0.2.0"]
 settings = [{{}}, {{fault = "compute:rank=1,factor=2,from=20"}}]
 """
 

@@ -104,7 +104,7 @@ for part in "${parts[@]}"; do
   changed=1
   built "$part" localhost/dependencies --target dependencies  # a name keeps these layers from the pruning
   built "$part" localhost
-  archive "localhost/lockstep-$part:0.1.0" "lockstep-$part"
+  archive "localhost/lockstep-$part:0.2.0" "lockstep-$part"
   echo "$now" >"$kept/archives/lockstep-$part.content"
 done
 rm -rf "$staged"

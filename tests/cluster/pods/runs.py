@@ -14,9 +14,8 @@ from kubernetes import client
 
 from lockstep.collector.contract.kubernetes import FAULTS, HEALTHY, ROLE_LABEL, RUN_LABEL, Family
 from lockstep.runs.planning import run_id
-from lockstep.workloads.launchers.kubernetes import indexed_job
-from lockstep.workloads.launchers.kubernetes.names import JOB_INDEX
-from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
+from lockstep.workloads.launch.kubernetes import job_manifests
+from lockstep.workloads.launch.kubernetes.settings import JOB_INDEX, Kind, Settings
 from lockstep.workloads.spec import RunSpec
 from tests.cluster.mpijob_crd import CRD
 from tests.cluster.pods.real_nodes import PATIENCE, REGISTRY, RealNodes, until
@@ -44,10 +43,10 @@ def mpi_operator(nodes: RealNodes) -> Iterator[None]:
 @contextlib.contextmanager
 def plain_jobs(nodes: RealNodes, spec: RunSpec) -> Iterator[None]:
     """The run as Jobs of one pod each: this Kubernetes gives the pods of one Job no index."""
-    settings = Settings(f"{REGISTRY}/lockstep-workloads:0.1.0", kind=Kind.JOB, timeout=600)
-    whole, batch = indexed_job.job(spec, settings), client.BatchV1Api(nodes.api)
+    settings = Settings(f"{REGISTRY}/lockstep-workloads:0.2.0", kind=Kind.JOB, timeout=600)
+    whole, batch = job_manifests.indexed_job(spec, settings), client.BatchV1Api(nodes.api)
     name, names = whole["metadata"]["name"], []
-    service = indexed_job.service(spec, settings)
+    service = job_manifests.service(spec, settings)
     nodes.core.create_namespaced_service(RUNS, service)
     try:
         for index in range(spec.layout.nodes):
@@ -84,7 +83,7 @@ class LaunchedRun(subprocess.Popen[str]):
         self.nodes: dict[int, str] = {}
         command = [
             sys.executable, "-m", "lockstep", "run", "gpt", "--nodes=2", "--launcher=kubernetes",
-            "--device=cpu", f"--image={REGISTRY}/lockstep-workloads:0.1.0",
+            "--device=cpu", f"--image={REGISTRY}/lockstep-workloads:0.2.0",
             f"--run-id={self.name}", f"--kubeconfig={nodes.kubeconfig}", f"--out={out}", "-ojson",
             *words,
         ]  # fmt: skip

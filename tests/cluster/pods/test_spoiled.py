@@ -58,7 +58,7 @@ def test_a_registry_that_refuses_is_told_by_pods_doctor_and_helm_test(
     spoiled: set[str], release: RealNodes
 ):
     wanted = {
-        "lockstep-dashboard": f"the registry refuses image {REFUSING}/lockstep-dashboard:0.1.0"
+        "lockstep-dashboard": f"the registry refuses image {REFUSING}/lockstep-dashboard:0.2.0"
     }
     until(lambda: not missed(release, wanted), PATIENCE, lambda: missed(release, wanted))
 

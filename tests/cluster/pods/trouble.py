@@ -27,7 +27,7 @@ def refusing_registry(nodes: RealNodes, missing: str) -> Iterator[None]:
     """On every node one that lets nobody in; the nodes have its images but for one part's."""
     servers, parts = [], [one for one in ("collector", "watch", "nodes", "dashboard")
                           if one != missing]  # fmt: skip
-    names = [f"{REFUSING}/lockstep-{part}:0.1.0" for part in parts]
+    names = [f"{REFUSING}/lockstep-{part}:0.2.0" for part in parts]
     try:
         for node in nodes.names:
             first = (nodes.kubeconfig.parent / node / "first").read_text().strip()

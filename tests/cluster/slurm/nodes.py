@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from lockstep.workloads.joining.reachable import free_port
-from lockstep.workloads.processes.death import die_with_parent
+from lockstep.terminal.processes import die_with_parent
+from lockstep.workloads.launch.joining.reachable import free_port
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scancel", "sinfo", "unshare")
 NODES = ("gpu-7", "gpu-8")

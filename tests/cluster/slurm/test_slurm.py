@@ -16,11 +16,11 @@ import pytest
 from lockstep.bench import results
 from lockstep.collector.contract.words import ExitCode
 from lockstep.runs.leftovers import SHARED_MEMORY
-from lockstep.workloads.joining.reachable import free_port
+from lockstep.workloads.launch.joining.reachable import free_port
 from tests.benchmarks.prometheus_server import prometheus
 from tests.cluster.slurm.nodes import NODES, Slurm, ended, missing, slurm, until
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.distributed]
+pytestmark = [pytest.mark.foreign, pytest.mark.root, pytest.mark.slow, pytest.mark.distributed]
 if reason := missing():
     pytest.skip(reason, allow_module_level=True)
 

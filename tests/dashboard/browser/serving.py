@@ -13,7 +13,7 @@ from urllib.request import urlopen
 
 from playwright.sync_api import Page
 
-from lockstep.workloads.joining.reachable import free_port
+from lockstep.workloads.launch.joining.reachable import free_port
 
 ROOT = Path(__file__).parents[3]
 PATIENCE = 180.0

@@ -11,16 +11,16 @@ from playwright.sync_api import Page, expect
 
 from lockstep.analyzer.findings.alerts import LOOK_BACK_SECONDS, alert
 from lockstep.analyzer.findings.finding import Kind, Tier, WatchFinding, Who
-from lockstep.analyzer.read.archive import load
+from lockstep.analyzer.read.archive.load import load_archive
 from lockstep.analyzer.rules.alert_rules.shape import Addresses
 from lockstep.collector.contract.archive import RUN_FILE
-from lockstep.dashboard.sources.archive import ArchiveSource
+from lockstep.dashboard.sources.archive.source import ArchiveSource
 from tests.dashboard.browser.serving import pictured, running, settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.distributed, pytest.mark.timeout(1200)]
 WAY = (
-    ("Node", re.compile(r"^\W*node-1$")),
-    ("GPU and rank", re.compile(r"GPU 0, rank 1$")),
+    ("Node and GPU", re.compile(r"^\W*node-1$")),
+    ("Node and GPU", re.compile(r"GPU 0, rank 1$")),
     ("Collectives", re.compile(r"dp-all-reduce$")),
 )
 """Title of the next page, and the link to it."""
@@ -67,7 +67,7 @@ def test_from_the_cluster_to_a_collective_in_three_clicks_and_back(
     expected = {"run": told["run"], "node": "node-1", "gpu": "0", "rank": "1",
                 "op": "dp-all-reduce"}  # fmt: skip
     assert expected == words(page)
-    for title in ("GPU and rank", "Node", "Cluster"):
+    for title in ("Node and GPU", "Node and GPU", "Cluster"):
         page.go_back()
         settled(page, title)
     assert {} == words(page)
@@ -80,7 +80,7 @@ def test_a_click_on_a_mark_of_the_map_leads_to_its_gpu(page: Page, address: str)
     assert mark is not None
     page.mouse.click(mark["x"] + mark["width"] / 2, mark["y"] + mark["height"] / 2)
     page.get_by_text("You clicked:").wait_for()
-    follow(page, "GPU and rank", re.compile(r"node-\d GPU 0$"))
+    follow(page, "Node and GPU", re.compile(r"node-\d GPU 0$"))
     there = words(page)
     assert (f"node-{there['rank']}", "0") == (there["node"], there["gpu"])
 
@@ -89,7 +89,7 @@ def test_a_link_lands_on_the_node_and_its_range(
     page: Page, address: str, told: dict[str, str]
 ) -> None:
     page.goto(f"{address}/node?node=node-1&from=now-5s&to=now&run={told['run']}")
-    settled(page, "Node")
+    settled(page, "Node and GPU")
     page.wait_for_function(DRAWN)
     shown = page.evaluate(RANGE)
     assert 5_000 == pytest.approx(shown[1] - shown[0], abs=2)
@@ -162,7 +162,7 @@ def _start_and_stop(page: Page, address: str, folder: Path) -> None:
     expect(page.get_by_role("button", name="Start", exact=True)).to_be_enabled(timeout=START_MS)
     told = json.loads((folder / RUN_FILE).read_text())
     assert "interrupted" == told["outcome"]["ending"]
-    assert 2 == len(load(folder).ranks)
+    assert 2 == len(load_archive(folder).ranks)
 
     page.goto(f"{address}/runs")
     settled(page, "Runs")

@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from lockstep.collector.contract.archive import RUN_FILE
-from lockstep.dashboard.page import Page as Shown
-from lockstep.dashboard.views import PAGES
+from lockstep.dashboard.context import Page as Shown
+from lockstep.dashboard.pages.registry import MOVED, PAGES
 from tests.chromium import LOADED_AGAIN, LONG_MS
 from tests.dashboard.browser.serving import pictured, settled
 
@@ -57,8 +57,10 @@ def test_every_page_is_readable_named_and_within_its_window(
 
     run = json.loads((archive / RUN_FILE).read_text())["run"]
     wrong = []
-    for each in PAGES:
-        look.goto(f"{address}/{path(each)}?run={run}&node=node-1&gpu=0&rank=1")
+    views = [(page, view) for key, view in MOVED.values() for page in PAGES if page.key == key]
+    for each, view in [*((page, "") for page in PAGES), *views]:
+        whom = "&gpu=0&rank=1" if (each, view) in views else ""
+        look.goto(f"{address}/{path(each)}?run={run}&node=node-1{whom}&view={view}&a={run}")
         settled(look, each.title)
         found = Axe().run(look).response["violations"]
         wrong += [(each.key, one["id"], one["help"], one["nodes"][0]["html"][:200])

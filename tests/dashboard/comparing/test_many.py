@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lockstep.dashboard.comparing import many
+from lockstep.dashboard import comparison
 from lockstep.dashboard.shapes import Lines, RunRow, Span
 
 
@@ -24,7 +24,7 @@ ROWS = [row("one"), row("two"), row("three", tags=("fw-570",)), row("four")]
 
 
 def test_each_is_held_against_the_first_with_its_interval() -> None:
-    frame = many.table(ROWS, RUNS)
+    frame = comparison.table(ROWS, RUNS)
     assert ["a", "b", "c", "d"] == frame["which"].tolist()
     assert ["", "within noise", "yes", "yes"] == frame["certain"].tolist()
     third = frame.iloc[2]
@@ -33,32 +33,32 @@ def test_each_is_held_against_the_first_with_its_interval() -> None:
 
 
 def test_the_answer_names_the_slowest_and_the_quickest() -> None:
-    said = many.answer(many.table(ROWS, RUNS))
+    said = comparison.answer(comparison.table(ROWS, RUNS))
     assert said.startswith("2 of 3 runs differ from a for certain: c by +2")
     assert ", d by -" in said
 
 
 def test_lines_stand_on_one_grid_of_steps_since_each_began() -> None:
-    step, loss = many.overlaid([charts(0.1), charts(0.1, first=5000)])
+    step, loss = comparison.overlaid([charts(0.1), charts(0.1, first=5000)])
     assert ("step", "loss") == (step.key, loss.key)
     assert np.isfinite(step.values["b"]).all()
-    longer, _ = many.overlaid(RUNS)
+    longer, _ = comparison.overlaid(RUNS)
     assert "medians of 2 steps" == longer.sampling
     assert np.isnan(longer.values["a"][-1])
     assert np.isfinite(longer.values["d"][-1])
 
 
 def test_a_run_that_told_nothing_is_not_known_and_no_zero() -> None:
-    frame = many.table(ROWS[:2], [charts(0.1), ()])
+    frame = comparison.table(ROWS[:2], [charts(0.1), ()])
     assert "not known" == frame.loc[1, "certain"]
     assert frame[["step (s)", "against a", "last loss"]].iloc[1].isna().all()
-    assert () == many.overlaid([charts(0.1), ()])
+    assert () == comparison.overlaid([charts(0.1), ()])
 
 
 def test_what_was_not_measured_is_not_told_as_no_difference() -> None:
-    assert "not known" in many.answer(many.table(ROWS[:3], [charts(0.1), (), ()]))
-    assert "None of" not in many.answer(many.table(ROWS[:2], [(), charts(0.1)]))
-    some = many.answer(many.table(ROWS[:3], [charts(0.1), charts(0.1, seed=1), ()]))
+    assert "not known" in comparison.answer(comparison.table(ROWS[:3], [charts(0.1), (), ()]))
+    assert "None of" not in comparison.answer(comparison.table(ROWS[:2], [(), charts(0.1)]))
+    some = comparison.answer(comparison.table(ROWS[:3], [charts(0.1), charts(0.1, seed=1), ()]))
     assert (
         some == "None of 1 runs differs from a for certain in its step time; of 1 it is not known."
     )

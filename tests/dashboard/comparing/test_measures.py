@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.dashboard.comparing.measures import measures, steady
+from lockstep.dashboard.comparison import measures, steady
 from lockstep.dashboard.shapes import Lines
 
 STEPS = np.arange(300.0)

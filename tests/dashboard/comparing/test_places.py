@@ -1,7 +1,7 @@
 import numpy as np
 import pandas as pd
 
-from lockstep.dashboard.comparing.places import Nodes, moved, nodes, phases
+from lockstep.dashboard.comparison import Nodes, moved, nodes, phases
 
 
 def ranks(backward: float = 0.2, names: tuple[str, ...] = ("node-0", "node-1")) -> pd.DataFrame:

@@ -1,10 +1,9 @@
 import numpy as np
 import pandas as pd
 
-from lockstep.dashboard.figures.matrix import matrix
-from lockstep.dashboard.figures.nothing import nothing
-from lockstep.dashboard.figures.phases_beside import phases_beside
-from lockstep.dashboard.figures.same_range import same_range
+from lockstep.dashboard.figures.matrix import matrix, same_range
+from lockstep.dashboard.figures.phases import phases_beside
+from lockstep.dashboard.figures.picture import nothing
 from lockstep.dashboard.shapes import Matrix
 
 TOLD = pd.DataFrame({"phase": ["forward"], "a": [0.01], "b": [0.02], "difference": [0.01],

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from lockstep.dashboard.figures.busbw import SERIES_AT_MOST, busbw, expected
+from lockstep.dashboard.figures.operations import SERIES_AT_MOST, busbw, expected
 
 FRAME = pd.DataFrame({
     "op": ["dp-all-reduce", "dp-all-reduce", "grads-reduce-scatter", "tp-all-reduce", "pp-send"],

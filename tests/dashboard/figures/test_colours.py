@@ -12,22 +12,19 @@ import pytest
 
 from lockstep.dashboard import figures, palette
 from lockstep.dashboard.figures import (
-    busbw,
-    gantt,
+    deviation,
     heatmap,
-    histogram,
-    lateness,
     layout_map,
     ledger,
     lines,
     matrix,
-    nothing,
+    operations,
     phases,
-    phases_beside,
-    shares,
-    strokes,
+    picture,
 )
 from lockstep.dashboard.figures.charts import Other
+from lockstep.dashboard.figures.colours import COLOURS
+from lockstep.dashboard.figures.colours import colour as of_theme
 from lockstep.dashboard.figures.picture import Picture
 from lockstep.dashboard.shapes import Matrix
 from tests.dashboard.fakes import SPAN, TIMES, Fake
@@ -35,7 +32,7 @@ from tests.dashboard.figures.fleets import fleet
 
 # Those of the theme are held on both grounds by test_palette, and so is SILENT; the two grounds
 # stand beside each other in marks on maps.
-KNOWN = {strokes.colour(place) for place in range(strokes.COLOURS)} | {
+KNOWN = {of_theme(place) for place in range(COLOURS)} | {
     palette.SILENT,
     palette.LIGHT_BACKGROUND,
     palette.DARK_BACKGROUND,
@@ -53,21 +50,21 @@ BESIDE = pd.DataFrame({"phase": ["data"], "a": [1.0], "b": [2.0], "difference": 
                        "change": [1.0]})  # fmt: skip
 SLOW = fleet(2, values=[1.0] * 15 + [1.4], silent=("n0009",))
 DRAWN: dict[Any, Callable[[], Picture]] = {
-    busbw.busbw: lambda: busbw.busbw(OPERATIONS),
-    gantt.gantt: lambda: gantt.gantt(SOURCE.operations("gpt-1", 0, SPAN)),
+    operations.busbw: lambda: operations.busbw(OPERATIONS),
+    operations.gantt: lambda: operations.gantt(SOURCE.operations("gpt-1", 0, SPAN)),
     heatmap.fleet: lambda: heatmap.fleet(SLOW),
-    histogram.histogram: lambda: histogram.histogram(SLOW),
-    lateness.lateness: lambda: lateness.lateness(OWN, [1]),
+    deviation.histogram: lambda: deviation.histogram(SLOW),
+    matrix.lateness: lambda: matrix.lateness(OWN, [1]),
     layout_map.layout_map: lambda: layout_map.layout_map({"S_w": [[1.0], [1.4]]}, [(1, 0)]),
     ledger.ledger: lambda: ledger.ledger(SOURCE.ledgers(SPAN)),
     lines.stack: lambda: lines.stack(
         CHARTS, EVENTS, SPAN, "relative", Other(CHARTS, "b", SPAN.start)
     ),
     matrix.matrix: lambda: matrix.matrix(OWN),
-    nothing.nothing: lambda: nothing.nothing("Nothing", "Nobody told."),
+    picture.nothing: lambda: picture.nothing("Nothing", "Nobody told."),
     phases.phases: lambda: phases.phases(SOURCE.ranks("gpt-1", SPAN), [1]),
-    phases_beside.phases_beside: lambda: phases_beside.phases_beside(BESIDE),
-    shares.shares: lambda: shares.shares(OPERATIONS),
+    phases.phases_beside: lambda: phases.phases_beside(BESIDE),
+    operations.shares: lambda: operations.shares(OPERATIONS),
 }
 
 

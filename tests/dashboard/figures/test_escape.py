@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.dashboard.figures.escape import LONGEST, text
+from lockstep.dashboard.figures.picture import LONGEST_NAME, escaped
 
 
 @pytest.mark.parametrize(
@@ -18,15 +18,15 @@ from lockstep.dashboard.figures.escape import LONGEST, text
     ],
 )
 def test_markup_of_plotly_stands_as_letters(raw: str, shown: str) -> None:
-    assert shown == text(raw)
+    assert shown == escaped(raw)
 
 
 @given(st.text(max_size=300))
 def test_no_text_has_a_tag_or_is_longer_than_it_may(raw: str) -> None:
-    shown = text(raw)
+    shown = escaped(raw)
     assert not set("<>\n") & set(shown)
-    assert len(raw[:LONGEST]) <= len(shown) <= 5 * LONGEST
+    assert len(raw[:LONGEST_NAME]) <= len(shown) <= 5 * LONGEST_NAME
 
 
 def test_a_long_text_ends_in_an_ellipsis() -> None:
-    assert "x" * (LONGEST - 1) + "…" == text("x" * 5000)
+    assert "x" * (LONGEST_NAME - 1) + "…" == escaped("x" * 5000)

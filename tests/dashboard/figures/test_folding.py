@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.dashboard.figures.folding import FLAT_NODES, folded
+from lockstep.dashboard.figures.heatmap import FLAT_NODES, folded
 from tests.dashboard.figures.fleets import fleet
 
 

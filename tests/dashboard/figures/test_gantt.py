@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from lockstep.dashboard.figures import gantt
+from lockstep.dashboard.figures import operations as gantt
 
 START = 1.79e9
 

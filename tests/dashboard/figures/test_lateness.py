@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lockstep.dashboard.figures.lateness import RANKS_AT_MOST, lateness
+from lockstep.dashboard.figures.matrix import RANKS_AT_MOST, lateness
 from lockstep.dashboard.shapes import Matrix
 
 

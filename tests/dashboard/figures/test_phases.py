@@ -3,7 +3,7 @@
 import pandas as pd
 
 from lockstep.dashboard.figures.phases import PATTERNS, RANKS_AT_MOST, phases
-from lockstep.dashboard.figures.quantity import quantity
+from lockstep.dashboard.figures.units import quantity
 
 RANKS = pd.DataFrame({
     "rank": [2, 0, 1, 3], "node": ["n-1", "n-0", "n-0", "n-1"], "pp": [0, 0, 0, 0],

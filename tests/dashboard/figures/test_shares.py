@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from lockstep.dashboard.figures.quantity import quantity
-from lockstep.dashboard.figures.shares import BARS_AT_MOST, shares
+from lockstep.dashboard.figures.operations import BARS_AT_MOST, shares
+from lockstep.dashboard.figures.units import quantity
 
 FRAME = pd.DataFrame({
     "op": ["a", "b", "a"], "group": ["dp", "tp", "dp"], "count": [1, 2, 3],

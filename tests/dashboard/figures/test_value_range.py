@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from lockstep.dashboard.figures.charts import beyond, warm_up
 from lockstep.dashboard.figures.lines import stack
-from lockstep.dashboard.figures.value_range import beyond, warm_up
 from lockstep.dashboard.shapes import Lines
 
 TIMES = 1_795_000_000.0 + np.arange(100.0)

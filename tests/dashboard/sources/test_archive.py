@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lockstep.dashboard.shapes import FLEET_METRICS, FleetMetric, Lines, Severity, Span
-from lockstep.dashboard.sources.archive import ArchiveSource
+from lockstep.dashboard.sources.archive.source import ArchiveSource
 from lockstep.dashboard.trouble import Kind, TroubleError
 from tests.dashboard.archives import START, Made, write
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lockstep.dashboard.shapes import FLEET_METRICS, Span
-from lockstep.dashboard.sources.archive import ArchiveSource
+from lockstep.dashboard.sources.archive.source import ArchiveSource
 from lockstep.dashboard.trouble import Kind, TroubleError
 from tests.dashboard.archives import Made, write
 

@@ -6,7 +6,7 @@ import pytest
 from lockstep.analyzer.read.archive.series import Series
 from lockstep.collector.contract import metrics as m
 from lockstep.dashboard.shapes import Severity, Span
-from lockstep.dashboard.sources.archive.checks import checks as archived
+from lockstep.dashboard.sources.archive.nodes import checks as archived
 from lockstep.dashboard.sources.check_table import (
     CRITICAL,
     LIMITS,
@@ -16,7 +16,7 @@ from lockstep.dashboard.sources.check_table import (
     Live,
     State,
 )
-from lockstep.dashboard.sources.prometheus.checks import checks
+from lockstep.dashboard.sources.prometheus.node_facts import checks
 
 
 class Told:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.dashboard.shapes import Lines
-from lockstep.dashboard.sources.downsample import MOST_POINTS, thin
+from lockstep.dashboard.sources.grid import MOST_DRAWN, thin
 
 
 def chart(*lines: np.ndarray) -> Lines:
@@ -16,7 +16,7 @@ def chart(*lines: np.ndarray) -> Lines:
 
 
 @given(
-    count=st.integers(MOST_POINTS + 1, 90_000),
+    count=st.integers(MOST_DRAWN + 1, 90_000),
     place=st.integers(0, 2**31),
     line=st.integers(0, 3),
     up=st.booleans(),
@@ -31,13 +31,13 @@ def test_a_spike_of_one_sample_is_always_drawn(
     values[line][at] = 9.0 if up else -9.0
     found = thin(chart(*values))
 
-    assert len(found.times) <= MOST_POINTS
+    assert len(found.times) <= MOST_DRAWN
     where = np.flatnonzero(found.times == at)
     assert 1 == len(where)
     assert found.values[f"line {line}"][where[0]] == values[line][at]
 
 
-@given(count=st.integers(MOST_POINTS + 1, 20_000), begin=st.integers(0, 2**31),
+@given(count=st.integers(MOST_DRAWN + 1, 20_000), begin=st.integers(0, 2**31),
        length=st.integers(1, 50))  # fmt: skip
 @settings(max_examples=40, deadline=None)
 def test_a_gap_stays_a_gap(count: int, begin: int, length: int) -> None:
@@ -61,7 +61,7 @@ def test_points_are_values_that_were_told_with_their_steps() -> None:
 
 
 def test_few_moments_stay_as_they_are() -> None:
-    few = chart(np.arange(MOST_POINTS, dtype=float))
+    few = chart(np.arange(MOST_DRAWN, dtype=float))
 
     assert thin(few) is few
 
@@ -80,4 +80,4 @@ def test_the_first_and_the_last_moment_stay() -> None:
 
 @pytest.mark.parametrize("values", [np.full(5000, np.nan), np.zeros(5000)])
 def test_lines_that_say_one_thing_are_thinned_too(values: np.ndarray) -> None:
-    assert len(thin(chart(values)).times) <= MOST_POINTS
+    assert len(thin(chart(values)).times) <= MOST_DRAWN

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 
 from lockstep.collector.contract import metrics as m
-from lockstep.dashboard.sources.prometheus.directory import Directory
+from lockstep.dashboard.sources.prometheus.directory import Directory, living_last
 from lockstep.dashboard.sources.prometheus.fleet import places
-from lockstep.dashboard.sources.prometheus.living import living_last
 
 PAGE = {"job": "lockstep", "instance": "a:9410"}
 

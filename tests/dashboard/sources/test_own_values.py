@@ -11,8 +11,8 @@ import pytest
 from lockstep.collector.contract import metrics as m
 from lockstep.dashboard.protocol import Source
 from lockstep.dashboard.shapes import Lines
-from lockstep.dashboard.sources.archive import ArchiveSource
-from lockstep.dashboard.sources.prometheus import PrometheusSource
+from lockstep.dashboard.sources.archive.source import ArchiveSource
+from lockstep.dashboard.sources.prometheus.source import PrometheusSource
 from tests.dashboard.archives import Made, write
 from tests.dashboard.stored import open_metrics, served
 

@@ -17,8 +17,7 @@ from lockstep.collector.contract import archive
 from lockstep.collector.recorder.parts import arrow_schema
 from lockstep.dashboard.shapes import Span
 from lockstep.dashboard.sources.archive import step_log
-from lockstep.dashboard.sources.archive.step_log import StepLog
-from lockstep.dashboard.sources.archive.summary import COLUMNS, Summary, summed
+from lockstep.dashboard.sources.archive.step_log import COLUMNS, StepLog, Summary, summed
 from tests.dashboard import archive_tables
 from tests.dashboard.archives import Made
 

@@ -11,8 +11,17 @@ from hypothesis import strategies as st
 
 from lockstep.collector.contract.words import FaultKind
 from lockstep.commands.run import run as run_command
-from lockstep.dashboard.starting.form import MODELS, MOST, PRESETS, SCOPES, WORKLOADS, Form
-from lockstep.dashboard.starting.plan import Plan, PlanError, planned
+from lockstep.dashboard.starting.plan import (
+    MODELS,
+    MOST,
+    PRESETS,
+    SCOPES,
+    WORKLOADS,
+    Form,
+    Plan,
+    PlanError,
+    planned,
+)
 from lockstep.dashboard.starting.process import WITHOUT_VERDICT
 from lockstep.workloads.faults.kinds import BUILT
 from lockstep.workloads.faults.plan import parse

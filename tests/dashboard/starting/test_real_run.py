@@ -12,14 +12,14 @@ import pytest
 
 from lockstep.collector.contract.archive import RUN_FILE
 from lockstep.dashboard.starting.world import environment
-from lockstep.workloads.processes.ownership import SHARED_MEMORY
+from lockstep.workloads.launch.processes import SHARED_MEMORY
 
 pytestmark = [pytest.mark.slow, pytest.mark.distributed]
 DASHBOARD = """
 import sys, time
 from pathlib import Path
 from lockstep.dashboard.starting import registry
-from lockstep.dashboard.starting.form import Form
+from lockstep.dashboard.starting.plan import Form
 from lockstep.dashboard.starting.plan import planned
 
 folder = Path(sys.argv[1])

@@ -16,9 +16,8 @@ from lockstep.dashboard.shapes import Severity
 from lockstep.dashboard.starting import process, registry
 from lockstep.dashboard.starting.plan import Plan
 from lockstep.dashboard.starting.process import Job, Stage
-from lockstep.dashboard.starting.progress import lines, progress
+from lockstep.dashboard.starting.progress import headline, lines, progress
 from lockstep.dashboard.starting.registry import FILE, PLACE, BusyError, Registry
-from lockstep.dashboard.starting.run_status import sentence
 from lockstep.dashboard.starting.world import environment
 
 ROOT = Path(__file__).parents[3]
@@ -50,7 +49,7 @@ def test_a_run_is_followed_by_its_analysis_and_its_report(runs: Registry, tmp_pa
     assert (f"analyze {tmp_path / 'gpt-1'}", f"report {tmp_path / 'gpt-1'}") == tuple(
         line for line in lines(shown.log) if line.startswith(("analyze", "report"))
     )
-    assert Severity.OK == sentence(shown, progress(lines(shown.log)))[1]
+    assert Severity.OK == headline(shown, progress(lines(shown.log)))[1]
 
 
 @pytest.mark.parametrize("follow", [True, False])
@@ -67,7 +66,7 @@ def test_a_failed_run_says_its_code_and_nothing_follows_it(runs: Registry, tmp_p
     job = runs.start(_plan(tmp_path, "fail-1", follow=True))
 
     assert job.wait(60)
-    text, severity = sentence(job.snapshot(), progress(()))
+    text, severity = headline(job.snapshot(), progress(()))
     assert "fail-1 failed with code 70" in text
     assert Severity.CRITICAL == severity
     assert "lockstep: rank 1 failed" == lines(job.snapshot().log)[-1]
@@ -126,7 +125,7 @@ def test_stop_lets_the_run_close_its_archive(runs: Registry, tmp_path: Path) -> 
     shown = job.snapshot()
     assert (130, True) == (shown.code, shown.stopped)
     assert (tmp_path / "wait-1" / "closed").exists()
-    assert "wait-1 was stopped" in sentence(shown, progress(()))[0]
+    assert "wait-1 was stopped" in headline(shown, progress(()))[0]
     assert not any(line.startswith("analyze") for line in lines(shown.log))
 
 
@@ -141,7 +140,7 @@ def test_stop_insists_where_a_run_does_not_listen(
 
     assert job.wait(60)
     assert -signal.SIGKILL == job.snapshot().code
-    assert "had to be killed" in sentence(job.snapshot(), progress(()))[0]
+    assert "had to be killed" in headline(job.snapshot(), progress(()))[0]
 
 
 def test_after_a_run_was_killed_another_one_starts(runs: Registry, tmp_path: Path) -> None:
@@ -150,7 +149,7 @@ def test_after_a_run_was_killed_another_one_starts(runs: Registry, tmp_path: Pat
     assert job._process is not None
     os.kill(job._process.pid, signal.SIGKILL)
     assert job.wait(60)
-    assert "killed by signal 9" in sentence(job.snapshot(), progress(()))[0]
+    assert "killed by signal 9" in headline(job.snapshot(), progress(()))[0]
 
     again = runs.start(_plan(tmp_path, "gpt-1"))
 
@@ -197,7 +196,7 @@ def test_a_program_that_cannot_be_started_is_a_sentence(
     assert job.wait(60)
     assert (
         "gpt-1 was not started. A process could not be started: No such file"
-        in (sentence(job.snapshot(), progress(()))[0])
+        in (headline(job.snapshot(), progress(()))[0])
     )
 
 

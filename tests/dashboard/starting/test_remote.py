@@ -12,12 +12,11 @@ from lockstep.bench.api.shapes import StartRun
 from lockstep.dashboard.context import Settings
 from lockstep.dashboard.sources.folder import FolderSource
 from lockstep.dashboard.starting import remote
-from lockstep.dashboard.starting.form import Form
+from lockstep.dashboard.starting.plan import Form
 from lockstep.dashboard.starting.process import Stage
-from lockstep.dashboard.starting.progress import progress
-from lockstep.dashboard.starting.run_status import sentence
+from lockstep.dashboard.starting.progress import headline, progress
+from tests.bench.api.served import TOKEN, Api, served
 from tests.dashboard.apps import boxes, look
-from tests.lockstep.api.served import TOKEN, Api, served
 
 
 @pytest.fixture
@@ -111,5 +110,5 @@ def test_every_state_of_the_api_has_its_sentence(state: str, stage: Stage, words
     shown = remote.snapshot(told, [], datetime(2026, 11, 24, 13, 1, tzinfo=UTC))
 
     assert shown.stage is stage
-    assert words in sentence(shown, progress(()))[0]
+    assert words in headline(shown, progress(()))[0]
     assert shown.seconds == (0 if state == "queued" else 60)

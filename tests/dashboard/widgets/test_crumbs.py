@@ -5,7 +5,7 @@ import pytest
 
 from lockstep.dashboard.address import Place
 from lockstep.dashboard.trouble import Kind, TroubleError
-from lockstep.dashboard.widgets.crumbs import trail, with_gpu
+from lockstep.dashboard.widgets.links import trail, with_gpu
 
 RANKS = pd.DataFrame({"rank": [0, 3], "gpu": [0, 1]})
 

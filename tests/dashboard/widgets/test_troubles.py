@@ -3,7 +3,7 @@
 import pytest
 
 from lockstep.dashboard.trouble import Kind
-from lockstep.dashboard.widgets import troubles
+from lockstep.dashboard.widgets import banners
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from lockstep.dashboard.widgets import troubles
     ],
 )
 def test_commands_of_a_next_step_can_be_copied(text: str, expected: object) -> None:
-    assert expected == troubles.next_step(text)
+    assert expected == banners.next_step(text)
 
 
 @pytest.mark.parametrize(
@@ -27,8 +27,8 @@ def test_commands_of_a_next_step_can_be_copied(text: str, expected: object) -> N
      ("temperature", ("metric", "temperature"))],
 )  # fmt: skip
 def test_a_choice_is_a_word_of_the_address(choice: str, expected: object) -> None:
-    assert expected == troubles.chosen(choice, ("node-0", "node-1"))
+    assert expected == banners.chosen_word(choice, ("node-0", "node-1"))
 
 
 def test_every_kind_of_trouble_has_its_severity() -> None:
-    assert set(Kind) == set(troubles.SEVERITIES)
+    assert set(Kind) == set(banners.SEVERITIES)

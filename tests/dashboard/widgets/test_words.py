@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.dashboard.widgets.words import LONGEST, plain, short
+from lockstep.dashboard.widgets.markup import LONGEST, plain, short
 
 JOINER = "\u2060"
 ESCAPABLE = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"

@@ -11,48 +11,46 @@ from lockstep.analyzer.findings.headline import first_action
 from lockstep.dashboard.sources.archive.findings import of_watch
 from lockstep.dashboard.sources.prometheus.findings import _archived
 from lockstep.dashboard.sources.prometheus.folders import Kept
-from lockstep.dashboard.words import at_a_glance
+from lockstep.dashboard.words import findings
 from tests.dashboard.words.rows import FOUND, RUN, found
 
 
 def test_it_says_since_when_and_for_how_long() -> None:
-    assert "UTC, open after 2 min" in at_a_glance.since(FOUND, FOUND.since + 125.0)
+    assert "UTC, open after 2 min" in findings.since(FOUND, FOUND.since + 125.0)
     ended = found(open=False, until=FOUND.since + 30.0)
-    assert at_a_glance.since(ended, FOUND.since + 999.0).endswith("ended after 30 s")
+    assert findings.since(ended, FOUND.since + 999.0).endswith("ended after 30 s")
 
 
 def test_what_is_not_known_of_the_cost_is_not_told_as_nothing() -> None:
-    assert "not known" == at_a_glance.cost(found(slowdown=None), None)
-    assert "lost" not in at_a_glance.cost(FOUND, None)
-    assert at_a_glance.cost(FOUND, RUN).startswith(f"{FOUND.slowdown:.2f}x its own time")
+    assert "not known" == findings.cost(found(slowdown=None), None)
+    assert "lost" not in findings.cost(FOUND, None)
+    assert findings.cost(FOUND, RUN).startswith(f"{FOUND.slowdown:.2f}x its own time")
 
 
 def test_a_cause_that_nobody_knows_is_said_so() -> None:
-    assert "not known" == at_a_glance.why(found(cause="unknown"))
-    assert at_a_glance.why(found(cause="thermal", confidence=0.97)).startswith("its GPU is too hot")
+    assert "not known" == findings.why(found(cause="unknown"))
+    assert findings.why(found(cause="thermal", confidence=0.97)).startswith("its GPU is too hot")
 
 
 def test_what_to_do_first_is_what_the_alert_says_with_its_command() -> None:
-    action, command = at_a_glance.to_do(found(cause="thermal", place_confidence=0.99))
+    action, command = findings.to_do(found(cause="thermal", place_confidence=0.99))
     assert action
     assert "node-1" in command
 
 
 def test_a_machine_is_suspect_after_a_run_that_ended_with_its_culprit() -> None:
     past = found(cause="thermal", place_confidence=0.99, open=False, until=FOUND.since + 30.0)
-    assert ("", "") == at_a_glance.to_do(past)
-    assert at_a_glance.to_do(replace(past, until=None)) == at_a_glance.to_do(
-        replace(past, lasts=True)
-    )
+    assert ("", "") == findings.to_do(past)
+    assert findings.to_do(replace(past, until=None)) == findings.to_do(replace(past, lasts=True))
 
 
 def test_a_run_that_stands_is_not_told_to_drain() -> None:
-    _, command = at_a_glance.to_do(found(cause="software", slowdown=None))
+    _, command = findings.to_do(found(cause="software", slowdown=None))
     assert "drain" not in command
 
 
 def test_a_hostile_node_is_an_argument_and_no_command() -> None:
-    _, command = at_a_glance.to_do(found(node="x; rm -rf /", place_confidence=0.99))
+    _, command = findings.to_do(found(node="x; rm -rf /", place_confidence=0.99))
     assert "'x; rm -rf /'" in command
 
 
@@ -72,6 +70,6 @@ def test_page_and_alert_say_the_same_of_a_finding(
     archived = _archived(Kept("gpt-a/x", Path("x"), told))
     assert archived is not None
     for row in (archived, of_watch("gpt-a", "x", told)):
-        assert first_action(watched) == at_a_glance.to_do(row)
-        assert "2.00 rank-hours lost so far" in at_a_glance.cost(row, RUN)
+        assert first_action(watched) == findings.to_do(row)
+        assert "2.00 rank-hours lost so far" in findings.cost(row, RUN)
         assert "2.00 rank-hours lost so far" in watched.summary

@@ -2,7 +2,7 @@
 
 from lockstep.dashboard.address import Place
 from lockstep.dashboard.shapes import Severity
-from lockstep.dashboard.words import chosen
+from lockstep.dashboard.words import culprits
 from tests.dashboard.words.rows import FOUND, found
 from tests.dashboard.words.verdicts import CULPRIT, ROW, SLOW, verdict
 
@@ -14,7 +14,7 @@ SECOND = found(finding="f-2", rank=5, node="node-2", gpu=1, cause="power",
 
 
 def first(place: Place, *rows: object) -> object:
-    ordered = chosen.first(TWO, place, chosen.finding(place, rows))  # type: ignore[arg-type]
+    ordered = culprits.first(TWO, place, culprits.finding(place, rows))  # type: ignore[arg-type]
     return (ordered or {})["culprits"][0]["rank"]
 
 
@@ -35,18 +35,18 @@ def test_who_is_no_culprit_changes_nothing() -> None:
 
 def test_of_two_causes_on_one_place_that_of_the_finding_comes_first() -> None:
     twice = verdict(culprits=[CULPRIT, CULPRIT | {"cause": "power"}])
-    ordered = chosen.first(twice, Place(finding="f-1"), found(cause="power"))
+    ordered = culprits.first(twice, Place(finding="f-1"), found(cause="power"))
     assert "power" == (ordered or {})["culprits"][0]["cause"]
 
 
 def test_the_sentence_is_that_of_the_culprit_and_then_that_of_the_run() -> None:
-    said = chosen.headline(TWO, Place(finding="f-2"), SECOND, ROW, live=False)
+    said = culprits.headline(TWO, Place(finding="f-2"), SECOND, ROW, live=False)
     expected = "Rank 5 is held at a power cap. Of the whole run: Rank 2 is slower."
     assert (expected, Severity.WARNING) == (said.text, said.severity)
 
 
 def test_without_a_finding_the_culprit_is_put_into_words() -> None:
-    said = chosen.headline(TWO, Place(rank=5), None, ROW, live=False)
+    said = culprits.headline(TWO, Place(rank=5), None, ROW, live=False)
     assert said.text.startswith(
         "Rank 5 (node-2, GPU 1) is 1.20x slower than it should be: its GPU is held at a power cap."
     )
@@ -54,15 +54,15 @@ def test_without_a_finding_the_culprit_is_put_into_words() -> None:
 
 def test_the_first_culprit_is_told_as_the_verdict_does() -> None:
     for place, row in ((Place(), None), (Place(finding="f-1"), FOUND), (Place(rank=2), None)):
-        assert "Rank 2 is slower." == chosen.headline(TWO, place, row, ROW, live=False).text
+        assert "Rank 2 is slower." == culprits.headline(TWO, place, row, ROW, live=False).text
 
 
 def test_a_finding_without_a_verdict_is_told_with_what_is_to_be_done() -> None:
-    said = chosen.headline(None, Place(finding="f-1"), FOUND, ROW, live=False)
+    said = culprits.headline(None, Place(finding="f-1"), FOUND, ROW, live=False)
     assert said.text.startswith("Rank 2 is too hot. Of the whole run: Nobody analyzed run gpt-a")
     assert "lockstep analyze 'runs/gpt a'" == said.command
 
 
 def test_a_finding_that_the_verdict_does_not_name_is_told_first() -> None:
-    said = chosen.headline(SLOW, Place(finding="f-2"), SECOND, ROW, live=False)
+    said = culprits.headline(SLOW, Place(finding="f-2"), SECOND, ROW, live=False)
     assert said.text.startswith("Rank 5 is held at a power cap.")

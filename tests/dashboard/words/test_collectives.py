@@ -8,7 +8,7 @@ import pytest
 
 from lockstep.dashboard.shapes import Matrix, Severity
 from lockstep.dashboard.words import collectives
-from lockstep.dashboard.words.waiting import UNKNOWN, waits
+from lockstep.dashboard.words.collectives import UNKNOWN, waits
 from tests.dashboard.words.test_waiting import ranks
 from tests.dashboard.words.verdicts import BROKEN, HEALTHY, LINK, NODE, RACK, SLOW
 

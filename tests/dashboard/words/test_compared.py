@@ -1,7 +1,6 @@
 import numpy as np
 
-from lockstep.dashboard.comparing.measures import Measure
-from lockstep.dashboard.comparing.places import Nodes
+from lockstep.dashboard.comparison import Measure, Nodes
 from lockstep.dashboard.shapes import Severity
 from lockstep.dashboard.words.compared import COLUMNS, RATIOS, answer, missing, table, verdict
 

@@ -20,7 +20,7 @@ def test_a_row_links_to_the_place_with_a_range_around_the_onset() -> None:
     frame = findings.findings([FOUND], {"gpt-a": RUN})
     path, query = urlsplit(frame.loc[0, "node page"])[2:4]
     place = address.read(dict(parse_qsl(query)))
-    assert ("/node", "gpt-a", "node-1", 0) == (path, place.run, place.node, place.gpu)
+    assert ("/node", "gpt-a", "node-1", None) == (path, place.run, place.node, place.gpu)
     shown = address.span(place, SPAN, SPAN.end)
     assert SPAN.start <= shown.start < FOUND.since < shown.end <= SPAN.end + 0.002
 

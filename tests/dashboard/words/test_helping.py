@@ -1,7 +1,7 @@
 """The Help page tells what the program does, not what it once did."""
 
-from lockstep.analyzer.report.detection import THRESHOLDS
-from lockstep.analyzer.report.glossary import GLOSSARY
+from lockstep.analyzer.report.sections.detection import THRESHOLDS
+from lockstep.analyzer.report.sections.supporting import GLOSSARY
 from lockstep.collector.contract.words import ExitCode
 from lockstep.dashboard.words import helping
 

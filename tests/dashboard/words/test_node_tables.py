@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from lockstep.dashboard import address
 from lockstep.dashboard.address import Place
 from lockstep.dashboard.shapes import Check, NodeFacts, Severity, Span
-from lockstep.dashboard.words import node_tables
+from lockstep.dashboard.words import places
 
 
 def test_the_worst_check_comes_first() -> None:
-    frame = node_tables.checks(
+    frame = places.checks(
         (
             Check("a", Severity.OK, ""),
             Check("b", Severity.CRITICAL, ""),
@@ -28,7 +28,7 @@ def test_the_worst_check_comes_first() -> None:
 def test_each_gpu_has_a_link_that_names_it() -> None:
     gpus = pd.DataFrame({"gpu": [0, 1], "run": ["gpt-1", ""], "rank": [4, pd.NA]})
     told = NodeFacts("n 1", {}, gpus, ())
-    links = list(node_tables.gpus(told, Place(since="5", run="x"))[node_tables.GPU_LINK])
+    links = list(places.gpus(told, Place(since="5", run="x"))[places.GPU_LINK])
     words = [parse_qs(urlsplit(link).query) for link in links]
     assert [
         {"run": ["gpt-1"], "node": ["n 1"], "gpu": ["0"], "rank": ["4"], "from": ["5"]},
@@ -38,11 +38,11 @@ def test_each_gpu_has_a_link_that_names_it() -> None:
 
 @given(st.text(min_size=1))
 def test_the_drain_commands_name_the_node_and_nothing_else(node: str) -> None:
-    assert ["kubectl", "cordon", node] == shlex.split(node_tables.drain(node))[:3]
+    assert ["kubectl", "cordon", node] == shlex.split(places.drain(node))[:3]
 
 
 def test_grafana_gets_the_node_and_the_range() -> None:
-    link = node_tables.grafana("http://g:3000/", "n&1", Span(10.0, 20.5))
+    link = places.grafana("http://g:3000/", "n&1", Span(10.0, 20.5))
     place = address.read(
         {name: values[0] for name, values in parse_qs(urlsplit(link).query).items()}
     )
@@ -51,9 +51,9 @@ def test_grafana_gets_the_node_and_the_range() -> None:
 
 @pytest.mark.parametrize("base", ["http://g", "http://g/", "http://g/d", "http://g/d/"])
 def test_grafana_is_named_with_or_without_its_folder(base: str) -> None:
-    link = node_tables.grafana(base, "n", Span(0.0, 1.0))
+    link = places.grafana(base, "n", Span(0.0, 1.0))
     assert "http://g/d/lockstep-node" == link.partition("?")[0]
 
 
 def test_without_grafana_there_is_no_link() -> None:
-    assert "" == node_tables.grafana("", "n", Span(0.0, 1.0))
+    assert "" == places.grafana("", "n", Span(0.0, 1.0))

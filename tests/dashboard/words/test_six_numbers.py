@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from lockstep.dashboard.shapes import FLEET_METRICS, FleetSnapshot
-from lockstep.dashboard.words.six_numbers import Number, numbers
+from lockstep.dashboard.words.now import Number, numbers
 from tests.dashboard.words.rows import ARCHIVE, FOUND, LIVE, RUN, found, run
 
 FLEET = FleetSnapshot(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.dashboard.words.spent import lost
+from lockstep.dashboard.words.said import lost
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from lockstep.dashboard.shapes import Check, Health, Severity
-from lockstep.dashboard.words import trust
+from lockstep.dashboard.words import helping
 
 OK = Check("scrapes", Severity.OK, "All answer.")
 LATE = Check("clock skew", Severity.WARNING, "node-1 is 3 s off.", "Start chrony on it.")
@@ -31,13 +31,13 @@ def health(*checks: Check) -> Health:
 def test_the_sentence_names_what_is_wrong(
     checks: tuple[Check, ...], expected: str, severity: Severity
 ) -> None:
-    text, found = trust.sentence(health(*checks))
+    text, found = helping.sentence(health(*checks))
     assert expected in text
     assert severity is found
 
 
 def test_every_check_says_what_to_do() -> None:
-    (row,) = trust.checks(health(LATE)).to_dict("records")
+    (row,) = helping.checks(health(LATE)).to_dict("records")
     assert {
         "check": "clock skew", "state": "▲ warning", "what it says": "node-1 is 3 s off.",
         "next step": "Start chrony on it.",

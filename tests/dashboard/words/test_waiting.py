@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.dashboard.words.waiting import waits
+from lockstep.dashboard.words.collectives import waits
 
 
 def ranks(*shares: float, nodes: str = "aabb") -> pd.DataFrame:

@@ -66,10 +66,10 @@ def test_each_page_is_where_the_program_serves_it():
 
 def test_probes_ask_for_paths_that_are_served():
     sources = {
-        "collector": import_module("lockstep.collector.exporter.server"),
-        "watch": import_module("lockstep.watch.loop.program"),
-        "nodes": import_module("lockstep.watch.nodes.program"),
-        "dashboard": import_module("lockstep.cli.dashboard_program"),
+        "collector": import_module("lockstep.collector.exporter.exporter.server"),
+        "watch": import_module("lockstep.watch.program"),
+        "nodes": import_module("lockstep.watch.kubernetes.program"),
+        "dashboard": import_module("lockstep.cli.dashboard"),
     }
     for name, container in every_container():
         for probe in (value for key, value in container.items() if key.endswith("Probe")):

@@ -49,6 +49,14 @@ def test_a_packed_chart_carries_rules_and_dashboards(tmp_path: Path):
     assert not [name for name in names if name.endswith(".prometheusrule.yaml")]
 
 
+def test_a_packed_chart_renders_outside_the_tree_what_the_folder_renders(tmp_path: Path):
+    with Chart.load(CHART) as chart:
+        packed = chart.save(tmp_path)
+        folder = chart.render(NO_SECRET, name="lockstep", namespace="lockstep")
+    with Chart.load(packed) as archive:
+        assert folder == archive.render(NO_SECRET, name="lockstep", namespace="lockstep")
+
+
 def test_a_file_by_hand_is_noticed_and_writing_takes_it_away(tmp_path):
     deploy = tmp_path / "deploy"
     write(deploy)

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from lockstep.cli.rule_files import rule_files
-from lockstep.watch.addresses import (
+from lockstep.watch.serve.pages import (
     DASHBOARD_VARIABLE,
     GRAFANA_VARIABLE,
     RUNBOOKS_VARIABLE,

@@ -8,7 +8,7 @@ import pytest
 from lockstep.collector.cleaner import main
 from lockstep.collector.contract import kubernetes as names
 from lockstep.runs.cluster_options import DEFAULT_CLAIM, DEFAULT_NAMESPACE
-from lockstep.workloads.launchers.kubernetes.pod import RINGS_FOLDER
+from lockstep.workloads.launch.kubernetes.pod import RINGS_FOLDER
 from tests.deploy.chart.chart import (
     forget_renders,
     key,

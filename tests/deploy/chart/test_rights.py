@@ -3,10 +3,10 @@
 import pytest
 
 from lockstep.collector.contract.kubernetes import LEASE, RUNS_NAMESPACE
-from lockstep.watch.node_conditions.rights import DRY_RUN, OBSERVE, RIGHTS, Right
-from lockstep.workloads.launchers.kubernetes.facts import ENFORCED_LABEL
-from lockstep.workloads.launchers.kubernetes.settings import Kind, Settings
-from lockstep.workloads.launchers.kubernetes.submission import rights
+from lockstep.watch.kubernetes.client import DRY_RUN, OBSERVE, RIGHTS, Right
+from lockstep.workloads.launch.kubernetes.facts import ENFORCED_LABEL
+from lockstep.workloads.launch.kubernetes.settings import Kind, Settings
+from lockstep.workloads.launch.kubernetes.submission import rights
 from tests.deploy.chart.chart import Manifest, key, objects, part, render, values_files
 
 MATRIX = values_files()

@@ -12,9 +12,9 @@ from tests.deploy.chart.chart import objects, pods, values_files
 MATRIX = values_files()
 PROGRAMS = {
     "collect": "lockstep.collector.__main__._serve",
-    "watch": "lockstep.watch.loop.program._server",
-    "dashboard": "lockstep.cli.dashboard_program.free_address",
-    "nodes": "lockstep.watch.nodes.program._server",
+    "watch": "lockstep.watch.program._server",
+    "dashboard": "lockstep.cli.dashboard.free_address",
+    "nodes": "lockstep.watch.kubernetes.program._server",
 }
 """Command -> what it calls once all that it was told is right."""
 FOLDERS = ("/var/lib/lockstep", "/host", "/etc/lockstep", "/run/lockstep")
@@ -61,7 +61,7 @@ def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     login.chmod(0o600)
     (tmp_path / "kubeconfig").write_text(KUBECONFIG)
     # The dashboard's image has Authlib.
-    monkeypatch.setattr("lockstep.cli.dashboard_asked.find_spec", lambda name: name)
+    monkeypatch.setattr("lockstep.cli.dashboard.find_spec", lambda name: name)
 
     def accepted(*_: object) -> None:
         raise AcceptedError

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from lockstep.workloads.network import capabilities, namespaces, netns
-from lockstep.workloads.network.kernel_links import KernelLinks
+from lockstep.workloads.network.links import KernelLinks
 from lockstep.workloads.network.names import Names
 from lockstep.workloads.network.tunnel import Tunnel
 

@@ -4,8 +4,7 @@ import pytest
 
 from lockstep.collector.contract.words import FaultKind
 from lockstep.workloads.faults.link import LinkError
-from lockstep.workloads.faults.plan import Fault
-from lockstep.workloads.network.conflicts import check_links
+from lockstep.workloads.faults.plan import Fault, check_links
 
 BANDWIDTH, DELAY = FaultKind.LINK_BANDWIDTH, FaultKind.LINK_DELAY
 

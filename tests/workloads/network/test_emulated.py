@@ -114,7 +114,8 @@ def train(namespace: str, workspace: Path) -> list[float]:
         wall = monotonic_ns() - began
         walls.append(wall / 1e9)
         writer.end_step(
-            start_ns=began, wall_ns=wall, cpu_ns=0, own_ns=0, phase_ns=[0] * len(PHASES), tags=0,
+            start_ns=began, wall_ns=wall, cpu_ns=0, own_ns=0, wait_ns=wall,
+            phase_ns=[0] * len(PHASES), tags=0,
             samples=1, tokens=1, flops=0.0, loss=0.0,
         )  # fmt: skip
     client.close()

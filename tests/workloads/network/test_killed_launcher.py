@@ -24,7 +24,7 @@ from pathlib import Path
 from time import sleep
 from lockstep.collector.contract.words import FaultKind
 from lockstep.workloads.faults.plan import Fault
-from lockstep.workloads.launchers.local.janitor import Janitor
+from lockstep.workloads.launch.local import Janitor
 from lockstep.workloads.network import emulated as module
 from lockstep.workloads.network.emulated import EmulatedNetwork
 

@@ -10,7 +10,7 @@ from lockstep.workloads.faults.link import LinkSetting
 from lockstep.workloads.network.capabilities import has_netem
 from lockstep.workloads.network.controller import NodeCounters, round_trip
 from lockstep.workloads.network.iproute import NetworkError
-from lockstep.workloads.network.kernel_links import KernelLinks
+from lockstep.workloads.network.links import KernelLinks
 from lockstep.workloads.network.names import Names
 from lockstep.workloads.network.tunnel import Tunnel
 

@@ -5,7 +5,7 @@ from ipaddress import IPv4Address
 import pytest
 
 from lockstep.workloads.faults.link import LinkSetting
-from lockstep.workloads.network.shaping import QUEUE_BYTES, QUEUE_PACKETS, requests, structure
+from lockstep.workloads.network.links import QUEUE_BYTES, QUEUE_PACKETS, requests, structure
 
 PEER = IPv4Address("10.0.0.2")
 ROOT = {"root": True, "handle": "1:0"}

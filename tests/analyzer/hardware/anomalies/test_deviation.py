@@ -10,8 +10,8 @@ from lockstep.analyzer.hardware.anomalies.deviation import (
     merge_deviations,
 )
 from lockstep.analyzer.hardware.anomalies.watched_metrics import Subject
-from lockstep.analyzer.report import render
 from lockstep.analyzer.report.document import document
+from lockstep.analyzer.report.render import render
 from lockstep.analyzer.shapes.verdict_json import verdict_json
 from lockstep.analyzer.verdict.pipeline import diagnose
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lockstep.analyzer.operations.whatif.analysis import Unexplained, WhatIf, analyze, document
 from lockstep.analyzer.operations.whatif.slowdown import worst_workers
 from lockstep.analyzer.operations.whatif.trust import of_ratio, weights
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 
 FEW = settings(max_examples=8, deadline=None)
 SLOW = synth.Slow(dp=1, stage=2, factor=1.3)

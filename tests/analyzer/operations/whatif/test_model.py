@@ -9,8 +9,8 @@ from lockstep.analyzer.operations.whatif.dependencies import build
 from lockstep.analyzer.operations.whatif.graph import ModelError, Unit, sort
 from lockstep.analyzer.operations.whatif.simulate import simulate, timeline
 from lockstep.analyzer.operations.whatif.work import launch_delay, split_durations
-from lockstep.analyzer.shapes.schedule import program
-from lockstep.evaluation import synth
+from lockstep.analyzer.shapes.operations import program
+from lockstep.evaluation.synth import traces as synth
 
 FIELDS = ["optype", "seq", "stage", "chunk", "global_chunk", "micro_batch"]
 LAYOUTS = [

@@ -9,7 +9,7 @@ from lockstep.analyzer.operations.whatif.analysis import analyze
 from lockstep.analyzer.operations.whatif.dependencies import build
 from lockstep.analyzer.operations.whatif.simulate import simulate
 from lockstep.analyzer.operations.whatif.work import split_durations
-from lockstep.analyzer.read.optrace import parse
+from lockstep.analyzer.read.optrace.load import parse_layout
 from lockstep.analyzer.shapes.operations import Layout
 from tests.analyzer.edited import healed, slowed
 
@@ -41,16 +41,16 @@ def _by_step(trace, told):
 
 
 def test_the_trace_is_whole(published_trace):
-    assert parse("dp=4,pp=4,tp=4,dsp=1,vpp=1") == published_trace.layout
+    assert parse_layout("dp=4,pp=4,tp=4,dsp=1,vpp=1") == published_trace.layout
     assert 117_216 == published_trace.start.size
     assert (1.0, ()) == (published_trace.coverage, published_trace.missing)
     assert 16 * 3 + 4 * 2 == published_trace.worker(dp=2, stage=3)
 
 
 def test_without_a_layout_the_trace_tells_it(published_folder):
-    from lockstep.analyzer.read import optrace
+    from lockstep.analyzer.read.optrace.load import load_trace
 
-    assert Layout(4, 4, 4) == optrace.load(published_folder / "trace-AR.parquet").layout
+    assert Layout(4, 4, 4) == load_trace(published_folder / "trace-AR.parquet").layout
 
 
 def test_s_and_its_parts_are_the_published_ones(found, published_folder):

@@ -12,7 +12,7 @@ from lockstep.analyzer.operations.whatif.work import (
     stratum_ideals,
     work_factors,
 )
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 from tests.analyzer.edited import healed, slowed
 
 SCENE = synth.Scene(dp=3, pp=2, micro_batches=4, steps=4, noise=0.1, lengths=1.5)

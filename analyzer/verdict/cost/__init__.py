@@ -1,1 +1,0 @@
-"""What slowness costs: step time, GPU-hours, money, and how often it came back."""

@@ -1,0 +1,1 @@
+"""The rows of `contract.metrics`, one file a subject, and what a row is."""

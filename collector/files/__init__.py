@@ -1,0 +1,1 @@
+"""Files that others wrote: opened safely, kept open, found part by part."""

@@ -1,0 +1,1 @@
+"""Dumps of PyTorch's flight recorder: pickles and JSON, of one rank or of many."""

@@ -1,0 +1,1 @@
+"""What sources give: frozen readings, and why there is none."""

@@ -1,0 +1,1 @@
+"""Readings to samples, one file a subject."""

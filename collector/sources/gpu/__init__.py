@@ -1,0 +1,1 @@
+"""GPUs: NVML, DCGM, a dcgm-exporter, captures and simulated ones; their XIDs."""

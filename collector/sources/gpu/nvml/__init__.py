@@ -1,0 +1,1 @@
+"""NVML, in a child process."""

@@ -1,0 +1,1 @@
+"""The node itself: processors, memory, disks, temperatures, cgroups, the kernel's log."""

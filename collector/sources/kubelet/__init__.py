@@ -1,0 +1,1 @@
+"""Which pod and which rank has which GPU."""

@@ -1,0 +1,1 @@
+"""Which rank uses which GPU, joined from the kubelet, the ranks and the drivers."""

@@ -1,0 +1,1 @@
+"""NCCL jobs: RAS, Inspector and the flight recorder."""

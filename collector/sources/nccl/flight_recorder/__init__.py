@@ -1,0 +1,1 @@
+"""Dumps of the flight recorder that the ranks of this node wrote."""

@@ -1,0 +1,1 @@
+"""NCCL's RAS subsystem, over its socket."""

@@ -1,0 +1,1 @@
+"""Interfaces, InfiniBand ports and the kernel's network stack."""

@@ -1,0 +1,1 @@
+"""Counters of Ethernet drivers, over the ethtool ioctl."""

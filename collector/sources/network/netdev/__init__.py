@@ -1,0 +1,1 @@
+"""Network interfaces, from /proc/net/dev and sysfs."""

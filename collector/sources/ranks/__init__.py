@@ -1,0 +1,1 @@
+"""What the ranks of this node write into their rings."""

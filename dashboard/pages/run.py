@@ -1,0 +1,286 @@
+"""Run: does it converge, how fast, what does the hardware cost it, and what happened?"""
+
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from lockstep.dashboard.address import Place, link
+from lockstep.dashboard.context import Context
+from lockstep.dashboard.figures import lane, lines
+from lockstep.dashboard.figures.charts import Other
+from lockstep.dashboard.shapes import Event, Lines, Matrix, RunRow, Severity
+from lockstep.dashboard.starting.process import remake, why_not
+from lockstep.dashboard.trouble import TroubleError
+from lockstep.dashboard.widgets import shown
+from lockstep.dashboard.widgets.choices import choice, pick
+from lockstep.dashboard.widgets.links import link_to
+from lockstep.dashboard.widgets.markup import capital, plain
+from lockstep.dashboard.widgets.notes import run_notes
+from lockstep.dashboard.widgets.shown import later, part, picture, sentence, table
+from lockstep.dashboard.words import run_page, verdict
+from lockstep.dashboard.words.report_file import (
+    FILES,
+    Files,
+    beside,
+    content,
+    files,
+    sealed,
+    windows,
+)
+from lockstep.dashboard.words.report_file import sentence as answer
+
+AXES = {"": "time (UTC)", "step": "step", "relative": "since the start"}
+SLOWEST = 5
+RUNS_AT_MOST = 200
+"""Newest runs that can be laid under this one."""
+BEFORE, AFTER = 60.0, 120.0
+"""Seconds around an event that its link shows."""
+PERCENT = st.column_config.NumberColumn(format="percent")
+MILLISECONDS = 1000.0
+
+
+REPORT = FILES[0][0]
+REPORT_PIXELS = 900
+PROBLEM = "reports-problem"
+"""In the session: why the last report was not made."""
+VIEWS = {"": "Charts", "report": "Report"}
+
+
+def show(context: Context) -> None:
+    """Draws the page."""
+    choice("Show", "view", VIEWS, context.place.view)
+    (_report if context.place.view == "report" else _overview)(context)
+
+
+def _overview(context: Context) -> None:
+    source, run = context.source, context.place.run
+    row, told = source.run(run), source.verdict(run)
+    said = verdict.headline(told, row, live=context.answer.live)
+    sentence(said.text, said.severity)
+    if said.command:
+        st.code(said.command, language="bash")
+    if row.command:
+        st.caption(plain(f"Started by: {row.command}"))
+    gain, method = run_page.gain(told)
+    if gain:
+        st.markdown(f"**{plain(gain)}**")
+    if method:
+        st.caption(plain(method))
+    run_notes(source.folder(run), context.settings)
+    charts = source.run_lines(run, context.span)
+    shown.number_row(run_page.numbers(row, told, charts), "run")
+    events = part(lambda: source.events(context.span, run)) or ()
+    _stack(context, charts, events)
+    _slowest(context)
+    _events(context, events)
+    with st.container(horizontal=True):
+        link_to("Who is late, and why", "straggler", context.place)
+        link_to("Collectives", "collectives", context.place)
+        link_to("Report", "run", context.place, view="report")
+        link_to("Compare with another run", "runs", context.place, view="compare",
+                a=context.place.b, b=run)  # fmt: skip
+
+
+def _stack(context: Context, charts: Sequence[Lines], events: Sequence[Event]) -> None:
+    place = context.place
+    left, right = st.columns(2)
+    with left:
+        choice("x axis", "axis", AXES, place.axis)
+    with right:
+        others = [row.run for row in context.source.runs()[:RUNS_AT_MOST] if row.run != place.run]
+        if place.b and place.b not in (*others, place.run):
+            others.append(place.b)
+        chosen = pick("Baseline, dashed", "b", others, "none") if others else ""
+    other = part(lambda: _other(context, chosen)) if chosen else None
+    picture(
+        lines.stack(charts, events, context.span, place.axis or "time", other), "model-and-node"
+    )
+
+
+def _other(context: Context, run: str) -> Other:
+    row: RunRow = context.source.run(run)
+    return Other(context.source.run_lines(run, row.span), "baseline", row.span.start)
+
+
+def _slowest(context: Context) -> None:
+    ranks = part(lambda: context.source.ranks(context.place.run, context.span))
+    if ranks is None or ranks.empty:
+        return
+    st.subheader("Slowest ranks, medians of the range", anchor=False)
+    few = ranks.head(SLOWEST)
+    frame = pd.DataFrame(
+        {
+            "open": [_to_rank(context.place, row) for row in few.to_dict("records")],
+            "rank": few["rank"],
+            "node": few["node"],
+            "GPU": few["gpu"],
+            "own time over its stage (×)": few["slowdown"].round(3),
+            "own time per step (ms)": (few["own_seconds"] * MILLISECONDS).round(2),
+            "waits": few["wait_share"],
+        }
+    )
+    if note := ranks.attrs.get("note"):
+        st.caption(plain(capital(f"{note}.")))
+    table(frame, "slowest-ranks", f"The {len(frame)} ranks that need the longest for their own"
+          " work, the slowest first.", columns={"waits": PERCENT}, links=("open",))  # fmt: skip
+
+
+def _to_rank(place: Place, row: dict[Any, Any]) -> str:
+    gpu = row["gpu"]
+    if pd.isna(gpu) or int(gpu) < 0:
+        return link("straggler", place, rank=int(row["rank"]))
+    return link("node", place, node=str(row["node"]), gpu=int(gpu), rank=int(row["rank"]))
+
+
+def _events(context: Context, events: Sequence[Event]) -> None:
+    if not events:
+        st.caption("No event was told in this range: no XID, no throttling, no link event,"
+                   " no checkpoint, no finding.")  # fmt: skip
+        return
+    # The chart has a lane of them; the table is for who wants to go to one.
+    later(f"Events in this range: {len(events):,}", "events-open",
+          lambda: _event_table(context, events))  # fmt: skip
+
+
+def _event_table(context: Context, events: Sequence[Event]) -> None:
+    frame = lane.table(events)
+    frame.insert(0, "open", [_to_event(context.place, event) for event in events])
+    table(frame, "events", "Everything that happened in this range, in the order of time.",
+          links=("open",))  # fmt: skip
+
+
+def _to_event(place: Place, event: Event) -> str:
+    around = {
+        "since": str(int((event.at - BEFORE) * MILLISECONDS)),
+        "until": str(int(((event.until or event.at) + AFTER) * MILLISECONDS)),
+    }
+    if event.node and event.gpu is not None:
+        return link("node", place, node=event.node, gpu=event.gpu, rank=event.rank, **around)
+    if event.node:
+        return link("node", place, node=event.node, gpu=None, rank=None, **around)
+    return link("straggler" if event.kind == "finding" else "run", place, **around)
+
+
+def _report(context: Context) -> None:
+    """The post-mortem, for people who were not there: shown, downloaded, or made."""
+    run = context.place.run
+    places = _places(context, run)
+    if not places:
+        sentence(f"There is no archive of {run} here, so there is no report.", Severity.NOTE)
+        st.caption("Reports are made of archives; open one:")
+        st.code("lockstep dashboard DIR", language=None)
+        return
+    name = _chosen(context, places)
+    found = files(places[name])
+    text, severity = answer(name, found)
+    sentence(text, severity)
+    if problem := st.session_state.pop(PROBLEM, ""):
+        sentence(problem, Severity.WARNING)
+    _remaking(context, found)
+    _downloads(context, run, found)
+    if found.written is not None:
+        _sealed_page(found)
+
+
+def _places(context: Context, run: str) -> dict[str, Path]:
+    """Title -> folder: of the run, then of what was found in it while it went on."""
+    folder = context.source.folder(run)
+    if folder is None:
+        return {}
+    places = {run: folder}
+    for row in context.source.findings(context.span, run):
+        found = beside(folder, row.finding)
+        if found is not None and found != folder:
+            places.setdefault(row.finding, found)
+    return places
+
+
+def _chosen(context: Context, places: dict[str, Path]) -> str:
+    """Which of them; the address says it."""
+    wanted = context.place.finding
+    now = wanted if wanted in places else next(iter(places))
+    if len(places) > 1:
+        st.caption("Post-mortems of the run and of what was found in it")
+        for title, folder in places.items():
+            label = folder.name if title != context.place.run else title
+            here = title == now
+            link_to(
+                f"{label} (shown)" if here else label, "run", context.place, view="report",
+                finding=title if title != context.place.run else "",
+            )  # fmt: skip
+    return now
+
+
+def _remaking(context: Context, found: Files) -> None:
+    command = f"lockstep report {shlex.quote(str(found.folder))}"
+    reason = why_not(context.settings.runs, found.folder)
+    missing = found.written is None
+    if reason:
+        with st.expander("Make it" if missing else "Make it again", expanded=missing):
+            st.caption(plain(f"{reason} On the command line:"))
+            st.code(command, language=None, wrap_lines=True)
+        return
+    if st.button(
+        "Make the report" if missing else "Make it again", key="reports-remake",
+        icon=":material/refresh:", type="primary" if missing else "secondary",
+        help="Analyzes the run anew. What people wrote into report.md stays.",
+    ):  # fmt: skip
+        with st.spinner("The run is analyzed, and its report written."):
+            st.session_state[PROBLEM] = remake(found.folder)
+        st.rerun()
+
+
+def _downloads(context: Context, run: str, found: Files) -> None:
+    with st.container(horizontal=True):
+        for name, label, kind in FILES:
+            if name in found.sizes:
+                st.download_button(
+                    label, data=_reader(found.folder / name), file_name=name, mime=kind,
+                    key=f"reports-{name}", icon=":material/download:", on_click="ignore",
+                )  # fmt: skip
+        st.download_button(
+            "Windows as CSV", data=lambda: _windows_csv(context, run), file_name="windows.csv",
+            mime="text/csv", key="reports-windows", icon=":material/download:", on_click="ignore",
+        )  # fmt: skip
+    st.caption("As PDF: open the HTML file in a browser and print it; the page has a print layout.")
+
+
+def _reader(path: Path) -> Callable[[], bytes]:
+    """Reads a file when it is asked for, not when the page is drawn."""
+
+    def read() -> bytes:
+        try:
+            return content(path)
+        except OSError as error:
+            return f"{path.name} cannot be read: {error.strerror}\n".encode()
+
+    return read
+
+
+def _windows_csv(context: Context, run: str) -> bytes:
+    try:
+        found: Matrix = context.source.rank_times(run, context.span)
+    except TroubleError as trouble:
+        return f"# {trouble.sentence}\n".encode()
+    return windows(found).to_csv(index=False).encode()
+
+
+def _sealed_page(found: Files) -> None:
+    try:
+        address = sealed(content(found.folder / REPORT))
+    except OSError as error:
+        sentence(f"{REPORT} cannot be read: {error.strerror}.", Severity.CRITICAL)
+        return
+    if not address:
+        sentence(
+            f"{REPORT} holds what no report of ours holds, or is too large, so it is not shown"
+            " here. Make it again.", Severity.WARNING,
+        )  # fmt: skip
+        return
+    st.iframe(
+        address, height=REPORT_PIXELS, alt="The post-mortem: verdict, impact, timeline, cause"
+    )

@@ -1,0 +1,1 @@
+"""The dashboard as a server: the app, its headers, and its deadlines."""

@@ -1,0 +1,5 @@
+"""Commands run in process."""
+
+from tests.lockstep.conftest import lockstep
+
+__all__ = ["lockstep"]

@@ -1,0 +1,1 @@
+"""The archive of a finding: its samples, operations, dumps, verdict and report."""

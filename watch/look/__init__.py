@@ -1,0 +1,1 @@
+"""What Prometheus and the collectors answer: one look at everything that lives."""

@@ -1,0 +1,1 @@
+"""The HTTP server of `lockstep watch`: metrics, runbooks and reports."""

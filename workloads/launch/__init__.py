@@ -1,0 +1,1 @@
+"""How the ranks of a run start, meet, are watched, and end; one file or folder a launcher."""

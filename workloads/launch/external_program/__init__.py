@@ -1,0 +1,1 @@
+"""Somebody else's training program, unchanged: started, followed by its log, and ended."""

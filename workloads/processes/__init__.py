@@ -1,1 +1,0 @@
-"""What launchers share: starting, watching and ending the processes of ranks."""

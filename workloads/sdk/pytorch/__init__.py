@@ -1,0 +1,1 @@
+"""What is timed in programs that use torch, from outside the program."""
