@@ -1,4 +1,6 @@
-"""What an open finding has cost so far: counted look by look, so that it never falls.
+"""What stands in a finding beside its verdict: its cost, its incident, and what dumps say.
+
+The cost is counted look by look, so that it never falls.
 
 Lost seconds = share of the step time that is lost * ranks * seconds (docs/method/cost.md, there
 summed over steps). A diagnosis sees its window only; a finding may last for days.
@@ -25,7 +27,7 @@ from lockstep.analyzer.shapes.run import Verdict
 from lockstep.collector.contract.words import Cause
 from lockstep.watch.hangs.standing import Standing, facts
 from lockstep.watch.judge.diagnoses import Judged
-from lockstep.watch.judge.progress import Progress
+from lockstep.watch.judge.runs import Progress
 from lockstep.watch.look.snapshot import Look
 
 

@@ -25,8 +25,8 @@ from lockstep.watch.archive.reports import Reports
 from lockstep.watch.cycle import Cycles, Outcome
 from lockstep.watch.hangs.standstills import Standstills
 from lockstep.watch.judge.detections import Still
-from lockstep.watch.judge.freshness import stale_after
 from lockstep.watch.judge.memory import Memory, MemoryFileError, from_json, to_json
+from lockstep.watch.judge.presence import stale_after
 from lockstep.watch.serve import metrics as page
 from lockstep.watch.settings import Settings
 

@@ -22,7 +22,7 @@ from lockstep.analyzer.hangs.verdict import (
 )
 from lockstep.analyzer.shapes.run import Fact
 from lockstep.collector.contract.words import Cause, Phase
-from lockstep.watch.judge.progress import LONGEST_PAUSE_SECONDS, PAUSES
+from lockstep.watch.judge.runs import LONGEST_PAUSE_SECONDS, PAUSES
 from lockstep.watch.look.members import Members
 
 MOST_TOLD_SECONDS = OF_TIME_OUT * LONGEST_PAUSE_SECONDS / PAUSES

@@ -39,7 +39,7 @@ from lockstep.watch.hangs.standing import (
     of_document,
     patience,
 )
-from lockstep.watch.judge.progress import LONGEST_PAUSE_SECONDS, Progress
+from lockstep.watch.judge.runs import LONGEST_PAUSE_SECONDS, Progress
 from lockstep.watch.look.snapshot import by_run
 from lockstep.watch.settings import Settings
 

@@ -12,7 +12,7 @@ from lockstep.watch.hangs.standing import Standing
 from lockstep.watch.hangs.standing import detections as dumps_tell
 from lockstep.watch.judge import hardware
 from lockstep.watch.judge.diagnoses import Diagnoses
-from lockstep.watch.judge.progress import Progress
+from lockstep.watch.judge.runs import Progress
 from lockstep.watch.look.members import Members, clock, who_at
 from lockstep.watch.look.panel import CLOCK, OWN, POWER, TEMPERATURE, TOLD_AS, stream_names
 from lockstep.watch.look.snapshot import Look

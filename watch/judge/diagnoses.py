@@ -25,7 +25,7 @@ from lockstep.analyzer.verdict.sentence import without_loss
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.metrics import Sample
 from lockstep.terminal.output import bug
-from lockstep.watch.judge.progress import STALL_STEPS, Progress
+from lockstep.watch.judge.runs import STALL_STEPS, Progress
 from lockstep.watch.look.members import Members
 from lockstep.watch.look.snapshot import Look
 from lockstep.watch.settings import Settings
