@@ -144,9 +144,7 @@ JSON = st.recursive(
 )
 def test_whatever_is_posted_every_parser_reads_the_page(tmp_path, whole, alert, noise, at):
     taken: list[object] = []
-    webhook = Webhook(
-        lambda told: taken.append(told) is None, ensure_token_file(tmp_path)
-    )
+    webhook = Webhook(lambda told: taken.append(told) is None, ensure_token_file(tmp_path))
     body = json.dumps({**BODY, "alerts": [ALERT | alert], **whole}).encode()
     for sent in (body, body[:at] + noise + body[at + len(noise) :]):
         status, said = webhook.answer(sent)

@@ -27,7 +27,7 @@ class State:
 
     Attributes:
         node, uuid, gpu, stratum: (G,) as in arrays.TelemetryArrays.
-        seen: (G,) unix seconds at which each GPU last told something.
+        seen: (G,) unix seconds at which each GPU last reported something.
         metrics: (M,) names.
         until: Unix seconds of the last check; nothing up to it is judged again.
         streams: Over (M, G).

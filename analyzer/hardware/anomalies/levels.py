@@ -29,7 +29,7 @@ from lockstep.analyzer.stats.robust_stats import mean_of, median, median_of, spr
 from lockstep.collector.contract import metrics
 
 
-def apart(panel: Panel) -> Iterator[Deviation]:
+def level_deviations(panel: Panel) -> Iterator[Deviation]:
     """Deviations of each watched series.
 
     Healthy parts are held back for power too: it deviates only where the clock is lower than the
@@ -41,12 +41,12 @@ def apart(panel: Panel) -> Iterator[Deviation]:
             continue
         for span, lower in _with_clock(panel, watched, cells):
             told = lower or not (watched.usual or (watched.held and lower is False))
-            if told and (found := _told(panel, watched, cells, span)) is not None:
-                yield found
+            if told and (deviation := _told(panel, watched, cells, span)) is not None:
+                yield deviation
 
 
 def held_at_full_clock(panel: Panel) -> Iterator[tuple[Watched, int]]:
-    """GPUs that tell of being held back, and of a clock as high as their peers'.
+    """GPUs that report being held back, and a clock as high as their peers'.
 
     What is held back has a lower clock than its peers: one of the two is wrong.
     """
@@ -68,7 +68,7 @@ def _with_clock(
     is the mean of the scrapes in which its seconds rose. Where healthy parts are held back too,
     most of the time tells.
 
-    None where nobody tells, or it was held back for less than a deviation lasts: no scrape had to
+    None where not known, or it was held back for less than a deviation lasts: no scrape had to
     meet that.
     """
     found = _spans(panel, watched, cells)
@@ -88,7 +88,7 @@ def _with_clock(
 
 
 def _clock_ratio(panel: Panel, held: NDArray[np.bool_]) -> FloatGrid:
-    """(T, D) SM clock over that of the peers at work; NaN where either is not told.
+    """(T, D) SM clock over that of the peers at work; NaN where either is not known.
 
     Args:
         panel: The hardware.
@@ -118,7 +118,7 @@ def _cells(panel: Panel, watched: Watched) -> FloatGrid | None:
 
 
 def _at_no_more_power(panel: Panel, temperature: FloatGrid) -> FloatGrid:
-    """Temperatures but those that the load explains; where power is not told, all."""
+    """Temperatures but those that the load explains; where power is not known, all."""
     power = panel.cells(metrics.GPU_POWER.name)
     if power is None:
         return temperature
