@@ -145,9 +145,9 @@ def _unreadable(path: Path, error: Exception) -> BenchError:
     return BenchError(f"{path} cannot be read ({error}); remove it to run the cell again")
 
 
-def _write(path: Path, told: Mapping[str, Any]) -> None:
+def _write(path: Path, tree: Mapping[str, Any]) -> None:
     temporary = path.with_suffix(".new")
-    temporary.write_text(json.dumps(told, indent=2) + "\n")
+    temporary.write_text(json.dumps(tree, indent=2) + "\n")
     temporary.replace(path)
 
 

@@ -97,11 +97,11 @@ def rate(count: int, of: int) -> dict[str, Any]:
     return {"value": share, "count": count, "of": of, "interval": [low, high]}
 
 
-def f1(right: int, named: int, found: int, injected: int) -> float | None:
+def f1(right: int, named: int, hits: int, injected: int) -> float | None:
     """Harmonic mean of precision and recall; None where one of them does not exist."""
     if not named or not injected:
         return None if not injected else 0.0
-    precision, recall = right / named, found / injected
+    precision, recall = right / named, hits / injected
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 

@@ -199,8 +199,8 @@ def frame(blocks: Sequence[Block], seen: Scrapes, nodes: range | None = None) ->
     column = np.concatenate([part[2] for part in parts])
     row = np.concatenate([part[1] for part in parts])
 
-    def spread(each: Sequence[object]) -> NDArray[np.object_]:
-        return np.repeat(np.array(each, dtype=object), counts)
+    def spread(values: Sequence[object]) -> NDArray[np.object_]:
+        return np.repeat(np.array(values, dtype=object), counts)
 
     about = spread([block.about for block in here])
     of_node, of_rank = about == About.NODE, about == About.RANK

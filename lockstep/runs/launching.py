@@ -59,12 +59,12 @@ def ask(targets: Mapping[str, str], seconds: float = SECONDS) -> dict[str, str]:
     return found
 
 
-def names(hosts: tuple[str, ...], found: Mapping[str, str]) -> tuple[str, ...]:
+def names(hosts: tuple[str, ...], known: Mapping[str, str]) -> tuple[str, ...]:
     """Of all hosts in their order; the hosts' own where two would be one, or one is not known.
 
     Half of them under other names would make two kinds of names of one run.
     """
-    called = tuple(found.get(host, "") for host in hosts)
+    called = tuple(known.get(host, "") for host in hosts)
     return called if all(called) and len(set(called)) == len(hosts) else hosts
 
 

@@ -221,7 +221,7 @@ class Diagnoses:
         progress: Mapping[str, Progress],
         alarmed: Mapping[str, Mapping[int, float]],
         watched: frozenset[str],
-        told: Mapping[str, frozenset[tuple[str, str]]],
+        pages: Mapping[str, frozenset[tuple[str, str]]],
     ) -> None:
         """Diagnose what is due.
 
@@ -232,7 +232,7 @@ class Diagnoses:
             progress: How each run goes.
             alarmed: run -> rank -> unix seconds since which the sequential test reports it.
             watched: Runs of which a finding is open or nearly.
-            told: run -> (job, instance) of the pages that told of it, also of those that are
+            pages: run -> (job, instance) of the pages that told of it, also of those that are
                 silent now.
         """
         self.last = {run: one for run, one in self.last.items() if run in progress}
@@ -248,7 +248,7 @@ class Diagnoses:
             suspects = [*sorted(_down(look, wish.run)), *sorted(look.stopped.get(wish.run, ())),
                         *sorted(alarmed.get(wish.run, {}))]  # fmt: skip
             self._tried[wish.run] = look.now
-            silent = told.get(wish.run, frozenset()) - look.pages_of(wish.run)
+            silent = pages.get(wish.run, frozenset()) - look.pages_of(wish.run)
             self._one(connection, look, wish, suspects, ratio, silent)
             if monotonic() >= until:
                 return

@@ -58,12 +58,14 @@ def of_targets(targets: Iterable[Target], members: Members) -> Bools:
     return np.fromiter((pair in wanted for pair in pairs), dtype=bool, count=len(members))
 
 
-def with_reports(before: Before, told: Mapping[str, Bools], members: Members, now: float) -> Before:
+def with_reports(
+    before: Before, readings: Mapping[str, Bools], members: Members, now: float
+) -> Before:
     """With what is told now; what was not for a day is forgotten.
 
     Args:
         before: As it was.
-        told: Word -> (R,) whether it is told of the rank, its GPU, or by its page, now.
+        readings: Word -> (R,) whether it is told of the rank, its GPU, or by its page, now.
         members: Of all runs.
         now: Unix seconds.
     """
@@ -71,27 +73,27 @@ def with_reports(before: Before, told: Mapping[str, Bools], members: Members, no
         node: {word: when for word, when in words.items() if abs(now - when) < KEEP_SECONDS}
         for node, words in before.items()
     }
-    for word, here in told.items():
+    for word, here in readings.items():
         for node in np.unique(members.node[here]).tolist():
             found.setdefault(node, {})[word] = now
     return {node: words for node, words in found.items() if words}
 
 
-def missing_reports(before: Before, told: Mapping[str, Bools], members: Members) -> Bools:
+def missing_reports(before: Before, readings: Mapping[str, Bools], members: Members) -> Bools:
     """(R,) whether something is missing of a rank that its node, or that of a peer, tells.
 
     Args:
         before: What was told of each node, as `with_reports` has it.
-        told: As there.
+        readings: As there.
         members: Of all runs.
     """
     found = np.zeros(len(members), dtype=bool)
     for columns in members.columns_of_run.values():
         nodes = set(members.node[columns].tolist())
         wanted = {word for node in nodes for word in before.get(node, ())}
-        for word in wanted & told.keys():
+        for word in wanted & readings.keys():
             applies = (members.uuid[columns] != "") | (word in OF_RANKS)
-            found[columns] |= ~told[word][columns] & applies
+            found[columns] |= ~readings[word][columns] & applies
     return found
 
 
