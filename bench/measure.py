@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lockstep.analyzer.shapes.run import Run
 
 
-# Versions that no archive tells: the code's commit, the image's digest, NCCL.
+# Versions that no archive holds: the commit of the code, the digest of the image, NCCL.
 
 COMMIT, DIGEST, NCCL = "LOCKSTEP_COMMIT", "LOCKSTEP_IMAGE_DIGEST", "NCCL_VERSION"
 """Of the environment; they overrule what is found. NVIDIA's images set the last."""

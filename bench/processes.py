@@ -145,10 +145,8 @@ def _words(step: Step, folder: Path, name: str = "") -> list[str]:
     ]  # fmt: skip
 
 
-# Who runs on this machine now: two benchmarks at once would measure each other.
-#
-# A lock of the kernel (flock(2)), so that a process that was killed holds nobody up; its text says
-# who has it. On a cluster Kueue queues instead.
+# The queue: two benchmarks at once on a machine would measure each other. It is a lock of the kernel
+# (flock(2)), which a killed process releases; its text says who holds it. On a cluster Kueue queues.
 
 FILE = "lockstep-bench.queue"
 VARIABLE = "LOCKSTEP_BENCH_QUEUE"

@@ -151,7 +151,7 @@ def _write(path: Path, tree: Mapping[str, Any]) -> None:
     temporary.replace(path)
 
 
-# Who writes a benchmark's folder, by the lock that it holds.
+# The process that writes a benchmark's folder holds a lock there.
 
 _WHO = re.compile(r"process (\d+) on (\S+)")
 

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from lockstep.analyzer.shapes.run import FloatGrid, Grid
 from lockstep.collector.contract import metrics
 
-# Who is above a threshold for so long without a break.
-
 
 def lasting(grid: Grid, above: NDArray[np.bool_], length: FloatGrid, seconds: float) -> list[int]:
     """Ranks that are above in looks one after the other that last at least so long.

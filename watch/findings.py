@@ -254,7 +254,7 @@ def _group(finding: WatchFinding) -> Hashable:
     return place, finding.tier, kind, cause, attempt
 
 
-# What dumps tell goes into the findings of their run, and how a stop was over into its end.
+# What dumps say goes into the findings of their run; a stop that is over says how it ended.
 
 NO_LONGER: Mapping[Kind, str] = {
     Kind.SLOW: "it is no slower than its peers any more",

@@ -506,8 +506,6 @@ def store(folder: Path, state: State, memory: Memory) -> None:
     write_whole(folder / MEMORY_FILE, to_json(memory))
 
 
-# How much memory this process has.
-
 STATM = Path("/proc/self/statm")
 
 

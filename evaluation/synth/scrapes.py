@@ -96,7 +96,7 @@ def scrapes(fleet: SyntheticFleet, times: Times, dice: np.random.Generator) -> S
     return Scrapes(time, done, end, np.arange(fleet.world) // GPUS_PER_NODE)
 
 
-# How strong each fault is at the moments of the scrapes, for the rank it is about.
+# The strength of each fault at the scrapes, for the rank that has it.
 
 
 def active(
@@ -145,7 +145,7 @@ def onset(fault: Fault, seen: Scrapes) -> float:
     return float(seen.end[fault.from_step - 1]) if fault.from_step else float("-inf")
 
 
-# Series of one metric over the whole fleet, and how they become the frame of samples.
+# Series of one metric over the whole fleet become the frame of samples.
 
 
 class About(StrEnum):

@@ -13,7 +13,7 @@ from lockstep.collector.contract import bounded_json
 from lockstep.collector.readings.source import SourceError
 from lockstep.doctor.bundle import Bundle, unpack
 
-# Lines of kernel logs and labels of nodes that are known and of no use: nothing is to be told.
+# Lines of kernel logs and labels of nodes that are known and not used.
 
 _SWITCH = r"nvidia-nvswitch\d*: "
 LINES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(

@@ -208,7 +208,7 @@ def _near(
             rejected.append(f"{path.relative_to(folder)} lies beside no dump, and is not read")
 
 
-# Keeps the stacks of ranks beside their dumps.
+# Stacks of ranks are kept beside their dumps.
 
 
 def save_stacks(folder: Path, evidence: dict[str, Any], stacks: Sequence[Stacks]) -> None:
@@ -229,7 +229,7 @@ def save_stacks(folder: Path, evidence: dict[str, Any], stacks: Sequence[Stacks]
     (folder / EVIDENCE_FILE).write_text(json.dumps(tree, indent=1))
 
 
-# Keeps the dumps of a run on this machine, with what its sensors tell of the ranks.
+# Dumps of a run on this machine are kept with the readings of its sensors.
 
 _DUMP = re.compile(r"dump_\d+", re.ASCII)
 

@@ -19,7 +19,7 @@ from lockstep.workloads.network.emulated import EmulatedNetwork
 from lockstep.workloads.spec import DataError, RunSpec
 from lockstep.workloads.tasks.registry import find
 
-# What the hosts of a host file are called as nodes: as the collectors that run on them say.
+# Names of the hosts of a host file as nodes: as their collectors call them.
 #
 # In pods a host file has names of pods, while an alert must name a node. The launcher of an MPIJob
 # sets VARIABLE; a collector in a pod is told its node's name (`collector.node_name`) and shows it.

@@ -89,7 +89,7 @@ def _megabytes(rate: float | None) -> str:
     return "-" if rate is None else f"{rate / 1e6:.1f}"
 
 
-# What a finished run says last: the verdict in a sentence, and the command that tells more.
+# The last lines of a finished run: the verdict in a sentence, and the next command.
 
 
 def next_command(archive: Path) -> str:

@@ -30,7 +30,7 @@ from lockstep.terminal.output import CommandError
 from lockstep.watch.archive import finding_folders
 from lockstep.watch.archive.reports import Reports, Urgency
 
-# One alert: the archive that it belongs to, which says so from then on, or a fresh one.
+# An alert belongs to an archive, which names it from then on, or to a fresh one.
 
 PAGE = f"{REPORT_STEM}.html"
 MOST_OWED = 100

@@ -200,7 +200,7 @@ def _unix(since: str | None, otherwise: float) -> float:
     return otherwise if since is None else datetime.fromisoformat(since).timestamp()
 
 
-# Everything wrong that one cycle sees.
+# What one cycle sees, of all sources.
 
 PATIENCE_CHECKS = 12
 """A GPU that deviates opens a finding after so many, if nothing says that it costs time."""

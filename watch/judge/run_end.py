@@ -140,7 +140,7 @@ def _earliest(
     return ()
 
 
-# What is reported of a run that is over: its end, once, and that what was open about it is over.
+# The end of a run is reported once, and closes what was open about it.
 
 HOLD_SECONDS = m.RANK_GONE_SECONDS
 """So long the finding of an end stays open: as long as collectors tell of the ranks that are gone.

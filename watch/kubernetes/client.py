@@ -22,7 +22,7 @@ from lockstep.watch.kubernetes.shapes import (
     UnreachableError,
 )
 
-# The exact rights of who acts on nodes: one row for each call that `kubernetes.py` makes.
+# The exact rights of `lockstep nodes`: one row for each call that this file makes.
 #
 # The chart's roles equal these rows, and tests make every call with them and nothing else.
 

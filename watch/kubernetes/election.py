@@ -113,7 +113,7 @@ def _spec(me: str, seconds: float, now: float) -> Json:
     }
 
 
-# Holds the lease: who acts, whether the breaker is open, whether a human pauses it.
+# The lease says who acts, whether the breaker is open, and whether a human pauses it.
 
 
 class Leases(Protocol):

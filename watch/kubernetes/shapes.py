@@ -224,7 +224,7 @@ class Settings:
     thrice: int = 3
 
 
-# Why a request to a cluster came to nothing.
+# Why a request to a cluster failed.
 
 
 class SetupError(ValueError):
@@ -306,7 +306,7 @@ def _is_older(fault: Fault, node: Node) -> bool:
     return said is not None and said.reason == OLDER
 
 
-# What is to be done to nodes, and what is to be remembered.
+# Actions on nodes, and the state after them.
 
 
 @dataclass(frozen=True, slots=True)

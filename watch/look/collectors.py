@@ -170,7 +170,7 @@ def _collector(page: str) -> Access:
     return access(urlunsplit((parts.scheme, parts.netloc, path, "", "")), service=SERVICE)
 
 
-# The operations of a finding's steps, fetched from the collectors before they are overwritten.
+# Operations of a finding's steps are fetched from the collectors before they are overwritten.
 
 SECONDS = 5.0
 """For all collectors together."""

@@ -112,9 +112,8 @@ def _put(values: Floats, series: Series, times: Floats, columns: list[int]) -> N
         values[rows[inside], column] = series.values[inside]
 
 
-# How each rank does beside its peers in the last minutes, for the page.
-#
-# Not the test: a ratio has noise, and says nothing about what is normal for a rank.
+# Ratios over peers in the last minutes, for the page. They are not the sequential test: a ratio has
+# noise, and says nothing about what is normal for a rank.
 
 
 @dataclass(frozen=True, slots=True)

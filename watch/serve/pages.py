@@ -139,7 +139,7 @@ def _being_written(words: str, trouble: str) -> Reply:
     return HTTPStatus.OK, KINDS[REPORT], page.encode("utf-8", "replace")
 
 
-# Where texts of alerts point to, as this environment says.
+# Links in texts of alerts, by the environment.
 
 RUNBOOKS_VARIABLE = "LOCKSTEP_RUNBOOKS_URL"
 """Where deploy/runbooks/ is served."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lockstep.bench.spec import Bench
 
 
-# What several commands of `lockstep bench` are asked alike.
+# Arguments that several commands of `lockstep bench` share.
 
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The benchmark, as TOML.")]
 As = Annotated[Format, typer.Option("--output", "-o", help="How to print.")]
