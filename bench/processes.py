@@ -1,4 +1,4 @@
-"""The commands of a cell as processes: started, waited for, and ended with all they started.
+"""The commands of a cell as processes: started, waited for, and ended; and the queue for them.
 
 `lockstep run` ends its ranks itself when it is asked to stop, which is why it is asked first.
 """
@@ -145,8 +145,8 @@ def _words(step: Step, folder: Path, name: str = "") -> list[str]:
     ]  # fmt: skip
 
 
-# The queue: two benchmarks at once on a machine would measure each other. It is a lock of the kernel
-# (flock(2)), which a killed process releases; its text says who holds it. On a cluster Kueue queues.
+# The queue: two benchmarks at once would measure each other. It is a lock of the kernel (flock(2)),
+# which a killed process releases; its text says who holds it. On a cluster Kueue queues instead.
 
 FILE = "lockstep-bench.queue"
 VARIABLE = "LOCKSTEP_BENCH_QUEUE"

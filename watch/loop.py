@@ -1,4 +1,4 @@
-"""Cycle after cycle, whatever Prometheus does; what is known in between is on the page."""
+"""Runs cycle after cycle, whatever Prometheus does, saves the memory, and hands findings on."""
 
 import logging
 import math

@@ -187,7 +187,7 @@ class _Handler(BoundedHandler):
             self.wfile.write(body)
 
 
-# Admission: any web page that is open in a browser here may send requests to the loopback. It cannot
+# Admission: any web page in a browser on this machine may send requests to the loopback. It cannot
 # choose the headers `Host`, `Origin` and `Sec-Fetch-Site`, which tell it apart: a name of its own
 # that leads to 127.0.0.1 (DNS rebinding) stands in `Host`, its address in `Origin`.
 
