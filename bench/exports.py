@@ -1,4 +1,4 @@
-"""Results to elsewhere: CSV, JSON, Parquet, any storage of fsspec, a Postgres.
+"""Results as CSV, JSON, Parquet, on any storage of fsspec, in Postgres; logs of tf_cnn_benchmarks.
 
 Columns are in the order of the table everywhere. Pushing twice replaces, so a push that was cut off
 is simply made again.

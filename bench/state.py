@@ -1,4 +1,4 @@
-"""What a benchmark remembers in its folder of each cell: how it ended, and its attempts before."""
+"""The state of a benchmark in the folder of each cell, and who holds its lock."""
 
 import fcntl
 import json

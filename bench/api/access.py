@@ -1,4 +1,4 @@
-"""In front of the API: who has no token, or sends too much, does not get in."""
+"""Access to the API: the bearer token, and bounds on what is sent."""
 
 import hmac
 import os

@@ -1,4 +1,4 @@
-"""How good verdicts are against labelled truth (docs/method/scoring.md)."""
+"""Scores of verdicts against labelled truth (docs/method/scoring.md), by cause and difficulty."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

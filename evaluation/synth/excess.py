@@ -1,4 +1,4 @@
-"""What is normal and slows steps: work that differs, stages by design, and planned pauses."""
+"""What lengthens steps: faults by phase, and normal work: stages by design, planned pauses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

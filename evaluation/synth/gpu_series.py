@@ -1,4 +1,4 @@
-"""The series of every GPU's state: temperature, power, clocks, throttling, utilisation."""
+"""Series of every GPU: temperature, power, clocks, throttling, utilisation, error counters."""
 
 import numpy as np
 

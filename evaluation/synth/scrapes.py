@@ -1,4 +1,4 @@
-"""When collectors are scraped, and which step the run is in at these moments."""
+"""Scrapes of collectors, the steps at these moments, and series over the whole fleet."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

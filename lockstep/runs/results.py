@@ -1,4 +1,4 @@
-"""What a run found out beside its steps (results.json), in words."""
+"""Results of a run beside its steps (results.json) in words, and its last lines."""
 
 import shlex
 from collections.abc import Mapping

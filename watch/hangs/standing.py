@@ -1,4 +1,4 @@
-"""A run that stands still: for how long it may, and what the dumps of its ranks say of it.
+"""A run that stands still: how long it may, and what the dumps of its ranks say.
 
 Silence is the time in which no rank began or ended anything. A run may be as silent as three times
 the longest silence that it ended by itself, and never less than what dumps need for a wait to be

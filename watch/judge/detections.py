@@ -1,4 +1,4 @@
-"""What a cycle sees: of the verdict about a run, of the sequential test, and of hard events."""
+"""What a cycle sees: verdicts, the sequential test, stops, hard events and mixed names."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""The edge: every request to a cluster, through the kubernetes client. See `rights` for the list.
+"""Every request to a cluster, through the kubernetes client, and the rights that they need.
 
 Requests are made by the client's own `ApiClient`, without its classes of one file an object: those
 cost two seconds and 22 MB, and refuse objects that are merely newer than they are.

@@ -1,4 +1,4 @@
-"""What the conditions of a node should say, and whether that is worth a write."""
+"""The conditions of a node, whether they are worth a write, and the breaker."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What is known of nodes and remembered, and the thresholds. Times are unix seconds."""
+"""Nodes, faults, actions, errors, the state between decisions. Times are unix seconds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Asks the collectors of a run at once: within seconds and bytes, and nothing from who fails."""
+"""Asks the collectors of a run at once, within seconds and bytes; and fetches operations."""
 
 import threading
 from collections import deque

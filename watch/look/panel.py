@@ -1,4 +1,4 @@
-"""What all ranks told at the last checks, as arrays, and as what the sequential test takes."""
+"""Readings of all ranks at the last checks, as arrays: for the sequential test and the ratios."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
