@@ -1,10 +1,12 @@
 """What a cycle of watch sees of a rank."""
 
-from collections.abc import Callable
-
 import pytest
+from collections.abc import Callable
+from lockstep.analyzer.findings.finding import Detection
+from lockstep.analyzer.findings.finding import Kind
+from lockstep.analyzer.findings.finding import Tier
+from lockstep.analyzer.findings.finding import Who
 
-from lockstep.analyzer.findings.finding import Detection, Kind, Tier, Who
 
 
 @pytest.fixture
