@@ -1,19 +1,14 @@
 """Peer groups: ranks that must behave alike (docs/method/peers.md); medians over others."""
 
-import numpy as np
 from collections import Counter
-from collections.abc import Callable
-from collections.abc import Hashable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from lockstep.analyzer.shapes.operations import Flags
-from lockstep.analyzer.shapes.operations import Floats
-from lockstep.analyzer.shapes.run import Grid
-from lockstep.analyzer.shapes.run import RankInfo
-from numpy.typing import NDArray
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 
+from lockstep.analyzer.shapes.operations import Flags, Floats
+from lockstep.analyzer.shapes.run import Grid, RankInfo
 
 Key = TypeVar("Key", bound=Hashable)
 Stage = TypeVar("Stage", bound=Hashable)

@@ -21,7 +21,8 @@ from lockstep.analyzer.align.common_writes import BY_DESIGN
 from lockstep.analyzer.causes.cause_spec import AGAINST
 from lockstep.analyzer.causes.cause_weights import PRIOR, slow_or_well, weigh_causes
 from lockstep.analyzer.causes.symptoms.host import quota
-from lockstep.analyzer.causes.symptoms.table import KINDS, Symptom, measured
+from lockstep.analyzer.causes.symptoms.series import Symptom
+from lockstep.analyzer.causes.symptoms.table import KINDS, measured
 from lockstep.analyzer.shapes.run import Evidence, Finding, Grid
 from lockstep.analyzer.shapes.wording import NAMED
 from lockstep.analyzer.stats.robust_stats import MOSTLY

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from lockstep.analyzer.causes.symptoms.network import (
+from lockstep.analyzer.causes.symptoms.network_counters import (
     BAD_LINK,
     FULL_LINK,
     ROUND_TRIP,

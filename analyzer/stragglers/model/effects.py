@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.analyzer.shapes.run import Finding, FloatGrid, Grid
+from lockstep.analyzer.shapes.run import OBSERVED, Finding, FloatGrid, Grid
 from lockstep.analyzer.shapes.wording import NAMED
 from lockstep.analyzer.stats.changepoint import Blocks, autocorrelation_factor
 from lockstep.analyzer.stats.peer_groups import MAJORITY, peer_groups
@@ -542,10 +542,9 @@ def _of_stage(candidate: Candidate, edges: Edges) -> Finding:
     shift, scope, grid = candidate.shift, candidate.scope, candidate.table.grid
     first, last = edges
     low, ratio, high = interval_95(shift.effect, shift.error)
-    text = (
+    observed = (
         f"all {len(scope.columns)} ranks of stage {scope.stage} took {ratio:.2f}x their own time"
-        f" from step {grid.from_step[first]}, those of the other stages did not: not a node's"
-        " fault; look at code, configuration or data of that stage"
+        f" from step {grid.from_step[first]}, those of the other stages did not: not a node's fault"
     )
     return Finding(
         detector="effects",
@@ -557,8 +556,13 @@ def _of_stage(candidate: Candidate, edges: Edges) -> Finding:
         interval=(float(low), float(high)),
         score=shift.score,
         share={},
-        text=text,
-        details={"stage": scope.stage, "uniform": False, "known": True},
+        text=f"{observed}; look at code, configuration or data of that stage",
+        details={
+            "stage": scope.stage,
+            "uniform": False,
+            "known": True,
+            OBSERVED: observed,
+        },
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from lockstep.analyzer.causes.symptoms.network import REGISTERS
+from lockstep.analyzer.causes.symptoms.network_counters import REGISTERS
 from lockstep.analyzer.read.archive.series import NOBODY, UP, Series
 from lockstep.analyzer.report.sections.checks import Check as Limit
 from lockstep.collector.contract import metrics
