@@ -21,7 +21,7 @@ from lockstep.terminal.processes import kept, stop
 
 GRACE_SECONDS = 90.0
 """For an orderly end: `lockstep run` deletes what it put onto a cluster, and waits for its pods for
-up to a minute (cluster_run.GONE_SECONDS)."""
+up to a minute (lockstep.runs.on_cluster.GONE_SECONDS)."""
 LAST_LINES = 12
 _POLL_SECONDS = 0.05
 RUNTIMES = ("docker", "podman")

@@ -35,7 +35,7 @@ MOST_PAGES = 8
 SUSPECT_PAGES = 3
 SHARE = 5.0
 """A diagnosis looks back so many times the age of what it is about: it is then a fifth of the time,
-and slowness.significance names what lasts a seventh."""
+and a change point that lasts a seventh of it is named."""
 
 Targets = Mapping[str, Sequence[str]]
 """job -> instances."""
@@ -186,7 +186,7 @@ MOST_SAMPLES = 400_000
 """Of one diagnosis in a cycle: a second and 100 MB; the last are read."""
 SHARE_OF_CYCLE = 0.4
 OPEN_SECONDS = 3.0
-"""As slowness.stopped.STALL_SECONDS."""
+"""As lockstep.analyzer.hangs.last_seen.STALL_SECONDS."""
 NEW_CYCLES = 10
 
 
