@@ -43,7 +43,9 @@ CUT = {
 """Why not every suspect was read, by `Survey.cut`."""
 
 
-def narrow(connection: Connection, run: str, survey: Survey, start: float, end: float) -> Run:
+def read_suspects(
+    connection: Connection, run: str, survey: Survey, start: float, end: float
+) -> Run:
     """The run as far as it was read: every rank on the pages of the suspects and their peers.
 
     Args:
