@@ -8,16 +8,13 @@ an archive is ever changed. The file is not trusted when it is read.
 import json
 import re
 import threading
-from collections.abc import Callable
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
 from lockstep.collector.contract import bounded_json
 from lockstep.collector.contract.archive import FINDING_FILE
 from lockstep.collector.contract.whole_file import write_whole
-from pathlib import Path
-
-
 
 FILE = "notes.json"
 SCHEMA_VERSION = 1

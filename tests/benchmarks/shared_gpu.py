@@ -121,8 +121,8 @@ def train(workload: str, fault: str, steps: int, out: Path) -> None:
             with Accelerator(self.device).precision():
                 yield
 
-    def shared(spec: RunSpec, place: int) -> Accelerator:
-        return Shared(torch.device("cuda", 0), place)
+    def shared(spec: RunSpec, index: int) -> Accelerator:
+        return Shared(torch.device("cuda", 0), index)
 
     planning.why_not = lambda *_: None  # type: ignore[attr-defined]
     rank_process.accelerator = shared  # type: ignore[attr-defined]

@@ -81,7 +81,7 @@ def judged_json(judged: Judged) -> Mapping[str, Any]:
     told: dict[str, Any] = {SPAN_KEY: {"start": judged.span.start, "end": judged.span.end}}
     if judged.answered is not None:
         told[ANSWERED_KEY] = {
-            "told": judged.answered.told, "expected": judged.answered.expected,
+            "told": judged.answered.known, "expected": judged.answered.expected,
         }  # fmt: skip
     if judged.places:
         told[META_KEY] = {node: dict(kinds) for node, kinds in judged.places.items()}

@@ -1,30 +1,24 @@
 """Who the ranks are, how long each takes, and how that changed."""
 
 import math
-import numpy as np
-import pandas as pd
 from collections.abc import Mapping
 from itertools import pairwise
-from lockstep.analyzer.read.archive.files import part
-from lockstep.analyzer.read.archive.files import whole
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from lockstep.analyzer.read.archive.files import part, whole
 from lockstep.analyzer.read.archive.series import ScrapedSeries
-from lockstep.analyzer.read.archive.steps import Steps
-from lockstep.analyzer.read.archive.steps import middle
-from lockstep.analyzer.read.archive.steps import quantiles
+from lockstep.analyzer.read.archive.steps import Steps, middle, quantiles
 from lockstep.analyzer.read.archive.table import Table
 from lockstep.analyzer.read.ranks import rank_infos
 from lockstep.analyzer.stats.coverage import KNOWN_AT_LEAST
-from lockstep.analyzer.stragglers.peers import group_numbers
-from lockstep.analyzer.stragglers.peers import over_peers
-from lockstep.collector.contract import archive
-from lockstep.collector.contract import metrics
+from lockstep.analyzer.stragglers.peers import group_numbers, over_peers
+from lockstep.collector.contract import archive, metrics
 from lockstep.collector.contract.words import PHASES
-from lockstep.dashboard.shapes import Floats
-from lockstep.dashboard.shapes import Matrix
-from numpy.typing import NDArray
-from typing import Any
-
-
+from lockstep.dashboard.shapes import Floats, Matrix
 
 MEMBER_COLUMNS = ("rank", "node", "gpu", "uuid", "local_rank", "dp", "pp", "tp")
 MOST_RANKS = 20_000

@@ -1,30 +1,18 @@
 """A node of Prometheus: its facts, its GPUs, and its checks."""
 
+from collections.abc import Mapping, Sequence
+
 import pandas as pd
-from collections.abc import Mapping
-from collections.abc import Sequence
-from lockstep.analyzer.read.prometheus.promql import lasting
-from lockstep.analyzer.read.prometheus.promql import of_targets
-from lockstep.analyzer.read.prometheus.promql import quoted
-from lockstep.analyzer.read.prometheus.promql import series
+
+from lockstep.analyzer.read.prometheus.promql import lasting, of_targets, quoted, series
 from lockstep.analyzer.read.prometheus.questions import runs_with
 from lockstep.analyzer.report.sections.checks import Check as Limit
-from lockstep.analyzer.shapes.labels import Target
-from lockstep.analyzer.shapes.labels import number
-from lockstep.analyzer.shapes.labels import page_label
+from lockstep.analyzer.shapes.labels import Target, number, page_label
 from lockstep.collector.contract import metrics as m
-from lockstep.dashboard.shapes import Check
-from lockstep.dashboard.shapes import NodeFacts
-from lockstep.dashboard.shapes import Severity
-from lockstep.dashboard.shapes import Span
-from lockstep.dashboard.sources.check_table import LIVE
-from lockstep.dashboard.sources.check_table import Live
-from lockstep.dashboard.sources.check_table import State
-from lockstep.dashboard.sources.prometheus.asking import Asking
-from lockstep.dashboard.sources.prometheus.asking import Row
+from lockstep.dashboard.shapes import Check, NodeFacts, Severity, Span
+from lockstep.dashboard.sources.check_table import LIVE, Live, State
+from lockstep.dashboard.sources.prometheus.asking import Asking, Row
 from lockstep.dashboard.sources.prometheus.directory import living_last
-
-
 
 # What was looked at on a node: the check table, read as PromQL.
 

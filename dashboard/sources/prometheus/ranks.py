@@ -1,31 +1,22 @@
 """Ranks of a run: one row a rank, some of them over time, and their collectives."""
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import pandas as pd
-from collections.abc import Mapping
-from collections.abc import Sequence
-from lockstep.analyzer.read.prometheus.promql import lasting
-from lockstep.analyzer.read.prometheus.promql import one_of
-from lockstep.analyzer.read.prometheus.promql import series
-from lockstep.analyzer.read.prometheus.promql import window
+from numpy.typing import NDArray
+
+from lockstep.analyzer.read.prometheus.promql import lasting, one_of, series, window
 from lockstep.analyzer.read.prometheus.questions import own_per_step
 from lockstep.analyzer.shapes.labels import number
 from lockstep.analyzer.shapes.waits import all_known
 from lockstep.analyzer.shapes.windows import PHASE_COLUMNS
-from lockstep.analyzer.stragglers.peers import group_numbers
-from lockstep.analyzer.stragglers.peers import over_peers
+from lockstep.analyzer.stragglers.peers import group_numbers, over_peers
 from lockstep.collector.contract import metrics as m
-from lockstep.dashboard.shapes import Floats
-from lockstep.dashboard.shapes import Matrix
-from lockstep.dashboard.shapes import Span
+from lockstep.dashboard.shapes import Floats, Matrix, Span
 from lockstep.dashboard.sources.grid import Grid
 from lockstep.dashboard.sources.prometheus.asking import Asking
-from lockstep.dashboard.sources.prometheus.directory import MOST_SERIES
-from lockstep.dashboard.sources.prometheus.directory import Member
-from lockstep.dashboard.sources.prometheus.directory import sample
-from numpy.typing import NDArray
-
-
+from lockstep.dashboard.sources.prometheus.directory import MOST_SERIES, Member, sample
 
 COLUMNS = (
     "rank", "node", "gpu", "uuid", "dp", "pp", "tp", "steps", "wall_seconds", "own_seconds",
@@ -92,7 +83,7 @@ def ranks(
             **{name: phases[name].to_numpy() for name in PHASE_COLUMNS},
         }
     )
-    frame["slowdown"] = over_peers(own.to_numpy(), _groups(found, np.isfinite(own.to_numpy())))
+    frame["slowdown"] = over_peers(own.to_numpy(), _groups(members, np.isfinite(own.to_numpy())))
     frame = frame.sort_values("slowdown", ascending=False, kind="stable", ignore_index=True)
     frame = frame[list(COLUMNS)]
     note = f"means over the last {seconds:.0f} s of the range"
