@@ -1,4 +1,4 @@
-"""What is known of a cause: the shape of its row."""
+"""The fields of a cause: what it is expected to show, its words and its advice."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,18 +21,18 @@ class Action:
 DRAIN = Action("mitigate", "Take the node out of service after the next checkpoint.",
                "kubectl cordon {node} && kubectl drain {node} --ignore-daemonsets")  # fmt: skip
 QUERY = "ssh {node} nvidia-smi -i {gpu} -q -d "
-"""What the driver tells of the rank's GPU; the topics go behind it."""
+"""The driver's report about the rank's GPU; the topics are appended."""
 
 
 class Expectation(StrEnum):
-    """What physics says of a symptom under a cause, before any run was looked at."""
+    """What physics expects of a symptom under a cause, before any run is seen."""
 
     MUST = "must"
-    """It is there in all cases in which it is told."""
+    """It is there wherever it is measured."""
     MAY = "may"
-    """It is likelier than without."""
+    """It is likelier than without the cause."""
     AGAINST = "against"
-    """It belongs to something else, which would explain the slowness."""
+    """It belongs to another cause, which would explain the slowness."""
 
 
 MUST, MAY, AGAINST = Expectation
@@ -52,7 +52,7 @@ class CauseSpec:
         words: What the sentence says of a rank, behind its name.
         node_words: The same of a node, all of whose ranks have it.
         words_without_gpu: `words` of a rank without a GPU; None = the same.
-        advice: What to do; empty = nobody knows better than for an unknown cause.
+        advice: What to do; empty = the same as for an unknown cause.
         advice_without_gpu: The same on nodes without GPUs; None = the same.
         runbook: The alert whose runbook says more.
         runbook_without_gpu: The same on nodes without GPUs; None = the same.

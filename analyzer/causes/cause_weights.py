@@ -1,7 +1,7 @@
 """How much each symptom says for each cause: one table, fitted on simulated fleets.
 
-Log odds of a cause against "we do not know", added up over what is so of the finding: a symptom
-that nobody tells adds nothing (a naive Bayes classifier, fitted as multinomial logistic regression;
+Log odds of a cause against "we do not know" are summed over the states of a finding: a symptom
+without data adds nothing (a naive Bayes classifier, fitted as multinomial logistic regression;
 Ng and Jordan, "On discriminative vs. generative classifiers", NIPS 2001). The fit starts from, and
 is drawn back to, what physics expects (`CauseSpec.expects`); `lockstep fit` makes the file.
 """
@@ -34,15 +34,15 @@ PRIOR: Mapping[Expectation, Mapping[str, float]] = {
 }  # fmt: skip
 """Natural-log odds before any run was looked at, chosen: of what must be there, and of what may."""
 MATTERS = TWICE
-"""From which it is told that what speaks against a cause is not there."""
+"""Log odds from which the absence of what speaks against a cause is listed as a fact."""
 CONTEXT = frozenset({"no GPU", "whole node", "slow finding"})
-"""What is so of a finding beside its symptoms; every cause has weights for it."""
+"""States of a finding besides its symptoms; every cause has weights for them."""
 HARDWARE = frozenset(spec.name for spec in SYMPTOMS if SLOW in spec.kinds and not spec.of_work)
-"""Symptoms that a place which only has more work to do shows no more than any that is well."""
+"""Symptoms that more work alone does not cause."""
 STRENGTHS = (": strong", ": mild", ": none")
-"""States that tell whether a symptom is there; the others, how it goes with the slowdown."""
+"""States that say whether a symptom is there; the others say how it goes with the slowdown."""
 UNKNOWN_BIAS, RARE_BIAS = 1.0, -RATHER
-"""Of "we do not know", and of each cause: what must be there and nobody tells of is seldom it."""
+"""Of "we do not know", and of each cause: a cause without any data is seldom the one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,9 @@ class Weights:
         return odds / self.temperature
 
     def log_ratio(self, states: Mapping[str, float], *, gpu: bool) -> float:
-        """Log of P(what is told | slow, for whatever cause) / P(the same | well).
+        """Log of P(states | slow, for any cause) / P(states | well); 0 without any.
 
-        By what the hardware tells, as of what a rank does its times have told. 0 where nothing is.
+        By states of the hardware alone, since times are judged elsewhere.
 
         Args:
             states: As of `log_odds`.
@@ -82,10 +82,10 @@ class Weights:
         return self.of_known_cause(states, gpu=gpu) - well
 
     def of_known_cause(self, states: Mapping[str, float], *, gpu: bool) -> float:
-        """Log of P(what hardware tells | slow, for whatever cause) / P(it | an unknown cause).
+        """Log of P(hardware's states | slow, for any cause) / P(the same | an unknown cause).
 
         Args:
-            states: As of `log_odds`; whom it is about counts before any symptom as well.
+            states: As of `log_odds`; CONTEXT counts on both sides.
             gpu: Whether its ranks have one.
         """
         causes = [spec.cause for spec in CAUSES if possible(spec, SLOW, gpu=gpu)]
@@ -117,7 +117,7 @@ def expected_signs() -> dict[str, dict[str, int]]:
     """Cause -> state -> 1 or -1, where physics says for or against: no fit may say the opposite.
 
     A simulator in which hot GPUs are seldom throttled by heat would teach that heat speaks against
-    it. What the prior leaves at 0, the biases and whom a finding is about may be of either sign.
+    it. The biases, CONTEXT and what the prior leaves at 0 may have either sign.
     """
     return {
         cause: {
@@ -128,7 +128,7 @@ def expected_signs() -> dict[str, dict[str, int]]:
 
 
 def expected_well() -> dict[str, float]:
-    """Of a place that is well before any fit: whatever is trouble of some cause speaks against."""
+    """The weights of a healthy place before any fit: any trouble speaks against it."""
     return {
         state: 0.0 if strength == "mild" and BY_NAME[name].mutual else odds
         for name in HARDWARE
@@ -138,16 +138,16 @@ def expected_well() -> dict[str, float]:
 
 
 def told_by_hardware(states: Mapping[str, float]) -> dict[str, float]:
-    """Of what is so of a place what its hardware and its software tell."""
+    """The states of a place that its hardware and software show."""
     return {state: share for state, share in states.items() if state.partition(":")[0] in HARDWARE}
 
 
 def shown_when_slow(states: Mapping[str, float]) -> dict[str, float]:
-    """Of what hardware and software tell how much of each trouble there was during the finding.
+    """How much of each trouble of hardware and software there was during the finding.
 
-    Trouble at another time is as likely of a place that is slow for an unknown reason as of one
-    that is well, and how a symptom goes with a slowdown is not asked where none may be: neither
-    tells the two apart.
+    Trouble at another time is as likely at a place that is slow for an unknown reason as at a
+    healthy one, and a healthy place has no slowdown that a symptom could go with: neither
+    separates the two.
     """
     of_hardware = told_by_hardware(states)
     return {
@@ -159,7 +159,7 @@ def shown_when_slow(states: Mapping[str, float]) -> dict[str, float]:
 
 @cache
 def fitted() -> Weights:
-    """The table of the file beside this one; what it lacks is as expected."""
+    """The table in cause_weights.json; what it lacks is as expected before any fit."""
     stored = bounded_json.loads(files("lockstep.analyzer.causes").joinpath(FILE).read_text())
     table = {cause: row | stored["weights"].get(cause, {}) for cause, row in expected().items()}
     return Weights(table, stored["temperature"], expected_well() | stored.get("well", {}))
@@ -171,10 +171,10 @@ def possible(spec: CauseSpec, kind: str, *, gpu: bool) -> bool:
 
 
 def weigh_causes(grid: Grid, findings: Sequence[Finding]) -> list[tuple[Evidence, ...]]:
-    """Of each rank's finding at one place every cause that it can have, in the order of CAUSES.
+    """The evidence for each possible cause of each rank's finding at one place, as in CAUSES.
 
-    Log odds are the place's, by what all its ranks show, as in the fit: what the ranks of a host
-    tell comes from the same host, and is counted once. Facts are the rank's.
+    Log odds are those of the place, by what all its ranks show, as in the fit: telemetry of one
+    host is counted once, however many ranks it has. Facts are those of the rank.
     """
     every, weights = [measured(grid, finding) for finding in findings], fitted()
     states = states_of(grid, findings, every)
@@ -201,7 +201,7 @@ def slow_or_well(grid: Grid, findings: Sequence[Finding]) -> float:
 
 
 def _facts(spec: CauseSpec, symptoms: Mapping[str, Symptom], weights: Weights) -> list[Fact]:
-    """What the cause's own symptoms are, and of what speaks against it that is there or matters."""
+    """The cause's own symptoms, and those against it that are there or whose absence matters."""
     facts, doses, mine = [], [], weights.of[spec.cause]
     for expectation, names in spec.expects.items():
         for name in names:
@@ -240,7 +240,7 @@ def _when(symptom: Symptom) -> str:
 
 
 def _dose(symptom: Symptom) -> Fact | None:
-    """Whether own time goes with it."""
+    """Whether own time follows it."""
     words = f"(Spearman's rho {symptom.follows:.2f} over the steps)"
     if symptom.follows >= ALIKE:
         return Fact(True, f"own time follows it {words}", symptom.query, symptom.basis)

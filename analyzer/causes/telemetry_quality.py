@@ -1,6 +1,6 @@
-"""Telemetry that cannot be true: a source that never moves.
+"""Telemetry that cannot be true because it never moves: it is left out, as missing.
 
-It is left out, so that causes say it is not known. What contradicts itself stays, as a symptom.
+Telemetry that contradicts itself stays; `gpu_state.contradiction` is a symptom.
 """
 
 from collections.abc import Mapping
@@ -21,20 +21,20 @@ SOURCE = "lockstep_gpu_"
 POWER = metrics.GPU_POWER.series()
 SCRAPES = 10
 """A gauge that is measured, with noise, differs from scrape to scrape; the same value as often as
-this, where most peers' moves, is a value that nobody reads any more. Chosen: two and a half minutes
+this, where most peers' moves, is a value that is not read any more. Chosen: two and a half minutes
 at 15 s."""
 
 
 def stands_still(
     cells: FloatGrid, resolution: float, kind: NDArray[np.int64] | None = None
 ) -> NDArray[np.bool_]:
-    """(D,) whether a series told one value all along while most of its peers' moved.
+    """(D,) whether a series kept one value all along while most of its peers' moved.
 
-    Where most stand still it is how this fleet tells it, and no fault of one.
+    Where most stand still the whole fleet reports that way, and no single sensor is stuck.
 
     Args:
         cells: (T, D) a gauge.
-        resolution: The smallest difference that its sensor tells.
+        resolution: The smallest difference that its sensor reports.
         kind: (D,) numbers of who are peers; None = all are.
     """
     kind = np.zeros(cells.shape[1], dtype=np.int64) if kind is None else kind
@@ -54,8 +54,8 @@ def stands_still(
 def drop_stuck_sensors(grid: Grid) -> Grid:
     """The Grid without the GPU telemetry that stands still where the peers' moves.
 
-    Power decides, as the one gauge that always moves on a GPU at work; all that the same source
-    tells of that GPU goes with it, and `missing` says so.
+    Power decides, as the one gauge that always moves on a GPU at work; all telemetry of that GPU
+    from the same source is dropped with it, and `missing` says so.
     """
     stuck = _stuck(grid)
     if not stuck.any():

@@ -36,13 +36,13 @@ SCHEMA_VERSION = 1
 
 
 def document(
-    diagnosis: "Diagnosis", beside: ReportInputs = NO_INPUTS, now: float | None = None
+    diagnosis: "Diagnosis", inputs: ReportInputs = NO_INPUTS, now: float | None = None
 ) -> dict[str, Any]:
     """The report as a tree of JSON types with a fixed order of keys.
 
     Args:
         diagnosis: What was found.
-        beside: What people, the watcher and the archive's folder add.
+        inputs: What people, the watcher and the archive's folder add.
         now: Unix time of making; None = the end of the run, so that the same archive always gives
             the same bytes.
     """
@@ -50,8 +50,8 @@ def document(
     cut, sources = spans(grid, verdict), Sources.of(run.name)
     begin, end = bounds(grid)
     made = end if now is None else now
-    seen = None if beside.finding is None else finding_times(beside.finding)
-    written = human.blocks(beside.human)
+    seen = None if inputs.finding is None else finding_times(inputs.finding)
+    written = human.blocks(inputs.human)
     unit = "gpu hours" if has_gpu(grid, None) else "rank hours"
     emulated = (run.meta.get("spec") or {}).get("launcher") == "local"
     actions = advice(
@@ -69,12 +69,12 @@ def document(
         where_time_went(diagnosis),
         *deviations(verdict),
         learning(run, grid, cut, sources),
-        comparison(diagnosis, beside.baseline) if beside.baseline else None,
+        comparison(diagnosis, inputs.baseline) if inputs.baseline else None,
         people(written),
         reality(run.meta, verdict.provenance),
-        completeness(run, grid, verdict, cut, beside),
-        files(beside),
-        reproduction(run, sources, beside.command),
+        completeness(run, grid, verdict, cut, inputs),
+        files(inputs),
+        reproduction(run, sources, inputs.command),
         simulated(verdict),
         words(),
     ]

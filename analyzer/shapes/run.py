@@ -1,15 +1,13 @@
 """The analyzer's types: Run, Grid, Finding, Evidence, Verdict."""
 
-import numpy as np
-import pandas as pd
 from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
-from numpy.typing import NDArray
 from typing import Any
 
-
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 FloatGrid = NDArray[np.float64]
 
@@ -179,6 +177,10 @@ FULL_NETWORK, SHARED_COOLING = "full-network", "shared-cooling"
 NO_NODES_FAULT = (UNIFORM, STAGE_SLOWDOWN, SHARED_LOADING, FULL_NETWORK, SHARED_COOLING)
 """Kinds of structure by which a run is slower than it was: all ranks alike, all of a stage, what
 ranks of most nodes read from, the network between all nodes, or what cools them all."""
+
+
+OBSERVED = "observed"
+"""Key of the details of a finding of kind `structure`: its text without what to look at."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,12 +82,6 @@ def parts_of_nodes(slow: Iterable[str], healthy: Iterable[str], places: Places) 
     return tuple(sorted(each[0] for each in found))
 
 
-def part_of_nodes(slow: Iterable[str], healthy: Iterable[str], places: Places) -> Part | None:
-    """The one leaf or rack that all slow nodes share and no healthy node has (parts_of_nodes)."""
-    found = parts_of_nodes(slow, healthy, places)
-    return found[0] if len(found) == 1 else None
-
-
 def _used(group: Iterable[str], places: Places) -> frozenset[Part]:
     return frozenset(
         part

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.analyzer.shapes.run import (
+    OBSERVED,
     SHARED_COOLING,
     SHARED_LOADING,
     Finding,
@@ -205,16 +206,16 @@ def _slow_loading(grid: Grid, shared: Sequence[Finding], slow: Sequence[Finding]
     )
     last = None if any(finding.last is None for finding in shared) else stop
     until = "" if last is None else f" to step {grid.to_step[last - 1]}"
-    text = (
+    observed = (
         f"ranks of {len(nodes)} of {len(every)} nodes wait for their input data from step"
         f" {grid.from_step[first]}{until}, most of all rank{'s' if len(ranks) > 1 else ''}"
-        f" {listed(ranks[:NAMED])}: what they share is slow, and no node; look at the file system"
-        " or object store that they read, and the way to it"
+        f" {listed(ranks[:NAMED])}: what they share is slow, and no node"
     )
+    advice = "look at the file system or object store that they read, and the way to it"
     shown = replace(
         shared[0], first=first, last=last, slowdown=float(ratio), interval=(float(low), float(high))
     )
-    return _shared_finding(SHARED_LOADING, ranks, shown, text)
+    return _shared_finding(SHARED_LOADING, ranks, shown, observed, advice)
 
 
 def _longer_waits(
@@ -336,11 +337,10 @@ def _hot_room(grid: Grid, shared: Sequence[Finding], whole: Sequence[Finding]) -
     rise = median_of(column_medians(heat[during]) - column_medians(heat[before]))
     wall = column_medians(grid.time["wall"].T)
     ratio = max(float(np.nanmean(wall[during]) / np.nanmean(wall[before])), 1.0)
-    text = (
+    observed = (
         f"the GPUs of all nodes became hotter by {rise:.0f} °C, and heat holds back from step"
         f" {grid.from_step[first]} those with the least margin, most of all rank"
-        f"{'s' if len(ranks) > 1 else ''} {listed(ranks[:NAMED])}: the room is hot, and no node;"
-        " look at what cools it"
+        f"{'s' if len(ranks) > 1 else ''} {listed(ranks[:NAMED])}: the room is hot, and no node"
     )
     shown = replace(
         slowest[0],
@@ -349,20 +349,24 @@ def _hot_room(grid: Grid, shared: Sequence[Finding], whole: Sequence[Finding]) -
         slowdown=whole[0].slowdown if whole else ratio,
         interval=whole[0].interval if whole else (ratio, ratio),
     )
-    return _shared_finding(SHARED_COOLING, ranks, shown, text)
+    return _shared_finding(SHARED_COOLING, ranks, shown, observed, "look at what cools it")
 
 
-def _shared_finding(kind: str, ranks: Sequence[int], shown: Finding, text: str) -> Finding:
+def _shared_finding(
+    kind: str, ranks: Sequence[int], shown: Finding, observed: str, advice: str
+) -> Finding:
     """What ranks share, as one finding that accuses nobody.
 
     Args:
         kind: A key of `RANKS`.
         ranks: Those that show it, the slowest first.
         shown: Has the span, slowdown and score.
-        text: The facts in words.
+        observed: The facts in words.
+        advice: What to look at.
     """
     return replace(
         shown,
-        detector="effects", kind="structure", rank=None, share={}, text=text,
-        details={"uniform": False, "kind": kind, RANKS[kind]: ranks},
+        detector="effects", kind="structure", rank=None, share={},
+        text=f"{observed}; {advice}",
+        details={"uniform": False, "kind": kind, RANKS[kind]: ranks, OBSERVED: observed},
     )  # fmt: skip

@@ -116,7 +116,7 @@ def _slow(diagnosis: Diagnosis, lasted: Span) -> Iterator[Span]:
             if begin < end:
                 yield Span(begin, end)
     if not slow:
-        # A run that told no step times: its hardware says since when.
+        # A run without step times: its hardware says since when.
         for culprit in diagnosis.verdict.culprits:
             if culprit.since is not None:
                 yield Span(datetime.fromisoformat(culprit.since).timestamp(), lasted.end)
@@ -258,7 +258,7 @@ def _possible(
 
 
 def _apart(part: Part, slow: Sequence[RunView], cleared: frozenset[Part]) -> bool:
-    """Whether anything tells a part from what all runs use.
+    """Whether anything separates a part from what all runs use.
 
     That is another part of its kind that is healthy, or for a node that each slow run blames it.
     """

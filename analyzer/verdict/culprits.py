@@ -13,6 +13,7 @@ from lockstep.analyzer.causes.cause_weights import Posterior
 from lockstep.analyzer.operations.examine import DETECTOR, Look, Placed
 from lockstep.analyzer.shapes.run import (
     FULL_NETWORK,
+    OBSERVED,
     STAGE_SLOWDOWN,
     UNIFORM,
     Basis,
@@ -124,7 +125,7 @@ def _operation_facts(suspect: Placed | None, finding: Finding) -> tuple[Fact, ..
 def _wakes(grid: Grid, finding: Finding, slow: Sequence[Finding], seen: Look) -> bool:
     """By the bounds of the windows, and by the simulation where it knows the suspect.
 
-    Operations that cannot tell which of two workers is normal wake nobody; windows that can, do.
+    Operations that cannot say which of two workers is normal wake nobody; windows that can, do.
     """
     suspect = seen.of(grid, finding)
     if suspect is None or suspect.worker.fix is None or not seen.simulated:
@@ -160,8 +161,8 @@ def _stopped(grid: Grid, column: int) -> tuple[int | None, float]:
 def link_culprit(grid: Grid, finding: Finding, causes: Posterior) -> Culprit:
     """The culprit of a finding of kind `link`: the node whose link it is, or the two nodes.
 
-    Or the leaf or rack that all troubled nodes share: scope `rack`, its name in `link`. Of nodes
-    with no leaf that anybody told of, the names of these.
+    Or the leaf or rack that all troubled nodes share: scope `rack`, its name in `link`; the names
+    of the nodes where their leaf is not known.
     """
     return Culprit(
         scope=finding.details["scope"],
@@ -223,11 +224,11 @@ def together(
 
 def _node(grid: Grid, ranks: Sequence[Culprit]) -> Culprit:
     every = sum(info.node == ranks[0].node for info in grid.ranks)
-    facts = said_once({int(rank.rank or 0): rank.evidence for rank in ranks})
+    facts = merged_facts({int(rank.rank or 0): rank.evidence for rank in ranks})
     return replace(
         _middle(ranks),
         scope="node",
-        evidence=(_all(ranks, every), *facts),
+        evidence=(_node_fact(ranks, every), *facts),
         of_ranks=None if ranks[0].slowdown is None else (len(ranks), every),
     )
 
@@ -279,7 +280,7 @@ def _middle(alike: Sequence[Culprit]) -> Culprit:
     )  # fmt: skip
 
 
-def said_once(facts: Mapping[int, Sequence[Fact]]) -> tuple[Fact, ...]:
+def merged_facts(facts: Mapping[int, Sequence[Fact]]) -> tuple[Fact, ...]:
     """The facts of several ranks, each kind once: the first rank's, and who else shows it.
 
     Facts are of a kind when they answer the same query but for the rank, on the same side. That
@@ -297,10 +298,10 @@ def said_once(facts: Mapping[int, Sequence[Fact]]) -> tuple[Fact, ...]:
             key = (PLACE.sub(r"\1", fact.query), fact.supports)
             seen[key] = seen.get(key, 0) + 1
             kinds.setdefault((*key, seen[key]), []).append((rank, fact))
-    return tuple(_said(alike) for alike in kinds.values())
+    return tuple(_merged(alike) for alike in kinds.values())
 
 
-def _said(alike: Sequence[tuple[int, Fact]]) -> Fact:
+def _merged(alike: Sequence[tuple[int, Fact]]) -> Fact:
     rank, fact = alike[0]
     others = [other for other, _ in alike[1:]]
     if others and all(fact_of.text == fact.text for _, fact_of in alike):
@@ -309,7 +310,7 @@ def _said(alike: Sequence[tuple[int, Fact]]) -> Fact:
     return replace(fact, text=f"{text}; alike on {_ranks(others)}" if others else text)
 
 
-def _all(ranks: Sequence[Culprit], of: int) -> Fact:
+def _node_fact(ranks: Sequence[Culprit], of: int) -> Fact:
     """What makes it the node's, which has `of` ranks: who, and how slow each."""
     node, names = ranks[0].node, sorted(int(rank.rank or 0) for rank in ranks)
     if ranks[0].slowdown is None:
@@ -335,9 +336,6 @@ def _ranks(ranks: Sequence[int]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
 
 
-ADVICE = "; look at "
-
-
 def slower_structures(
     findings: Sequence[Finding], why: Posterior | None
 ) -> tuple[Mapping[str, object], ...]:
@@ -360,8 +358,8 @@ def slower_structures(
         }
         if why is not None and why.cause != Cause.UNKNOWN and not structures:
             texts = [fact.text for fact in why.facts if fact.supports]
-            where = finding.text.partition(ADVICE)[0]
-            structure["text"] = "; ".join([where, *texts[:2]])
+            observed = str(finding.details.get(OBSERVED, finding.text))
+            structure["text"] = "; ".join([observed, *texts[:2]])
             structure |= {"cause": why.cause, "confidence": why.probability}
             structure["evidence"] = [
                 {"for": fact.supports, "text": fact.text, "query": fact.query} for fact in why.facts

@@ -55,7 +55,7 @@ def recurrence(
             mine = [run for run in runs if name in (run.uuids if by == "gpu" else run.nodes)]
             if mine and (by, name) not in seen:
                 seen.add((by, name))
-                rows.append(_one(culprit, by, name, mine, emulated=emulated))
+                rows.append(_row(culprit, by, name, mine, emulated=emulated))
     return tuple(rows)
 
 
@@ -65,10 +65,10 @@ def _identities(culprit: Culprit) -> list[tuple[str, str]]:
     return [*gpu, *([("node", culprit.node)] if culprit.node is not None else [])]
 
 
-def _one(
+def _row(
     culprit: Culprit, by: str, name: str, runs: Sequence[PastRun], *, emulated: bool
 ) -> dict[str, object]:
-    times = [[c for c in run.culprits if _is(c, by, name)] for run in runs]
+    times = [[c for c in run.culprits if _matches(c, by, name)] for run in runs]
     count = sum(bool(named) for named in times)
     interval = _wilson(count, len(runs))
     peers, of = _peers(by, name, runs)
@@ -101,7 +101,7 @@ def _one(
     }
 
 
-def _is(culprit: PastCulprit, by: str, name: str) -> bool:
+def _matches(culprit: PastCulprit, by: str, name: str) -> bool:
     return name == (culprit.uuid if by == "gpu" else culprit.node)
 
 

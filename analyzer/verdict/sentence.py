@@ -1,4 +1,4 @@
-"""The verdict in the words that a tired person on call understands first."""
+"""The sentence of a verdict: who, since when, why, at what cost and how sure, in plain words."""
 
 import dataclasses
 from datetime import datetime
@@ -21,8 +21,8 @@ DECISIVE = (Basis.TELEMETRY, Basis.PHASES, Basis.COLLECTOR, Basis.OFF_PROCESSOR)
 STRUCTURE_WORTH_A_WORD = 0.05
 """Share of the step."""
 PROJECTED_FROM_SECONDS = 300.0
-"""Less than this of a slow span says little of a day; the JSON and the report tell it all the same,
-with its interval."""
+"""A shorter slow span says little about a day; the JSON and the report have the figure, with its
+interval."""
 
 
 def sentence(
@@ -34,7 +34,7 @@ def sentence(
         verdict: Complete but for the sentence.
         grid: The run's Grid.
         why_unknown: Why a run without culprit is not called healthy.
-        precision: What its windows can tell.
+        precision: What its windows can show.
     """
     if verdict.culprits:
         parts = [_accusation(verdict, grid, culprit) for culprit in verdict.culprits]

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.special import pdtrc
 
 from lockstep.analyzer.align.common_writes import BY_DESIGN
-from lockstep.analyzer.causes.symptoms.network import always_worse
+from lockstep.analyzer.causes.symptoms.network_counters import always_worse
 from lockstep.analyzer.hangs.last_seen import STALL_SECONDS, STALL_STEPS
 from lockstep.analyzer.shapes.run import Finding, FloatGrid, Grid
 from lockstep.analyzer.shapes.waits import waited
@@ -42,8 +42,8 @@ def why_unknown(
 
     Args:
         grid: The run's windows.
-        unexplained: That steps take longer, and nobody is named for it.
-        precision: What the windows can tell.
+        unexplained: Steps take longer, and nobody is named for it.
+        precision: What the windows can show.
     """
     timed = int(np.isfinite(grid.time["wall"]).any(axis=0).sum())
     if timed < 2:
@@ -80,8 +80,8 @@ def why_unknown(
 def _worse_links(grid: Grid) -> str | None:
     """Why a run is not healthy of which a link always was worse than the others.
 
-    Where transfers are so much of a step that it would be told if they became as long. With
-    pipeline stages nobody knows how much, for they hold bubbles.
+    Only where transfers are a large part of a step. With pipeline stages that is not known, since
+    transfers hold bubbles.
     """
     if len({info.pp for info in grid.ranks}) > 1:
         return None

@@ -109,8 +109,8 @@ def _unpickled(data: bytes) -> bytes:
 def exit_code(verdict: "Verdict") -> int:
     """What a verdict says by exit code (docs/reference/command-line.md).
 
-    A culprit of either tier is named; a warning is what is wrong and nobody's fault that is known:
-    a run slower as a whole, or hardware that deviates beside a healthy run.
+    A culprit of either tier is named. A warning names nobody: the whole run is slower, or hardware
+    deviates beside a healthy run.
     """
     if verdict.hang is not None or verdict.culprits:
         return ExitCode.CULPRIT
@@ -158,7 +158,7 @@ def write_reports(
     from lockstep.diagnose import report_inputs
 
     archive = folder if archive is None else archive
-    beside = report_inputs.read_beside(diagnosis, archive, folder, baseline)
-    tree = document(diagnosis, beside)
+    inputs = report_inputs.read_inputs(diagnosis, archive, folder, baseline)
+    tree = document(diagnosis, inputs)
     paths = [write_whole(folder / f"{REPORT_STEM}.{form}", render(tree, form)) for form in formats]
-    return paths if beside.trace is None else [*paths, folder / beside.trace.name]
+    return paths if inputs.trace is None else [*paths, folder / inputs.trace.name]

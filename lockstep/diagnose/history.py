@@ -1,7 +1,7 @@
-"""What people were told of a run when its archive was written: evidence beside the verdict.
+"""The finding of `lockstep watch` in finding.json, as `history` of the verdict about its archive.
 
-The verdict is a function of the telemetry in the archive. What `finding.json` says is put beside
-it by name, and where the two disagree its sentence ends by saying so.
+The verdict is a function of the telemetry in the archive. The finding stands beside it, and where
+the two disagree the sentence ends by saying so.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ def read_finding(archive: Path) -> Mapping[str, Any] | None:
 
 
 def with_history(verdict: Verdict, finding: Mapping[str, Any]) -> Verdict:
-    """The verdict with what was told before beside it; all else but the sentence's end stays.
+    """The verdict with the finding in its history; of the rest only the sentence's end changes.
 
     Args:
         verdict: About the archive.
@@ -145,7 +145,7 @@ def _past_finding(verdict: Verdict, finding: Mapping[str, Any]) -> dict[str, Any
 def _agreement(verdict: Verdict, who: Who, cause: str) -> tuple[bool, bool]:
     """Whether the verdict names the same place; and whether so, and with no other cause."""
     if _nobody(who):
-        # Nobody was named: whoever is named now was found in addition.
+        # Nobody was named then: a culprit now is an addition.
         return bool(verdict.culprits), verdict.status != "healthy"
     there = _causes(verdict, who)
     known = {cause, *there} - {Cause.UNKNOWN}

@@ -26,7 +26,7 @@ MOST_WORDS = 4 << 20
 COMPRESSION = 6
 
 
-def read_beside(
+def read_inputs(
     diagnosis: "Diagnosis", archive: Path, folder: Path, baseline: "Diagnosis | None"
 ) -> "ReportInputs":
     """Reads all of it, and writes the timeline.

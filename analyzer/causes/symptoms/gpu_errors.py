@@ -37,7 +37,7 @@ REPLAY = metrics.GPU_PCIE_REPLAY.name
 
 
 def pcie(grid: Grid, finding: Finding) -> Symptom | None:
-    """The link of the rank's GPU; None if it does not tell.
+    """The PCIe link of the rank's GPU; None without data.
 
     Width and generation may fall on an idle link, so both are judged against before and against
     the peers in the same windows, and never against the maximum.
@@ -88,7 +88,7 @@ NVLINK_UP, NVLINK_ERRORS = metrics.GPU_NVLINK_UP.name, metrics.GPU_NVLINK_ERRORS
 
 
 def nvlink(grid: Grid, finding: Finding) -> Symptom | None:
-    """Links of the rank's GPU; None if it does not tell of them."""
+    """NVLinks of the rank's GPU that are down or count errors; None without data."""
     gpu = gpu_words(grid, finding.rank)
 
     def down(reading: Level) -> str:
@@ -190,7 +190,7 @@ def xid_of(part: Cause | None) -> Callable[[Grid, Finding], Symptom | None]:
 
     The XID nearest to the finding's onset that is not the application's own. The time of the last
     event is read, not the count: a first count is a new series, of which no rate is known. There is
-    no symptom where nobody reads the driver's log.
+    no symptom where the driver's log is not read.
     """
 
     def measured(grid: Grid, finding: Finding) -> Symptom | None:

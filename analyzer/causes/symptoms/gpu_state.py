@@ -1,4 +1,4 @@
-"""What a GPU tells of its state: clock, heat, power, and what it holds itself back by."""
+"""The state of a GPU: clock, heat, power, throttling, and readings that contradict each other."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -75,7 +75,7 @@ def _too_cool(grid: Grid, finding: Finding) -> Symptom | None:
     """No throttling for heat: cooler than its peers and no hotter than it was. None otherwise.
 
     What heat holds back stays at the temperature that its driver allows, which those that nothing
-    holds back are below. Any sensor may be the one that is hot: all that tell must be cool.
+    holds back are below. Any sensor may be the hot one: all that report must be cool.
     """
     keys = series_of(grid, metrics.GPU_TEMPERATURE.name)
     levels = {key: level(grid, finding, of_same_model(grid, finding, key)) for key in keys}
@@ -141,7 +141,7 @@ def power_cap(grid: Grid, finding: Finding) -> Symptom | None:
     """Power at its limit, as it was not before; mild where the limit was not lowered for it.
 
     A limit is lowered that is below what it was, or below that of the peers on the same model of
-    GPU. Where it always was below theirs, the peers tell what would be drawn without.
+    GPU. Where it always was below theirs, the peers show what would be drawn without.
     """
     drawn, limits = (of_same_model(grid, finding, key) for key in (DRAWN, LIMIT))
     limit = level(grid, finding, limits)
@@ -177,11 +177,11 @@ def idle(grid: Grid, finding: Finding) -> Symptom | None:
 
 
 def contradiction(grid: Grid, finding: Finding) -> Symptom | None:
-    """The GPU's own numbers exclude each other: one is wrong, and nobody knows which.
+    """The GPU's own numbers exclude each other: one is wrong, and it is not known which.
 
     Busy at idle power: a GPU that has kernels running most of the time does not draw idle power.
     Throttled at its highest clock: what holds a GPU back does so by lowering its clock.
-    None where neither pair is told (of a GPU that nothing holds back the second tells nothing), or
+    None where neither pair is known (the second says nothing where nothing throttles the GPU), or
     so little lower a clock would not be seen.
     """
     busy, held = _busy_at_rest(grid, finding), _held(grid, finding)
@@ -266,7 +266,7 @@ BUSY = 0.8
 An idle GPU draws about a tenth of its power limit and a kernel at least a third, even one that only
 waits (see IDLE), so that this share draws 0.8 / 3 + 0.2 / 10 = 0.29 of the limit, well above IDLE.
 At a half it would be 0.22: light work on a healthy GPU would be called a contradiction. At 0.95 a
-GPU that tells 90 % at idle power would be believed.
+GPU that reports 90 % at idle power would be believed.
 """
 IDLE = 0.2
 """Share of its power limit that an idle GPU stays under: 50 to 75 W of 300 to 700 W in data sheets
@@ -281,12 +281,12 @@ def idle_at_work(
     used: FloatGrid | float, drawn: FloatGrid | float, limit: FloatGrid | float,
     peers: FloatGrid | float,
 ) -> NDArray[np.bool_]:  # fmt: skip
-    """Whether kernels run nearly always at the power of an idle GPU; NaN = nobody tells.
+    """Whether kernels run nearly always at the power of an idle GPU; NaN = not known.
 
     Args:
         used: Share of the time with a kernel running.
         drawn: Watts.
-        limit: Watts; of a GPU that tells none the peers alone say what idle is.
+        limit: Watts; without one the peers alone show what idle is.
         peers: Watts that the peers draw.
     """
     known = (np.isfinite(limit) | np.isfinite(peers)) & np.isfinite(drawn)

@@ -79,7 +79,7 @@ PRESSURE = metrics.PRESSURE.series(resource="cpu", scope="some")
 
 
 def processor(grid: Grid, finding: Finding) -> Symptom | None:
-    """The rank lacks a processor; None where nobody tells.
+    """The rank lacks a processor; None without data.
 
     By its quota (cgroup cpu.stat), or because another process has it (/proc/PID/schedstat): for
     more of the time, or for most of the excess of each step.
@@ -153,7 +153,7 @@ def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
     Seen where scrapes saw it older than the others' in a window that took the rank longer; in full
     where most of the excess is in such windows and, as far as they show less than the heartbeat's
     age, in those beside them: most of what scrapes so far apart would have seen of pauses as long.
-    None where no scrape of the slow windows told, or none was to be expected to see one.
+    None where no scrape of the slow windows answered, or none was likely to see a pause.
     """
     older, column = heartbeat_stopped(grid), column_of(grid, finding.rank)
     shown_by = query(grid, finding, metrics.TRAIN_HEARTBEAT_AGE.name)
@@ -181,7 +181,7 @@ def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
     pauses = excess[known & (excess >= FROZEN_SECONDS)]
     met = np.minimum((pauses - FROZEN_SECONDS) / scrape_seconds(grid), 1.0)
     if not still.any():
-        # Of pauses that no scrape is likely to meet nobody knows.
+        # Pauses that no scrape is likely to meet are not known.
         if pauses.sum() >= MOSTLY * total and met.sum() < 1.0:
             return None
         return of_excess(0.0, "its heartbeat went on", shown_by, Basis.TELEMETRY)

@@ -1,6 +1,6 @@
 """A symptom, and how a series becomes one: how far it moves, since when, and with own time or not.
 
-One measure for all numbers that are told: how far a series is beyond before, and beyond what
+One measure for all series: how far it is beyond before, and beyond what
 happened to its peers as well, in units of what such a difference is off by. What its sensor cannot
 tell apart is no movement, however quiet the series was.
 """
@@ -32,18 +32,18 @@ over 44 windows (1 / sqrt(n - 1))."""
 
 @dataclass(frozen=True, slots=True)
 class Symptom:
-    """A symptom as the telemetry tells it.
+    """A symptom as the telemetry shows it.
 
     Attributes:
         seen: Whether it is there beyond before and beyond the peers.
         text: That in one sentence part, with numbers; empty where there is nothing to show.
         query: The PromQL that shows it.
         began: Seconds from the finding's onset to its begin; NaN = no onset to compare with.
-        with_onset: Whether it began with the finding; None = nobody can tell.
+        with_onset: Whether it began with the finding; None = not known.
         near: Whether it began at another time, and that is not far for the length of the run.
         follows: Spearman's rho of own time, over the peers', with it; NaN = too little moved.
         grave: Whether it is there in full, and not in part only.
-        far: Robust deviations beyond what is usual; NaN = not told by a series.
+        far: Robust deviations beyond what is usual; NaN = not measured by a series.
         basis: What it is read from.
     """
 
@@ -65,23 +65,23 @@ class Symptom:
 
     @property
     def states(self) -> tuple[str, ...]:
-        """What is so of it, each a word that the table of weights knows (docs/method/causes.md)."""
+        """Its states, each a word in the table of weights (docs/method/causes.md)."""
         if not self.seen:
             return ("none",)
-        told = ["strong" if self.grave else "mild"]
+        states = ["strong" if self.grave else "mild"]
         if self.with_onset is False:
-            told.append("near" if self.near else "elsewhen")
+            states.append("near" if self.near else "elsewhen")
         if self.follows >= ALIKE:
-            told.append("follows")
+            states.append("follows")
         elif self.follows < UNLIKE:
-            told.append("apart")
-        return tuple(told)
+            states.append("apart")
+        return tuple(states)
 
 
 def with_more(
     first: Symptom | None, other: Symptom | None, said: str, joined: str = " and"
 ) -> Symptom | None:
-    """Of two things that are told of a part the first if it is there, with the words of the other.
+    """Of two symptoms of one part the first if it is there, with the words of the other.
 
     Args:
         first: What matters more.
@@ -105,26 +105,26 @@ SCRAPES, STEPS = 2.0, 1.0 + BLOCK_STEPS_AT_LEAST
 its rate begins at), and so many windows, by which a finding's onset can be off: a block of steps
 and the window that it begins in."""
 NEAR_SECONDS = 900.0
-"""Counters may rise minutes before or after what they tell of costs time: chosen, a quarter of an
+"""Counters may rise minutes before or after their trouble costs time: chosen, a quarter of an
 hour. What is half of the slow time away is at another time."""
 SCRAPE_SECONDS = 15.0
 """Where nobody told how often a node was scraped: the interval of our deployments (deploy/)."""
 PERCENT = 0.01
-"""NVML tells whole percents (nvmlDeviceGetUtilizationRates), and kernels that count by ticks 10 ms
-of a second (USER_HZ, proc(5))."""
+"""NVML reports whole percents (nvmlDeviceGetUtilizationRates), and kernels that count by ticks
+10 ms of a second (USER_HZ, proc(5))."""
 
 
 class Sensor(NamedTuple):
     """How a series is read.
 
     Attributes:
-        resolution: The smallest difference that it tells, in its own unit; what is quieter than
+        resolution: The smallest difference that it reports, in its own unit; what is quieter than
             this is as noisy.
-        healthy: What it is where neither before nor the peers are known; NaN = nobody can say.
+        healthy: What it is where neither before nor the peers are known; NaN = not known.
         lower: Whether trouble is a fall.
         events: Whether it counts events: then chance alone moves its rate (Poisson).
         bad: Where trouble begins, however far the series moved; NaN = anywhere.
-        compared: Whether the peers tell what is usual where no past does.
+        compared: Whether the peers show what is usual where there is no past.
     """
 
     resolution: float
@@ -176,7 +176,7 @@ class Level:
         """What it would be without the trouble.
 
         As before, and moved as the peers did where they moved into trouble as well: what happens to
-        all of them is nobody's own. That the others are better off is no trouble of this one's.
+        all of them is no trouble of one. That the others are better off is none, either.
         Without past what the peers are.
         """
         if np.isfinite(self.before):
@@ -197,7 +197,7 @@ Words = Callable[[Level], str]
 
 
 def deviations(reading: Level, sensor: Sensor) -> float:
-    """How far a level is beyond what is usual, in units of its noise; NaN = nobody knows.
+    """How far a level is beyond what is usual, in units of its noise; NaN = not known.
 
     `(during - usual) / max(noise, resolution)`; of events the noise is at least
     `sqrt(max(usual * seconds, 1)) / seconds`, one event or the Poisson deviation of what is usual.
@@ -223,8 +223,8 @@ def symptom(
         sensor: How it is read.
         words: What is seen.
         query: The PromQL that shows it.
-        silent: What is said where nothing is seen, and where nobody knows what is usual; None =
-            the same as where it is, and nothing.
+        silent: The text where nothing is seen, or where it is not known what is usual; None = the
+            same text as where it is seen, and no symptom.
         mild: Whether the most it can be is mild.
     """
     reading = level(grid, finding, cells)
@@ -315,7 +315,7 @@ def total(grid: Grid, metric: str, **labels: str) -> FloatGrid | None:
 def of_same_model(grid: Grid, finding: Finding, key: str) -> FloatGrid | None:
     """(W, R) a series of the telemetry, of the ranks on the finding's model of GPU; NaN elsewhere.
 
-    Temperatures, power and its limits are those of a model. Whoever tells no model may be on any.
+    Temperatures, power and its limits are those of a model. A rank without a model may be on any.
     """
     cells, column = grid.signals.get(key), column_of(grid, finding.rank)
     if cells is None or column is None:

@@ -20,7 +20,7 @@ def suspects(grid: Grid, groups: SlowGroups) -> tuple[Part, ...]:
     groups of one tp index go. Elsewhere each GPU may have a NIC of its own, so a healthy group over
     one GPU of a node does not clear another.
 
-    One part accuses, of several nobody knows which. Empty where it takes more than one part to
+    One part accuses; of several it is not known which. Empty where it takes more than one part to
     explain the slow groups.
     """
     places = {

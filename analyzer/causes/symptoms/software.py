@@ -14,7 +14,7 @@ from lockstep.analyzer.stats.before_after import column_of
 from lockstep.analyzer.stats.robust_stats import NEARLY_ALL, median_of
 
 PEERS_AT_LEAST = 2
-"""Other nodes that must agree before a node is the odd one: of two nobody knows which is odd. If
+"""Other nodes that must agree before a node is the odd one: of two it is not known which is odd. If
 all ranks of the one are slow it may be that, and it is a milder symptom."""
 
 
@@ -26,7 +26,7 @@ class Change:
         what: As lockstep.analyzer.align.versions.SOURCES calls it.
         before, after: Its commonest versions on either side.
         nodes: On which nodes.
-        of: How many nodes tell it.
+        of: How many nodes report it.
         late: Seconds from the finding's onset to the change, median over the nodes.
     """
 
@@ -80,7 +80,7 @@ def changes(grid: Grid, finding: Finding) -> tuple[Change, ...]:
 
 
 def software(grid: Grid, finding: Finding) -> Symptom | None:
-    """Software of the rank's node that its peers do not have; None where nobody tells any.
+    """Software of the rank's node that its peers do not have; None without data.
 
     It explains a slowdown that began when the node's software changed and the others' did not, or
     one without onset on a node that differs from all others all along.
@@ -131,7 +131,7 @@ def mates_as_fast(grid: Grid, finding: Finding) -> Symptom | None:
 
 
 def everywhere(grid: Grid, finding: Finding) -> Symptom | None:
-    """All nodes got other software as the run became slower; None where nobody tells any."""
+    """All nodes got other software as the run became slower; None without data."""
     if not grid.versions:
         return None
     moved = [change for change in changes(grid, finding) if change.everywhere]

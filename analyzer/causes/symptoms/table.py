@@ -28,7 +28,7 @@ class SymptomSpec:
         told_by: The data that are missing then, in words; empty where nothing is missing.
         kinds: Of findings at which it is looked for.
         of_gpu: Only a rank with a GPU can have it.
-        of_work: It tells of what a rank does, which more work changes as well.
+        of_work: It shows what a rank does, which more work changes as well.
         mutual: Mild, it is a difference of two places, as much the one's as the other's: physics
             says nothing of which of them is well.
     """
@@ -98,7 +98,7 @@ BY_NAME: Mapping[str, SymptomSpec] = {spec.name: spec for spec in SYMPTOMS}
 
 
 def measured(grid: Grid, finding: Finding) -> dict[str, Symptom]:
-    """Every symptom that is told of a finding, whether it is there or not."""
+    """Every symptom that can be measured at a finding, whether it is there or not."""
     gpu = has_gpu(grid, finding.rank)
     symptoms = {
         spec.name: spec.measure(grid, finding)
@@ -111,7 +111,7 @@ def measured(grid: Grid, finding: Finding) -> dict[str, Symptom]:
 def states_of(
     grid: Grid, findings: Sequence[Finding], symptoms: Sequence[Mapping[str, Symptom]]
 ) -> dict[str, float]:
-    """`symptom: state` of all that is told at a place -> share of its ranks of which it is so.
+    """`symptom: state` of all that is measured at a place -> share of its ranks that have it.
 
     Args:
         grid: The run's windows.

@@ -8,27 +8,21 @@ NCCL with TORCH_NCCL_ENABLE_TIMING=1. The buffer holds the last entries of a ran
 import os
 import re
 import stat
-from collections import Counter
-from collections import defaultdict
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from lockstep.analyzer.read.collectives.rows import MOST_COMMUNICATORS
-from lockstep.analyzer.read.collectives.rows import MOST_ROWS
-from lockstep.analyzer.read.collectives.rows import Rows
-from lockstep.analyzer.shapes.waits import ALONE
-from lockstep.analyzer.shapes.waits import Communicator
-from lockstep.analyzer.shapes.waits import Process
-from lockstep.collector.contract import bounded_json
-from lockstep.collector.formats.flight_recorder.fields import PICKLE
-from lockstep.collector.formats.flight_recorder.fields import WRONG
-from lockstep.collector.formats.flight_recorder.fields import members
-from lockstep.collector.formats.flight_recorder.fields import operation_name
-from lockstep.collector.formats.flight_recorder.fields import whole
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-
+from lockstep.analyzer.read.collectives.rows import MOST_COMMUNICATORS, MOST_ROWS, Rows
+from lockstep.analyzer.shapes.waits import ALONE, Communicator, Process
+from lockstep.collector.contract import bounded_json
+from lockstep.collector.formats.flight_recorder.fields import (
+    PICKLE,
+    WRONG,
+    members,
+    operation_name,
+    whole,
+)
 
 MOST_FILES = 20_000
 MOST_BYTES = 256 << 20

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.analyzer.causes.symptoms.network import standing
+from lockstep.analyzer.causes.symptoms.network_counters import standing
 from lockstep.analyzer.report import blocks, figures
 from lockstep.analyzer.report.blocks import Block
 from lockstep.analyzer.report.queries import samples

@@ -32,7 +32,7 @@ GLOSSARY: dict[str, str] = {
 }
 
 
-def completeness(run: Run, grid: Grid, verdict: Verdict, cut: Spans, beside: ReportInputs) -> Block:
+def completeness(run: Run, grid: Grid, verdict: Verdict, cut: Spans, inputs: ReportInputs) -> Block:
     """The section on what answered and what was missing."""
     answered = np.isfinite(grid.time["own"]).sum(axis=0)
     until = [float(each) if np.isfinite(each) else None for each in grid.scraped_until]
@@ -44,7 +44,7 @@ def completeness(run: Run, grid: Grid, verdict: Verdict, cut: Spans, beside: Rep
     columns = {"rank": "", "node": "", "windows answered": "count", "expected": "count"}
     columns["last scrape"] = "time"
     over = rest(cut, picked, answered.astype(np.float64), "count")
-    missing = dict.fromkeys((*run.missing, *grid.missing, *verdict.missing, *beside.missing))
+    missing = dict.fromkeys((*run.missing, *grid.missing, *verdict.missing, *inputs.missing))
     return blocks.section(
         "completeness",
         "Can these numbers be trusted",
@@ -62,30 +62,30 @@ def completeness(run: Run, grid: Grid, verdict: Verdict, cut: Spans, beside: Rep
     )  # fmt: skip
 
 
-def files(beside: ReportInputs) -> Block | None:
+def files(inputs: ReportInputs) -> Block | None:
     """The section on the archive's files and the trace; None where nobody looked."""
-    rows = [[file.name, file.size, file.sha256] for file in beside.files]
-    if beside.trace is not None:
-        rows.append([beside.trace.name, beside.trace.size, beside.trace.sha256])
-    if not rows and not beside.trace_told:
+    rows = [[file.name, file.size, file.sha256] for file in inputs.files]
+    if inputs.trace is not None:
+        rows.append([inputs.trace.name, inputs.trace.size, inputs.trace.sha256])
+    if not rows and not inputs.trace_told:
         return None
     return blocks.section(
         "files",
         "Files",
         [
-            blocks.text(_trace(beside)) if beside.trace_told else None,
+            blocks.text(_trace(inputs)) if inputs.trace_told else None,
             blocks.table("What the numbers were read from, and what was made",
                          {"file": "", "size": "bytes", "SHA-256": ""}, rows, collapsed=True),
         ],
     )  # fmt: skip
 
 
-def _trace(beside: ReportInputs) -> str:
-    if beside.trace is None:
-        return f"No timeline of the operations: {beside.trace_told}."
-    size = cell(beside.trace.size, "bytes")
+def _trace(inputs: ReportInputs) -> str:
+    if inputs.trace is None:
+        return f"No timeline of the operations: {inputs.trace_told}."
+    size = cell(inputs.trace.size, "bytes")
     return (
-        f"{beside.trace.name} ({size}) beside this report shows {beside.trace_told}; open it at"
+        f"{inputs.trace.name} ({size}) beside this report shows {inputs.trace_told}; open it at"
         " ui.perfetto.dev, which reads it in the browser."
     )
 

@@ -21,9 +21,9 @@ from lockstep.analyzer.read.prometheus.kubernetes import (
     teams_query,
 )
 from lockstep.analyzer.rules.recording_rules import queries
-from lockstep.analyzer.rules.recording_rules.narrow import narrow
 from lockstep.analyzer.rules.recording_rules.rules import RANKS
 from lockstep.analyzer.rules.recording_rules.survey import require_rules, survey_span
+from lockstep.analyzer.rules.recording_rules.suspect_windows import read_suspects
 from lockstep.analyzer.rules.recording_rules.suspects import Answered
 from lockstep.analyzer.shapes.labels import number
 from lockstep.analyzer.shapes.run import NO_NODES_FAULT, Verdict
@@ -105,7 +105,7 @@ def diagnose_outliers(
         require_rules(connection)
         extent = find(connection, run, since, until, RANKS)
         found = survey_span(connection, run, extent.start, extent.end)
-        read = narrow(connection, run, found, extent.start, extent.end)
+        read = read_suspects(connection, run, found, extent.start, extent.end)
         where = merged(places(connection, extent.end, node_labels), known or {})
         whose = connection.instant(teams_query(extent.end - extent.start, run), extent.end)
     read = dataclasses.replace(read, meta={**read.meta, **labels_of(whose, run)})

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.analyzer.shapes.run import Finding, FloatGrid, Grid
+from lockstep.analyzer.shapes.run import OBSERVED, Finding, FloatGrid, Grid
 from lockstep.analyzer.stats.changepoint import (
     SAME_ABOVE,
     Blocks,
@@ -105,13 +105,14 @@ def _finding(grid: Grid, groups: Blocks, shift: Shift, *, uniform: bool, known: 
     first = groups.first(shift.first)
     low, ratio, high = interval_95(shift.effect, shift.error)
     how = (
-        "all ranks by the same ratio: not a node's fault; look at code, configuration,"
-        " storage or the network core"
+        "all ranks by the same ratio: not a node's fault"
         if uniform
         else "not all ranks alike"
         if known
         else "and nobody knows of every rank whether it slowed like the others"
     )
+    observed = f"the run's steps took {ratio:.2f}x from step {grid.from_step[first]}, {how}"
+    advice = "; look at code, configuration, storage or the network core" if uniform else ""
     return Finding(
         detector="change",
         kind="structure" if uniform else "change",
@@ -122,8 +123,8 @@ def _finding(grid: Grid, groups: Blocks, shift: Shift, *, uniform: bool, known: 
         interval=(float(low), float(high)),
         score=shift.score,
         share={},
-        text=f"the run's steps took {ratio:.2f}x from step {grid.from_step[first]}, {how}",
-        details={"uniform": uniform, "known": known},
+        text=observed + advice,
+        details={"uniform": uniform, "known": known, OBSERVED: observed},
     )
 
 
@@ -133,8 +134,8 @@ def per_work(grid: Grid) -> Grid:
         return grid
     share = grid.work / np.nanmedian(grid.work[~grid.masked])
     share = np.where(share > 0, share, 1.0)[:, None]
-    told = {name: grid.time[name] / share for name in ("wall", "own")}
-    return replace(grid, time={**grid.time, **told})
+    by_work = {name: grid.time[name] / share for name in ("wall", "own")}
+    return replace(grid, time={**grid.time, **by_work})
 
 
 def _rise(series: FloatGrid, shift: Shift) -> tuple[float, float]:

@@ -127,21 +127,6 @@ def test_an_xid_whose_line_tells_no_trouble_accuses_no_gpu(synthetic, fault):
     assert "slow-gpu" == diagnose(run).verdict.culprits[0].cause
 
 
-def test_an_xid_before_the_end_of_a_process_is_the_cause_and_not_the_crash(synthetic, fault):
-    ended = diagnose(synthetic(faults=[fault("crash", 2)]).run())
-
-    def logged(samples):
-        rows = samples[(samples["metric"] == "up") & (samples["node"] == "node-2")]
-        when = float(ended.grid.end.max()) - 1.0
-        told = rows.assign(metric=XID, labels='xid="79"', gpu=0, value=when)
-        return pd.concat([samples, told[told["time"] >= when].astype({"gpu": "Int32"})])
-
-    xid = diagnose(synthetic(faults=[fault("crash", 2)], drop=logged).run()).verdict
-
-    assert [(2, "crash")] == [(c.rank, c.cause) for c in ended.verdict.culprits]
-    assert [(2, "xid")] == [(c.rank, c.cause) for c in xid.culprits]
-
-
 def test_seconds_in_the_garbage_collector_decide(synthetic, fault):
     diagnosis = diagnose(synthetic(faults=[fault("gc", 2)]).run())
     own = diagnosis.grid.time["own"]
@@ -171,5 +156,6 @@ def test_any_xid_before_a_process_ended_is_why_it_ended(synthetic, fault, number
         return pd.concat([samples, told[told["time"] >= when].astype({"gpu": "Int32"})])
 
     (culprit,) = diagnose(synthetic(faults=[fault("crash", 2)], drop=logged).run()).verdict.culprits
+    assert [(2, "crash")] == [(c.rank, c.cause) for c in ended.verdict.culprits]
     assert (2, "xid") == (culprit.rank, culprit.cause)
     assert not any("logged no XID" in fact.text for fact in culprit.evidence)

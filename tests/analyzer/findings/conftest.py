@@ -1,12 +1,10 @@
 """What a cycle of watch sees of a rank."""
 
-import pytest
 from collections.abc import Callable
-from lockstep.analyzer.findings.finding import Detection
-from lockstep.analyzer.findings.finding import Kind
-from lockstep.analyzer.findings.finding import Tier
-from lockstep.analyzer.findings.finding import Who
 
+import pytest
+
+from lockstep.analyzer.findings.finding import Detection, Kind, Tier, Who
 
 
 @pytest.fixture

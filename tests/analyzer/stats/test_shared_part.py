@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from lockstep.analyzer.read.places import KINDS, places_of, read
 from lockstep.analyzer.shapes.run import LoadError
-from lockstep.analyzer.stats.shared_part import Part, fewest_parts, part_of_nodes, parts_of_nodes
+from lockstep.analyzer.stats.shared_part import Part, fewest_parts, parts_of_nodes
 
 RACKS = {f"n{i}": {"leaf": f"l{i // 2}", "rack": f"r{i // 4}"} for i in range(16)}
 
@@ -34,24 +34,23 @@ def test_of_two_nodes_in_every_slow_group_both_are_possible():
 
 
 def test_a_part_with_a_healthy_node_is_cleared():
-    assert None is part_of_nodes(["n0", "n1"], ["n2", "n8", "n9"], {**RACKS, "n8": RACKS["n0"]})
-    assert Part("leaf", "l0") == part_of_nodes(["n0", "n1"], ["n2", "n8", "n9"], RACKS)
+    assert () == parts_of_nodes(["n0", "n1"], ["n2", "n8", "n9"], {**RACKS, "n8": RACKS["n0"]})
+    assert (Part("leaf", "l0"),) == parts_of_nodes(["n0", "n1"], ["n2", "n8", "n9"], RACKS)
 
 
 @pytest.mark.parametrize(("slow", "healthy"), [(["n0"], ["n8", "n9"]), (["n0", "n1"], ["n9"])])
 def test_one_slow_or_one_healthy_node_makes_no_rack(slow, healthy):
-    assert None is part_of_nodes(slow, healthy, RACKS)
+    assert () == parts_of_nodes(slow, healthy, RACKS)
 
 
 def test_nodes_that_stand_nowhere_known_share_nothing():
-    assert None is part_of_nodes(["n0", "n1"], ["n2", "n3"], {})
+    assert () == parts_of_nodes(["n0", "n1"], ["n2", "n3"], {})
 
 
 def test_two_bad_leaves_are_both_named_and_not_each_of_their_nodes():
     slow, healthy = ["n0", "n1", "n8", "n9"], ["n2", "n3", "n10", "n11"]
 
     assert (Part("leaf", "l0"), Part("leaf", "l4")) == parts_of_nodes(slow, healthy, RACKS)
-    assert None is part_of_nodes(slow, healthy, RACKS)
 
 
 def test_a_slow_node_alone_in_its_leaf_leaves_the_others_unnamed():
@@ -113,7 +112,7 @@ def test_nodes_that_share_their_storage_alone_stand_nowhere_together():
     """A power cap on both is no storage's doing, and they can be drained."""
     stores = {f"n{i}": {"storage": f"nfs-{i // 2}"} for i in range(4)}
 
-    assert None is part_of_nodes(["n0", "n1"], ["n2", "n3"], stores)
+    assert () == parts_of_nodes(["n0", "n1"], ["n2", "n3"], stores)
 
 
 def test_a_topology_file_is_read(tmp_path):

@@ -8,7 +8,12 @@ import pandas as pd
 import pytest
 
 from lockstep.analyzer.align.grid import align
-from lockstep.analyzer.causes.symptoms.network import QUOTA, always_worse, counted, movements
+from lockstep.analyzer.causes.symptoms.network_counters import (
+    QUOTA,
+    always_worse,
+    counted,
+    movements,
+)
 from lockstep.analyzer.stragglers.detectors.links import FULL, links
 from lockstep.analyzer.stragglers.model.adjusted_time import without_slow
 from lockstep.analyzer.stragglers.model.effects import effects

@@ -76,16 +76,6 @@ def test_each_stage_leaves_the_case_that_it_gets_as_it_was_and_says_the_same_aga
         case = after
 
 
-def test_a_diagnosis_is_the_case_after_all_stages_and_nothing_else(run):
-    case = opened(run, gpu_hour_price=2.0)
-    for stage in STAGES:
-        case = stage(case)
-    told = diagnose(run, gpu_hour_price=2.0)
-
-    assert verdict_json(case.verdict) == verdict_json(told.verdict)
-    assert repr(case.findings) == repr(told.findings)
-
-
 def test_a_verdict_is_a_function_of_the_run_alone(synthetic, fault):
     slow = synthetic(faults=[fault("thermal", 1)]).run()
     alone = verdict_json(diagnose(slow).verdict)

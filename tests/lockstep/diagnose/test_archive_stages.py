@@ -12,6 +12,7 @@ import pytest
 
 from lockstep.analyzer.findings.finding import Kind, Tier, WatchFinding, Who, finding_json
 from lockstep.analyzer.shapes.run import Fact
+from lockstep.analyzer.shapes.wording import hours
 from lockstep.collector.contract.words import ExitCode
 from lockstep.watch.archive.report_worker import write_report
 from tests.analyzer.conftest import Fault, Synthetic
@@ -74,6 +75,24 @@ def test_the_verdict_is_the_same_without_what_watch_told(
     assert first[1] == second[1]
     assert [(2, "node-2", "xid")] == [(one["rank"], one["node"], one["cause"]) for one in history]
     assert ("Watch named rank 2 on node-2 (xid" in sentence) is not history[0]["agrees"]
+
+
+def test_the_sentence_has_the_cost_until_the_finding_was_closed(
+    lockstep: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Also where it ends with what was emulated."""
+    Synthetic(faults=[Fault("thermal", 2)]).write(tmp_path / "run")
+    run = json.loads((tmp_path / "run" / "run.json").read_text())["run"]
+    finding = finding_json(replace(XID, who=Who(run, "node-2", 2, 0, None)))
+    closed = {"closed": 9000.0, "lost_seconds": 7200.0}
+    (tmp_path / "run" / "finding.json").write_text(json.dumps({**finding, **closed}))
+
+    _, verdict = printed(lockstep, tmp_path / "run")
+
+    assert 2.0 == verdict["lost_gpu_hours"]
+    assert f"{hours(2.0)} are lost" in verdict["sentence"]
+    assert 1 == verdict["sentence"].count("are lost")
+    assert "(emulated devices, simulated GPU telemetry)." in verdict["sentence"]
 
 
 def test_a_part_of_a_run_is_one_of_the_whole_run_with_its_coverage_and_cost(
