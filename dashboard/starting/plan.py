@@ -11,7 +11,8 @@ from lockstep.collector.contract.words import FaultKind
 from lockstep.dashboard.starting.form import MODELS, MOST, SCOPES, WORKLOADS, Form
 from lockstep.workloads.faults.kinds import BUILT, STOP_KINDS
 from lockstep.workloads.faults.link import LINK_KINDS, LinkError
-from lockstep.workloads.faults.plan import MOST_FACTOR, Fault, FaultError, check_links, parse
+from lockstep.workloads.faults.plan import MOST_FACTOR, Fault, check_links, parse
+from lockstep.workloads.faults.settings import FaultError
 from lockstep.workloads.models.configs import ConfigError
 from lockstep.workloads.spec import MAX_LOCAL_RANKS, DataError, Layout, RunSpec, SpecError
 from lockstep.workloads.tasks.registry import find

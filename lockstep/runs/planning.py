@@ -16,8 +16,8 @@ from lockstep.workloads.faults.capabilities import available
 from lockstep.workloads.faults.disturbances import Kind as Disturbing
 from lockstep.workloads.faults.disturbances import parse_disturbance
 from lockstep.workloads.faults.link import LinkError
-from lockstep.workloads.faults.plan import Fault, FaultError, check_links, parse
-from lockstep.workloads.faults.settings import DisturbanceError
+from lockstep.workloads.faults.plan import Fault, check_links, parse
+from lockstep.workloads.faults.settings import DisturbanceError, FaultError
 from lockstep.workloads.loop.goals import GoalError
 from lockstep.workloads.loop.goals import parse as parse_goal
 from lockstep.workloads.loop.resume import about
