@@ -14,6 +14,7 @@ from lockstep.bench.spec import AskedError, BenchError
 from lockstep.bench.state import RESULTS
 from lockstep.collector.contract import bounded_json
 from lockstep.collector.contract.archive import RUN_FILE, VERDICT_FILE
+from lockstep.collector.contract.whole_file import write_whole
 
 SCHEMA_VERSION = 1
 KIND = "lockstep-baseline"
@@ -90,12 +91,9 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
         "schema_version": SCHEMA_VERSION, "kind": KIND, "locked": baseline.locked,
         "results": [dict(row) for row in baseline.rows],
     }  # fmt: skip
-    temporary = path.with_name(f".{path.name}.new")
     try:
-        temporary.write_text(json.dumps(tree, indent=1, allow_nan=False) + "\n")
-        temporary.replace(path)
+        write_whole(path, json.dumps(tree, indent=1, allow_nan=False) + "\n", mode=None)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise BenchError(f"{path} cannot be written: {error.strerror}") from error
 
 

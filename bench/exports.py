@@ -49,7 +49,7 @@ def write_export(rows: Sequence[Row], path: Path) -> None:
     Raises:
         BenchError: It ends in none of SUFFIXES; UnreachableError, it cannot be written.
     """
-    from lockstep.diagnose.diagnosis import write_whole
+    from lockstep.collector.contract.whole_file import write_whole
 
     if path.suffix not in SUFFIXES:
         raise BenchError(f"{path.name} ends in none of {', '.join(SUFFIXES)}")

@@ -9,16 +9,14 @@ written again replaces itself. DuckDB reads the same folder:
 `SELECT * FROM read_parquet('results.parquet/*.parquet', union_by_name = true)`.
 """
 
-import contextlib
 import hashlib
 import math
-import os
-import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.collector.contract.archive import Column
+from lockstep.collector.contract.whole_file import replacing
 from lockstep.collector.contract.words import PHASES
 
 if TYPE_CHECKING:
@@ -145,17 +143,8 @@ def write(folder: Path, row: Mapping[str, Value]) -> Path:
     table = pa.Table.from_pylist([checked(row)], schema=_schema(row))
     folder.mkdir(parents=True, exist_ok=True)
     part = folder / part_name(row)
-    temporary = part.with_name(f".{part.stem}.{secrets.token_hex(8)}{UNFINISHED}")
-    try:
-        with temporary.open("xb") as file:
-            pq.write_table(table, file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(part)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
+    with replacing(part, sync=True) as file:
+        pq.write_table(table, file)
     return part
 
 

@@ -13,6 +13,7 @@ from lockstep.bench.plan import Cell
 from lockstep.bench.results import Value, checked
 from lockstep.bench.spec import BenchError
 from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.whole_file import write_whole
 from lockstep.runs.claim import FILE, MAX_BYTES
 
 CLOSED = "closed.json"
@@ -146,9 +147,7 @@ def _unreadable(path: Path, error: Exception) -> BenchError:
 
 
 def _write(path: Path, told: Mapping[str, Any]) -> None:
-    temporary = path.with_suffix(".new")
-    temporary.write_text(json.dumps(told, indent=2) + "\n")
-    temporary.replace(path)
+    write_whole(path, json.dumps(told, indent=2) + "\n", mode=None)
 
 
 # Who writes a benchmark's folder, by the lock that it holds.

@@ -1,4 +1,4 @@
-"""The collector's program: reads this node, serves its page, until it is told to stop."""
+"""The collector's program: reads this node, serves its page, until it is stopped."""
 
 import argparse
 import gc
@@ -137,15 +137,17 @@ def _capture(folder: Path, config: Config, clock: SystemClock) -> int:
 
 
 def _check(sampler: Sampler) -> int:
-    found = examined(sampler)
-    width = max(len(one.name) for one in found)
-    lines = (visible_line(f"{one.name:{width}}  {one.state:7}  {one.found}") for one in found)
+    checks = examined(sampler)
+    width = max(len(check.name) for check in checks)
+    lines = (
+        visible_line(f"{check.name:{width}}  {check.state:7}  {check.found}") for check in checks
+    )
     _print("\n".join(lines))
     return ExitCode.OK
 
 
 def _print(text: str) -> None:
-    """To stdout; a reader that went away, as `head` does, is no error."""
+    """To stdout; a reader that went away, as `head` does, is not an error."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
@@ -159,7 +161,7 @@ def _serve(
     server = exporter.serve()
     if state is not None:
         _resume(sampler, state)
-        _save(sampler, state)  # what the file says is no longer the last word
+        _save(sampler, state)  # the file is not complete any more
     # Blocked in every thread and waited for below: a handler could interrupt a held lock.
     ends = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)

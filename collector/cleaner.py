@@ -68,9 +68,9 @@ def _below(folder: Path) -> Iterator[Path]:
     def refused(error: OSError) -> NoReturn:
         raise error
 
-    for place, folders, files in os.walk(folder, onerror=refused):
+    for parent, folders, files in os.walk(folder, onerror=refused):
         for name in (*folders, *files):
-            yield Path(place, name)
+            yield Path(parent, name)
 
 
 def _beats(path: Path, age: float, clock: Clock) -> bool:
@@ -97,8 +97,8 @@ def clean(folder: Path, age: float, clock: Clock) -> list[str]:
     gone: list[str] = []
     with os.scandir(folder) as entries:
         names = [
-            one.name for at, one in enumerate(entries)
-            if at < MAX_ENTRIES and one.is_dir(follow_symlinks=False)
+            entry.name for at, entry in enumerate(entries)
+            if at < MAX_ENTRIES and entry.is_dir(follow_symlinks=False)
         ]  # fmt: skip
     for name in sorted(names):
         if len(gone) >= MAX_FOLDERS:

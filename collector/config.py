@@ -179,8 +179,8 @@ class Config:
         legacy_dcgm: Whether `/metrics/dcgm` serves GPUs under the names of dcgm-exporter.
         dcgm_exporter: URL of a dcgm-exporter's page, read where NVML and DCGM are not there.
         replay: Folder of a capture that is played in place of this machine's GPUs.
-        dumps: Whether flight-recorder dumps of ranks are given to who asks.
-        stacks: Whether stacks of ranks are given to who asks: off, python, or native, too.
+        dumps: Whether flight-recorder dumps of ranks are served.
+        stacks: Whether stacks of ranks are served: off, python, or native as well.
         node_name: Name of the node, where the host name is another's, as in a pod.
         node: Name of the emulated node, or None on a real one.
     """
@@ -245,8 +245,8 @@ def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, 
     values |= _from_environment(environment)
     for name, value in flags.items():
         if value is not None:
-            told = f"--{name.replace('_', '-')}"
-            values[name] = SETTINGS[name].parse(told, value) if name in SETTINGS else value
+            option = f"--{name.replace('_', '-')}"
+            values[name] = SETTINGS[name].parse(option, value) if name in SETTINGS else value
     return Config(**values)
 
 
@@ -300,7 +300,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _depth(name: str, value: Any) -> Depth:
-    return Depth(one_of([each.value for each in Depth])(name, value))
+    return Depth(one_of([depth.value for depth in Depth])(name, value))
 
 
 PREFIX = "LOCKSTEP_"

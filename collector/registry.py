@@ -56,7 +56,7 @@ from lockstep.collector.sources.network.netdev.source import Netdev
 from lockstep.collector.sources.network.softnet import SoftnetStat
 from lockstep.collector.sources.network.tcp import TcpCounters
 from lockstep.collector.sources.ranks.owners import Rank
-from lockstep.collector.sources.ranks.rings import FRESH_SECONDS, LivingRanks, Rings
+from lockstep.collector.sources.ranks.rings import SCAN_SECONDS, LivingRanks, Rings
 from lockstep.collector.sources.ranks.source import RankRings
 
 LOOK_TURNS = 3
@@ -112,7 +112,7 @@ class Node:
         """Ranks that have a ring, living or gone, and whose it is."""
         return [
             RankProcess(*rank.key, rank.header.identity.pid, rank.user, rank.path.parent)
-            for rank in self.rings.scan(FRESH_SECONDS).ranks
+            for rank in self.rings.scan(SCAN_SECONDS).ranks
         ]
 
     def rank_processes(self) -> list[RankProcess]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from lockstep.analyzer.hangs.dumps import Fact, FactKind
 from lockstep.analyzer.hangs.flight_recorder import parse
-from lockstep.analyzer.hangs.jobs import Named, jobs
+from lockstep.analyzer.hangs.jobs import NamedDump, jobs
 from lockstep.analyzer.hangs.verdict import HangVerdict, judge
 
 HOST_SECONDS = 2e-4
@@ -523,7 +523,8 @@ def healthy(seed: int) -> Case:
 def judged(case: Case, limit: float | None = None) -> HangVerdict:
     """The verdict on a constructed case."""
     traces = [
-        Named("dump", parse(tree, rank, case.written[rank])) for rank, tree in case.trees.items()
+        NamedDump("dump", parse(tree, rank, case.written[rank]))
+        for rank, tree in case.trees.items()
     ]
     facts = [Fact(rank, FactKind(kind), value) for rank, kind, value in case.facts]
     return judge(jobs(traces, {".": facts})[0][1], limit)

@@ -110,7 +110,7 @@ class Cycle:
     lives: Mapping[str, Life] = field(init=False)
     living: frozenset[str] = field(init=False)
     over: Mapping[str, str] = field(init=False)
-    held: Mapping[str, Detection] = field(init=False)
+    held: Mapping[str, float] = field(init=False)
     awaits_end: bool = field(init=False)
     readings: Mapping[str, Bools] = field(init=False)
     missing: Bools = field(init=False)

@@ -16,8 +16,9 @@ from lockstep.analyzer.read.prometheus.connection import Connection
 from lockstep.analyzer.shapes.run import Verdict
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.metrics import Sample
+from lockstep.collector.contract.whole_file import write_whole
 from lockstep.collector.contract.words import ExitCode
-from lockstep.diagnose.diagnosis import exit_code, write_whole
+from lockstep.diagnose.diagnosis import exit_code
 from lockstep.terminal.output import bug
 from lockstep.watch.archive.archivist import Archivist
 from lockstep.watch.archive.jobs import Plan

@@ -11,7 +11,7 @@ from lockstep.collector.contract.ring import NO_TAG
 from lockstep.collector.contract.words import PHASES, STEP_TAGS, Phase
 from lockstep.workloads.ring import OP_INDEX, RingWriter
 
-# The steps at the start of a run that say nothing about its speed.
+# Steps at the start of a run that are not evidence of its speed.
 
 WARMUP_STEPS = 5
 """Unpaced steps in which this machine's CPU time is measured; tagged `warmup`."""

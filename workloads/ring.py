@@ -159,12 +159,12 @@ class RingWriter:
         self._doubles[_VALUES + index * _WORDS_PER_VALUE] = value
         return True
 
-    def exchange(self, told: ring.Exchange) -> None:
+    def exchange(self, exchange: ring.Exchange) -> None:
         """Say with whom the rank exchanges data; at most ring.MAX_PARTNERS groups and peers."""
-        groups = b"".join(ring.EXCHANGE_GROUP.pack(*each) for each in told.groups)
-        page = ring.EXCHANGE.pack(told.total, told.plain, told.left_out)
+        groups = b"".join(ring.EXCHANGE_GROUP.pack(*group) for group in exchange.groups)
+        page = ring.EXCHANGE.pack(exchange.total, exchange.plain, exchange.left_out)
         page += groups.ljust(ring.MAX_PARTNERS * ring.EXCHANGE_GROUP.size, b"\0")
-        page += b"".join(ring.EXCHANGE_PEER.pack(*each) for each in told.peers)
+        page += b"".join(ring.EXCHANGE_PEER.pack(*peer) for peer in exchange.peers)
         guard = self._guard
         self._words[_GUARD] = guard + 1
         self._map[ring.EXCHANGE_OFFSET : ring.EXCHANGE_OFFSET + len(page)] = page

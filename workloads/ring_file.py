@@ -1,4 +1,4 @@
-"""A new ring file: its room in shared memory, and who writes it."""
+"""Files in the folder of a node's rings, and the ring file itself: its memory and its identity."""
 
 import fcntl
 import mmap
@@ -13,9 +13,8 @@ from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import GROUPS
 from lockstep.workloads.measure.process import pid_namespace
 
-# Files in folders that others may write to: whatever lies there, nobody waits, nothing is shared.
-#
-# Standard library only.
+# Other users may write to these folders: a link, a pipe or a device in one is neither followed nor
+# waited for.
 
 _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -29,22 +28,6 @@ def opened_new(path: Path, flags: int) -> tuple[int, Path]:
     """
     hidden = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.new")
     return os.open(hidden, flags | _NEW, 0o644), hidden
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Put a file in the place of what is there, at once.
-
-    Raises:
-        OSError: It cannot be written.
-    """
-    descriptor, hidden = opened_new(path, os.O_WRONLY)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        hidden.replace(path)
-    except BaseException:
-        hidden.unlink(missing_ok=True)
-        raise
 
 
 @contextmanager

@@ -1,1 +1,1 @@
-"""Series of a run, put on one clock and one grid of windows and ranks."""
+"""The alignment of a run's series: one clock, one grid of windows and ranks."""

@@ -77,7 +77,7 @@ def without_common_writes(grid: Grid) -> Grid:
             own = own.copy()
             own[windows] -= design[windows]
             if apart:
-                # How long it waited in the phase is not told, and so what is left is not, either.
+                # How long it waited in the phase is not known, so what is left is not known either.
                 own[windows] = np.where(more[WRITTEN] >= paused, own, np.nan)[windows]
     if own is not grid.time["own"]:
         more["own"] = np.where(own > 0, own, np.nan)
@@ -103,8 +103,8 @@ class _Fitted(NamedTuple):
 def _by_amount(grid: Grid, paused: FloatGrid) -> _Fitted | None:
     """By how own time goes with the time in the phase from window to window.
 
-    Of least absolute deviations. None where the windows hold too nearly the same of it to tell the
-    two apart, of one rank in ten or more.
+    Of least absolute deviations. None where the windows hold too nearly the same of it to report
+    the two apart, of one rank in ten or more.
     """
     own = np.where(grid.masked[:, None], np.nan, _bare(grid))
     amount = np.where(np.isfinite(own), paused, np.nan)
@@ -136,7 +136,7 @@ def _its_own(grid: Grid, paused: FloatGrid) -> FloatGrid:
     """(W, R) seconds of a phase that are a rank's own: who has written waits for the last to.
 
     They are no more than what its own time is longer by than in the windows around without the
-    phase, evaluations apart; as far as that is no noise. NaN where nobody told of the phase, or
+    phase, evaluations apart; as far as that is no noise. NaN where nobody reported the phase, or
     where no window shows what the rank takes without it.
     """
     bare = _bare(grid)
@@ -187,7 +187,7 @@ def _common(grid: Grid, paused: FloatGrid) -> list[NDArray[np.int64]]:
 
 
 def _by_design(grid: Grid, paused: FloatGrid, common: Sequence[NDArray[np.int64]]) -> FloatGrid:
-    """(R,) share of each rank's pauses that the middle rank makes; of those that it told whole."""
+    """(R,) share of each rank's pauses that the middle rank makes, of those it reported whole."""
     told = np.isfinite(grid.time["own"])
     seconds = paused * (grid.to_step - grid.from_step)[:, None]
     each = np.array([np.where(told[i].all(axis=0), seconds[i].sum(axis=0), 0.0) for i in common])

@@ -93,7 +93,7 @@ def align(run: Run) -> Grid:
 
 
 def _work(*measures: FloatGrid) -> FloatGrid | None:
-    """(W, R) of the measure that most ranks tell, the first of equals; NaN where it is not."""
+    """(W, R) of the measure that most ranks report, the first of equals; NaN where it is not."""
     told = [np.where(np.isfinite(each) & (each > 0), each, np.nan) for each in measures]
     ranks = [int(np.isfinite(each).any(axis=0).sum()) for each in told]
     return told[ranks.index(max(ranks))] if any(ranks) else None
@@ -148,7 +148,7 @@ def _coverage(
     return float(answered[counts].sum() / expected) if expected else 0.0
 
 
-def _silent(own: FloatGrid, ranks: tuple[RankInfo, ...], told: Telemetry) -> list[str]:
+def _silent(own: FloatGrid, ranks: tuple[RankInfo, ...], scraped: Telemetry) -> list[str]:
     words = []
     if len(own):
         gone = [
@@ -159,7 +159,7 @@ def _silent(own: FloatGrid, ranks: tuple[RankInfo, ...], told: Telemetry) -> lis
     unscraped = sorted(
         {
             info.node
-            for info, until in zip(ranks, told.scraped_until, strict=True)
+            for info, until in zip(ranks, scraped.scraped_until, strict=True)
             if np.isnan(until)
         }
     )
@@ -174,9 +174,9 @@ def _silent(own: FloatGrid, ranks: tuple[RankInfo, ...], told: Telemetry) -> lis
 
 READ_SECONDS = 2.0
 """By which a sample may be older than its scrape (collector.config, fast_period) and a step's end
-may be told early or late: less than this, beside the step itself, is no wrong clock."""
+may be reported early or late: less than this, beside the step itself, is no wrong clock."""
 LEAST, AGREE = 5, 0.8
-"""Scrapes of a node, and the share of samples that must tell the same error: a counter that is
+"""Scrapes of a node, and the share of samples that must report the same error: a counter that is
 stuck or began elsewhere is no clock."""
 MOST_SECONDS = 600.0
 """A clock that is wrong by more is no clock that drifted: the counter is another one."""
@@ -236,10 +236,10 @@ GARBAGE = "gc"
 def garbage(
     ops: pd.DataFrame | None, ranks: Sequence[RankInfo], from_step: NDArray[np.int64]
 ) -> FloatGrid:
-    """(W, R) seconds per step; NaN where nobody told.
+    """(W, R) seconds per step; NaN where nobody reported.
 
-    A run in which no rank ever told of a collection does not record them. Windows of a length
-    other than one step, or of several attempts, are not told apart: all NaN.
+    A run in which no rank ever reported a collection does not record them. Windows of a length
+    other than one step, or of several attempts, are not distinguished: all NaN.
 
     Args:
         ops: contract.archive.OPS, or None.

@@ -1,11 +1,11 @@
-"""Own times as they would be if all ranks of a step had the same work to do.
+"""Own times corrected to equal work: as if all ranks of a step had the same work to do.
 
-log own[w, r] = window[w] + rank[r] + beta log work[w, r] + noise. The work is what ranks tell
+log own[w, r] = window[w] + rank[r] + beta log work[w, r] + noise. The work is what ranks report
 (FLOPs, or tokens). Compute grows with it by a power that is 1 for linear layers and 2 for attention
 (Vaswani et al., arXiv 1706.03762, table 1), less where a step has other parts; so beta has a normal
 prior around 1, is learned from how a rank's own steps differ, and stays within 0 and 2.
 
-That a rank always has other work is believed only where beta is learned: what is told and costs
+That a rank always has other work is believed only where beta is learned: what is reported and costs
 nothing (padding, a counter that is wrong) never differs with the steps' own time.
 """
 
@@ -31,7 +31,7 @@ ROUNDS = 3
 def for_same_work(grid: Grid) -> Grid:
     """The grid with each rank's own time as it would be at the window's median work.
 
-    Unchanged where ranks do not tell their work, or all have the same.
+    Unchanged where ranks do not report their work, or all have the same.
     """
     work = grid.work_by_rank
     if work is None:

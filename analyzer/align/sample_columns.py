@@ -1,4 +1,4 @@
-"""The columns of samples as numbers: words are looked at once, not once a sample.
+"""The columns of samples as numbers: each word is parsed once, not once a sample.
 
 Of 2,048 ranks in a quarter of an hour there are 20 million samples: what is made of all of them at
 once is narrow, and the rest is made of some rows.
@@ -16,7 +16,7 @@ from lockstep.analyzer.shapes.run import FloatGrid
 Integers = NDArray[np.int64]
 Rows = NDArray[np.integer[Any]]
 NO_NUMBER = -(2**31)
-"""In a column of whole numbers: not told. No rank and no GPU is it."""
+"""In a column of whole numbers: not reported. No rank and no GPU is it."""
 SOME_ROWS = 1 << 18
 """Samples that are sorted at once: sorting all of them takes as much memory again."""
 
@@ -28,7 +28,7 @@ class SampleColumns:
         samples: contract.archive.SAMPLES.
 
     Attributes:
-        time, value: (S,) as they are told.
+        time, value: (S,) as they are reported.
         metric: (S,) place in `metrics`; -1 = none.
         metrics, labels: The words.
     """
@@ -44,7 +44,7 @@ class SampleColumns:
         self._unlabelled = self.labels.index("")
 
     def nodes(self) -> Iterator[tuple[str, NDArray[np.int32]]]:
-        """Each node that told anything, with its rows in their order."""
+        """Each node that reported anything, with its rows in their order."""
         parts: list[list[NDArray[np.int32]]] = [[] for _ in self._nodes]
         for begin in range(0, len(self._node), SOME_ROWS):
             code = self._node[begin : begin + SOME_ROWS]

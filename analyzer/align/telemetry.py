@@ -1,7 +1,7 @@
-"""Scraped samples on the axes of a Grid: which rank a sample is about, gauges, rates, last words.
+"""Scraped samples on the axes of a Grid: the ranks of a sample, gauges, rates, last values.
 
 One scrape of a node gives all its samples the same time, so times are looked up once a node. Which
-sample is about which scrape and rank is kept, and told to windows when a series is asked for: a
+sample is about which scrape and rank is kept, and assigned to windows when a series is asked for: a
 grid of each would be most of the memory, and few are asked for.
 """
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from lockstep.analyzer.align.sample_columns import Integers, SampleColumns, numbered
 from lockstep.analyzer.read.archive.series import MAX_AGE, MAX_RATE_GAP
+from lockstep.analyzer.shapes.labels import series_parts
 from lockstep.analyzer.shapes.run import FloatGrid, RankInfo
 from lockstep.collector.contract.metrics import METRICS, RANK_UP, TRAIN_HEARTBEAT_AGE, Kind
 
@@ -74,7 +75,7 @@ class NodeScrapes:
         times: (T,) unix seconds of its scrapes, rising.
         interval: Median seconds between them.
         series: Number of a series -> its place in `cells`.
-        cells: (S, T + 1, C) rows of the samples; -1 = not told, as all of the last, which is no
+        cells: (S, T + 1, C) rows of the samples; -1 = not reported, as all of the last, which is no
             scrape.
         nearer, farther: (W,) the two scrapes around a window; T where it is too far.
         pair: (W,) the scrape that begins the pair around a window; T - 1 where it is too far.
@@ -96,7 +97,7 @@ def telemetry(
     middle: FloatGrid,
     own: tuple[FloatGrid, FloatGrid] | None = None,
 ) -> Telemetry:
-    """Samples of nodes, GPUs and ranks, told to each rank they are about.
+    """Samples of nodes, GPUs and ranks, assigned to each rank they are about.
 
     Args:
         samples: contract.archive.SAMPLES.
@@ -123,7 +124,7 @@ def telemetry(
     told = {
         name: partial(_signal, nodes, table.value, names[name], shape, counts=_is_counter(metric))
         for name in sorted(names)
-        if (metric := name.partition("{")[0]) != "up" and not metric.endswith("_info")
+        if (metric := series_parts(name)[0]) != "up" and not metric.endswith("_info")
     }  # fmt: skip
     beats = TRAIN_HEARTBEAT_AGE.series()
     if own is not None and beats in told:
@@ -200,9 +201,9 @@ def _neighbours(times: FloatGrid, interval: float, middle: FloatGrid) -> tuple[I
     before = np.maximum(after - 1, 0)
     early = np.abs(middle - times[before]) <= np.abs(times[after] - middle)
 
-    def fresh(place: Integers) -> Integers:
-        near = np.abs(times[place] - middle) <= MAX_AGE * interval
-        return np.where(near, place, len(times))
+    def fresh(scrape: Integers) -> Integers:
+        near = np.abs(times[scrape] - middle) <= MAX_AGE * interval
+        return np.where(near, scrape, len(times))
 
     return fresh(np.where(early, before, after)), fresh(np.where(early, after, before))
 

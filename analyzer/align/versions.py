@@ -1,9 +1,7 @@
-"""Which driver, firmware and kernel each rank ran on, window by window, and on which GPU.
+"""The driver, firmware, kernel and GPU model of each rank, window by window.
 
-Out of the info series.
-
-An info series (`lockstep_gpu_info`, ...) is 1 and tells by its labels; a change of software is a
-new label set. NCCL's and the framework's versions are in no series: run.json has one for the run.
+They are labels of info series (`lockstep_gpu_info`, ...), whose value is 1; a change of software is
+a new label set. NCCL's and the framework's versions are in no series: run.json has one for the run.
 """
 
 from collections.abc import Mapping
@@ -25,7 +23,7 @@ SOURCES: Mapping[str, tuple[str, str]] = {
     "kernel": (NODE_INFO.name, "kernel"),
     "NIC firmware": (IB_INFO.name, "firmware"),
 }
-"""What it is -> the info metric and label of `lockstep.collector.contract` that tell it."""
+"""What it is -> the info metric and label of `lockstep.collector.contract` that report it."""
 Integers = NDArray[np.int64]
 LONGEST = 80
 """Characters of a version that are kept: labels come from machines that nobody vouches for."""
@@ -34,10 +32,10 @@ LONGEST = 80
 def versions(
     samples: pd.DataFrame, ranks: tuple[RankInfo, ...], middle: FloatGrid
 ) -> dict[str, Versions]:
-    """What it is -> its version on each rank; software that nobody told is no key.
+    """What it is -> its version on each rank; software that nobody reported is no key.
 
-    A version holds until another is told, and before it was first told: software does not change
-    between two scrapes without a trace.
+    A version holds until another is reported, and before it was first reported: software does not
+    change between two scrapes without a trace.
 
     Args:
         samples: contract.archive.SAMPLES.
@@ -57,7 +55,7 @@ def versions(
 
 
 def with_models(samples: pd.DataFrame, ranks: tuple[RankInfo, ...]) -> tuple[RankInfo, ...]:
-    """The ranks with the models of their GPUs, as they were told last.
+    """The ranks with the models of their GPUs, as they were reported last.
 
     Args:
         samples: contract.archive.SAMPLES.

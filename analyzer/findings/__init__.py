@@ -1,1 +1,1 @@
-"""A finding: what watch found, how it lives, and what is said of it."""
+"""Findings of `lockstep watch`: their life cycle, their alerts and their wording."""

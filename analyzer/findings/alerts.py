@@ -1,7 +1,7 @@
 """Findings as alerts, and alerts as findings.
 
 An alert has the labels of the rule on `lockstep_finding_active`, so that an Alertmanager that is
-told by both has one, and the words of the verdict.
+reported by both has one, and the words of the verdict.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ LONGEST_FACT = 300
 LOOK_BACK_SECONDS = 900.0
 """What was before is what it is compared with."""
 SHOWN_FINGERPRINT = 8
-"""Characters: enough to tell the alerts of one notification apart."""
+"""Characters: enough to distinguish the alerts of one notification."""
 
 
 def alerts(findings: Iterable[WatchFinding], addresses: Addresses = PLACEHOLDERS) -> list[Alert]:
@@ -97,7 +97,7 @@ def superseded(
     """The last words of alerts in whose place another fires, and since when (unix seconds).
 
     Place, cause and tier are labels, so what becomes known, a page, or what goes on at another
-    place only, is another alert. Receivers that are told by run hear of both in one message
+    place only, is another alert. Receivers that are reported by run hear of both in one message
     (docs/method/alerting.md).
     """
     found = []
@@ -109,9 +109,9 @@ def superseded(
             words = f"It goes on, and its cause is known: {now.cause}."
             if before.who != now.who:
                 there = now.who.words
-                words = f"It is over here, and goes on at {there}: another alert tells of it."
+                words = f"It is over here, and goes on at {there}: another alert is about it."
             if before.tier is not now.tier:
-                words = "It goes on, and costs time now: another alert tells of it."
+                words = "It goes on, and costs time now: another alert is about it."
             words = clipped(words, LONGEST)
             told = {
                 **alert(one, addresses).annotations, "summary": words, "description": words,

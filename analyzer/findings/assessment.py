@@ -1,4 +1,4 @@
-"""What is known of a run that lives: healthy, degraded, or unknown and what would make it known.
+"""The state of a run that is alive: healthy, degraded, or unknown and why.
 
 Healthy needs that somebody looked at everything; nothing that is missing speaks for a run. So an
 input that goes away can only turn an answer into unknown.
@@ -35,18 +35,18 @@ WORDS: Mapping[str, str] = {
         "a collector of the run was not scraped lately; it is known once all of them answer"
     ),
     Reason.RANKS: (
-        "not every rank tells that it lives; it is known once all of the run's ranks are told of"
+        "not every rank reports that it lives; it is known once all of the run's ranks are reported"
     ),
     Reason.STANDS: (
         "not every rank made a step in the last minutes; it is known once all of them do"
     ),
     Reason.OWN_TIME: (
         "the own time of a rank is not known, because a collective of it was not timed or its page"
-        " does not tell it; it is known once lockstep.recorder() times all collectives"
+        " does not report it; it is known once lockstep.recorder() times all collectives"
     ),
     Reason.TELEMETRY: (
-        "a page no longer tells all that it or its peers told before; lockstep doctor on its node"
-        " says which source is missing"
+        "a page no longer reports all that it or its peers reported before; lockstep doctor on its"
+        " node says which source is missing"
     ),
     Reason.NO_DIAGNOSIS: (
         "no fresh diagnosis could judge it; the log of lockstep watch says why, or the next one can"
@@ -64,9 +64,9 @@ class Facts:
     Attributes:
         heard: Whether the pages of all its ranks were scraped lately.
         world: How many ranks it has.
-        up, stepping, known: Of how many it is told that they live, that they made steps in the last
-            minutes, and what their own time is.
-        untold: Whether something is missing that was told of it, or of a peer, before.
+        up, stepping, known: How many are reported alive, how many made steps in the last minutes,
+            and of how many the own time is known.
+        untold: Whether something is missing that it, or a peer, reported before.
         verdict: Status of a fresh diagnosis; None = there is none.
         named: Whether a finding that costs time is open about it or its nodes.
         unsure: Whether something is seen that may become one.

@@ -1,4 +1,4 @@
-"""Of what a cycle can say that it is over: what nobody looked at stays as it is."""
+"""The findings that a cycle may close: what was not looked at stays open."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ NEVER = float("-inf")
 AGAIN = "the run lives again"
 WENT_ON = "the run went on"
 TAKEN_AWAY = "its node was taken away"
-TOLD_AGAIN = "the run is told of again, and how it ended is known"
+TOLD_AGAIN = "the run is reported again, and how it ended is known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +20,15 @@ class Closable:
         now: Unix seconds.
         runs: Whose newest scrape is fresh, and those that are gone; the empty name for hardware
             without a run.
-        diagnosed: run -> unix seconds of its newest diagnosis that could tell who is slow; of now
+        diagnosed: run -> unix seconds of its newest diagnosis that could report who is slow; of now
             for one that is gone.
         silent: Nodes whose collector does not answer.
-        dark: Nodes whose hardware is not told of, though it was before.
+        dark: Nodes whose hardware is not reported, though it was before.
         moving: Runs all of whose ranks make steps: nobody stops them.
-        blind: Kinds of findings that nothing was told of.
+        blind: Kinds of findings of which nothing was reported.
         over: Runs that ended, and how, in words: their findings close now.
-        held: Those of them of which it is still told that, and by whom, they were stopped, with
-            the unix seconds of their end.
+        held: Those of them that are still reported as stopped, and by whom, with the unix seconds
+            of their end.
         unclear: Runs of whose state nothing is known: sight of them is lost, or two programs have
             their name. What was open of them before goes on.
         again: run -> unix seconds at which it lived again after an end: what stopped it before is
@@ -93,7 +93,7 @@ class Closable:
     def looked(self, who: Who, kind: Kind) -> float:
         """Unix seconds of the newest look at somebody; -inf = none that counts.
 
-        Whether somebody is slow, or who stopped a run, only a diagnosis tells.
+        Whether somebody is slow, or who stopped a run, only a diagnosis reports.
         """
         if not self.tells_of(who) or kind in self.blind:
             return NEVER

@@ -16,7 +16,7 @@ XID = "xid "
 LOST = "lost"
 """The signature of GPUs that the driver no longer counts."""
 ALERT_SCOPE = "alert"
-"""Of what a rule told of, and watch itself did not find."""
+"""Of what a rule found, and watch itself did not."""
 
 
 class Kind(StrEnum):
@@ -107,7 +107,7 @@ class Incident:
 
 @dataclass(frozen=True, slots=True)
 class Former:
-    """An incident that told of a finding until another did, and unix seconds of that."""
+    """An incident that reported a finding until another did, and unix seconds of that."""
 
     incident: Incident
     until: float
@@ -115,7 +115,7 @@ class Former:
 
 @dataclass(frozen=True, slots=True)
 class ByDumps:
-    """What dumps tell of a stop beside its first words: those of its last standstill."""
+    """What dumps report a stop beside its first words: those of its last standstill."""
 
     sentence: str
     facts: tuple[Fact, ...] = ()
@@ -144,7 +144,8 @@ class WatchFinding:
         folder: Of its archive, below the folder of all archives: `<run>/<moment>-<culprit>`.
         uuid: Of the GPU.
         from_step: First slow step; None = not known.
-        place_confidence: Probability that this is the place, 0 to 1; None = nobody told it apart.
+        place_confidence: Probability that this is the place, 0 to 1; None = nobody reported it
+            apart.
         hang: In which operation the run stands and who is missing, as in a verdict.
         ending: How it was over, for people; of an open one, what is known of the end of its run;
             "" = nothing is.
@@ -154,15 +155,15 @@ class WatchFinding:
         unit: Whose seconds these are.
         learnt: Unix seconds at which the cause became known; None = it was when it opened, or it
             is not.
-        by_dumps: What dumps tell beside that; None = nothing else.
-        signature: What tells errors of one cause apart, as the number of an XID; "" = nothing.
-        quiet: Whether nobody is told of it over Alertmanager: there is nothing to do about it.
+        by_dumps: What dumps report beside that; None = nothing else.
+        signature: What distinguishes errors of one cause, as the number of an XID; "" = nothing.
+        quiet: Whether nobody is notified of it by Alertmanager: there is nothing to do about it.
         paged: Unix seconds at which what was for the record became a page; None = it did not.
         reading: Own time over its peers', as it was when it was seen last; None = not known.
         ended: Unix seconds at which it was over, before watch was sure of that; None = it is open,
             or was over when it closed.
-        incident: The alert that tells of it; None = one of its own.
-        former: Alerts that told of it before.
+        incident: The alert that reports it; None = one of its own.
+        former: Alerts that reported it before.
     """
 
     who: Who
@@ -213,18 +214,18 @@ class WatchFinding:
 
     @property
     def alerted(self) -> Incident:
-        """The alert that tells of it."""
+        """The alert that reports it."""
         return self.alone if self.incident is None else self.incident
 
     @property
     def words(self) -> str:
-        """What is wrong, by all that tell of it."""
+        """What is wrong, by all that report it."""
         more = "" if self.by_dumps is None else f" {self.by_dumps.sentence}"
         return f"{self.sentence}{more}"
 
     @property
     def evidence(self) -> tuple[Fact, ...]:
-        """For and against, by all that tell of it."""
+        """For and against, by all that report it."""
         return self.facts if self.by_dumps is None else (*self.by_dumps.facts, *self.facts)
 
     @property
@@ -237,7 +238,7 @@ class WatchFinding:
     def summary(self) -> str:
         """All that is said of it, the same wherever: what is wrong, how long and what it cost."""
         if self.scope == ALERT_SCOPE:
-            return self.sentence  # a rule told of it, and nobody knows how long it lasted
+            return self.sentence  # a rule reported it, and nobody knows how long it lasted
         length = duration(self.lasted)
         cost = ""
         if self.lost_seconds is not None:
@@ -279,7 +280,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """What one cycle knows of something wrong, before anybody is told of it.
+    """What one cycle knows of something wrong, before anybody is notified of it.
 
     Attributes:
         sure: Whether it opens a finding at once: its evidence has crossed the budget, or it is a

@@ -1,4 +1,4 @@
-"""How findings open and close, so that nobody is told twice, and nothing that flickers is told."""
+"""How findings open and close: nobody is notified twice, and nothing that flickers is sent."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -14,13 +14,13 @@ from lockstep.collector.contract.words import Cause
 PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 LONGEST_SLUG = 48
 CAUSE_TOLD = TOLD
-"""A cause that nobody knew when the finding opened is told from this confidence on."""
+"""A cause that nobody knew when the finding opened is reported from this confidence on."""
 ONSET_SECONDS = 30.0
 """A later look that sees the same onset may place it so much later."""
 READING_SECONDS = 60.0
 """Over which `Closable.readings` are taken: what is over is seen to be half of it later."""
 TELLING_SLOWDOWN = 1.1
-"""A rank slower than this is told from its peers by its own time in one minute (noise of steps:
+"""A rank slower than this stands out from its peers in one minute (noise of steps:
 docs/method/alerting.md); what is less is over when diagnoses do not see it any more."""
 STANDS = "its run stands by it now"
 GPU_SLOW = frozenset({Kind.SLOW, Kind.HARDWARE})
@@ -72,7 +72,7 @@ def advance(
         sightings: What is seen, the most certain of each first.
         judged: What this cycle knows of whom, and its time on Prometheus' clock.
         pace: How long is long enough.
-        lately: What closed not long ago: of what is over diagnoses, which look back, tell anew.
+        lately: What closed not long ago: of what is over diagnoses, which look back, report anew.
     """
     now = judged.now
     past = [one for one in lately if one.closed is not None and now - one.closed < pace.confirm]
@@ -97,7 +97,7 @@ def advance(
         if ending == "":
             still.append(_held(finding, judged, now))
             continue
-        finding = replace(finding, ending="")  # its run is told of again
+        finding = replace(finding, ending="")  # its run is reported again
         if key in seen and _is_another(finding, seen[key]):
             words = f"another error followed, {seen[key].signature.replace(XID, 'XID ')}"
             closed.append(replace(_over(finding, now, now), ending=words))
@@ -163,7 +163,7 @@ def _over(finding: WatchFinding, ended: float, now: float) -> WatchFinding:
 
 
 def _is_another(finding: WatchFinding, sighting: Detection) -> bool:
-    """Whether what is seen there is an error of another number than what a finding tells."""
+    """Whether what is seen there is an error of another number than what a finding reports."""
     both = finding.kind is Kind.EVENT and sighting.kind is Kind.EVENT
     return both and "" != finding.signature != sighting.signature != ""
 
@@ -219,7 +219,7 @@ def _in_all(before: str, ending: str) -> str:
 
 
 def _renewed(finding: WatchFinding, sighting: Detection | None, now: float) -> WatchFinding:
-    """With what is known now; who it is about, and since when, stays as it was told.
+    """With what is known now; who it is about, and since when, stays as it was reported.
 
     A later look may begin after the onset: then what it says of the beginning is not taken. The
     cause is a label of the alert: it changes once, when it becomes known.
@@ -235,9 +235,9 @@ def _renewed(finding: WatchFinding, sighting: Detection | None, now: float) -> W
             sentence=sighting.sentence, facts=sighting.facts, by_dumps=None,
         )  # fmt: skip
     slowdown = finding.slowdown if sighting.slowdown is None else sighting.slowdown
-    if sighting.cause != finding.cause:  # what was told stands, and is not half changed
+    if sighting.cause != finding.cause:  # what was reported stands, and is not half changed
         return replace(finding, slowdown=slowdown)
-    # Of a stop the first words stand: dumps are told beside them.
+    # Of a stop the first words stand: dumps are reported beside them.
     slow = finding.kind is Kind.SLOW
     whole = slow and sighting.onset <= finding.onset + ONSET_SECONDS
     return replace(
@@ -290,10 +290,14 @@ def _covered(key: tuple[Who, Tier], seen: Mapping[tuple[Who, Tier], object]) -> 
     return any(other != key and _says(other, key) for other in seen)
 
 
-def _says(one: tuple[Who, Tier], other: tuple[Who, Tier]) -> bool:
-    """Whether the first tells what the second would tell."""
-    graver = one[1] is Tier.PAGE or other[1] is Tier.RECORD
-    return graver and one[0].covers(other[0]) and not (one[0] != other[0] and one[0].node is None)
+def _says(finding: tuple[Who, Tier], other: tuple[Who, Tier]) -> bool:
+    """Whether the first reports what the second would report."""
+    graver = finding[1] is Tier.PAGE or other[1] is Tier.RECORD
+    return (
+        graver
+        and finding[0].covers(other[0])
+        and not (finding[0] != other[0] and finding[0].node is None)
+    )
 
 
 def _opened(sighting: Detection, first: float, now: float) -> WatchFinding:

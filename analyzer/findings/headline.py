@@ -1,4 +1,4 @@
-"""An alert's words: a line of who, since when, how much and what to do; how sure; what first."""
+"""The words of an alert: who, since when, how much, what to do first, and how sure."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -43,7 +43,7 @@ def headline(finding: WatchFinding, others: Sequence[WatchFinding] = ()) -> str:
 
     Args:
         finding: Open or closed.
-        others: What is told with it.
+        others: What is reported with it.
     """
     if finding.closed is not None:
         return clipped(_is_over(finding), LONGEST)
@@ -74,7 +74,7 @@ def _together(finding: WatchFinding, others: Sequence[WatchFinding]) -> str:
 
 
 def places(findings: Sequence[WatchFinding]) -> str:
-    """The places of findings that one alert tells of, a line each."""
+    """The places of the findings of one alert, a line each."""
     lines = [f"{_who(one)}, {_why(one)}, since {_clock(one.onset)}" for one in findings]
     more = len(lines) - MOST_PLACES
     return "\n".join(lines[:MOST_PLACES] + ([f"and {more} more"] if more > 0 else []))
@@ -83,7 +83,7 @@ def places(findings: Sequence[WatchFinding]) -> str:
 def sureness(finding: WatchFinding) -> str:
     """How certain place and cause are, each in a word of its own and its figure."""
     place = finding.place_confidence
-    where = "Place: not told apart." if place is None else f"Place: {certainty(place)}."
+    where = "Place: cannot be distinguished." if place is None else f"Place: {certainty(place)}."
     if finding.cause == Cause.UNKNOWN:
         return f"{where} Cause: not known."
     why = CAUSE_WORDS.get(finding.cause, finding.cause)
@@ -98,7 +98,7 @@ def first_action(finding: WatchFinding, others: Sequence[WatchFinding] = ()) -> 
 
     Args:
         finding: Open or closed.
-        others: What is told with it.
+        others: What is reported with it.
     """
     if finding.closed is not None:
         return "", ""
@@ -150,7 +150,7 @@ def _of_stop(finding: WatchFinding) -> tuple[str, str]:
     who = finding.who
     if finding.cause in OF_PROCESS and _placed(finding):
         return RESTART, ""
-    asked = f"lockstep dump {argument(who.run, 'RUN')} --stacks"  # tells of its own machine
+    asked = f"lockstep dump {argument(who.run, 'RUN')} --stacks"  # reports its own machine
     command = f"ssh {argument(who.node, 'NODE')} {quote(asked)}" if who.node and who.run else ""
     whom = "its ranks stand" if who.rank is None else f"rank {who.rank} stands"
     if finding.cause != Cause.SOFTWARE:
@@ -160,7 +160,7 @@ def _of_stop(finding: WatchFinding) -> tuple[str, str]:
 
 
 def _placed(finding: WatchFinding) -> bool:
-    """Whether it is told as the place; what its own sensor told is."""
+    """Whether the place is certain enough to be named; of its own sensor it always is."""
     return finding.place_confidence is None or finding.place_confidence >= TOLD
 
 
@@ -208,7 +208,7 @@ def _do(finding: WatchFinding) -> str:
 
 
 def _name(name: str) -> str:
-    """A name of others on one line, its middle left out where it is long: ends tell names apart."""
+    """A name of others on one line; of a long one without its middle: its ends distinguish it."""
     line = "".join(each if each.isprintable() else " " for each in name)
     if len(line) <= LONGEST_NAME:
         return line

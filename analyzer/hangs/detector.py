@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from lockstep.analyzer.hangs.last_seen import dead, out_of_sight, silent, stall_after
-from lockstep.analyzer.hangs.onset import Began, Stall, began, longest_stall, since, standings
+from lockstep.analyzer.hangs.onset import Began, Stall, began, group_waits, longest_stall, since
 from lockstep.analyzer.hangs.run_end import (
     FINISHED,
     INTERRUPTED,
@@ -23,30 +23,30 @@ def hang(grid: Grid) -> Sequence[Finding]:
     """One finding of kind `hang` a rank that began it.
 
     By the launcher's word, what gone ranks said last, and sequence numbers of the last scrapes. A
-    run that finished has no hang. One that its user ended may: then the stall tells of it, and
-    nothing of how ranks went after the stall, for that was the user's doing.
+    run that finished has no hang. One that its user ended may: then the stall shows it.
+    How ranks went after the stall is the user's doing, and says nothing.
 
     The `state` of a finding is dead, frozen, stuck, or raised: that exception ended its work, and
     its process is there. `details["went"]` says how it ended by itself, where that was seen, and
     `details["waits"]` who waits for whom.
 
     `details["certainty"]` is the posterior of its place; `details["node"]` is there where all
-    ranks of a node stopped alike, or it cannot be told which of them did.
+    ranks of a node stopped alike, or it is not known which of them did.
     """
     how = ended(grid)
     if how.word == FINISHED or failed_alike(grid, how) is not None:
         return ()
     seen, by_user = grid, how.word == INTERRUPTED
     grid = replace(grid, down_since=None) if by_user else grid
-    standing = tuple(standings(grid, how))
-    ended_by = since(standing) + stall_after(seen)
+    waits = tuple(group_waits(grid, how))
+    ended_by = since(waits) + stall_after(seen)
     if by_user and seen.down_since is not None and (seen.down_since < ended_by).any():
         # Others may have waited for one that was ended.
         return ()
-    if not (any(one.waiting.any() for one in standing) or dead(grid).any() or how.first.any()):
+    if not (any(group.waiting.any() for group in waits) or dead(grid).any() or how.first.any()):
         return ()
-    who = began(grid, how, standing)
-    stall = longest_stall(grid, standing, who.ranks, out_of_sight(grid))
+    who = began(grid, how, waits)
+    stall = longest_stall(grid, waits, who.ranks, out_of_sight(grid))
     columns = np.flatnonzero(who.ranks).tolist()
     return [_finding(grid, how, stall, who, column) for column in columns]
 

@@ -171,13 +171,13 @@ def _hang(verdict: HangVerdict) -> str:
         )
     clauses: dict[tuple[object, ...], list[Origin]] = {}
     for origin in verdict.origins:
-        # Who cannot be told from others is told with them, whatever each of them calls.
+        # Ranks that cannot be distinguished stand in one clause, whatever each of them calls.
         where = _place(verdict, origin.operation) if origin.certain else origin.operation.group
         clauses.setdefault((origin.kind, where, origin.certain), []).append(origin)
     parts = [
         _clause(verdict, _place(verdict, some[0].operation), some) for some in clauses.values()
     ]
-    seconds = [one.seconds for one in verdict.origins if one.seconds is not None]
+    seconds = [origin.seconds for origin in verdict.origins if origin.seconds is not None]
     since = (
         f"for {max(seconds):.0f} s at least"
         if seconds

@@ -1,4 +1,4 @@
-"""What a flight-recorder dump tells of one rank, and what other sensors tell beside it."""
+"""What a flight-recorder dump holds of one rank, and what other sensors report beside it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Operation:
         order: In which the rank enqueued it, over all groups.
         created: Unix time, seconds.
         inputs: Shape of each input.
-        timeout: Seconds after which torch gives up; None = not told.
+        timeout: Seconds after which torch gives up; None = not known.
     """
 
     group: str
@@ -62,10 +62,10 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class GroupTrace:
-    """A process group as one rank saw it; None = not told.
+    """A process group as one rank saw it; None = not known.
 
     Attributes:
-        members: Its ranks in the group's own order; empty where torch does not tell.
+        members: Its ranks in the group's own order; empty where torch does not list them.
         enqueued: Sequence of the last operation that the host has handed over: torch raises it once
             the call of the communication library has returned. Where transfers share the group, of
             either kind.
@@ -85,7 +85,7 @@ class GroupTrace:
 
 @dataclass(frozen=True, slots=True)
 class Unmapped:
-    """Counters of a group of which the dump does not tell which it is."""
+    """Counters of a group that the dump does not name."""
 
     handle: int
     enqueued: int | None
@@ -97,14 +97,14 @@ class RankTrace:
     """One rank's dump.
 
     Attributes:
-        written: Unix time; None = nobody tells when the dump was made.
+        written: Unix time; None = the dump does not say.
         last_event: Unix time of the last thing in it; None = it holds no operation.
         quiet: Longest time between two operations, and of one, in seconds: how long this rank has
             been seen to wait in a healthy run.
         open: What had not completed, in the order of enqueueing.
         recent: The last completed operations of each group.
         unmapped: Counters of groups of which it is not known what group they are.
-        backend: As nccl or gloo; "" = no operation tells.
+        backend: As nccl or gloo; "" = no operation shows it.
     """
 
     rank: int
@@ -135,7 +135,7 @@ class FactKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something that another sensor tells of a rank.
+    """Something that another sensor reports about a rank.
 
     Attributes:
         value: The letter of /proc/PID/stat ("T"), the exit code ("-9"), seconds ("41.5"), the
@@ -152,7 +152,7 @@ class Dumps:
     """The dumps of one job, by rank, and what else is known.
 
     Attributes:
-        world: Its ranks as far as the dumps tell.
+        world: Its ranks as far as the dumps show.
         rejected: What could not be read, and why.
         stacks: Of ranks whose stacks were taken, by rank.
     """

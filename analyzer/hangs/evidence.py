@@ -13,7 +13,7 @@ from lockstep.collector.contract.xid_catalogue.shape import Fault, Severity
 OF_WAIT = 0.5
 """Of the wait: a heartbeat that is younger came while others waited already."""
 OLD_SECONDS = 30.0
-"""Where nobody tells for how long others wait."""
+"""Where it is not known for how long others wait."""
 TIMES_OTHERS = 2.0
 """Heartbeats of all ranks stop alike where they are sent once a step."""
 
@@ -185,7 +185,7 @@ REFINES: dict[Kind, frozenset[Kind]] = {
          Kind.CHECKPOINT_STORAGE, Kind.LEFT)
     ),
 }  # fmt: skip
-"""What the waits tell alike, and another sensor tells apart."""
+"""What looks alike in the waits, and another sensor distinguishes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ def statements(facts: Sequence[Fact]) -> list[Fact]:
     return [
         some[0]
         if len(some) == 1
-        else Fact(some[0].rank, some[0].kind, "\n".join(one.value for one in some))
+        else Fact(some[0].rank, some[0].kind, "\n".join(fact.value for fact in some))
         for some in joined
     ]
 
@@ -228,7 +228,7 @@ def meaning(fact: Fact, facts: Sequence[Fact], waited: float | None = None) -> M
 
     Args:
         facts: Of all ranks, which a heartbeat's age is compared with.
-        waited: Seconds for which others certainly wait for the rank; None = not told.
+        waited: Seconds for which others certainly wait for the rank; None = not known.
     """
     for row in MEANINGS:
         match = row.value.fullmatch(fact.value) if row.fact is fact.kind else None
@@ -238,10 +238,10 @@ def meaning(fact: Fact, facts: Sequence[Fact], waited: float | None = None) -> M
 
 
 def said(facts: Sequence[Fact], rank: int, waited: float | None = None) -> list[Says]:
-    """What is told of this rank, the strongest first; a value that is in no row says nothing.
+    """What is known of this rank, the strongest first; a value that is in no row says nothing.
 
     Args:
-        waited: Seconds for which others certainly wait for it; None = not told.
+        waited: Seconds for which others certainly wait for it; None = not known.
     """
     found = []
     for fact in statements([fact for fact in facts if fact.rank == rank]):
@@ -268,8 +268,11 @@ def _counts(
 ) -> bool:
     """Whether what the row would say is so: by the catalogue, the wait and the other ranks."""
     if (number := looked_up.get("xid")) is not None:
-        told = judged(int(number), fact.value)
-        return told.severity is Severity.FATAL and told.fault in (Fault.HARDWARE, Fault.SOFTWARE)
+        judgement = judged(int(number), fact.value)
+        return judgement.severity is Severity.FATAL and judgement.fault in (
+            Fault.HARDWARE,
+            Fault.SOFTWARE,
+        )
     if (age := looked_up.get("age")) is not None:
         others = [
             float(each.value)
@@ -292,6 +295,6 @@ def refined(kind: Kind, statements: Sequence[Says]) -> Kind:
 
 
 def unknown_kinds(facts: Iterable[Fact]) -> list[str]:
-    """Sensors of which nobody told anything."""
+    """Sensors that reported nothing."""
     told = {fact.kind for fact in facts}
     return [kind.value for kind in FactKind if kind not in told]

@@ -150,8 +150,8 @@ def _parsed(tree: Mapping[str, Any], rank: int, written: float | None) -> RankTr
                 collectives[operation.group] = max(collectives.get(operation.group, 0), before)
         timeout = max(timeout, operation.timeout or 0.0)
     groups, unmapped = _groups(tree, handles, described, collectives, transfers, backend)
-    waiting = [_with_start(one, groups.get(one.group)) for one in waiting]
-    waiting.sort(key=lambda one: one.order)
+    waiting = [_with_start(operation, groups.get(operation.group)) for operation in waiting]
+    waiting.sort(key=lambda operation: operation.order)
     return RankTrace(
         rank=rank,
         written=_moment(written, last, timeout),
@@ -159,7 +159,7 @@ def _parsed(tree: Mapping[str, Any], rank: int, written: float | None) -> RankTr
         quiet=quiet,
         groups=groups,
         open=tuple(waiting[:MAX_OPEN]),
-        recent=tuple(one for some in recent.values() for one in some),
+        recent=tuple(operation for some in recent.values() for operation in some),
         unmapped=unmapped,
         backend=backend,
         version=version,
@@ -176,7 +176,7 @@ def _that_matter(entries: Sequence[Any]) -> list[tuple[int, Any]]:
         if entry.get("state") == State.COMPLETED or entry.get("retired") is True:
             key = (whole(entry["pg_id"]), entry.get("is_p2p") is True)
             seen[key] += 1
-            # Retired is over on gloo, and given up on NCCL, which `_operation` tells apart.
+            # Retired is over on gloo, and given up on NCCL, and `_operation` distinguishes them.
             if seen[key] > RECENT and entry.get("state") == State.COMPLETED:
                 continue
             if seen[key] > MAX_OPEN:
@@ -213,7 +213,7 @@ def _moment(written: float | None, last: float | None, timeout: float) -> float 
 def _operation(
     entry: Mapping[str, Any], number: int
 ) -> tuple[Operation | None, int, str, str]:  # fmt: skip
-    """(operation, the group's handle, its description, the backend); None = nothing is told."""
+    """(operation, the group's handle, its description, the backend); None = nothing is reported."""
     name_of = operation_name(entry["profiling_name"])
     handle, backend = whole(entry["pg_id"]), name_of.backend
     name, description = _group_of(entry, handle)
@@ -295,13 +295,13 @@ def _groups(
         raise ValueError(f"over {MAX_GROUPS} groups")
     named_handles = names_by_handle(status.keys() | handles.keys(), configured.keys(), handles)
     by_name = {name: handle for handle, name in named_handles.items()}
-    found = {}
+    groups = {}
     for name in dict.fromkeys((*configured, *by_name, *described)):
         description, members = configured.get(name, ("", ()))
         told = status.get(by_name.get(name, NONE_YET), {})
-        # Gloo's status counts transfers, too, which its entries do not tell.
+        # Gloo's status counts transfers, too, which its entries do not show.
         counts = {} if backend == "gloo" and name in collectives else told
-        found[name] = GroupTrace(
+        groups[name] = GroupTrace(
             name=name,
             description=_described(name, described.get(name) or description),
             members=members,
@@ -319,7 +319,7 @@ def _groups(
         )
         for handle in sorted(status.keys() - named_handles.keys())
     )
-    return found, unmapped
+    return groups, unmapped
 
 
 def _described(name: str, description: str) -> str:

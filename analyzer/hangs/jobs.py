@@ -13,7 +13,7 @@ APART_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedDump:
     """A dump and what stands before the rank in its path."""
 
     name: str
@@ -21,7 +21,7 @@ class Named:
 
 
 def jobs(
-    dumps: Sequence[Named],
+    dumps: Sequence[NamedDump],
     facts: Mapping[str, Sequence[Fact]] | None = None,
     stacks: Mapping[str, Sequence[Stacks]] | None = None,
 ) -> list[tuple[str, Dumps]]:
@@ -63,7 +63,7 @@ def jobs(
                 {trace.rank: trace for trace in sorted(some, key=lambda trace: trace.rank)},
                 _ranks(some, _facts(near)),
                 _facts(near),
-                stacks=_by_rank([one for _, some_stacks in near for one in some_stacks]),
+                stacks=_by_rank([stacks for _, some_stacks in near for stacks in some_stacks]),
             ),
         )
         for (names, some), near in zip(merged, beside, strict=True)
@@ -74,9 +74,10 @@ def _facts(near: Sequence[tuple[Sequence[Fact], Sequence[Stacks]]]) -> tuple[Fac
     return tuple(fact for some, _ in near for fact in some)
 
 
-def _by_rank(stacks: Sequence[Stacks]) -> tuple[Stacks, ...]:
+def _by_rank(all_stacks: Sequence[Stacks]) -> tuple[Stacks, ...]:
     """The newest of each rank."""
-    newest = {one.rank: one for one in sorted(stacks, key=lambda one: one.taken)}
+    ordered = sorted(all_stacks, key=lambda stacks: stacks.taken)
+    newest = {stacks.rank: stacks for stacks in ordered}
     return tuple(newest[rank] for rank in sorted(newest))
 
 

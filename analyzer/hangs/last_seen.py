@@ -66,7 +66,7 @@ def scrape_seconds(grid: Grid) -> float:
 
 
 def unseen_then(grid: Grid) -> NDArray[np.bool_]:
-    """(R,) nobody told whether it lived when the first of the others was gone; it is not gone.
+    """(R,) it is not known whether it lived when the first of the others was gone; it is not gone.
 
     As of a node that is lost with its collector. Its page may be older than its scrape, and clocks
     differ: of one that was silent within a scrape afterwards it is not known either.
@@ -82,7 +82,7 @@ def unseen_then(grid: Grid) -> NDArray[np.bool_]:
 def unanswered(grid: Grid) -> float:
     """Seconds from the last scrape that any node answered to the last one that was tried.
 
-    0 where that is no more than a gap, no rank was there then, or nobody tells of scrapes.
+    0 where that is no more than a gap, no rank was there then, or scrapes are not recorded.
     """
     tried = grid.last_time.get(UP)
     there = np.isfinite(grid.scraped_until)
@@ -133,7 +133,7 @@ def frozen(grid: Grid) -> NDArray[np.bool_]:
 
 
 def heartbeat_stopped(grid: Grid) -> FloatGrid | None:
-    """(W, R) seconds by which a rank's heartbeat is older than the others'; None = nobody tells.
+    """(W, R) seconds by which a rank's heartbeat is older than the others'; None = not known.
 
     From FROZEN_SECONDS on its process did not run while the others' did: whoever waits for a
     collective, a disk or a device has a heartbeat, as a helper thread beats it. A call that holds
@@ -181,7 +181,7 @@ def longest_inside(grid: Grid) -> FloatGrid:
 def stood_still(grid: Grid) -> float:
     """Seconds for which no rank had begun or ended anything, by those seen alive in the end.
 
-    0 where nobody tells.
+    0 where it is not known.
     """
     age = grid.last.get(metrics.TRAIN_PROGRESS_AGE.name)
     if age is None:

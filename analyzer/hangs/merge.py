@@ -13,7 +13,7 @@ SAME_COUNT = 16
 """Counters of one group differ by what ranks enqueue ahead, those of two groups by far more."""
 
 
-class Standing(Enum):
+class Arrival(Enum):
     """Of a rank towards one operation."""
 
     ABSENT = auto()
@@ -45,30 +45,30 @@ class Merged:
 
     @cached_property
     def members(self) -> Mapping[str, tuple[int, ...]]:
-        """By group, in its own order; () where nobody tells.
+        """By group, in its own order; () where it is not known.
 
         A list that lacks its own rank counts members within something else: then the members are
         those whose dumps know the group, as names are given once in a job.
         """
-        told: dict[str, tuple[int, ...]] = {}
+        members: dict[str, tuple[int, ...]] = {}
         knowing: dict[str, set[int]] = defaultdict(set)
         wrong: set[str] = set()
         for rank, trace in self.traces.items():
             for name, group in trace.groups.items():
                 knowing[name].add(rank)
                 if group.members and rank in group.members:
-                    told.setdefault(name, group.members)
+                    members.setdefault(name, group.members)
                 elif group.members:
                     wrong.add(name)
         found = {}
         for name, ranks in knowing.items():
-            if name in told and name not in wrong:
-                found[name] = told[name]
+            if name in members and name not in wrong:
+                found[name] = members[name]
             elif name == WORLD:
                 found[name] = tuple(sorted(self.world))
             else:
                 found[name] = tuple(sorted(ranks))
-        untold = {name for name in found if name not in told and name != WORLD}
+        untold = {name for name in found if name not in members and name != WORLD}
         silent = self.world - self.traces.keys()
         return found | _completed(found, untold, self.described, self.world, silent)
 
@@ -158,20 +158,20 @@ class Merged:
                     found[operation.group] = max(found[operation.group], operation.sequence)
         return found
 
-    def standing(self, rank: int, group: str, sequence: int) -> Standing:
+    def arrival(self, rank: int, group: str, sequence: int) -> Arrival:
         """How far a member of the group is with a collective of it."""
         trace = self.traces.get(rank)
         if trace is None:
-            return Standing.SILENT
+            return Arrival.SILENT
         entry = self.collectives.get((group, sequence), {}).get(rank)
         if entry is not None:
             if entry is self.aborted.get(rank):
-                return Standing.ABSENT
-            return Standing.DONE if entry.done else Standing.INSIDE
+                return Arrival.ABSENT
+            return Arrival.DONE if entry.done else Arrival.INSIDE
         told = trace.groups.get(group)
         if told is None:
             # Its dump names all that it used, or has counters that may be this group's.
-            return Standing.UNKNOWN if trace.unmapped else Standing.ABSENT
+            return Arrival.UNKNOWN if trace.unmapped else Arrival.ABSENT
         return _by_counters(told, sequence, shared=group in self.shared, trace=trace)
 
     def is_calling(self, rank: int, operation: Operation) -> bool:
@@ -220,21 +220,21 @@ def _completed(
     return found
 
 
-def _by_counters(group: GroupTrace, sequence: int, *, shared: bool, trace: RankTrace) -> Standing:
+def _by_counters(group: GroupTrace, sequence: int, *, shared: bool, trace: RankTrace) -> Arrival:
     enqueued, completed = group.enqueued, group.completed
     if shared:
         # The counter may be that of a transfer; the ring may tell how many collectives there were.
         if group.collectives is not None and group.collectives >= sequence:
-            return Standing.DONE
-        return Standing.INSIDE if enqueued == sequence != completed else Standing.ABSENT
+            return Arrival.DONE
+        return Arrival.INSIDE if enqueued == sequence != completed else Arrival.ABSENT
     if enqueued is None:
         enqueued = group.collectives
     if enqueued is None:
-        return Standing.UNKNOWN if trace.unmapped else Standing.ABSENT
+        return Arrival.UNKNOWN if trace.unmapped else Arrival.ABSENT
     if enqueued < sequence:
-        return Standing.ABSENT
+        return Arrival.ABSENT
     # Not in the ring although it was enqueued: it is over, and left the ring.
-    return Standing.DONE if completed is None or completed >= sequence else Standing.INSIDE
+    return Arrival.DONE if completed is None or completed >= sequence else Arrival.INSIDE
 
 
 def _gave_up(operation: Operation, trace: RankTrace) -> bool:
@@ -262,14 +262,14 @@ def with_counters_by_peers(traces: Mapping[int, RankTrace]) -> Mapping[int, Rank
 def _renamed(trace: RankTrace, usual: Mapping[str, float]) -> RankTrace:
     free = [name for name, group in trace.groups.items() if group.enqueued is None]
     choices = {
-        one.handle: [
+        counters.handle: [
             name
             for name in free
-            if one.enqueued is not None
+            if counters.enqueued is not None
             and name in usual
-            and abs(usual[name] - one.enqueued) <= max(SAME_COUNT, usual[name] / 1000)
+            and abs(usual[name] - counters.enqueued) <= max(SAME_COUNT, usual[name] / 1000)
         ]
-        for one in trace.unmapped
+        for counters in trace.unmapped
     }
     taken = [name for names in choices.values() for name in names]
     groups, rest = dict(trace.groups), []

@@ -34,7 +34,7 @@ OPERATION = re.compile(r'op="([\w-]+)"')
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class GroupWaits:
     """How ranks stand in the groups of one kind; all else is of shape (R,).
 
     Attributes:
@@ -67,7 +67,7 @@ class Stall:
     seconds: float
 
 
-def standings(grid: Grid, how: Ended) -> Iterator[Standing]:
+def group_waits(grid: Grid, how: Ended) -> Iterator[GroupWaits]:
     """Groups in which some wait for long, or waited when somebody of them was gone."""
     never = np.full(len(grid.ranks), np.nan)
     noticed = how.word is not None or bool(last_said(grid, NOTICED).any())
@@ -87,35 +87,37 @@ def standings(grid: Grid, how: Ended) -> Iterator[Standing]:
         long = seconds >= stall_after(grid)
         stands = long | (noticed & (of_group(group, dead(grid)) > 0))
         stands &= of_group(group, waiting) > 0
-        yield Standing(
+        yield GroupWaits(
             kind, group, newest, waiting & stands, (enqueued < newest) & stands,
             np.nan_to_num(seconds), np.where(waiting & long & np.isfinite(since), since, np.inf),
         )  # fmt: skip
 
 
 def longest_stall(
-    grid: Grid, standing: Sequence[Standing], began: NDArray[np.bool_], hidden: NDArray[np.bool_]
+    grid: Grid, waits: Sequence[GroupWaits], began: NDArray[np.bool_], hidden: NDArray[np.bool_]
 ) -> Stall | None:
     """The longest that somebody is missing from; who began it inside a collective is missing.
 
     Not those of whom only old sequences are known, unless they began it.
     """
     stall: Stall | None = None
-    for one in standing:
-        missing = one.missing & (began | ~hidden)
-        missing |= one.waiting & began & ~(of_group(one.group, missing) > 0)
-        waiting = one.waiting & ~missing & (of_group(one.group, missing) > 0)
+    for group in waits:
+        missing = group.missing & (began | ~hidden)
+        missing |= group.waiting & began & ~(of_group(group.group, missing) > 0)
+        waiting = group.waiting & ~missing & (of_group(group.group, missing) > 0)
         if not waiting.any():
             continue
-        longest = max(np.flatnonzero(waiting), key=lambda at: (one.seconds[at], one.sequence[at]))
-        here = one.group == one.group[longest]
-        seconds = float(one.seconds[longest])
+        longest = max(
+            np.flatnonzero(waiting), key=lambda at: (group.seconds[at], group.sequence[at])
+        )
+        here = group.group == group.group[longest]
+        seconds = float(group.seconds[longest])
         if stall is None or seconds > stall.seconds:
-            ops = {float(np.nanmax(age[one.waiting & here], initial=0.0)): _label(OPERATION, it)
+            ops = {float(np.nanmax(age[group.waiting & here], initial=0.0)): _label(OPERATION, it)
                    for it, age in inside_operations(grid)
-                   if (_label(GROUP, it) or "world") == one.kind}  # fmt: skip
+                   if (_label(GROUP, it) or "world") == group.kind}  # fmt: skip
             stall = Stall(
-                one.kind, int(one.sequence[longest]), ops.get(seconds), waiting & here,
+                group.kind, int(group.sequence[longest]), ops.get(seconds), waiting & here,
                 missing & here, seconds,
             )  # fmt: skip
     return stall
@@ -203,7 +205,7 @@ USER = 1.0 / SELDOM
 STAYS = MOSTLY
 """P(all others of a run that its user ends are there a scrape after the first), for each scrape."""
 TOLD_APART = 2.0
-"""Who is less likely by less than this is not told apart; a choice of ours."""
+"""Who is less likely by less than this is not distinguished; a choice of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +213,9 @@ class Began:
     """Who began it.
 
     Attributes:
-        ranks: (R,) who is named; several where they are not told apart, or are all of `node`.
+        ranks: (R,) who is named; several where they are not distinguished, or are all of `node`.
         certainty: (R,) posterior of each; of the node where that is named.
-        node: Where all ranks stopped alike, or are not told apart.
+        node: Where all ranks stopped alike, or are not distinguished.
         states: (R,) STUCK, FROZEN or DEAD, if it is this one.
     """
 
@@ -223,12 +225,12 @@ class Began:
     states: Sequence[str]
 
 
-def began(grid: Grid, how: Ended, standing: Sequence[Standing]) -> Began:
-    """Whom to name for a stop: the likeliest, and who is not told apart from it."""
-    chance, states = _posterior(grid, how, standing)
+def began(grid: Grid, how: Ended, waits: Sequence[GroupWaits]) -> Began:
+    """Whom to name for a stop: the likeliest, and who is not distinguished from it."""
+    chance, states = _posterior(grid, how, waits)
     names, node_of, whole = _nodes(grid)
-    # Of who was not seen then nothing tells, unless others stand and wait.
-    hidden = unseen_then(grid) & ~np.isfinite(since(standing))
+    # Nothing is known of who was not seen then, unless others stand and wait.
+    hidden = unseen_then(grid) & ~np.isfinite(since(waits))
     seen = np.concatenate([~hidden, np.bincount(node_of, hidden) == 0, [False]])
     ranks, nodes = np.split(np.where(seen, chance, 0.0)[:-1], [len(node_of)])
     best = max(ranks.max(), nodes.max())
@@ -245,16 +247,16 @@ def began(grid: Grid, how: Ended, standing: Sequence[Standing]) -> Began:
 
 
 def _posterior(
-    grid: Grid, how: Ended, standing: Sequence[Standing]
+    grid: Grid, how: Ended, waits: Sequence[GroupWaits]
 ) -> tuple[FloatGrid, Sequence[str]]:
     """(probability of each rank, each node, and the user; (R,) the likeliest role)."""
-    shown = _shown(grid, how, standing)
+    shown = _shown(grid, how, waits)
     rows = {name: np.array(cells) for name, cells in SHOWN.items()}
     rows[GONE] = rows[AT_ONCE] + rows[LATER]
     table = np.log(np.stack([rows[name] for name in shown]))
     logs = dict(zip(ROLES, table.T @ np.array([*shown.values()], dtype=float), strict=True))
     _, node_of, whole = _nodes(grid)
-    lost = np.log(_lost(grid, node_of, waited=bool(np.isfinite(since(standing)))))
+    lost = np.log(_lost(grid, node_of, waited=bool(np.isfinite(since(waits)))))
     by_rank, by_node = [], []
     for role, others in WORLDS:
         mine, if_others = logs[role] - logs[others], logs[others].sum()
@@ -264,7 +266,7 @@ def _posterior(
         suspect = whole & (np.bincount(node_of, how.done) == 0)
         by_node.append(np.where(suspect, if_others + together, -np.inf))
     by_user = np.logaddexp(logs[LEFT].sum(), logs[KILLED].sum()) - np.log(2.0)
-    user = by_user + _by_user(grid, how, since(standing))
+    user = by_user + _by_user(grid, how, since(waits))
     each = np.array([*np.logaddexp.reduce(by_rank), *np.logaddexp.reduce(by_node), user])
     states = [WORLDS[best][0] for best in np.argmax(by_rank, axis=0)]
     return np.exp(each - np.logaddexp.reduce(each)), states
@@ -274,9 +276,9 @@ def _lost(grid: Grid, node_of: NDArray[np.int64], *, waited: bool) -> FloatGrid:
     """(nodes,) P(silent since the stop | began it) by P(so | did not); 1 = not silent since then.
 
     A node that began it is as often lost with its collector as not. How often one that did not is
-    silent, the others tell: with Beta(1, 1 / SELDOM - 1) for that share, of n nodes k being silent,
+    silent, the others show: with Beta(1, 1 / SELDOM - 1) for that share, of n nodes k being silent,
     the ratio is (1 / SELDOM - 2 + n - k) / k. Where nobody was seen to wait, so that nothing else
-    tells of who was not seen, since when it was not is no excuse.
+    is known of who was not seen, since when it was not is no excuse.
     """
     unseen = unseen_then(grid)
     lately = silent(grid) & ~out_of_sight(grid) & np.isfinite(grid.scraped_until)
@@ -295,7 +297,7 @@ def _nodes(grid: Grid) -> tuple[NDArray[np.str_], NDArray[np.int64], Mask]:
     return names, node_of, (np.bincount(node_of) > 1) & (len(names) > 1)
 
 
-def _shown(grid: Grid, how: Ended, standing: Sequence[Standing]) -> Mapping[str, Mask]:
+def _shown(grid: Grid, how: Ended, standing: Sequence[GroupWaits]) -> Mapping[str, Mask]:
     """(R,) for each of SHOWN whether it is so; of one that was out of sight nothing is known."""
     gone, hidden, unseen = dead(grid), out_of_sight(grid) | how.done, unseen_then(grid)
     began_to_wait, missing = since(standing), away(grid, standing) & ~how.done
@@ -305,12 +307,12 @@ def _shown(grid: Grid, how: Ended, standing: Sequence[Standing]) -> Mapping[str,
     beat = _last_of(grid, metrics.TRAIN_HEARTBEAT_AGE.name)
     beats = np.isfinite(beat) & (~stalled | (beat >= began_to_wait + READ_SECONDS))
     known, begun = under_way(grid)
-    # Of who moved when it was looked at, operations tell nothing; nor of one whose peer was lost in
+    # Operations say nothing of who moved when it was looked at; nor of one whose peer was lost in
     # it. But one that is gone keeps its sequences, and where it is missing it never arrived.
-    stood = np.any([missing, *(one.waiting for one in standing)], axis=0) & gone
+    stood = np.any([missing, *(group.waiting for group in standing)], axis=0) & gone
     known &= stood | (stalled & later)
     known &= ~last_said(grid, NOTICED) | missing
-    waits = [np.isfinite(one.since) for one in standing]
+    waits = [np.isfinite(group.since) for group in standing]
     inside = np.any([longest_inside(grid) > step_seconds(grid), *waits], axis=0)
     # Whom the launcher of a run that hangs ended was there until then.
     late = gone & (how.word == "hang") & ~died_first(grid)
@@ -373,15 +375,15 @@ def _last_of(grid: Grid, age: str) -> FloatGrid:
     return grid.last_time.get(age, nobody) - grid.last.get(age, nobody)
 
 
-def since(standing: Sequence[Standing]) -> float:
+def since(waits: Sequence[GroupWaits]) -> float:
     """Unix seconds since when somebody waits for long; infinite = nobody does."""
-    return min((float(one.since.min()) for one in standing), default=np.inf)
+    return min((float(group.since.min()) for group in waits), default=np.inf)
 
 
-def away(grid: Grid, standing: Sequence[Standing]) -> Mask:
+def away(grid: Grid, waits: Sequence[GroupWaits]) -> Mask:
     """(R,) missing from a collective that others stand in."""
     nobody = np.zeros(len(grid.ranks), dtype=bool)
-    found: Mask = np.any([nobody, *(one.missing for one in standing)], axis=0)
+    found: Mask = np.any([nobody, *(group.missing for group in waits)], axis=0)
     return found
 
 

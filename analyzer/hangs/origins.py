@@ -44,7 +44,7 @@ class Origin:
     Attributes:
         operation: In which others wait for it, or which does not end on it.
         waiting: Who waits for it directly.
-        seconds: For how long that is certain; None = the files do not tell.
+        seconds: For how long that is certain; None = the files do not show.
         certain: False = it may be another of several.
     """
 
@@ -60,7 +60,7 @@ class Origin:
 
 
 def age_of(merged: Merged, operation: Operation, ranks: Sequence[int]) -> float | None:
-    """Seconds since the operation began, at the oldest of these ranks' dumps; None = not told."""
+    """Seconds since the operation began, at the oldest of these ranks' dumps; None = not known."""
     written = [merged.traces[rank].written for rank in ranks if rank in merged.traces]
     known = [moment for moment in written if moment is not None]
     if len(known) < len(written) or not known:
@@ -69,7 +69,7 @@ def age_of(merged: Merged, operation: Operation, ranks: Sequence[int]) -> float 
 
 
 def _behind(merged: Merged, operation: Operation, rank: int) -> float | None:
-    """Seconds for which a rank certainly holds up what is open on it; None = not told.
+    """Seconds for which a rank certainly holds up what is open on it; None = not known.
 
     That is from when others had ended it, or what comes later in its group; where nobody has, or
     no ring holds any longer when, from when the rank began it.
@@ -89,7 +89,7 @@ def _behind(merged: Merged, operation: Operation, rank: int) -> float | None:
 
 
 def _in_call(merged: Merged, operation: Operation, rank: int) -> float | None:
-    """Seconds for which a rank's thread stands in the call, at least; None = nothing tells.
+    """Seconds for which a rank's thread stands in the call, at least; None = nothing shows it.
 
     Where the file's time is not the dump's, the last thing that the dump holds came before it.
     """
@@ -131,7 +131,7 @@ def _single(merged: Merged, graph: Graph, rank: int) -> Origin | None:
 
 def _tied(merged: Merged, graph: Graph, operation: Operation) -> int:
     """How many differ where no call is that of most, or stand in one call; 0 = only one can be."""
-    calling = [one for why, one in graph.origins.values() if why is Why.CALLING]
+    calling = [operation for why, operation in graph.origins.values() if why is Why.CALLING]
     alike = [
         one for one in calling if (one.group, one.sequence) == (operation.group, operation.sequence)
     ]
@@ -142,8 +142,8 @@ def _tied(merged: Merged, graph: Graph, operation: Operation) -> int:
         return 2 if any(why in (Why.SHAPE, Why.DTYPE) for why, _ in graph.origins.values()) else 0
     differ = [
         rank
-        for rank, one in held.items()
-        if rank in graph.origins and graph.origins[rank][1] is one
+        for rank, operation in held.items()
+        if rank in graph.origins and graph.origins[rank][1] is operation
         and graph.origins[rank][0] in (Why.OPERATION, Why.SHAPE, Why.DTYPE)
     ]  # fmt: skip
     return len(differ) if len(differ) == len(held) else 0
@@ -175,7 +175,7 @@ def _standing_still(merged: Merged, rank: int, waited: float | None) -> float | 
 
 
 def _circle(merged: Merged, graph: Graph, component: frozenset[int]) -> list[Origin]:
-    """Who began it where each waits for another: by what can be told, in this order.
+    """Who began it where each waits for another: by what is known, in this order.
 
     Where others' operations have started and a rank's has not, its device does something else. A
     sender does not wait for its send. Who has begun fewer operations than others in the same

@@ -27,14 +27,14 @@ def ranks_in_words(ranks: Iterable[int]) -> str:
 def stretches(ranks: Iterable[int]) -> str:
     """`0-7, 9`."""
     every = sorted(set(ranks))
-    found: list[list[int]] = []
+    runs: list[list[int]] = []
     for rank in every:
-        if found and rank == found[-1][1] + 1:
-            found[-1][1] = rank
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
         else:
-            found.append([rank, rank])
-    told = [f"{a}" if a == b else f"{a}-{b}" for a, b in found[:MOST_NAMED]]
-    return ", ".join(told) + (f" and more ({len(every)})" if len(found) > MOST_NAMED else "")
+            runs.append([rank, rank])
+    words = [f"{a}" if a == b else f"{a}-{b}" for a, b in runs[:MOST_NAMED]]
+    return ", ".join(words) + (f" and more ({len(every)})" if len(runs) > MOST_NAMED else "")
 
 
 class Owner(IntEnum):
@@ -79,7 +79,7 @@ def shown(frame: Frame) -> str:
 
 
 def key(frame: Frame) -> tuple[str, str, int]:
-    """Calls of the same line are one, whether the class is told (py-spy) or not (faulthandler)."""
+    """Calls of the same line are one, with the class (py-spy) or without it (faulthandler)."""
     return frame.function.rpartition(".")[2], shown_file(frame), frame.line
 
 
@@ -167,7 +167,7 @@ def as_tree(node: Node) -> dict[str, Any]:
     return {
         "ranks": list(node.ranks),
         "calls": [shown(frame) for frame in node.frames],
-        "children": [as_tree(each) for each in node.children],
+        "children": [as_tree(child) for child in node.children],
     }
 
 
@@ -214,47 +214,47 @@ def choice(verdict: HangVerdict | None, there: Collection[int]) -> Choice:
         there: Ranks whose stacks can be asked for.
     """
     origins = () if verdict is None else verdict.origins
-    named = [one for one in origins if one.rank in there]
+    named = [origin for origin in origins if origin.rank in there]
     if not named:
         suspects = () if verdict is None else verdict.suspects
         order = dict.fromkeys((*(rank for rank in suspects if rank in there), *sorted(there)))
         every = tuple(order)
         return Choice(others=every[:MOST_RANKS], left_out=max(0, len(every) - MOST_RANKS))
     assert verdict is not None
-    guilty = {one.rank for one in origins}
+    guilty = {origin.rank for origin in origins}
     peers = []
     for origin in named[:MOST_BLAMED]:
         members = verdict.merged.members.get(origin.operation.group, ())
         fit = [rank for rank in (*sorted(origin.waiting), *members) if rank in there]
         peers += [rank for rank in fit if rank not in guilty][:1]
-    ranks = tuple(one.rank for one in named[:MOST_BLAMED])
+    ranks = tuple(origin.rank for origin in named[:MOST_BLAMED])
     return Choice(ranks, tuple(dict.fromkeys(peers)), (), max(0, len(named) - MOST_BLAMED))
 
 
-def facts(stacks: Sequence[Stacks]) -> list[Fact]:
+def facts(all_stacks: Sequence[Stacks]) -> list[Fact]:
     """What the main thread of each rank says: helper threads stand in queues at any time."""
     return [
-        Fact(one.rank, FactKind.STACK, lines(one.main))
-        for one in stacks
-        if one.main is not None and one.main.frames
+        Fact(stacks.rank, FactKind.STACK, lines(stacks.main))
+        for stacks in all_stacks
+        if stacks.main is not None and stacks.main.frames
     ]
 
 
 def sentence(verdict: HangVerdict) -> str:
     """Where who is blamed stands, and where one who waits; "" where no stacks were taken."""
-    stacks = {one.rank: one for one in verdict.merged.dumps.stacks}
+    stacks = {stacks.rank: stacks for stacks in verdict.merged.dumps.stacks}
     chosen = choice(verdict, stacks)
     if not stacks:
         return ""
     if not chosen.blamed:
         return _together(verdict, list(stacks.values()))
-    told = []
+    clauses = []
     groups: dict[str, list[int]] = {}
     for rank in chosen.blamed:
         groups.setdefault(_where(verdict, stacks[rank], culprit=True), []).append(rank)
     for where, ranks in list(groups.items())[:MOST_CLAUSES]:
-        told.append(f"{ranks_in_words(ranks)} {_of_many(where, ranks)}")
-    words = "; ".join(told)
+        clauses.append(f"{ranks_in_words(ranks)} {_of_many(where, ranks)}")
+    words = "; ".join(clauses)
     if chosen.peers:
         peer = stacks[chosen.peers[0]]
         words += f", while {ranks_in_words([peer.rank])} {_where(verdict, peer)}"
@@ -265,12 +265,12 @@ def _together(verdict: HangVerdict, stacks: Sequence[Stacks]) -> str:
     groups: dict[str, list[int]] = {}
     for one in stacks:
         groups.setdefault(_where(verdict, one), []).append(one.rank)
-    told = [
+    clauses = [
         f"{ranks_in_words(ranks)} {_of_many(where, ranks)}"
         for where, ranks in list(groups.items())[:MOST_CLAUSES]
     ]
-    more = len(groups) - len(told)
-    words = "; ".join(told) + (f"; and {more} more places" if more > 0 else "")
+    more = len(groups) - len(clauses)
+    words = "; ".join(clauses) + (f"; and {more} more places" if more > 0 else "")
     return f"{words[:1].upper()}{words[1:]}."
 
 
@@ -306,22 +306,22 @@ def _file(frame: Frame) -> str:
 
 def document(verdict: HangVerdict) -> dict[str, Any] | None:
     """As JSON; None = no stacks were taken."""
-    stacks = verdict.merged.dumps.stacks
-    if not stacks:
+    all_stacks = verdict.merged.dumps.stacks
+    if not all_stacks:
         return None
     return {
         "sentence": sentence(verdict),
-        "tree": as_tree(_tree(stacks)),
+        "tree": as_tree(_tree(all_stacks)),
         "ranks": [
             {
-                "rank": one.rank,
-                "state": one.state or None,
-                "reader": None if one.reader is None else one.reader.value,
-                "native": one.native,
-                "why": one.why,
-                "blamed_line": _line(one),
+                "rank": stacks.rank,
+                "state": stacks.state or None,
+                "reader": None if stacks.reader is None else stacks.reader.value,
+                "native": stacks.native,
+                "why": stacks.why,
+                "blamed_line": _line(stacks),
             }
-            for one in stacks
+            for stacks in all_stacks
         ],
     }
 
@@ -335,34 +335,38 @@ def _line(stacks: Stacks) -> dict[str, Any] | None:
 
 def table(verdict: HangVerdict) -> str:
     """For people: the sentence, then who stands where; "" = no stacks were taken."""
-    stacks = verdict.merged.dumps.stacks
-    if not stacks:
+    all_stacks = verdict.merged.dumps.stacks
+    if not all_stacks:
         return ""
-    told = [sentence(verdict), *_drawn(_tree(stacks), "  ")]
-    told += [f"  {ranks_in_words([one.rank])}: {one.why}" for one in stacks if one.why]
-    for one in stacks:
-        if (child := busy_child(one)) is not None:
-            told.append(f"  process {child[0].pid} of {ranks_in_words([one.rank])}:")
-            told += [f"    {line}" for line in _calls(own_calls(child[0]))]
-    return "\n".join(told)
+    lines_shown = [sentence(verdict), *_drawn(_tree(all_stacks), "  ")]
+    lines_shown += [
+        f"  {ranks_in_words([stacks.rank])}: {stacks.why}" for stacks in all_stacks if stacks.why
+    ]
+    for stacks in all_stacks:
+        if (child := busy_child(stacks)) is not None:
+            lines_shown.append(f"  process {child[0].pid} of {ranks_in_words([stacks.rank])}:")
+            lines_shown += [f"    {line}" for line in _calls(own_calls(child[0]))]
+    return "\n".join(lines_shown)
 
 
-def _tree(stacks: Sequence[Stacks]) -> Node:
-    return prefix_tree({one.rank: one.main.frames for one in stacks if one.main is not None})
+def _tree(all_stacks: Sequence[Stacks]) -> Node:
+    return prefix_tree(
+        {stacks.rank: stacks.main.frames for stacks in all_stacks if stacks.main is not None}
+    )
 
 
 def _drawn(node: Node, indent: str) -> list[str]:
     if not node.ranks:
         return []
-    told = [f"{indent}{ranks_in_words(node.ranks)}"]
-    told += [f"{indent}  {line}" for line in _calls(node.frames)]
+    drawn = [f"{indent}{ranks_in_words(node.ranks)}"]
+    drawn += [f"{indent}  {line}" for line in _calls(node.frames)]
     for each in node.children:
-        told += _drawn(each, f"{indent}  ")
-    return told
+        drawn += _drawn(each, f"{indent}  ")
+    return drawn
 
 
 def _calls(frames: Sequence[Frame]) -> list[str]:
     """The innermost of them; who calls those is told in the JSON."""
-    told = [shown(frame) for frame in frames[-MOST_SHOWN:]]
-    left = len(frames) - len(told)
-    return [f"… {left} calls above", *told] if left > 0 else told
+    calls = [shown(frame) for frame in frames[-MOST_SHOWN:]]
+    left = len(frames) - len(calls)
+    return [f"… {left} calls above", *calls] if left > 0 else calls

@@ -16,10 +16,10 @@ MOST_NAMED = 12
 
 @dataclass(frozen=True, slots=True)
 class Unheld:
-    """Something that is not over and that no ring holds, or that cannot be told.
+    """Something that is not over and that no ring holds, or that cannot be determined.
 
     Attributes:
-        ranks: That others may wait for; () = the counters do not tell.
+        ranks: That others may wait for; () = the counters do not show.
         reason: In words.
     """
 
@@ -100,7 +100,7 @@ def _is_inside(merged: Merged, trace: RankTrace) -> bool:
 
 def _tells(trace: RankTrace) -> bool:
     counters = (*(_begun_by_counter(group) for group in trace.groups.values()),
-                *(one.enqueued for one in trace.unmapped))  # fmt: skip
+                *(counters.enqueued for counters in trace.unmapped))  # fmt: skip
     return bool(trace.recent or trace.open) or any(each is not None for each in counters)
 
 
@@ -123,11 +123,11 @@ OF_TIME_OUT = 0.9
 MOST_SILENT = 0.25
 """Of the ranks: if more wrote no dump, it is the collection of dumps that failed."""
 UNTIMED = 0.9
-"""Factor where nobody tells how long the ranks have waited."""
+"""Factor where it is not known how long the ranks have waited."""
 PER_FACT, MOST = 0.5, 0.99
 """Another sensor that agrees halves the doubt."""
 BY_FACT_ALONE = 0.6
-"""Where the waits leave several ranks, and another sensor tells of one."""
+"""Where the waits leave several ranks, and another sensor reports one."""
 
 TELLS_HOW_IT_ENDED = 4
 """Strength of an exit code or a kernel's line; a process that is gone has less."""
@@ -158,7 +158,7 @@ class HangVerdict:
     Attributes:
         suspects: Ranks among which the origin is, where nobody can be named; else those without a
             dump, which may be waiting for who is named, or another origin.
-        kind: Of the hang; None = there is none, or nobody can tell.
+        kind: Of the hang; None = there is none, or it cannot be determined.
         reason: Why nobody is named, in words; "" where somebody is.
     """
 
@@ -190,9 +190,9 @@ def judge(dumps: Dumps, limit: float | None = None) -> HangVerdict:
     ]
     old = [origin for origin in candidates if origin.seconds is None or origin.seconds >= most]
     stuck = [
-        one
-        for one in graph.stuck.values()
-        if (age := age_of(merged, one.operation, one.ranks)) is None or age >= most
+        stuck
+        for stuck in graph.stuck.values()
+        if (age := age_of(merged, stuck.operation, stuck.ranks)) is None or age >= most
     ]
     certain = [
         origin for origin in old if origin.seconds is not None or not _is_doubtful(graph, origin)
@@ -257,7 +257,7 @@ def _nothing_open(verdict: HangVerdict) -> HangVerdict:
 
 
 def _may_have_finished(origin: Origin) -> bool:
-    """Whether all that is told is that its process is gone: so is that of one that is through."""
+    """Whether only its process is known to be gone: so is that of a rank that is through."""
     strongest = max((fact.strength for fact in origin.facts), default=0)
     return origin.kind is Kind.LEFT or (
         origin.kind is Kind.PEER_DIED and strongest < TELLS_HOW_IT_ENDED
@@ -277,7 +277,7 @@ def _named(verdict: HangVerdict, old: Sequence[Origin]) -> HangVerdict:
     hang = replace(verdict, status=Status.HANG, kind=first.kind, operation=first.operation)
     quiet = [origin for origin in told if origin.kind is Kind.SILENT]
     if heard := [origin for origin in told if origin.kind is not Kind.SILENT]:
-        # Who told nothing may wait for these itself, as it was not heard.
+        # Who wrote no dump may wait for these itself, as it was not heard.
         told = heard
         hang = replace(hang, suspects=tuple(sorted(origin.rank for origin in quiet)))
     elif len(quiet) > max(1.0, MOST_SILENT * len(verdict.merged.world)):
@@ -346,7 +346,7 @@ def _by_facts(merged: Merged) -> list[Origin]:
 
 def _inside(verdict: HangVerdict, stuck: Sequence[Stuck]) -> HangVerdict:
     """Everybody is in the operation: only another sensor can tell who does not end it."""
-    first = min(stuck, key=lambda one: one.operation.created)
+    first = min(stuck, key=lambda wait: wait.operation.created)
     hang = replace(
         verdict,
         status=Status.HANG,
@@ -373,7 +373,7 @@ def _inside(verdict: HangVerdict, stuck: Sequence[Stuck]) -> HangVerdict:
 
 
 def _with_facts(merged: Merged, origin: Origin) -> Origin:
-    """With what other sensors say of the rank; they tell kinds apart that look alike in dumps."""
+    """With what other sensors say of the rank; they distinguish kinds that look alike in dumps."""
     facts = tuple(said(merged.dumps.facts, origin.rank, origin.seconds))
     share = len(merged.traces) / max(len(merged.world), 1)
     sure = origin.confidence * (1.0 if origin.kind is Kind.SILENT else 0.5 + 0.5 * share)

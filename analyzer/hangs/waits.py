@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from lockstep.analyzer.hangs.dumps import Operation, RankTrace, State, Transfer
-from lockstep.analyzer.hangs.merge import Key, Merged, Standing
+from lockstep.analyzer.hangs.merge import Arrival, Key, Merged
 
 UNSIZED = frozenset(
     ("all_to_all", "alltoall", "all_to_all_single", "alltoall_base", "scatter", "gather")
@@ -78,7 +78,7 @@ ROOTED = frozenset(("broadcast", "reduce", "gather", "scatter", "_broadcast_oop"
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A rank waits in an operation for others; `proven` seconds, None = the files do not tell."""
+    """A rank waits in an operation for others; `proven` seconds, None = the files do not show."""
 
     rank: int
     operation: Operation
@@ -104,7 +104,7 @@ class Graph:
         stuck: Operations in which all that take part are, without anybody having finished.
         outdated: By rank, the groups in which it had not begun what others have ended, so that its
             dump is older than theirs.
-        unknown: Ranks that are waited for, of which the dumps do not tell how far they are.
+        unknown: Ranks that are waited for, of which the dumps do not show how far they are.
     """
 
     waits: dict[int, list[Wait]] = field(default_factory=lambda: defaultdict(list))
@@ -173,9 +173,7 @@ def _ended_elsewhere(merged: Merged, graph: Graph) -> None:
 def _may_have_failed(merged: Merged, key: Key) -> bool:
     """Whether an end may be an error: gloo retires either, and a member that died makes errors."""
     members = merged.members.get(key[0], ())
-    return merged.retiring and any(
-        merged.standing(each, *key) is Standing.SILENT for each in members
-    )
+    return merged.retiring and any(merged.arrival(each, *key) is Arrival.SILENT for each in members)
 
 
 def _failed(merged: Merged, graph: Graph) -> None:
@@ -196,9 +194,10 @@ def _explain_silent(
     operation = held[next(iter(deviants))]
     targets = tuple(sorted(deviants.items()))
     for member in merged.members.get(operation.group, ()):
-        if member in merged.world and merged.standing(
-            member, operation.group, operation.sequence
-        ) is (Standing.SILENT):
+        if (
+            member in merged.world
+            and merged.arrival(member, operation.group, operation.sequence) is Arrival.SILENT
+        ):
             proven = _proven(merged, operation, min(deviants), _oldest(merged, deviants))
             graph.waits[member].append(Wait(member, operation, targets, proven))
 
@@ -208,9 +207,9 @@ def _collective(
 ) -> None:
     """What those wait for whose head is this collective."""
     members = [rank for rank in merged.members.get(group, ()) if rank in merged.world]
-    by: dict[Standing, list[int]] = defaultdict(list)
+    by: dict[Arrival, list[int]] = defaultdict(list)
     for member in members:
-        by[merged.standing(member, group, sequence)].append(member)
+        by[merged.arrival(member, group, sequence)].append(member)
     held = merged.collectives[group, sequence]
     here = {rank: operation for rank, operation in held.items() if rank in members}
     deviants = deviants_of(merged, (group, sequence), here)
@@ -220,42 +219,42 @@ def _collective(
         _wait(merged, graph, held, set(ranks) - deviants.keys(), sorted(deviants.items()))
         _explain_silent(merged, graph, held, deviants)
         return
-    done, absent = by[Standing.DONE], [*by[Standing.ABSENT], *by[Standing.SILENT]]
-    if done and by[Standing.ABSENT]:
+    done, absent = by[Arrival.DONE], [*by[Arrival.ABSENT], *by[Arrival.SILENT]]
+    if done and by[Arrival.ABSENT]:
         # Nobody finishes what not all have begun: these dumps are older than the others.
-        for rank in by[Standing.ABSENT]:
+        for rank in by[Arrival.ABSENT]:
             graph.outdated[rank].add(group)
     late = [
         rank
-        for rank in by[Standing.INSIDE]
+        for rank in by[Arrival.INSIDE]
         if rank not in ranks or merged.heads[rank][0] is not held[rank]
     ]
-    graph.unknown.update(by[Standing.UNKNOWN])
-    calling = [rank for rank in by[Standing.INSIDE] if merged.is_calling(rank, held[rank])]
+    graph.unknown.update(by[Arrival.UNKNOWN])
+    calling = [rank for rank in by[Arrival.INSIDE] if merged.is_calling(rank, held[rank])]
     if done:
         for rank in calling:
             graph.outdated[rank].add(group)
     if absent or late:
         groups = (
-            (by[Standing.ABSENT], Why.ABSENT), (by[Standing.SILENT], Why.SILENT), (late, Why.BEHIND)
+            (by[Arrival.ABSENT], Why.ABSENT), (by[Arrival.SILENT], Why.SILENT), (late, Why.BEHIND)
         )  # fmt: skip
         _wait(merged, graph, held, ranks, [(each, why) for some, why in groups for each in some])
-    elif 0 < 2 * len(calling) <= len(by[Standing.INSIDE]):
+    elif 0 < 2 * len(calling) <= len(by[Arrival.INSIDE]):
         # The others' calls have returned, so their devices wait. Where most are inside the call,
         # they may be connecting with each other.
         for rank in calling:
             graph.origins.setdefault(rank, (Why.CALLING, held[rank]))
         waiting = [rank for rank in ranks if rank not in calling]
         _wait(merged, graph, held, waiting, [(rank, Why.CALLING) for rank in calling])
-    elif done and len(by[Standing.INSIDE]) == 1:
+    elif done and len(by[Arrival.INSIDE]) == 1:
         # Of an operation with a root others may end first; not all but one, one after another.
         graph.origins.setdefault(ranks[0], (Why.UNFINISHED, held[ranks[0]]))
-    elif not by[Standing.UNKNOWN]:
+    elif not by[Arrival.UNKNOWN]:
         _all_inside(merged, graph, (group, sequence), ranks)
 
 
 def _all_inside(merged: Merged, graph: Graph, key: Key, ranks: Sequence[int]) -> None:
-    """Everybody is in it: who has not started, if others have; else nobody can be told."""
+    """Everybody is in it: who has not started, if others have; else it cannot be determined."""
     held = merged.collectives[key]
     started = [rank for rank in ranks if held[rank].state is State.STARTED]
     waiting = [rank for rank in ranks if held[rank].state is State.SCHEDULED]
@@ -361,7 +360,7 @@ def _wait(
 
 
 def _oldest(merged: Merged, ranks: Iterable[int]) -> float | None:
-    """When the first of these dumps was written; infinity where there is none, None = not told."""
+    """When the first of these dumps was written; infinity where there is none, None = not known."""
     written = [merged.traces[rank].written for rank in ranks if rank in merged.traces]
     known = [moment for moment in written if moment is not None]
     return None if len(known) < len(written) else min(known, default=float("inf"))

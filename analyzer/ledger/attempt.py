@@ -42,7 +42,7 @@ class Attempt:
         window_start: (W,) unix seconds of the windows that `Excess.seconds` is about.
         masked: (W,) of those, slow by design.
         verdict: What was concluded.
-        span: Whether it tells of a span of the run only, as the archive of a finding does: neither
+        span: Whether it reports a span of the run only, as the archive of a finding does: neither
             how the run began nor how it ended.
         ended_by: Nodes of the ranks whose end was the first failure, or that hang.
         instead_of: Names of shorter ones of the same time, which were left out for it.
@@ -81,7 +81,7 @@ def attempt_of(diagnosis: Diagnosis, name: str | None = None) -> Attempt:
 
     Its begin is that of run.json, its end when the last rank was gone, or else that of run.json,
     which is when the archive was closed; where it has none, the first and the last that a window
-    or a sample tells of. Of a finding's archive `started` is where its reading began, which is no
+    or a sample has. Of a finding's archive `started` is where its reading began, which is no
     launch.
     """
     run, grid = diagnosis.whole or diagnosis.run, diagnosis.grid
@@ -125,7 +125,7 @@ def _ended_by(diagnosis: Diagnosis) -> frozenset[str]:
 
 
 def _moment(meta: Mapping[str, Any], name: str) -> float | None:
-    """Unix seconds of a time of run.json; None where it tells none that can be read."""
+    """Unix seconds of a time of run.json; None where it reports none that can be read."""
     try:
         return datetime.fromisoformat(str(meta[name])).timestamp()
     except (KeyError, ValueError, OverflowError, OSError):
@@ -133,7 +133,7 @@ def _moment(meta: Mapping[str, Any], name: str) -> float | None:
 
 
 def _seen(run: Run) -> tuple[float, float]:
-    """The first and the last moment that windows or samples tell of; 0, 0 without any.
+    """The first and the last moment that windows or samples have; 0, 0 without any.
 
     The first is of the run's own series, where it has them: its nodes were there before it.
     """

@@ -30,7 +30,7 @@ class Row:
         bucket: Its name.
         title: In a table for people.
         definition: What is in it.
-        source: What it is told by.
+        source: What it is reported by.
         productive: Whether Google's goodput counts it: progress that was kept.
         running: Whether Meta's ETTR counts it: the job ran, and neither started nor did work again.
     """

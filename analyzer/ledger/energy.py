@@ -1,8 +1,8 @@
-"""What the GPU of each rank used: its energy counter, or its power over time.
+"""The energy of each rank's GPU: from its energy counter, or its power over time.
 
 Between two samples of the counter the power is what they differ by; between two of power it is
 their mean (trapezoid). Where samples are further apart than MOST_GAP, or the counter fell, nobody
-told; nothing is told before the first and after the last.
+reported; nothing is reported before the first and after the last.
 """
 
 from dataclasses import dataclass
@@ -26,24 +26,24 @@ class Course:
     Attributes:
         times: (N,) unix seconds, rising.
         joules: (N,) so far.
-        told: (N,) seconds so far of which it was told.
+        reported: (N,) seconds so far of which it was reported.
     """
 
     times: Floats
     joules: Floats
-    told: Floats
+    reported: Floats
 
     def between(self, begin: FloatGrid, end: FloatGrid) -> tuple[Floats, Floats]:
-        """Joules and seconds that were told, of stretches."""
+        """Joules and seconds that were reported, of stretches."""
         found = [
             np.interp(end, self.times, so_far) - np.interp(begin, self.times, so_far)
-            for so_far in (self.joules, self.told)
+            for so_far in (self.joules, self.reported)
         ]
         return found[0], found[1]
 
 
 def courses(run: Run) -> dict[int, Course]:
-    """Rank -> its energy, of the ranks whose GPU told it; the counter goes before power."""
+    """Rank -> its energy, of the ranks whose GPU reported it; the counter goes before power."""
     samples = run.samples
     if not len(samples) or not {"time", "node", "gpu", "metric", "value"} <= set(samples):
         return {}

@@ -1,4 +1,4 @@
-"""What each culprit made the steps longer: seconds of every window, by culprit and cause."""
+"""The time that each culprit added to the steps: seconds of every window, with its cause."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

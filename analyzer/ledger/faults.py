@@ -1,4 +1,4 @@
-"""The faults of a fleet over time -> MTBF, MTTR and availability of a node and of the fleet.
+"""MTBF, MTTR and availability of each node and of the fleet, from its faults over time.
 
 The format is that of the fault trace of InfiniteHBD (arXiv:2502.03885): a list of events with
 `node_id, event_time` (days), `event_type` (fault_start, fault_end) and `fault_type` (Level, Class,

@@ -54,10 +54,11 @@ class Ledger:
             not been done before; NaN where no attempt came so far.
         repaired_from: Of each repair the nodes that had ended the attempt; none = nobody knows.
         by_node: Node -> (len(BUCKETS),) seconds that its ranks spent.
-        missing: What could not be told, in words.
+        missing: What could not be reported, in words.
         provenance: What was emulated or simulated.
-        joules: (R, len(BUCKETS)) energy of the ranks' GPUs in each bucket, as far as it was told.
-        powered_seconds: Rank-seconds of which it was told.
+        joules: (R, len(BUCKETS)) energy of the ranks' GPUs in each bucket, as far as it was
+            reported.
+        powered_seconds: Rank-seconds of which it was reported.
         starting: (R, len(PARTS)) what the bucket `starting` was of each rank; rows sum to it.
         measured: Parts of it that somebody measured.
     """
@@ -149,7 +150,9 @@ def ledger(attempts: Sequence[Attempt]) -> Ledger:
             mine[INDEX[gap]] += waited
             rows[info.rank] = rows.get(info.rank, np.zeros(len(BUCKETS))) + mine
             nodes[info.node] = nodes.get(info.node, np.zeros(len(BUCKETS))) + mine
-        for info, told, known in zip(attempt.run.ranks, told_of.joules, told_of.told, strict=True):
+        for info, told, known in zip(
+            attempt.run.ranks, told_of.joules, told_of.reported, strict=True
+        ):
             energy = joules.setdefault(info.rank, np.zeros(len(BUCKETS)))
             energy += told[: len(BUCKETS)]
             energy[INDEX[Bucket.STRAGGLER]] += told[len(BUCKETS) :].sum()
@@ -238,9 +241,9 @@ def by_team(ledgers: Sequence[Ledger]) -> Mapping[str, FloatGrid]:
     return sums
 
 
-def team_of(told: Ledger) -> str:
+def team_of(book: Ledger) -> str:
     """The label `team` of run.json; ``unknown`` where it has none."""
-    for attempt in told.attempts:
+    for attempt in book.attempts:
         labels = attempt.run.meta.get("labels")
         if isinstance(labels, Mapping) and labels.get("team"):
             return str(labels["team"])
@@ -271,19 +274,20 @@ def _can_queue(attempt: Attempt) -> bool:
 
 
 LEAST_SHARE = 0.01
-"""Of an attempt's rank-seconds; a smaller part of its start that nobody measured is not told."""
+"""Of an attempt's rank-seconds; a smaller part of its start that nobody measured is not
+reported."""
 
 
-def _unmeasured(attempt: Attempt, told: Spent) -> list[str]:
+def _unmeasured(attempt: Attempt, energy: Spent) -> list[str]:
     """Which parts of its start nobody measured, if that was much of it."""
-    unknown = float(told.starting[:, PLACE[StartPart.UNKNOWN]].sum())
+    unknown = float(energy.starting[:, PLACE[StartPart.UNKNOWN]].sum())
     if unknown <= LEAST_SHARE * attempt.seconds * len(attempt.run.ranks):
         return []
-    parts = {row.part for row in PARTS} - told.measured - {StartPart.WARMUP, StartPart.UNKNOWN}
+    parts = {row.part for row in PARTS} - energy.measured - {StartPart.WARMUP, StartPart.UNKNOWN}
     if not _can_queue(attempt):
         parts.discard(StartPart.IMAGE)
     names = [row.part for row in PARTS if row.part in parts]
-    what = f"not measured: {', '.join(names)}" if names else "not all ranks told"
+    what = f"not measured: {', '.join(names)}" if names else "not all ranks reported"
     said = f"of {unknown:.3g} rank-seconds of starting of {attempt.name} nobody says what they were"
     return [f"{said} ({what})"]
 
@@ -323,11 +327,12 @@ def _missing(attempts: Sequence[Attempt]) -> tuple[str, ...]:
                 f"nobody recorded how long {one.name} read its checkpoint: it is in starting"
             )
         if one.span:
-            told.append(f"{one.name} tells of a span of its run only: its launch is not known")
+            told.append(f"{one.name} covers a span of its run only: its launch is not known")
         if one.run.meta.get("source") == FROM_LOG:
             told.append(
-                f"{one.name} is a log alone: every rank is told as it, and nothing before its first"
-                " iteration, after its last one and between them but how long iterations took"
+                f"{one.name} is a log alone: every rank is taken to be as it, and nothing is known"
+                " before its first iteration, after its last one, and between them but how long"
+                " iterations took"
             )
         if one.ending is None:
             told.append(f"{one.name} has no end: it goes on, was killed, or nobody recorded it")

@@ -27,7 +27,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with its 95 % interval; NaN = nobody knows, an end that is infinite is told so."""
+    """A number with its 95 % interval; NaN = not known, and an infinite end stays infinite."""
 
     value: float
     interval: Interval
@@ -139,19 +139,19 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def of_run(told: Ledger) -> Reliability:
+def of_run(ledger: Ledger) -> Reliability:
     """Of one run: failures of attempts, in the wall time of its attempts.
 
     Its shares are counted, not estimated: they have no interval.
     """
     return Reliability(
-        told.failures,
-        told.running_seconds,
-        int(np.isfinite(told.repairs).sum()),
-        mtbf(told.failures, told.running_seconds),
-        mean(told.repairs),
-        goodput=_share([told.seconds.sum(axis=0)], PRODUCTIVE),
-        ettr=_share([told.seconds.sum(axis=0)], RUNNING),
+        ledger.failures,
+        ledger.running_seconds,
+        int(np.isfinite(ledger.repairs).sum()),
+        mtbf(ledger.failures, ledger.running_seconds),
+        mean(ledger.repairs),
+        goodput=_share([ledger.seconds.sum(axis=0)], PRODUCTIVE),
+        ettr=_share([ledger.seconds.sum(axis=0)], RUNNING),
     )
 
 
@@ -200,7 +200,7 @@ def of_node(ledgers: Sequence[Ledger]) -> Reliability:
 
     Failures of which nobody knows the node are not counted: it is at most this MTBF. A repair is of
     the nodes that had ended the attempt. Intervals of shares are by nodes, and of repairs by
-    repairs: one that two nodes needed tells how long one repair takes, not two.
+    repairs: one that two nodes needed reports how long one repair takes, not two.
     """
     failures, exposure = 0, 0.0
     nodes: dict[str, FloatGrid] = {}

@@ -1,4 +1,4 @@
-"""What starting was: image, rendezvous, compile, load and what is between them, by who told it.
+"""The parts of a start: image, rendezvous, compile, load, and who reported each.
 
 Nothing is a remainder: a second that no mark covers is unknown (docs/method/ledger.md#starting).
 """
@@ -24,7 +24,7 @@ class Row:
     Attributes:
         part: Its name.
         definition: What is in it.
-        source: What it is told by.
+        source: What it is reported by.
     """
 
     part: StartPart
@@ -55,7 +55,7 @@ PLACE: dict[StartPart, int] = {row.part: place for place, row in enumerate(PARTS
 """Part -> column."""
 _OVER = (StartPart.LAUNCH, StartPart.IMAGE, StartPart.PROGRAM, StartPart.LOAD,
          StartPart.RENDEZVOUS, StartPart.COMPILE)  # fmt: skip
-"""Of two that are told of one moment the later one counts: the inner."""
+"""Of two that are reported one moment the later one counts: the inner."""
 TOLD_BY_RANKS = (
     StartPart.PROGRAM,
     StartPart.RENDEZVOUS,
@@ -66,17 +66,17 @@ TOLD_BY_RANKS = (
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What is told of the start of one rank.
+    """What is reported the start of one rank.
 
     Attributes:
         spans: Part -> (K, 2) unix seconds.
-        told: Parts that somebody measured, also if they took no time.
+        reported: Parts that somebody measured, also if they took no time.
         begins_at_once: Its first step is counted from before it loaded, as that of a program of
             others is whose optimizer alone is seen.
     """
 
     spans: Mapping[StartPart, FloatGrid]
-    told: frozenset[StartPart]
+    reported: frozenset[StartPart]
     begins_at_once: bool = False
 
     def between(self, begin: float, end: float) -> FloatGrid:
@@ -118,7 +118,7 @@ def marks(
     meta: Mapping[str, Any], pods: Mapping[str, tuple[float, float]], info: RankInfo,
     launched: float, first: tuple[float, float], end: float,
 ) -> Marks:  # fmt: skip
-    """What run.json, and cluster.json beside it, tell of the start of a rank.
+    """What run.json, and cluster.json beside it, report the start of a rank.
 
     Args:
         meta: As of the Run.
@@ -159,9 +159,9 @@ def marks(
     return Marks(spans, frozenset(told), guessed)
 
 
-def _spans(told: object, until: float) -> Iterator[tuple[float, float, bool]]:
+def _spans(value: object, until: float) -> Iterator[tuple[float, float, bool]]:
     """Begin, end, and whether it had none; what is no span is left out."""
-    for one in told[:SPANS_AT_MOST] if isinstance(told, list) else ():
+    for one in value[:SPANS_AT_MOST] if isinstance(value, list) else ():
         try:
             begin = float(one[0])
             end = until if one[1] is None else float(one[1])

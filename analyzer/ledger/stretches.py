@@ -1,7 +1,7 @@
-"""The time of an attempt, rank by rank, in stretches that neither overlap nor leave a gap.
+"""The time of an attempt, rank by rank, in stretches without overlap or gap.
 
 Closure is by construction: edges are put in order inside [launched, end], and what a stretch is
-told to hold is scaled to its length (docs/method/ledger.md#closure).
+reported to hold is scaled to its length (docs/method/ledger.md#closure).
 """
 
 from dataclasses import dataclass
@@ -28,15 +28,15 @@ class Spent:
         seconds: (R, len(BUCKETS) + len(attempt.excesses)), those of each culprit behind the
             buckets; each row sums to the attempt's seconds. The bucket `straggler` is 0: its
             seconds are the culprits'.
-        joules: Alike, as far as the energy of the rank's GPU was told.
-        told: (R,) seconds of which it was.
+        joules: Alike, as far as the energy of the rank's GPU was reported.
+        reported: (R,) seconds of which it was.
         starting: (R, len(PARTS)) what the bucket `starting` was; each row sums to it.
         measured: Parts of it that were measured on some rank.
     """
 
     seconds: FloatGrid
     joules: FloatGrid
-    told: FloatGrid
+    reported: FloatGrid
     starting: FloatGrid
     measured: frozenset[StartPart]
 
@@ -47,7 +47,7 @@ class _Row:
     def __init__(self, columns: int, energy: Course | None, marks: Marks) -> None:
         self.seconds = np.zeros(columns)
         self.joules = np.zeros(columns)
-        self.told = 0.0
+        self.reported = 0.0
         self.starting = np.zeros(len(PARTS))
         self._energy = energy
         self._marks = marks
@@ -62,10 +62,10 @@ class _Row:
         if self._energy is not None and length > 0:
             joules, told = self._energy.between(np.array([begin]), np.array([end]))
             self.joules[INDEX[bucket]] += joules[0]
-            self.told += float(told[0])
+            self.reported += float(told[0])
 
     def put_windows(self, held: FloatGrid, start: FloatGrid, end: FloatGrid) -> None:
-        """Windows, whose energy is shared as their time is: within one nobody tells more.
+        """Windows, whose energy is shared as their time is: within one nobody reports more.
 
         What they hold of starting is of warm-up steps, or between them.
         """
@@ -82,7 +82,7 @@ class _Row:
         length = held.sum(axis=1)
         share = np.divide(held, length[:, None], out=np.zeros_like(held), where=length[:, None] > 0)
         self.joules += (share * joules[:, None]).sum(axis=0)
-        self.told += float(told.sum())
+        self.reported += float(told.sum())
 
 
 def spent(attempt: Attempt, done_until: int) -> Spent:
@@ -110,7 +110,7 @@ def spent(attempt: Attempt, done_until: int) -> Spent:
             one = windows.iloc[mine[0]]
             first = float(one["start"]), float(one["end"])
         known = marks(attempt.run.meta, pods, info, attempt.launched, first, attempt.end)
-        measured |= known.told
+        measured |= known.reported
         row = _Row(columns, energy.get(info.rank), known)
         table.append(row)
         row.put(Bucket.QUEUED, attempt.begin, attempt.launched)
@@ -126,7 +126,7 @@ def spent(attempt: Attempt, done_until: int) -> Spent:
     return Spent(
         np.array([row.seconds for row in table]).reshape(-1, columns),
         np.array([row.joules for row in table]).reshape(-1, columns),
-        np.array([row.told for row in table]),
+        np.array([row.reported for row in table]),
         np.array([row.starting for row in table]).reshape(-1, len(PARTS)),
         measured,
     )
@@ -258,7 +258,7 @@ def _before(
 
 
 def _restored(attempt: Attempt) -> dict[int, tuple[float, float]]:
-    """Rank -> unix seconds between which it read its checkpoint, as run.json tells it."""
+    """Rank -> unix seconds between which it read its checkpoint, as run.json reports it."""
     told = attempt.run.meta.get("restored")
     found: dict[int, tuple[float, float]] = {}
     for rank, span in told.items() if isinstance(told, dict) else ():
@@ -354,7 +354,7 @@ def _processes(attempt: Attempt) -> dict[int, dict[int, _Restart]]:
     """Rank -> attempt -> how the process before it went, and its own came.
 
     Labels count from the run's first launch and windows may count from the first that was seen, so
-    they are matched by their order; where there are not as many of both, nobody can tell.
+    they are matched by their order; where there are not as many of both, nobody can report.
     """
     samples = attempt.run.samples
     if not len(samples) or attempt.run.windows["attempt"].nunique() < 2:
@@ -395,7 +395,7 @@ def _processes(attempt: Attempt) -> dict[int, dict[int, _Restart]]:
 def _elsewhere(
     samples: pd.DataFrame, before: set[str], after: set[str], gone: float, up: float
 ) -> bool:
-    """Whether a launch waited for a node; so, too, where nobody tells of nodes."""
+    """Whether a launch waited for a node; so, too, where nobody reports nodes."""
     if not before or not after or after - before:
         return True
     told = samples[(samples["metric"] == UP) & samples["time"].between(gone, up)]
@@ -425,13 +425,13 @@ def _collectives(attempt: Attempt) -> dict[int, tuple[FloatGrid, FloatGrid]]:
 
 
 def _numbers(windows: pd.DataFrame, name: str) -> FloatGrid:
-    """(N,) NaN where nobody tells, or tells what no duration is."""
+    """(N,) NaN where nobody reports, or reports what no duration is."""
     values = windows[name].to_numpy(dtype=float, na_value=np.nan)
     numbers: FloatGrid = np.where(np.isfinite(values) & (values >= 0.0), values, np.nan)
     return numbers
 
 
 def _seconds(windows: pd.DataFrame, name: str) -> FloatGrid:
-    """(N,) seconds, 0 where nobody tells."""
-    told: FloatGrid = np.nan_to_num(_numbers(windows, name))
-    return told
+    """(N,) seconds, 0 where nobody reports."""
+    seconds: FloatGrid = np.nan_to_num(_numbers(windows, name))
+    return seconds

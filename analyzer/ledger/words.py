@@ -17,26 +17,26 @@ SCHEMA_VERSION = 1
 HOUR = 3600.0
 
 
-def sentence(told: Ledger) -> str:
+def sentence(ledger: Ledger) -> str:
     """`71% useful; the largest loss is node-7 (thermal), 9%`."""
-    if not told.rank_seconds > 0:
+    if not ledger.rank_seconds > 0:
         return "Nothing is known of its time."
-    useful = f"{percent(told.goodput)} useful"
-    who, share = largest_loss(told)
+    useful = f"{percent(ledger.goodput)} useful"
+    who, share = largest_loss(ledger)
     if who is None:
         return f"{useful}; nothing was lost"
     return f"{useful}; the largest loss is {who}, {percent(share)}"
 
 
-def largest_loss(told: Ledger) -> tuple[str | None, float]:
+def largest_loss(ledger: Ledger) -> tuple[str | None, float]:
     """The dearest culprit or unproductive bucket, in words, and its share of all rank-seconds."""
     losses = [
-        (told.share(row.bucket), row.title)
+        (ledger.share(row.bucket), row.title)
         for row in BUCKETS
         if not row.productive and row.bucket is not Bucket.STRAGGLER
     ]
     losses += [
-        (one.seconds / told.rank_seconds, f"{one.who} ({one.cause})") for one in told.stragglers
+        (one.seconds / ledger.rank_seconds, f"{one.who} ({one.cause})") for one in ledger.stragglers
     ]
     share, who = max(losses)
     return (who, share) if share > 0 else (None, 0.0)
@@ -114,63 +114,63 @@ def duration(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def _run(told: Ledger, price: float | None) -> dict[str, Any]:
+def _run(ledger: Ledger, price: float | None) -> dict[str, Any]:
     return {
-        "run": told.run,
-        "team": team_of(told),
-        "sentence": sentence(told),
+        "run": ledger.run,
+        "team": team_of(ledger),
+        "sentence": sentence(ledger),
         "attempts": [
             {
                 "name": one.name, "begin": one.begin, "end": one.end, "ending": one.ending,
                 "ranks": len(one.run.ranks),
             }
-            for one in told.attempts
+            for one in ledger.attempts
         ],
-        "launches": told.launches,
-        "ranks": len(told.ranks),
-        "wall_seconds": told.wall_seconds,
-        "rank_seconds": told.rank_seconds,
-        "goodput": _known(told.goodput),
-        "ettr": _known(told.ettr),
+        "launches": ledger.launches,
+        "ranks": len(ledger.ranks),
+        "wall_seconds": ledger.wall_seconds,
+        "rank_seconds": ledger.rank_seconds,
+        "goodput": _known(ledger.goodput),
+        "ettr": _known(ledger.ettr),
         "buckets": [
-            {**each, "parts": _parts(told)} if each["bucket"] == Bucket.STARTING else each
-            for each in _buckets(told.seconds.sum(axis=0), price, joules_of([told]))
+            {**each, "parts": _parts(ledger)} if each["bucket"] == Bucket.STARTING else each
+            for each in _buckets(ledger.seconds.sum(axis=0), price, joules_of([ledger]))
         ],
-        "energy_told_share": told.powered_seconds / told.rank_seconds
-        if told.rank_seconds > 0 else None,
+        "energy_told_share": ledger.powered_seconds / ledger.rank_seconds
+        if ledger.rank_seconds > 0 else None,
         "stragglers": [
             {
                 "who": one.who, "node": one.node, "cause": one.cause, "seconds": one.seconds,
-                "share": one.seconds / told.rank_seconds, "gpu_hours": one.seconds / HOUR,
+                "share": one.seconds / ledger.rank_seconds, "gpu_hours": one.seconds / HOUR,
                 "money": None if price is None else one.seconds / HOUR * price,
             }
-            for one in told.stragglers
+            for one in ledger.stragglers
         ],
         "by_rank": [
             {"rank": rank, "seconds": dict(zip(INDEX, row, strict=True)),
              "starting": dict(zip(PLACE, parts, strict=True))}
             for rank, row, parts in zip(
-                told.ranks, told.seconds.tolist(), told.starting.tolist(), strict=True
+                ledger.ranks, ledger.seconds.tolist(), ledger.starting.tolist(), strict=True
             )
         ],
-        "reliability": of_run(told).to_dict(),
-        "missing": list(told.missing),
-        "provenance": list(told.provenance),
+        "reliability": of_run(ledger).to_dict(),
+        "missing": list(ledger.missing),
+        "provenance": list(ledger.provenance),
     }  # fmt: skip
 
 
-def _parts(told: Ledger) -> list[dict[str, Any]]:
+def _parts(ledger: Ledger) -> list[dict[str, Any]]:
     """What starting was; null where nobody measured it."""
-    whole = told.rank_seconds
+    whole = ledger.rank_seconds
     return [
         {"part": part, "seconds": seconds,
          "share": seconds / whole if seconds is not None and whole > 0 else None}
-        for part, seconds in told.parts().items()
+        for part, seconds in ledger.parts().items()
     ]  # fmt: skip
 
 
 def joules_of(ledgers: Sequence[Ledger]) -> FloatGrid | None:
-    """(len(BUCKETS),) energy of the GPUs of some runs, as far as it was told; None = of none."""
+    """(len(BUCKETS),) energy of the GPUs of some runs, as far as reported; None = of none."""
     if not any(one.powered_seconds > 0 for one in ledgers):
         return None
     return np.asarray(sum(one.joules.sum(axis=0) for one in ledgers))

@@ -96,7 +96,11 @@ def let_go(
         _long(trace, judgement),
     )
     for reason in reasons:
-        fresh = (one for one in reason if one.rank not in named and one.rank not in result)
+        fresh = (
+            rejection
+            for rejection in reason
+            if rejection.rank not in named and rejection.rank not in result
+        )
         for _, rejection in zip(range(EACH), fresh, strict=False):
             result[rejection.rank] = rejection
     return tuple(result.values())

@@ -172,7 +172,7 @@ def _peers(grid: Grid, column: int, mine: Indices) -> tuple[Indices, bool]:
 def _excess(
     own: FloatGrid, column: int, peers: Indices, inside: Indices, outside: Indices
 ) -> float:
-    """Log own time against the peers', in the span and against the rest of it; NaN = not told."""
+    """Log own time against the peers', in the span and against the rest of it; NaN = not known."""
     excess = median_of(own[inside, column]) - median_of(own[np.ix_(inside, peers)])
     if len(outside):
         excess -= median_of(own[outside, column]) - median_of(own[np.ix_(outside, peers)])
@@ -193,7 +193,7 @@ def trace_grid(trace: Trace, run: Run) -> Grid:
     """The grid of a trace's steps and workers.
 
     Own time is what a worker computes, at the same work where micro-batches tell it. No step is
-    known to be a warm-up, and of no wait and no hour anything is told.
+    known to be a warm-up, and nothing is known of waits and of hours.
 
     Args:
         trace: The operations.
@@ -234,7 +234,7 @@ class Look:
         observed: What they show; None without operations that can be used.
         suspects: Who is slow by them, among ranks and windows, but for stalls of a few steps.
         whole: Whether all steps have operations that were used.
-        missing: What was not used, or cannot be told, in words.
+        missing: What was not used, or cannot be determined, in words.
         alone: Whether they are all there is.
     """
 
@@ -251,7 +251,7 @@ class Look:
 
     @property
     def why_unknown(self) -> str | None:
-        """Why operations that are all there is tell nothing; None = they do."""
+        """Why operations that are all there is report nothing; None = they do."""
         return (
             self.observed.what_if.get("why") if self.alone and self.observed is not None else None
         )
@@ -266,7 +266,7 @@ class Look:
 
     @property
     def folded(self) -> bool:
-        """Whether a rank stands for its tensor-parallel ones, which nobody told apart."""
+        """Whether a rank stands for its tensor-parallel ones, which have no times of their own."""
         return self.alone and self.observed is not None and self.observed.trace.layout.tp > 1
 
     def of(self, grid: Grid, finding: Finding) -> Placed | None:
@@ -315,7 +315,7 @@ def confirmed_suspects(seen: Look) -> tuple[Placed, ...]:
 
 
 def _warm(run: Run, grid: Grid) -> Run:
-    """The run without operations of its warm-up, also where no tag tells of one."""
+    """The run without operations of its warm-up, also where no tag reports one."""
     assert run.ops is not None
     warm = grid.from_step[~grid.masked]
     if not len(warm):

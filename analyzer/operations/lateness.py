@@ -31,14 +31,14 @@ class Lateness:
     def least(self) -> float:
         """Seconds that a replica must come later than the others to be the last of them.
 
-        Those that come together within what is not worth a word are not told apart; and of two
+        Those that come together within what is not worth a word are not distinguished; and of two
         clocks each may be wrong by the error, one early and the other late.
         """
         return max(TOLD * self.step, 2 * self.clock_error)
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """In words, what the clocks do not tell."""
+        """In words, what the clocks do not show."""
         if self.least <= TOLD * self.step:
             return ()
         error, least = 1e3 * np.array([self.clock_error, self.least])

@@ -57,7 +57,7 @@ def cost_of_suspects(
 
     Args:
         trace: The operations.
-        own: (K, D, S) seconds, of whatif.work.split.
+        own: (K, D, S) seconds, of `split_durations`.
         simulated: (S,) seconds a step as it was.
         suspects: Whom to mend; their computations are divided by what they took too long.
     """
@@ -107,7 +107,7 @@ REPLICAS = {
 
 @dataclass(frozen=True, slots=True)
 class SlowWorker:
-    """A suspect with what the operations tell of it.
+    """A suspect with what the operations show.
 
     Attributes:
         suspect: Who, when and by how much.
@@ -146,7 +146,7 @@ class Observed:
         charge: What these cost; None without a simulation.
         structures: What costs time by design.
         rejected: Who is not slow, or not known to be, and why.
-        missing: What they cannot tell, in words.
+        missing: What they cannot show, in words.
     """
 
     trace: Trace

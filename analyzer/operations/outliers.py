@@ -202,14 +202,16 @@ def judge(cells: Cells) -> Judgement:
     # Measured by all that they compute, against references without the slow ones.
     own, cancelled = own_times(cells, flags)
     rest = own - _reference(own, flags)
-    measured = [(one, _rise(one, rest[_place(one, replicas)])) for one in slow]
+    measured = [(finding, _rise(finding, rest[_place(finding, replicas)])) for finding in slow]
     # What the fastest passes show, all that a worker computes must show as well; NaN: so many are
     # slow that nobody is left to measure it by.
     sure = [
-        one for one, rise in measured if np.isnan(rise) or shows(rise, float(np.log(one.slowdown)))
+        finding
+        for finding, rise in measured
+        if np.isnan(rise) or shows(rise, float(np.log(finding.slowdown)))
     ]
     level = np.nan_to_num(column_medians(rest.reshape(-1, rest.shape[2]).T)).reshape(flags.shape)
-    suspects = tuple(_suspect(one, rest) for one in sure)
+    suspects = tuple(_suspect(finding, rest) for finding in sure)
     return Judgement(suspects, cancelled, level, replica_levels(cells, flags))
 
 
@@ -262,7 +264,7 @@ def _suspect(finding: Finding, rest: Floats) -> Suspect:
 def as_windows(own: Floats) -> Grid:
     """(P, D, S) log own times as a run of one window a step; worker (p, d) is rank p * D + d.
 
-    Each stands on a node of its own: a trace does not tell where its workers are.
+    Each stands on a node of its own: a trace does not show where its workers are.
     """
     stages, replicas, steps = own.shape
     ranks = tuple(

@@ -53,10 +53,10 @@ class Facts:
     Attributes:
         trace: The operations.
         graph: What waits for what; None where the model does not explain the trace.
-        own: (K, D, S) seconds, of whatif.work.split, slow workers mended; durations without a
+        own: (K, D, S) seconds, of `split_durations`, slow workers mended; durations without a
             graph.
         cells: Its computations.
-        slow: (P, D) workers known to be slow; they tell nothing about structure.
+        slow: (P, D) workers known to be slow; they say nothing about structure.
     """
 
     trace: Trace
@@ -265,7 +265,7 @@ def _beat(facts: Facts) -> Sequence[Structure]:
 
 
 def _wall(facts: Facts) -> Floats | None:
-    """(S,) seconds of the steps without what slow workers cost; None where nobody can tell.
+    """(S,) seconds of the steps without what slow workers cost; None where it cannot be determined.
 
     What no operation shows, as a checkpoint between steps, is in the steps alone: the simulated
     cost is taken off them.

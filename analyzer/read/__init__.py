@@ -1,1 +1,1 @@
-"""Inputs as Runs."""
+"""Readers: each kind of input becomes a Run."""

@@ -1,4 +1,4 @@
-"""A session of requests whose answers are read at once, and only as far as is allowed."""
+"""A session of requests that reads each answer at once, and only up to a bound."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

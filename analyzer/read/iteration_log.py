@@ -1,7 +1,7 @@
-"""A run as one log of it tells, by the iteration lines of Megatron-LM (training_log).
+"""A run from the iteration lines of one Megatron-LM log (training_log).
 
 A line has the moment it was written and the mean time of the iterations since the line before. It
-tells of no rank alone and of no launch; what is not in it stays unknown.
+has neither single ranks nor launches; what is not in it stays unknown.
 """
 
 import re

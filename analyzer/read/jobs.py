@@ -1,6 +1,6 @@
-"""Which GPUs belong together, from what the nodes tell of their allocation: jobs without a run.
+"""Jobs without a run: the GPUs that belong together, by the allocation that nodes report.
 
-Such a job has no rank that tells of itself; who holds a GPU is all that is known of it (kubelet's
+Such a job has no rank that reports itself; who holds a GPU is all that is known of it (kubelet's
 pod-resources, Slurm, or the processes on it).
 """
 
@@ -18,7 +18,7 @@ INDEX = re.compile(r"-\d+$")
 
 
 def jobs(samples: pd.DataFrame) -> Mapping[str, tuple[tuple[str, int], ...]]:
-    """Job -> its (node, gpu), both sorted; empty where nobody tells of allocation.
+    """Job -> its (node, gpu), both sorted; empty where nobody reports allocation.
 
     A job is a Slurm job, or the pods of a namespace that differ in their last number alone. A GPU
     that several jobs held one after the other belongs to the last; one that is shared at the same

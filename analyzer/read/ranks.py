@@ -1,4 +1,4 @@
-"""Who the ranks are: from ranks.parquet, else from their info series, else from the layout.
+"""The ranks of a run: from ranks.parquet, else from their info series, else from the layout.
 
 Pages say with whom a rank exchanges data, which places it where nothing else does.
 """
@@ -18,11 +18,11 @@ Labels = Mapping[str, str]
 
 
 class RankLabels(NamedTuple):
-    """One series; of what a page does not tell, a rank is a replica of its own: dp = rank.
+    """One series; of what a page does not report, a rank is a replica of its own: dp = rank.
 
     `gpu` is None, `uuid` and `node` are empty where there is none; `world` is 0. `steps_by` is by
     which means the steps of somebody else's program are known; empty = of a reference run, or of
-    a page that does not tell.
+    a page that does not report.
     """
 
     run: str
@@ -74,11 +74,11 @@ Place = tuple[int, int, int]
 def place_of(world: int, known: Iterable[tuple[int, int, int, int]]) -> Callable[[int], Place]:
     """Rank -> (dp, pp, tp) by the rule of docs/method/case.md, `rank = (pp · DP + dp) · TP + tp`.
 
-    With no sizes that fit the ranks that told, all others count as data-parallel.
+    With no sizes that fit the ranks that reported, all others count as data-parallel.
 
     Args:
         world: Number of ranks.
-        known: (rank, dp, pp, tp) of those that told.
+        known: (rank, dp, pp, tp) of those that reported.
     """
     told = list(known)
     widths = [width for width in range(1, world + 1) if world % width == 0]
@@ -115,7 +115,7 @@ def rank_infos(
 
     Args:
         table: contract.archive.RANKS.
-        samples: contract.archive.SAMPLES; info series tell of ranks that the table lacks.
+        samples: contract.archive.SAMPLES; info series report ranks that the table lacks.
         layout: Of run.json; None = not known.
         missing: Gets what is not there, in words.
         others: More ranks that must exist, whoever they are.
@@ -131,7 +131,7 @@ def rank_infos(
     if silent:
         shown = ", ".join(map(str, silent[:SHOWN_RANKS]))
         more = f" and {len(silent) - SHOWN_RANKS} more" * (len(silent) > SHOWN_RANKS)
-        missing.append(f"rank {shown}{more} never told who it is")
+        missing.append(f"rank {shown}{more} never reported who it is")
         place = place_of(max(expected) + 1, [(i.rank, i.dp, i.pp, i.tp) for i in known.values()])
         known |= {
             rank: _from_layout(rank, layout)
@@ -145,7 +145,7 @@ def rank_infos(
 
 
 def world_of(samples: pd.DataFrame) -> int:
-    """How many ranks there are by what they tell themselves; 0 = nobody tells."""
+    """How many ranks there are by what they report themselves; 0 = nobody reports."""
     labels = samples.loc[samples["metric"] == RANK_INFO.name, "labels"].dropna().unique()
     world = max((number(parsed(text), "world_size") or 0 for text in labels), default=0)
     return world if world <= MOST_RANKS else 0
@@ -219,7 +219,7 @@ MOST_PEERS = 2
 
 
 def exchanges(samples: pd.DataFrame) -> dict[int, Exchange]:
-    """Rank -> what its page told last (contract RANK_EXCHANGE_INFO)."""
+    """Rank -> what its page reported last (contract RANK_EXCHANGE_INFO)."""
     rows = samples[(samples["metric"] == RANK_EXCHANGE_INFO.name) & samples["rank"].notna()]
     found = {}
     for row in rows.drop_duplicates("rank", keep="last").to_dict("records"):
@@ -233,13 +233,13 @@ def exchanges(samples: pd.DataFrame) -> dict[int, Exchange]:
 
 
 def with_stages(ranks: Sequence[RankInfo]) -> tuple[RankInfo, ...]:
-    """With the stages of a pipeline where every rank tells with whom it exchanges data.
+    """With the stages of a pipeline where every rank reports with whom it exchanges data.
 
     Sends and receives between neighbours make a chain, or a circle where stages are interleaved;
     its places are the stages, the lowest rank is in the first, and equal places of all chains are
-    replicas. As they are where somebody told places, where the chains are not alike, and where all
-    of a chain reduce data together: stages do not, but replicas do that hand each other keys and
-    values (ring attention, arXiv 2310.01889).
+    replicas. As they are where somebody reported places, where the chains are not alike, and where
+    all of a chain reduce data together: stages do not, but replicas do that hand each other keys
+    and values (ring attention, arXiv 2310.01889).
     """
     told = {info.rank: info.exchange for info in ranks if info.external and info.exchange}
     if len(told) < len(ranks) or any(info.pp or info.tp for info in ranks):
@@ -286,10 +286,10 @@ def _reached(first: int, peers: Mapping[int, set[int]]) -> set[int]:
     return found
 
 
-def _members(told: Mapping[int, Exchange]) -> Iterable[set[int]]:
+def _members(partners: Mapping[int, Exchange]) -> Iterable[set[int]]:
     """The ranks of each group."""
     found: dict[str, set[int]] = {}
-    for rank, one in told.items():
+    for rank, one in partners.items():
         for group in one.groups:
             found.setdefault(group, set()).add(rank)
     return found.values()
@@ -316,7 +316,7 @@ def as_ranks_number(samples: pd.DataFrame, ranks: Sequence[RankInfo]) -> pd.Data
 
     A series whose GPU no rank of the node has keeps its number; where a rank's GPU has the same
     one, it is another GPU's and left out; but not on a node where no uuid is a rank's, as where one
-    side tells those of parts (MIG).
+    side reports those of parts (MIG).
     """
     if UUID not in samples:
         return samples

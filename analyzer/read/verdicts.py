@@ -1,4 +1,4 @@
-"""Verdicts of past runs: what stands beside an archive in its folder, bounded and not trusted."""
+"""Verdicts of past runs: the archives beside an archive, read with bounds and not trusted."""
 
 import os
 from collections.abc import Mapping
@@ -94,10 +94,10 @@ def siblings(path: Path) -> Past:
     return Past(tuple(runs.values()), skipped, max(len(folders) - MOST_ARCHIVES, 0))
 
 
-def _folders(place: Path) -> list[tuple[float, str]]:
-    """When each folder in `place` was last changed, and its path; none where nobody may look."""
+def _folders(folder: Path) -> list[tuple[float, str]]:
+    """When each folder in `folder` was last changed, and its path; none where nobody may look."""
     try:
-        with os.scandir(place) as entries:
+        with os.scandir(folder) as entries:
             return [
                 (entry.stat(follow_symlinks=False).st_mtime, entry.path)
                 for entry in entries

@@ -1,1 +1,1 @@
-"""What goes from room to room: runs, grids, operations, verdicts and their words."""
+"""The types that rooms exchange: runs, grids, operations, verdicts, and their wording."""

@@ -1,7 +1,8 @@
-"""Labels of a stored series, told apart: those of the page, and those of the target."""
+"""Labels of a stored series: those of the page, and those of the scrape target."""
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from lockstep.collector.contract.metrics import SAMPLES, label_text
 
@@ -14,6 +15,13 @@ _PAIR = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 def parsed(text: str) -> dict[str, str]:
     """The `labels` of contract.archive.SAMPLES by name; values stay escaped."""
     return dict(_PAIR.findall(text))
+
+
+@lru_cache(maxsize=1 << 14)
+def series_parts(series: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """The metric of `metric{labels}`, and its labels as pairs of name and escaped value."""
+    metric, _, text = series.partition("{")
+    return metric, tuple(_PAIR.findall(text))
 
 
 def name_of(labels: Mapping[str, str]) -> str | None:

@@ -64,7 +64,8 @@ class Trace:
         observed: (S,) seconds of a step as the run itself counted them; None = from the start of
             its first operation to the end of its last. Where ranks do not begin a step together,
             neighbouring steps overlap, and the latter is too long.
-        clock_error: Seconds within which the clocks of the ranks agree; 0 = one clock, or not told.
+        clock_error: Seconds within which the clocks of the ranks agree; 0 = one clock, or not
+            reported.
         coverage: Share of the traced steps that are here, 0 to 1.
         missing: What is not here, in words.
     """

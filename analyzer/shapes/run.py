@@ -1,4 +1,4 @@
-"""The analyzer's ground: Run, Grid, Finding, Evidence, Verdict."""
+"""The analyzer's types: Run, Grid, Finding, Evidence, Verdict."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class LoadError(Exception):
 
 
 STEPS_CERTAINTY = "steps_certainty"
-"""Key of a run's meta: how sure it is that its windows are steps, where nobody told of steps."""
+"""Key of a run's meta: how sure it is that its windows are steps, where nobody reported steps."""
 EXPECTED_STEPS = "expected_steps"
 """Key of the meta of a trace: how many steps should be there; what lies between is by design."""
 
@@ -56,12 +56,12 @@ class RankInfo:
     """Who a rank is; ids that do not apply are None.
 
     Attributes:
-        model: Of its GPU; "" = nobody told.
+        model: Of its GPU; "" = nobody reported.
         external: Whether its program is somebody else's: its place may be assumed, and what it does
             at that place is not known.
         role: Of those at one place, who does the same work as whom
             (lockstep.analyzer.stragglers.model.roles).
-        exchange: With whom it exchanges data; None = nobody told.
+        exchange: With whom it exchanges data; None = nobody reported.
     """
 
     rank: int
@@ -110,7 +110,7 @@ class Versions:
     """One piece of software over a run.
 
     Attributes:
-        codes: (W, R) place in `words` of what each rank ran on; -1 = not told.
+        codes: (W, R) place in `words` of what each rank ran on; -1 = not reported.
         words: The versions.
     """
 
@@ -143,11 +143,11 @@ class Grid:
         down_since: (R,) unix seconds of the first scrape from which the rank's process stayed
             gone, NaN = it was there at the last scrape or nobody knows; None = not looked for.
         work: (W,) predicted work of a step, median over ranks: model FLOPs, or tokens where those
-            are not told; NaN = not known, None = never told.
+            are not reported; NaN = not known, None = never reported.
         work_by_rank: (W, R) the same of each rank.
         scrape_seconds: Median time between two scrapes of a node; NaN = not known.
         versions: Software (analyzer.align.versions.SOURCES) -> its version on each rank; what
-            nobody told is no key.
+            nobody reported is no key.
     """
 
     run: str
@@ -288,7 +288,7 @@ class Culprit:
     """A named culprit (docs/reference/verdict.md); ids that do not apply are None.
 
     `confidence` is about the cause, if this is the place. `place_confidence` is that this is the
-    place, whatever the cause; None = nobody told it, as in a verdict of an earlier version.
+    place, whatever the cause; None = nobody reported it, as in a verdict of an earlier version.
     `known_to_step` is the step after the last one in which it could be compared with anybody, where
     the run went on; None = to `to_step`, or the end. `of_ranks` is how many ranks of a node are
     slow, and how many it has in the run; None where that is no question.
@@ -332,8 +332,8 @@ class Verdict:
 
     `missing` says what was not there, `provenance` what was emulated or simulated, `lost_money`
     the lost GPU-hours at the price given (None = no price); `lost_per_day` is as
-    analyzer.verdict.cost.PerDay tells it, and `recurrence` how often its culprits were
-    culprits before (analyzer.verdict.recurrence). `history` is what was told of the run before
+    analyzer.verdict.cost.PerDay reports it, and `recurrence` how often its culprits were
+    culprits before (analyzer.verdict.recurrence). `history` is what was reported of the run before
     this verdict, beside it (lockstep.diagnose.history).
     """
 

@@ -1,4 +1,4 @@
-"""A Verdict as the JSON of docs/reference/verdict.md, and nothing that JSON cannot say."""
+"""A Verdict as the JSON of docs/reference/verdict.md."""
 
 import math
 from collections.abc import Mapping

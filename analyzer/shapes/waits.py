@@ -66,7 +66,7 @@ def own_each(own: Floats, steps: Floats, known_steps: Floats) -> Floats:
     """(T - 1, R) own seconds a step between two looks at counters; NaN where it is not known.
 
     Args:
-        own: (T, R) own seconds so far; NaN = nothing was told.
+        own: (T, R) own seconds so far; NaN = nothing was reported.
         steps: (T, R) steps so far.
         known_steps: (T, R) steps so far of which own time is known.
     """
@@ -102,7 +102,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Collectives:
-    """Timed collectives and transfers, N rows in the order in which each process told them.
+    """Timed collectives and transfers, N rows in the order in which each process reported them.
 
     Attributes:
         process: (N,) place in `processes`.
@@ -114,7 +114,7 @@ class Collectives:
         peer: (N,) of a send or receive the other's rank in the communicator, else ALONE.
         bytes: (N,) payload.
         seconds: (N,) from arrival to completion; NaN = not timed.
-        time: (N,) unix seconds by the process's own clock, when it was told; NaN = not known.
+        time: (N,) unix seconds by the process's own clock, when it was reported; NaN = not known.
         means: (N,) what the duration was taken with; durations by different means do not compare.
         processes, communicators, ops: What the numbers stand for.
         counted: (N,) number by which it is seen what is missing: of collectives among those of the
@@ -163,7 +163,7 @@ class Waits:
 
     Attributes:
         seconds: (N,) duration less the shortest of the same collective; NaN = not known: a rank of
-            it did not tell, told it twice, or took its duration by other means.
+            it did not report, reported it twice, or took its duration by other means.
         least: (N,) that shortest duration; NaN alike.
         twice: (N,) rows that repeat another of the same rank and collective, word for word.
     """
@@ -173,41 +173,47 @@ class Waits:
     twice: Flags
 
 
-def waits(told: Collectives) -> Waits:
-    """The wait of each rank in each collective of which every rank told a duration.
+def waits(collectives: Collectives) -> Waits:
+    """The wait of each rank in each collective of which every rank reported a duration.
 
     A collective is (communicator, operation, sequence). Of a transfer both sides are its ranks: the
     n-th send to a peer is that peer's n-th receive, which is known only where neither side lacks a
     number. Files that hold the same row again count once.
     """
     members = np.where(
-        told.transfers, 2, np.array([one.size for one in told.communicators], np.int64)
-        [told.communicator] if len(told) else 0,
+        collectives.transfers, 2,
+        np.array([communicator.size for communicator in collectives.communicators], np.int64)
+        [collectives.communicator] if len(collectives) else 0,
     )  # fmt: skip
-    keys, known = _instances(told)
-    order = np.lexsort((told.rank, *keys[::-1]))
-    same = np.ones(len(told), dtype=bool)
-    if len(told):
+    keys, known = _instances(collectives)
+    order = np.lexsort((collectives.rank, *keys[::-1]))
+    same = np.ones(len(collectives), dtype=bool)
+    if len(collectives):
         same[0] = False
     for key in keys:
         same[1:] &= key[order][1:] == key[order][:-1]
-    again = same & np.append(False, told.rank[order][1:] == told.rank[order][:-1])[: len(told)]
+    again = (
+        same
+        & np.append(False, collectives.rank[order][1:] == collectives.rank[order][:-1])[
+            : len(collectives)
+        ]
+    )
     alike = again.copy()
-    for column in (told.seconds, told.bytes, told.process):
+    for column in (collectives.seconds, collectives.bytes, collectives.process):
         values = column[order]
         alike[1:] &= (values[1:] == values[:-1]) | (values[1:] != values[1:])
     kept = order[~alike]
     first = ~same[~alike]
-    twice = np.zeros(len(told), dtype=bool)
+    twice = np.zeros(len(collectives), dtype=bool)
     twice[order[alike]] = True
-    seconds, least = np.full(len(told), np.nan), np.full(len(told), np.nan)
+    seconds, least = np.full(len(collectives), np.nan), np.full(len(collectives), np.nan)
     if len(kept):
         begins = np.flatnonzero(first)
         counts = np.diff(np.append(begins, len(kept)))
         clash = np.logical_or.reduceat(again[~alike], begins)
-        durations = told.seconds[kept]
+        durations = collectives.seconds[kept]
         shortest = np.minimum.reduceat(durations, begins)
-        means = told.means[kept]
+        means = collectives.means[kept]
         mixed = np.minimum.reduceat(means, begins) != np.maximum.reduceat(means, begins)
         whole = (counts == members[kept][begins]) & ~clash & ~mixed
         whole &= np.logical_and.reduceat(known[kept], begins)
@@ -217,33 +223,35 @@ def waits(told: Collectives) -> Waits:
     return Waits(seconds, least, twice)
 
 
-def _instances(told: Collectives) -> tuple[list[Ints], Flags]:
+def _instances(collectives: Collectives) -> tuple[list[Ints], Flags]:
     """Columns that are equal for the ranks of one collective, and which rows have such."""
-    transfer = told.transfers
-    receives = told.op == (told.ops.index(RECEIVE) if RECEIVE in told.ops else -1)
-    source = np.where(receives, told.peer, told.rank)
-    target = np.where(receives, told.rank, told.peer)
-    number, known = _ordinals(told)
+    transfer = collectives.transfers
+    receives = collectives.op == (
+        collectives.ops.index(RECEIVE) if RECEIVE in collectives.ops else -1
+    )
+    source = np.where(receives, collectives.peer, collectives.rank)
+    target = np.where(receives, collectives.rank, collectives.peer)
+    number, known = _ordinals(collectives)
     keys = [
-        told.communicator,
-        np.where(transfer, -1, told.op),
+        collectives.communicator,
+        np.where(transfer, -1, collectives.op),
         np.where(transfer, source, -1),
         np.where(transfer, target, -1),
-        np.where(transfer, number, told.sequence),
+        np.where(transfer, number, collectives.sequence),
     ]
     return keys, known | ~transfer
 
 
-def _ordinals(told: Collectives) -> tuple[Ints, Flags]:
+def _ordinals(collectives: Collectives) -> tuple[Ints, Flags]:
     """(N,) number of each transfer among those of its side with its peer, and whether it is sure.
 
-    Not so behind a number that is missing: what was not told may have gone to any peer.
+    Not so behind a number that is missing: what was not reported may have gone to any peer.
     """
-    number, known = np.zeros(len(told), np.int64), np.ones(len(told), dtype=bool)
-    rows = np.flatnonzero(told.transfers)
+    number, known = np.zeros(len(collectives), np.int64), np.ones(len(collectives), dtype=bool)
+    rows = np.flatnonzero(collectives.transfers)
     if not len(rows):
         return number, known
-    mine = told.of(rows)
+    mine = collectives.of(rows)
     order = np.lexsort((mine.sequence, mine.rank, mine.communicator))
     side = np.append(True, (np.diff(mine.communicator[order]) != 0)
                      | (np.diff(mine.rank[order]) != 0))  # fmt: skip
@@ -257,7 +265,7 @@ def _ordinals(told: Collectives) -> tuple[Ints, Flags]:
     new = np.ones(len(rows), dtype=bool)
     columns = [one[order] for one in (mine.communicator, mine.rank, mine.peer, mine.op)]
     new[1:] = np.logical_or.reduce([one[1:] != one[:-1] for one in columns])
-    # A row that is told again has the number of the first.
+    # A row that is reported again has the number of the first.
     fresh = new | np.append(True, np.diff(mine.sequence[order]) != 0)
     count = np.cumsum(fresh)
     begins = np.flatnonzero(new)
@@ -271,7 +279,7 @@ class Matrix:
 
     Attributes:
         communicator: Which.
-        count, bytes: How many were told by both sides, and what they carried.
+        count, bytes: How many were reported by both sides, and what they carried.
         seconds: Time of the shorter side: the transfer itself.
         source_waits, target_waits: Seconds that the one waited for the other.
     """
@@ -288,32 +296,36 @@ MOST_CELLS = 1 << 22
 """Of a matrix: 2,048 ranks."""
 
 
-def matrices(told: Collectives, waited: Waits) -> tuple[Matrix, ...]:
-    """Source by destination, of each communicator with transfers that both sides told."""
-    found = []
-    usable = told.transfers & np.isfinite(waited.seconds) & ~waited.twice
-    receives = told.op == (told.ops.index(RECEIVE) if RECEIVE in told.ops else -1)
-    for place in np.unique(told.communicator[usable]).tolist():
-        one = told.communicators[place]
-        if one.size**2 > MOST_CELLS:
+def matrices(collectives: Collectives, waited: Waits) -> tuple[Matrix, ...]:
+    """Source by destination, of each communicator with transfers that both sides reported."""
+    by_communicator = []
+    usable = collectives.transfers & np.isfinite(waited.seconds) & ~waited.twice
+    receives = collectives.op == (
+        collectives.ops.index(RECEIVE) if RECEIVE in collectives.ops else -1
+    )
+    for number in np.unique(collectives.communicator[usable]).tolist():
+        communicator = collectives.communicators[number]
+        if communicator.size**2 > MOST_CELLS:
             continue
-        rows = np.flatnonzero(usable & (told.communicator == place))
-        source = np.where(receives, told.peer, told.rank)[rows]
-        target = np.where(receives, told.rank, told.peer)[rows]
-        cell, side = source * one.size + target, receives[rows]
+        rows = np.flatnonzero(usable & (collectives.communicator == number))
+        source = np.where(receives, collectives.peer, collectives.rank)[rows]
+        target = np.where(receives, collectives.rank, collectives.peer)[rows]
+        cell, side = source * communicator.size + target, receives[rows]
 
-        def summed(values: Floats, which: Flags, cell: Ints = cell, size: int = one.size) -> Floats:
+        def summed(
+            values: Floats, which: Flags, cell: Ints = cell, size: int = communicator.size
+        ) -> Floats:
             made = np.bincount(cell[which], values[which], size**2).astype(np.float64)
             return made.reshape(size, size)
 
-        found.append(
+        by_communicator.append(
             Matrix(
-                one,
+                communicator,
                 summed(np.ones(len(rows)), side).astype(np.int64),
-                summed(told.bytes[rows].astype(float), side).astype(np.int64),
+                summed(collectives.bytes[rows].astype(float), side).astype(np.int64),
                 summed(waited.least[rows], side),
                 summed(waited.seconds[rows], ~side),
                 summed(waited.seconds[rows], side),
             )
         )
-    return tuple(found)
+    return tuple(by_communicator)

@@ -1,12 +1,12 @@
 """The windows of a run (docs/method/case.md): of its steps, or of the counters of scrapes."""
 
-import re
 from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from lockstep.analyzer.shapes.labels import parsed
 from lockstep.analyzer.shapes.waits import all_known, waited
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.words import PHASES
@@ -30,7 +30,6 @@ COUNTERS: Mapping[str, str] = {
     metrics.TRAIN_FLOPS.name: "flops",
 }
 """Counters of a rank -> column of the window."""
-PHASE = re.compile(r'phase="(\w+)"')
 MAX_GAP = 3.5
 """A scrape interval longer than this many median intervals is a gap: nobody knows its inside. A run
 that stands still while it is scraped is none."""
@@ -96,7 +95,7 @@ def _counters(samples: pd.DataFrame) -> pd.DataFrame:
     rows = as_texts(samples[wanted & samples["rank"].notna()])
     phase = rows["metric"] == metrics.TRAIN_PHASE.name
     texts = rows.loc[phase, "labels"].dropna().unique()
-    phases = {text: f"{found[1]}_seconds" for text in texts if (found := PHASE.search(text))}
+    phases = {text: f"{name}_seconds" for text in texts if (name := parsed(text).get("phase"))}
     named = rows["metric"].map(names).where(~phase, rows["labels"].map(phases))
     rows = rows.assign(column=named)[named.notna()]
     wide = rows.pivot_table("value", ["rank", "time"], "column", aggfunc="last").reset_index()

@@ -1,4 +1,4 @@
-"""Figures of a finding as words: verdict, page, report and alert say each of them the same way."""
+"""Figures as words: verdict, page, report and alert word them alike."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -8,16 +8,16 @@ TOLD = 0.7
 CERTAINTY = ((0.9, "high"), (TOLD, "fair"), (0.0, "low"))
 """From this probability on -> the word for it; choices of ours."""
 ACCUSED = 3
-"""Culprits that a sentence tells whole; of more it is said how many."""
+"""Culprits that a sentence names in full; of more it gives the number."""
 MINUTE, HOUR = 60.0, 3600.0
 """Seconds."""
 HOURS_FROM = 0.1
-"""Less is told in seconds: as hours it would be mostly zeros."""
+"""Less is written in seconds: as hours it would be mostly zeros."""
 
 ENDS = " -- "
 """Between the nodes of a link in its name."""
 NAMED = 8
-"""Ranks or nodes that are told one by one; of more it is said how many."""
+"""Ranks or nodes that are listed one by one; of more only the number is given."""
 
 
 def listed(names: Sequence[object]) -> str:

@@ -1,1 +1,1 @@
-"""How slow, since when and how certainly: statistics of ranks over windows."""
+"""Statistics of ranks over windows: how slow, since when, how certain."""

@@ -1,4 +1,4 @@
-"""A signal in a finding's span against before and against the peers: the look causes share."""
+"""A signal in a finding's span against before and against the peers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lockstep.analyzer.shapes.labels import series_parts
 from lockstep.analyzer.shapes.run import Finding, FloatGrid, Grid, RankInfo
 from lockstep.analyzer.stats.significance import FLOOR
 from lockstep.collector.contract import metrics
@@ -110,7 +111,8 @@ def gpu_words(grid: Grid, rank: int | None) -> str:
     """`the GPU`, or `the simulated GPU` where its info series says so."""
     column = column_of(grid, rank)
     for key, values in grid.last.items():
-        if not key.startswith(metrics.GPU_INFO.name) or 'simulated="true"' not in key:
+        metric, labels = series_parts(key)
+        if metric != metrics.GPU_INFO.name or ("simulated", "true") not in labels:
             continue
         if column is not None and np.isfinite(values[column]):
             return "the simulated GPU"
@@ -119,10 +121,10 @@ def gpu_words(grid: Grid, rank: int | None) -> str:
 
 def query(grid: Grid, finding: Finding, key: str) -> str:
     """The PromQL that shows a signal of the finding's rank."""
-    metric, _, labels = key.partition("{")
+    metric, labels = series_parts(key)
     column = column_of(grid, finding.rank)
     known = METRICS.get(metric)
-    selectors = [label for label in labels.rstrip("}").split(",") if label]
+    selectors = [f'{name}="{value}"' for name, value in labels]
     if column is not None:
         selectors += _place(grid.ranks[column], known.labels if known else (), grid.run)
     selector = f"{metric}{{{','.join(selectors)}}}"

@@ -1,4 +1,4 @@
-"""Where a noisy series is higher than it was: robust, searched over all spans, honestly corrected.
+"""Change points: spans in which a noisy series is higher, robust, corrected for the search.
 
 Steps are averaged into blocks, because own time can be bimodal inside a block (a CPU quota stops
 every second step) and its outliers are heavy; spans of blocks are compared by their medians,
@@ -19,8 +19,8 @@ from lockstep.analyzer.stats.robust_stats import median, median_of, quantiles_of
 from lockstep.collector.contract.robust import MAD_TO_SIGMA
 
 BLOCKS_AT_MOST = 40
-"""Chosen: finer ones tell the onset no better, which single windows tell, and all their spans are
-tried."""
+"""Chosen: finer ones show the onset no better, which single windows show, and all their spans
+are tried."""
 BLOCK_STEPS_AT_LEAST = 5
 """Two blocks are the ten iterations that GREYHOUND's change points are apart at least (ATC'25)."""
 SPIKE = 4.0
@@ -56,7 +56,7 @@ DECILE = 0.1
 """Noise counts up to its outer deciles where neighbours are compared, chosen: two wild blocks
 beside each other are no memory."""
 LIKENESS_AT_MOST = 0.8
-"""Of neighbouring blocks: so few blocks cannot tell more of it from a change of level, chosen."""
+"""Of neighbouring blocks, chosen: so few blocks cannot distinguish more from a change of level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def blocks(
 
     Args:
         grid: The run's windows.
-        by: The time (of Grid.time) that some rank must have told in a window.
+        by: The time (of Grid.time) that some rank must have reported in a window.
         least: Steps of a block.
         most: Blocks.
     """
@@ -169,9 +169,9 @@ def clearest_spans(
     """The clearest upward span of each column of (B, R), for columns with enough blocks.
 
     Every span of at least `shortest` blocks that leaves `baseline` blocks outside is tried. What
-    chance can do is told by the healthy blocks, those outside each column's best span: their MAD,
-    at least the median column's, widened by lag-1 autocorrelation. The blocks inside do not count,
-    because a fault need not be steady (a corrected CPU quota fades by half, measured). The
+    chance can do is shown by the healthy blocks, those outside each column's best span: their
+    MAD, at least the median column's, widened by lag-1 autocorrelation. The blocks inside do not
+    count, because a fault need not be steady (a corrected CPU quota fades by half, measured). The
     threshold is Student's with Bonferroni over columns and spans, and no less than the highest of
     so many columns usually is, where each has enough `peers` that a culprit does not lift the
     scores of those who are compared with it.
@@ -182,7 +182,7 @@ def clearest_spans(
         baseline: Blocks outside it.
         peers: How many others each is compared with.
         noise: Log noise of a block at least.
-        pooled: Whether all columns share one noise, told of all blocks together.
+        pooled: Whether all columns share one noise, estimated from all blocks.
     """
     count, known = len(series), np.isfinite(series)
     spans = {
@@ -258,7 +258,7 @@ def usual_highest(scores: Sequence[float]) -> float:
     The best score of a column over all spans is a maximum, so it has Gumbel's distribution. Where
     levels wander (noise with a long memory) all columns' best are high, and one that is higher says
     little. Its two parameters by median and median absolute deviation: a few culprits move neither.
-    -inf where too few scores tell of it.
+    -inf where too few scores show it.
     """
     if len(scores) < SCORES_AT_LEAST:
         return -np.inf
@@ -282,7 +282,7 @@ def whole_run_spans(
         series: (B, R).
         noise: Log noise of a block at least.
         least: Blocks that are known of a column.
-        pooled: Whether all columns share one noise, told of all blocks together.
+        pooled: Whether all columns share one noise, estimated from all blocks.
     """
     columns = {
         column: values[np.isfinite(values)]
@@ -315,7 +315,7 @@ def whole_run_spans(
 
 
 def _pooled(columns: Sequence[FloatGrid]) -> tuple[float, float]:
-    """The noise of a block, told of all columns' blocks, and the degrees of freedom of a score.
+    """The noise of a block, from all columns' blocks, and the degrees of freedom of a score.
 
     By the MAD of what each mean leaves: of n blocks sqrt((n - 1) / n) of the noise, which a MAD of
     few about their own median is not.

@@ -1,4 +1,4 @@
-"""Of which ranks enough is known to say that they are well, and in words of which it is not.
+"""The ranks of which enough is known to say that they are well, and words for the others.
 
 Accusing takes evidence against one rank. Exonerating takes evidence of all: a rank of which nothing
 is known may be the slow one. So whoever says that nobody is to blame asks here first.
@@ -32,8 +32,8 @@ class Unseen:
     """Columns of a Grid by why own time is not known of them; each rank is in one at most.
 
     Attributes:
-        silent: Nobody told a step of them.
-        untimed: They told steps, and nobody timed all their collectives in any.
+        silent: Nobody reported a step of them.
+        untimed: They reported steps, and nobody timed all their collectives in any.
         partly: Own time is known of some steps and of too few: (column, steps known, step since
             which it is not, or None where the holes lie elsewhere).
     """
@@ -84,7 +84,9 @@ def unseen_words(grid: Grid) -> str | None:
         )
     if found.silent:
         who = _names([ranks[column] for column in found.silent], len(ranks))
-        words.append(f"{who} told no step times: its collector was not scraped, or it never began")
+        words.append(
+            f"{who} reported no step times: its collector was not scraped, or it never began"
+        )
     if found.partly:
         who = _names([ranks[column] for column, _, _ in found.partly], len(ranks))
         _, least, since = min(found.partly, key=lambda one: one[1])

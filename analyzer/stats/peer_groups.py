@@ -1,4 +1,4 @@
-"""Which ranks must behave alike (docs/method/peers.md), and medians over all others."""
+"""Peer groups: ranks that must behave alike (docs/method/peers.md); medians over others."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -73,15 +73,15 @@ def peer_groups(grid: Grid) -> Mapping[Place, NDArray[np.int64]]:
 
 
 def _models(grid: Grid) -> dict[int, str]:
-    """The GPU model by rank, as all drivers spell it; one for all where nobody told."""
+    """The GPU model by rank, as all drivers spell it; one for all where nobody reported."""
     known = Counter(model_name(info.model) for info in grid.ranks if info.model)
     usual = known.most_common(1)[0][0] if known else ""
     return {info.rank: model_name(info.model) or usual for info in grid.ranks}
 
 
-def model_name(told: str) -> str:
+def model_name(model: str) -> str:
     """A GPU model without its maker, whom drivers name before it since R470, or not."""
-    return told.removeprefix("NVIDIA ").removeprefix("Tesla ").strip()
+    return model.removeprefix("NVIDIA ").removeprefix("Tesla ").strip()
 
 
 def others_median(values: Floats, axis: int, trusted: Flags | None = None) -> Floats:

@@ -1,4 +1,4 @@
-"""Whether a slow rank spends its excess on the processor or off it, whatever the cause."""
+"""Whether a slow rank's excess time is on the processor or off it, whatever the cause."""
 
 import numpy as np
 
@@ -22,12 +22,12 @@ ON_QUERY = "cpu_seconds of steps.parquet by rank"
 
 
 def cpu_time_evidence(grid: Grid, finding: Finding) -> tuple[Fact, ...]:
-    """What the CPU time of the training thread tells of the excess own time, where it is clear.
+    """What the CPU time of the training thread says of the excess, where it is clear.
 
     A thread that sleeps, reads a file or waits for a lock, another thread or its GPU uses none.
     """
     used = time_before_after(grid, finding, "cpu")
-    if used is None or not used.during > 0:  # a log tells no CPU time
+    if used is None or not used.during > 0:  # a log reports no CPU time
         return ()
     busy = share_of_excess(grid, finding, "cpu")
     if busy is None:
@@ -44,7 +44,7 @@ def cpu_time_evidence(grid: Grid, finding: Finding) -> tuple[Fact, ...]:
 
 
 def _what(grid: Grid, finding: Finding) -> str:
-    """What keeps a thread off the processor, as far as it was told."""
+    """What keeps a thread off the processor, as far as it was reported."""
     gpu = ", perhaps for its GPU" if has_gpu(grid, finding.rank) else ""
     queued = signal_before_after(grid, finding, QUEUE)
     if queued is None:
@@ -55,7 +55,7 @@ def _what(grid: Grid, finding: Finding) -> str:
 
 
 def run_queue_seconds(grid: Grid) -> FloatGrid | None:
-    """(W, R) seconds per step, at most own time without CPU time; None where not told of all."""
+    """(W, R) seconds per step, at most own time without CPU time; None where not all report it."""
     rate = grid.signals.get(QUEUE)
     if rate is None:
         return None
@@ -72,7 +72,7 @@ def share_in_run_queue(grid: Grid, finding: Finding) -> float | None:
     """What part of the excess own time is waiting for a processor; None where not known.
 
     Per step: a rank whose steps are longer by the waiting waits for hardly more of each second.
-    Noise has no parts: an excess below the least that is told says nothing.
+    Noise has no parts: an excess below the least that is reported says nothing.
     """
     waited = run_queue_seconds(grid)
     grew = None if waited is None else contrast(grid, finding, waited, np.mean)

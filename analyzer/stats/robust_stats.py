@@ -1,4 +1,4 @@
-"""Means and medians of what is there."""
+"""Means, medians, quantiles and deviations of the finite values."""
 
 import math
 
@@ -8,7 +8,7 @@ from lockstep.analyzer.shapes.run import FloatGrid as Floats
 from lockstep.collector.contract.robust import MAD_TO_SIGMA
 
 WITHIN = 1.96
-"""Standard errors either side that hold 95 % of a Gaussian: of every interval that is told."""
+"""Standard errors either side that hold 95 % of a Gaussian: of every interval that is reported."""
 NOTHING = 1e-9
 """What is divided by is at least this, in whatever unit."""
 MOSTLY, NEARLY_ALL = 0.6, 0.9

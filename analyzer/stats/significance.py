@@ -1,4 +1,4 @@
-"""When a shift of a rank's own time is worth a Finding, and the Finding it makes."""
+"""When a shift of a rank's own time becomes a Finding, and that Finding."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ from lockstep.collector.contract.words import Phase
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """What windows tell of a span.
+    """What windows show of a span.
 
     Attributes:
         shape: How it goes.
@@ -113,7 +113,7 @@ wakes somebody (docs/method/peers.md, two thresholds)."""
 WAKES_BY_BOUND = 0.03
 """The same of what costs so much at most: by bounds, and of what all ranks of a node share."""
 TOLD = 0.005
-"""Share of a step from which what costs it is told at all, chosen: half of what is recorded."""
+"""Share of a step from which what costs it is reported at all, chosen: half of what is recorded."""
 TRANSIENT_FLOOR = TENTH
 """The smallest one that came and went; a burst of another process looks the same."""
 NATURAL_SPREAD = float(np.log(1.15))
@@ -128,7 +128,7 @@ STEPS_AT_LEAST = 2 * BLOCK_STEPS_AT_LEAST
 TRANSIENT_STEPS = 2 * STEPS_AT_LEAST
 TRANSIENT_SHARE = 0.15
 """Of all steps, of what came and went, chosen: less of a run is no reason to wake somebody for a
-node that is well, nor to tell of a change of all ranks."""
+node that is well, nor to report a change of all ranks."""
 STEPS_ABOVE = 0.3
 """Share of single steps that must lie above the middle between the levels: a CPU quota stops two in
 five, a few scheduler stalls in a short span are fewer."""
@@ -261,7 +261,7 @@ def phase_shares(
     if hidden < 0 < own - common and (alike := sum(waited.values())) > 0:
         share = min(-hidden / alike, 1.0)
         excess = {phase: gain - share * waited[phase] for phase, gain in excess.items()}
-    if 2 * hidden > own - common:  # the larger part, as by it a cause is told
+    if 2 * hidden > own - common:  # the larger part, as by it a cause is reported
         excess[Phase.OTHER] = excess.get(Phase.OTHER, 0.0) + hidden
     total = sum(excess.values())
     return {phase: gain / total for phase, gain in excess.items()}

@@ -1,4 +1,4 @@
-"""How an excess goes in time: constant, transient, periodic or a ramp; and that in words."""
+"""The course of an excess in time: constant, transient, periodic or a ramp."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,8 +32,8 @@ SMOOTH = MAJORITY
 LEAST_TURNS = MAJORITY
 SHORTEST_PERIOD = 3.5
 """In values. A CPU quota stops its rank every two or three steps (periods of 100 ms), which is no
-turn of a fault; and what is sampled fewer than two times a turn cannot be told from slower turns
-(Nyquist)."""
+turn of a fault; and what is sampled fewer than two times a turn cannot be distinguished from
+slower turns (Nyquist)."""
 CHANCE = 1e-3
 """That noise without turns passes for periodic, chosen: drifts do so far more often."""
 TRIED = 97
@@ -85,7 +85,7 @@ def words(shape: Shape, share: float = 0.0, every: int | None = None) -> str:
     Args:
         shape: How it goes.
         share: Of the steps of its span that a periodic one is in force.
-        every: Steps from turn to turn; None = not told.
+        every: Steps from turn to turn; None = not reported.
     """
     if shape is Shape.PERIODIC:
         turns = "" if every is None else f", every {every} steps"
@@ -169,7 +169,7 @@ def oscillation(values: FloatGrid) -> Turns | None:
 
     Fisher's test for a hidden period (1929): with the largest share g of the variance at one of m
     frequencies, noise reaches g with a chance of at most m (1 - g)^(m - 1). The values folded by
-    the period tell what part of a turn is high.
+    the period report what part of a turn is high.
     """
     known = np.isfinite(values)
     if known.sum() < max(LEAST_TURNS * SHORTEST_PERIOD, values.size // 2):

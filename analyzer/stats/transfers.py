@@ -1,4 +1,4 @@
-"""Transfer time: what is left of a collective when nobody waits; and who waits less than others."""
+"""Transfer time: the part of a collective that is no wait; and who waits less than others."""
 
 from dataclasses import dataclass
 
@@ -41,14 +41,14 @@ def transfers(grid: Grid) -> FloatGrid:
 
     All ranks are in step, by one group or another, so a slow transfer reaches every rank, and a
     slow rank every rank but itself: of its tensor-parallel peers' groups it is no member, and
-    their least waits for it as well. So a window in which any rank is missing tells nothing: it
+    their least waits for it as well. So a window in which any rank is missing reports nothing: it
     may be the one that the others wait for.
     """
     return least(_between_nodes(grid, np.arange(len(grid.ranks))))
 
 
 def of_those_who_told(grid: Grid, until: NDArray[np.int64]) -> tuple[FloatGrid, NDArray[np.int64]]:
-    """(W,) the same of the ranks that told in some last windows, and the columns of these.
+    """(W,) the same of the ranks that reported in some last windows, and the columns of these.
 
     Where others fell silent it is a bound: these may wait for one of them.
     """
@@ -57,7 +57,7 @@ def of_those_who_told(grid: Grid, until: NDArray[np.int64]) -> tuple[FloatGrid, 
 
 
 def exchanges(grid: Grid) -> FloatGrid | None:
-    """(W, R) seconds per step in a rank's tensor-parallel group; None where nobody tells.
+    """(W, R) seconds per step in a rank's tensor-parallel group; None where nobody reports.
 
     Its last member to come waits for nobody, so what is `least` of a group is what it exchanges.
     """
@@ -65,8 +65,8 @@ def exchanges(grid: Grid) -> FloatGrid | None:
     return None if cells is None else cells * grid.time["wall"]
 
 
-def _between_nodes(grid: Grid, told: NDArray[np.int64]) -> FloatGrid:
-    """(W, R) collective seconds per step without exchanges inside a node, by those who told.
+def _between_nodes(grid: Grid, reporting: NDArray[np.int64]) -> FloatGrid:
+    """(W, R) collective seconds per step without exchanges inside a node, by those who reported.
 
     Of a slow NVLink its group's last member waits for nobody, all others wait for the group, and
     so the least of everybody's collectives would be as long as between nodes.
@@ -76,8 +76,8 @@ def _between_nodes(grid: Grid, told: NDArray[np.int64]) -> FloatGrid:
         nodes = {grid.ranks[column].node for column in columns.tolist()}
         if within is None or len(columns) == 1 or len(nodes) > 1:
             continue
-        inside = least(within[:, np.intersect1d(columns, told)])
-        # Who tells steps, and for a while not what they are made of, is taken to exchange as usual.
+        inside = least(within[:, np.intersect1d(columns, reporting)])
+        # Who reports steps, and for a while not their parts, is taken to exchange as usual.
         inside = np.where(np.isfinite(inside), inside, median_of(inside))
         if np.isfinite(inside).any():
             seconds[:, columns] = np.maximum(seconds[:, columns] - inside[:, None], 0.0)

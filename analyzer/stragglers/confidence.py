@@ -39,8 +39,8 @@ def accepted(grid: Grid, findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """
     ranks = len(grid.ranks)
     order = sorted(
-        (place for place, one in enumerate(findings) if one.kind in ("slow", HEAVY)),
-        key=lambda place: (findings[place].kind != "slow", log_chance(findings[place], ranks)),
+        (index for index, finding in enumerate(findings) if finding.kind in ("slow", HEAVY)),
+        key=lambda index: (findings[index].kind != "slow", log_chance(findings[index], ranks)),
     )
     kept: list[Finding] = []
     explained: set[int] = set()
@@ -50,7 +50,7 @@ def accepted(grid: Grid, findings: Sequence[Finding]) -> tuple[Finding, ...]:
             explained.add(index)
         else:
             kept.append(finding)
-    return tuple(one for place, one in enumerate(findings) if place not in explained)
+    return tuple(finding for index, finding in enumerate(findings) if index not in explained)
 
 
 def surely_slower(findings: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -65,10 +65,10 @@ def surely_slower(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     none = {place for place, low in lows.items() if round(median_of(np.array(low)), 2) <= 1.0}
     why = "but that interval holds 1.00: it may be as fast as ever"
     return tuple(
-        replace(one, kind=UNPLACED, text=f"{one.text}; {why}")
-        if one.kind == "slow" and _place(one) in none
-        else one
-        for one in findings
+        replace(finding, kind=UNPLACED, text=f"{finding.text}; {why}")
+        if finding.kind == "slow" and _place(finding) in none
+        else finding
+        for finding in findings
     )
 
 
@@ -96,7 +96,9 @@ def log_chance(finding: Finding, ranks: int) -> float:
 
 def _at_once(grid: Grid, finding: Finding, other: Finding) -> bool:
     """Whether they share half of the shorter one's windows, and so explain the same time."""
-    (first, last), (begin, end) = ((each.first, _stop(grid, each)) for each in (finding, other))
+    (first, last), (begin, end) = (
+        (finding.first, _stop(grid, finding)) for finding in (finding, other)
+    )
     common = min(last, end) - max(first, begin)
     return common > 0 and 2 * common >= min(last - first, end - begin)
 
@@ -116,7 +118,7 @@ def place_confidence(finding: Finding, grid: Grid) -> float:
 
     As whoever found it tells it: `details["place_confidence"]`, its posterior among the places that
     explain the same windows, or a hang's `certainty`. Else by how far it is beyond chance. No place
-    is surer than the steps that nobody told of (docs/method/durations.md#steps).
+    is surer than the steps that nobody reported (docs/method/durations.md#steps).
 
     Args:
         finding: That accuses.

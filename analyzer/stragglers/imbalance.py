@@ -67,10 +67,10 @@ def placed(
             where = finding.details.get("part") or node_of(finding) or index
             groups.setdefault((where, finding.kind), []).append(index)
     for places in groups.values():
-        mine = [findings[place] for place in places]
+        mine = [findings[index] for index in places]
         heavy = mine[0].kind == HEAVY
         if heavy:
-            mine = [replace(one, kind="slow") for one in mine]
+            mine = [replace(finding, kind="slow") for finding in mine]
         weighed = weigh_causes(grid, mine)
         if "part" in mine[0].details:
             mine, weighed = _whole_or_nodes(grid, mine, weighed)
@@ -78,7 +78,7 @@ def placed(
             ratio = slow_or_well(grid, mine)
             if _of_role(mine[0]):
                 ratio = _of_standing(grid, mine, ratio)
-            mine = [_decided(one, ratio) for one in mine]
+            mine = [_decided(finding, ratio) for finding in mine]
         for index, one, evidence in zip(places, mine, weighed, strict=True):
             told[index], evidences[index] = one, evidence
     return tuple(told), tuple(evidences)
@@ -103,15 +103,16 @@ def _whole_or_nodes(
     if own - (len(nodes) - 1) * choice <= len(nodes) * _best(weighed[0]):
         return part, weighed
     apart = [
-        replace(one, details={k: v for k, v in one.details.items() if k != "part"}) for one in part
+        replace(finding, details={k: v for k, v in finding.details.items() if k != "part"})
+        for finding in part
     ]
-    each = {place: told[n][i] for n, mine in nodes.items() for i, place in enumerate(mine)}
-    return apart, [each[place] for place in range(len(part))]
+    each = {index: told[n][i] for n, mine in nodes.items() for i, index in enumerate(mine)}
+    return apart, [each[index] for index in range(len(part))]
 
 
-def _best(evidence: Sequence[Evidence]) -> float:
+def _best(evidences: Sequence[Evidence]) -> float:
     """Log odds of the likeliest cause; those of "unknown" are 0."""
-    return max((0.0, *(one.log_odds for one in evidence)))
+    return max((0.0, *(evidence.log_odds for evidence in evidences)))
 
 
 def _of_role(finding: Finding) -> bool:
@@ -120,7 +121,7 @@ def _of_role(finding: Finding) -> bool:
 
 
 def _of_standing(grid: Grid, mine: Sequence[Finding], ratio: float) -> float:
-    """The log of R of a place that differs since the start, as far as that can be told.
+    """The log of R of a place that differs since the start, as far as that can be determined.
 
     Without a fault of the hardware it is not slow, with one it is not cleared by what else is
     well, nor where its work is proven to be the same, and a busy GPU with a lower clock is slow. Of
@@ -151,7 +152,7 @@ def _faulty(grid: Grid, finding: Finding, symptoms: Mapping[str, Symptom]) -> bo
 def _slow_clock(finding: Finding, symptoms: Mapping[str, Symptom]) -> bool:
     """Whether its GPU is known to be as busy as its peers, and to have a lower clock than parts do.
 
-    Nobody can say so where its utilisation is not told.
+    Nobody can say so where its utilisation is not known.
     """
     clock = symptoms.get("lower clock")
     if not finding.details.get(BY_CLOCK) or clock is None or "idle GPU" not in symptoms:

@@ -92,10 +92,10 @@ def without_shared_loading(grid: Grid, findings: Sequence[Finding]) -> tuple[Fin
                     finding, slowdown=whole[0].slowdown, interval=whole[0].interval,
                     score=whole[0].score,
                 )  # fmt: skip
-            gone = {id(one) for one in (*shared, *whole)}
-            left = [*(one for one in left if id(one) not in gone), finding]
-        of_node = _of_node(grid, [one for one in some if one not in shared])
-        left = [of_node.get(id(one), one) for one in left]
+            gone = {id(finding) for finding in (*shared, *whole)}
+            left = [*(finding for finding in left if id(finding) not in gone), finding]
+        of_node = _of_node(grid, [finding for finding in some if finding not in shared])
+        left = [of_node.get(id(finding), finding) for finding in left]
     return tuple(left)
 
 
@@ -107,7 +107,7 @@ def _by_data(findings: Sequence[Finding]) -> Iterator[Finding]:
             whole = finding.details.get("part") or finding.details.get("node")
             scopes.setdefault(finding.rank if whole is None else whole, []).append(finding)
     for some in scopes.values():
-        if 2 * sum(one.share.get(Phase.DATA, 0.0) >= MOSTLY for one in some) >= len(some):
+        if 2 * sum(finding.share.get(Phase.DATA, 0.0) >= MOSTLY for finding in some) >= len(some):
             yield from some
 
 
@@ -120,20 +120,20 @@ def _of_node(grid: Grid, some: Sequence[Finding]) -> dict[int, Finding]:
             nodes.setdefault(node_of[finding.rank], []).append(finding)
     ranks = Counter(node_of.values())
     return {
-        id(one): replace(one, details={**one.details, "node": node})
+        id(finding): replace(finding, details={**finding.details, "node": node})
         for node, mine in nodes.items()
-        if 2 * len({one.rank for one in mine}) > max(ranks[node], 2)
-        for one in mine
+        if 2 * len({finding.rank for finding in mine}) > max(ranks[node], 2)
+        for finding in mine
     }
 
 
 def _at_once(grid: Grid, slow: Sequence[Finding]) -> Iterator[list[Finding]]:
     """The findings that overlap or take turns: no further apart than the longer one lasts."""
     some: list[Finding] = []
-    for finding in sorted(slow, key=lambda each: each.first):
+    for finding in sorted(slow, key=lambda finding: finding.first):
         if some:
-            stop = max(_stop(grid, each) for each in some)
-            longest = max(_stop(grid, each) - each.first for each in (*some, finding))
+            stop = max(_stop(grid, finding) for finding in some)
+            longest = max(_stop(grid, finding) - finding.first for finding in (*some, finding))
             if finding.first - stop > longest:
                 yield some
                 some = []
@@ -148,7 +148,7 @@ def _stop(grid: Grid, finding: Finding) -> int:
 
 def _same_time(grid: Grid, finding: Finding, other: Finding) -> bool:
     """Whether they share half of all windows that either has."""
-    both = [each.inside(grid) for each in (finding, other)]
+    both = [finding.inside(grid) for finding in (finding, other)]
     return bool(2 * (both[0] & both[1]).sum() >= (both[0] | both[1]).sum())
 
 
@@ -264,12 +264,16 @@ def without_shared_cooling(grid: Grid, findings: Sequence[Finding]) -> tuple[Fin
             places.setdefault((finding.rank, finding.first) if whole is None else whole, []).append(
                 finding
             )
-    shared = [one for some in places.values() if _by_room(grid, some) for one in some]
+    shared = [finding for some in places.values() if _by_room(grid, some) for finding in some]
     if not shared:
         return tuple(findings)
-    whole = [one for one in findings if one.kind == "change" and _overlaps(grid, one, shared)]
+    whole = [
+        finding
+        for finding in findings
+        if finding.kind == "change" and _overlaps(grid, finding, shared)
+    ]
     gone = {id(one) for one in (*shared, *whole)}
-    left = tuple(one for one in findings if id(one) not in gone)
+    left = tuple(finding for finding in findings if id(finding) not in gone)
     return (*left, _hot_room(grid, shared, whole))
 
 

@@ -344,7 +344,7 @@ def calm_step_seconds(
     that time. More work, as of more micro-batches, makes neither exchanges nor the bubbles of a
     pipeline longer. A single stand-still is no level: the RARE longest windows are cut, and what
     that takes off is in the longest one. Where there are too few such steps, or nobody else told,
-    0; with stages the longest one is infinite, for then nothing tells how much a pipeline hides.
+    0; with stages the longest one is infinite, for then nothing shows how much a pipeline hides.
     """
     times, steps = step_times(grid), (grid.to_step - grid.from_step).astype(float)
     common = _common_work(grid, accused)
@@ -366,7 +366,7 @@ def calm_step_seconds(
 
 
 def _common_work(grid: Grid, accused: Sequence[Finding]) -> FloatGrid:
-    """(W,) middle own seconds per step of all ranks that nobody accuses; NaN = nobody told."""
+    """(W,) middle own seconds per step of all ranks that nobody accuses; NaN = not known."""
     named = {finding.rank for finding in accused}
     others = [c for c, info in enumerate(grid.ranks) if info.rank not in named]
     return column_medians(grid.time["own"][:, others].T)

@@ -9,7 +9,7 @@ from lockstep.analyzer.align.grid import align
 from lockstep.analyzer.causes.cause_weights import Posterior
 from lockstep.analyzer.operations.examine import Look, trace_grid
 from lockstep.analyzer.operations.observe import from_zero
-from lockstep.analyzer.read.optrace.windows import run_of_trace
+from lockstep.analyzer.read.optrace.load import run_of_trace
 from lockstep.analyzer.shapes.labels import number, parsed
 from lockstep.analyzer.shapes.operations import Trace
 from lockstep.analyzer.shapes.run import Evidence, Finding, Grid, Run, Verdict

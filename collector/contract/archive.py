@@ -34,7 +34,7 @@ class Column:
     """A column: `dtype` in Arrow's words, `unit` in base units or empty.
 
     Attributes:
-        added: Archives of earlier releases lack it; whoever reads one gets nulls.
+        added: Archives of earlier releases lack it; readers fill in nulls.
     """
 
     name: str

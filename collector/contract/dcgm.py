@@ -73,7 +73,7 @@ def _base(number: int, name: str) -> tuple[Twin, ...]:
 
 
 def _throttled(number: int, *reasons: str) -> tuple[Twin, ...]:
-    return (Twin(number, tuple(f"DEV_GPU_{each}_THROTTLE_SECONDS_TOTAL" for each in reasons)),)
+    return (Twin(number, tuple(f"DEV_GPU_{reason}_THROTTLE_SECONDS_TOTAL" for reason in reasons)),)
 
 
 _NVLINK_ERRORS: tuple[tuple[int, str, tuple[str, ...]], ...] = (

@@ -64,7 +64,7 @@ class DeviceState(TypedDict):
     nvlink_errors: dict[str, float]
     """By NVLINK_ERRORS."""
     xid_errors: dict[str, float]
-    """XID events by number; unlike the rest they are told on when the rank is gone: the driver's
+    """XID events by number; unlike the rest they are kept when the rank is gone: the driver's
     log outlives the process."""
     xid_last: dict[str, float]
     """Unix time of the last such event."""

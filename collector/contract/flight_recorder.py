@@ -26,7 +26,7 @@ DUMPS_SECONDS = 5.0
 DUMPS_MAX_BYTES = 32 << 20
 """Of all packed dumps in one answer; 2,000 collectives with stack traces have 0.2 MB packed."""
 DUMPS_AGAIN_SECONDS = 10.0
-"""Ranks are not asked again before; who asks so soon gets what they wrote since."""
+"""Ranks are not asked again before; an earlier request gets what they wrote since."""
 
 _DUMP = re.compile(rf"{PREFIX}({PATTERN})-(\d{{1,9}})", re.ASCII)
 

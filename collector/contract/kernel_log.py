@@ -60,7 +60,7 @@ class KernelLine:
 
 
 FATAL_SECONDS = 120.0
-"""A processor that is stuck for so long does not come back: the watchdog tells of it after 20 s,
+"""A processor that is stuck for so long does not come back: the watchdog reports it after 20 s,
 and no storm of interrupts lasts six times that. A choice of ours; one of 226,906 s was seen, whose
 node had to be restarted (NVSentinel issue 1334)."""
 
@@ -177,7 +177,7 @@ LINES: tuple[KernelLine, ...] = (
     ),
     # The lines after it tell of each bit of the status: they say nothing alone, so that an error
     # of several bits is one event, of the kind and severity that this line says.
-    # The port tells that a message came, then the line above tells of the device: that one counts.
+    # The port reports that a message came, then the line above names the device: that one counts.
     # Where no device has it: "(no details found", and before Linux 6.16 "can't find device".
     *_rows(
         "drivers/pci/pcie/aer.c", _BY_DEVICE + r"AER: (?:Multiple )?",

@@ -71,4 +71,4 @@ are not rendered."""
 SAMPLES: dict[str, Metric] = {
     one.name: one for metric in METRICS.values() for one in metric.parts or (metric,)
 }
-"""What samples are of, by name: a histogram is told in its parts."""
+"""Metrics of samples by name: a histogram has a sample for each of its parts."""

@@ -390,12 +390,12 @@ class Header:
         groups = EXCHANGE_OFFSET + EXCHANGE.size
         peers = groups + MAX_PARTNERS * EXCHANGE_GROUP.size
         end = peers + MAX_PARTNERS * EXCHANGE_PEER.size
-        told = map(ExchangeGroup._make, EXCHANGE_GROUP.iter_unpack(self._page[groups:peers]))
+        exchanged = map(ExchangeGroup._make, EXCHANGE_GROUP.iter_unpack(self._page[groups:peers]))
         others = map(ExchangePeer._make, EXCHANGE_PEER.iter_unpack(self._page[peers:end]))
         total, plain, left_out = EXCHANGE.unpack_from(self._page, EXCHANGE_OFFSET)
         return Exchange(
-            total, plain, left_out, tuple(each for each in told if each.members),
-            tuple(each for each in others if each.used),
+            total, plain, left_out, tuple(group for group in exchanged if group.members),
+            tuple(peer for peer in others if peer.used),
         )  # fmt: skip
 
     def _names(self, offset: int, count: int, size: int) -> tuple[bytes, ...]:

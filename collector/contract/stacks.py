@@ -1,6 +1,6 @@
 """Where the threads of a rank stand: the shape of it, and `stacks.json`, which keeps it.
 
-A stack is what somebody else's program told of itself: names are made visible and cut, frames and
+A stack is what another user's program says of itself: names are made visible and cut, frames and
 threads counted, and nothing but names of functions, files and lines is kept: local variables and
 arguments hold secrets.
 """
@@ -34,7 +34,7 @@ STACKS_SECONDS = 10.0
 STACKS_MOST = 32
 """Ranks in one question; a node has 8 or 16."""
 STACKS_AGAIN_SECONDS = 10.0
-"""A rank is not read again before: who asks so soon gets what was read last."""
+"""A rank is not read again before; an earlier request gets the last reading."""
 
 MAX_FUNCTION = 200
 MAX_FILE = 400
@@ -122,7 +122,7 @@ class Stacks:
     @property
     def main(self) -> Thread | None:
         """The main thread of the rank's own process."""
-        own = (one for one in self.threads if one.main and one.pid == self.pid)
+        own = (thread for thread in self.threads if thread.main and thread.pid == self.pid)
         return next(own, None)
 
 
@@ -159,21 +159,21 @@ def frame(function: object, file: object, line: object, *, native: bool = False)
 
 def as_text(stacks: Sequence[Stacks]) -> str:
     """`stacks.json`."""
-    tree = {"schema_version": SCHEMA_VERSION, "ranks": [as_tree(one) for one in stacks]}
+    tree = {"schema_version": SCHEMA_VERSION, "ranks": [as_tree(stack) for stack in stacks]}
     return json.dumps(tree, indent=1)
 
 
-def as_tree(one: Stacks) -> dict[str, Any]:
+def as_tree(stacks: Stacks) -> dict[str, Any]:
     """One entry of `ranks`."""
     return {
-        "rank": one.rank,
-        "node": one.node,
-        "pid": one.pid,
-        "state": one.state,
-        "taken": one.taken,
-        "reader": None if one.reader is None else one.reader.value,
-        "native": one.native,
-        "why": one.why,
+        "rank": stacks.rank,
+        "node": stacks.node,
+        "pid": stacks.pid,
+        "state": stacks.state,
+        "taken": stacks.taken,
+        "reader": None if stacks.reader is None else stacks.reader.value,
+        "native": stacks.native,
+        "why": stacks.why,
         "threads": [
             {
                 "pid": thread.pid,
@@ -181,12 +181,12 @@ def as_tree(one: Stacks) -> dict[str, Any]:
                 "main": thread.main,
                 "holds_gil": thread.holds_gil,
                 "frames": [
-                    {"function": each.function, "file": each.file, "line": each.line,
-                     "native": each.native}
-                    for each in thread.frames
+                    {"function": frame.function, "file": frame.file, "line": frame.line,
+                     "native": frame.native}
+                    for frame in thread.frames
                 ],
             }
-            for thread in one.threads
+            for thread in stacks.threads
         ],
     }  # fmt: skip
 
@@ -211,36 +211,36 @@ def from_tree(tree: Any) -> list[Stacks]:
     if not isinstance(ranks, list):
         raise ValueError("it has no list `ranks`")  # noqa: TRY004 - of a file, one kind of error
     try:
-        return [_stacks(one) for one in ranks[:MAX_RANKS]]
+        return [_stacks(rank) for rank in ranks[:MAX_RANKS]]
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"a rank does not hold together: {type(error).__name__} {error}") from None
 
 
-def _stacks(one: Mapping[str, Any]) -> Stacks:
-    reader = one.get("reader")
+def _stacks(tree: Mapping[str, Any]) -> Stacks:
+    reader = tree.get("reader")
     return Stacks(
-        rank=int(one["rank"]),
-        node=_cut(one.get("node", ""), MAX_FUNCTION),
-        pid=None if one.get("pid") is None else int(one["pid"]),
-        state=_cut(one.get("state", ""), 8),
-        taken=_moment(one.get("taken", 0.0)),
+        rank=int(tree["rank"]),
+        node=_cut(tree.get("node", ""), MAX_FUNCTION),
+        pid=None if tree.get("pid") is None else int(tree["pid"]),
+        state=_cut(tree.get("state", ""), 8),
+        taken=_moment(tree.get("taken", 0.0)),
         reader=None if reader is None else Reader(reader),
-        native=bool(one.get("native", False)),
-        why=_cut(one.get("why", ""), MAX_FILE),
-        threads=most([_thread(each) for each in list(one["threads"])]),
+        native=bool(tree.get("native", False)),
+        why=_cut(tree.get("why", ""), MAX_FILE),
+        threads=most([_thread(thread) for thread in list(tree["threads"])]),
     )
 
 
-def _thread(one: Mapping[str, Any]) -> Thread:
-    holds = one.get("holds_gil")
+def _thread(tree: Mapping[str, Any]) -> Thread:
+    holds = tree.get("holds_gil")
     return Thread(
-        pid=int(one["pid"]),
-        name=_cut(one.get("name", ""), MAX_FUNCTION),
-        main=bool(one.get("main", False)),
+        pid=int(tree["pid"]),
+        name=_cut(tree.get("name", ""), MAX_FUNCTION),
+        main=bool(tree.get("main", False)),
         holds_gil=None if holds is None else bool(holds),
         frames=tuple(
-            frame(each["function"], each["file"], each["line"], native=bool(each.get("native")))
-            for each in list(one.get("frames", ()))[-MAX_FRAMES:]
+            frame(frame["function"], frame["file"], frame["line"], native=bool(frame.get("native")))
+            for frame in list(tree.get("frames", ()))[-MAX_FRAMES:]
         ),
     )
 

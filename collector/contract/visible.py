@@ -103,8 +103,8 @@ def masked_words(words: Sequence[str]) -> list[str]:
     stands behind the colon.
     """
     found: list[str] = []
-    for place, word in enumerate(words):
-        before = words[place - 1] if place else ""
+    for index, word in enumerate(words):
+        before = words[index - 1] if index else ""
         option = before.startswith("-") and "=" not in before and not word.startswith("--")
         name, is_set, _ = word.partition("=")
         if option and is_secret(before.lstrip("-")):

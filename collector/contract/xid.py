@@ -70,10 +70,10 @@ def listed(numbers: Iterable[int]) -> str:
             spans[-1].append(number)
         else:
             spans.append([number])
-    told = [
+    ranges = [
         f"{span[0]} to {span[-1]}" if len(span) > 2 else ", ".join(map(str, span)) for span in spans
     ]
-    return ", ".join(told[:-1]) + " and " + told[-1] if len(told) > 1 else told[0]
+    return ", ".join(ranges[:-1]) + " and " + ranges[-1] if len(ranges) > 1 else ranges[0]
 
 
 def selector(numbers: Iterable[int], *, fatal: bool = False) -> str:
@@ -85,7 +85,7 @@ def selector(numbers: Iterable[int], *, fatal: bool = False) -> str:
             collectors before that label told none, and are not left out.
     """
     which = f'xid=~"{"|".join(map(str, numbers))}"'
-    not_fatal = "|".join(each for each in Severity if each is not Severity.FATAL)
+    not_fatal = "|".join(severity for severity in Severity if severity is not Severity.FATAL)
     return f'{which},severity!~"{not_fatal}"' if fatal else which
 
 
@@ -139,4 +139,4 @@ REPEATED: Mapping[Repeats, tuple[int, ...]] = MappingProxyType({
     kind: tuple(number for number, row in XIDS.items() if row.repeats is kind)
     for kind in (Repeats.CONTAINED, Repeats.APPLICATION)
 })  # fmt: skip
-"""XIDs of which the second within a day on one GPU is told, by what it says."""
+"""XIDs of which the second within a day on one GPU is reported, by its meaning."""

@@ -116,15 +116,15 @@ class BoundedServer(socketserver.TCPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Give the connection a place and a thread, or refuse it at once."""
-        one = self.places.take(request, client_of(client_address[0]))
-        if one is None:
+        connection = self.places.take(request, client_of(client_address[0]))
+        if connection is None:
             self.shutdown_request(request)
             return
-        serve = threads.task("request", lambda: self._serve(one, client_address))
+        serve = threads.task("request", lambda: self._serve(connection, client_address))
         try:
             serve.start()
         except RuntimeError:  # this machine gives no thread now
-            self.places.leave(one)
+            self.places.leave(connection)
             self.shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -133,18 +133,18 @@ class BoundedServer(socketserver.TCPServer):
         if not isinstance(error, OSError):
             LOG.error("request of %s failed; this is a bug", client_address, exc_info=error)
 
-    def _serve(self, one: Connection, client_address: Any) -> None:
+    def _serve(self, connection: Connection, client_address: Any) -> None:
         """Serve one connection to its end, behind TLS when there is TLS."""
         try:
-            one.socket.settimeout(HEAD_SECONDS)
-            self.places.becomes(one, self.protection.wrap(one.socket))
-            self.protection.shake_hands(one.socket)
-            self.RequestHandlerClass(one, client_address, self)  # type: ignore[arg-type]
+            connection.socket.settimeout(HEAD_SECONDS)
+            self.places.becomes(connection, self.protection.wrap(connection.socket))
+            self.protection.shake_hands(connection.socket)
+            self.RequestHandlerClass(connection, client_address, self)  # type: ignore[arg-type]
         except Exception:  # noqa: BLE001 - as in the base class
-            self.handle_error(one.socket, client_address)
+            self.handle_error(connection.socket, client_address)
         finally:
-            self.places.leave(one)
-            self.shutdown_request(one.socket)
+            self.places.leave(connection)
+            self.shutdown_request(connection.socket)
 
 
 class BoundedHandler(BaseHTTPRequestHandler):
@@ -161,9 +161,9 @@ class BoundedHandler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     announced: int | None = 0
 
-    def __init__(self, one: Connection, client_address: Any, server: BoundedServer) -> None:
-        self.place = one
-        super().__init__(one.socket, client_address, server)
+    def __init__(self, connection: Connection, client_address: Any, server: BoundedServer) -> None:
+        self.place = connection
+        super().__init__(connection.socket, client_address, server)
 
     def setup(self) -> None:
         """Read and write within the bounds."""

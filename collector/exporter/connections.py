@@ -88,40 +88,40 @@ class Places:
         with self._changed:
             if not self._changed.wait_for(lambda: self._room(client), ROOM_SECONDS):
                 return None
-            one = Connection(connection, client, self._monotonic())
-            self._here.add(one)
-            return one
+            taken = Connection(connection, client, self._monotonic())
+            self._here.add(taken)
+            return taken
 
     def close_one(self) -> bool:
         """Close the connection that is missed least; whether there was one."""
         with self._changed:
             return self._close_one(self._here)
 
-    def leave(self, one: Connection) -> None:
+    def leave(self, connection: Connection) -> None:
         """The connection has ended; to be said before its descriptor is closed."""
         with self._changed:
-            self._here.discard(one)
-            self._leaving.discard(one)
-            self._large.discard(one)
+            self._here.discard(connection)
+            self._leaving.discard(connection)
+            self._large.discard(connection)
             self._changed.notify_all()
 
-    def becomes(self, one: Connection, wrapped: socket.socket) -> None:
+    def becomes(self, connection: Connection, wrapped: socket.socket) -> None:
         """The connection goes on behind TLS."""
         with self._changed:
-            one.socket = wrapped
-            if one not in self._here:
+            connection.socket = wrapped
+            if connection not in self._here:
                 _shut(wrapped)
 
-    def turn(self, one: Connection, stage: Stage) -> bool:
+    def turn(self, connection: Connection, stage: Stage) -> bool:
         """Say what the connection does now; False if it was closed meanwhile."""
         with self._changed:
-            one.stage, one.since = stage, self._monotonic()
+            connection.stage, connection.since = stage, self._monotonic()
             if stage is Stage.SILENT:
-                self._large.discard(one)
+                self._large.discard(connection)
             self._changed.notify_all()  # who waits for room may close it
-            return one in self._here
+            return connection in self._here
 
-    def large(self, one: Connection) -> None:
+    def large(self, connection: Connection) -> None:
         """Say that the answer which is being made is large; it is held until it has been taken.
 
         Of too many, the one that has been sent for longest is closed, of whom has most places:
@@ -130,48 +130,48 @@ class Places:
         with self._changed:
             while len(self._large) >= self.most_large and self._close_one(self._large):
                 pass
-            self._large.add(one)
+            self._large.add(connection)
 
     def end(self, seconds: float) -> None:
         """Let answers under way be finished for so long, and close everything."""
         with self._changed:
             busy = (Stage.WORKING, Stage.SENDING)
             self._changed.wait_for(
-                lambda: not any(one.stage in busy for one in self._here), seconds
+                lambda: not any(other.stage in busy for other in self._here), seconds
             )
-            for one in self._here:
-                _shut(one.socket)
+            for idle in self._here:
+                _shut(idle.socket)
 
     def _room(self, client: str) -> bool:
         """Whether there is a place for one more of the client, closing a connection if need be."""
         if len(self._leaving) >= MAX_LEAVING:
             return False
-        mine = [one for one in self._here if one.client == client]
+        mine = [connection for connection in self._here if connection.client == client]
         if len(mine) >= self.most_a_client:
             return self._close_one(mine)
         return len(self._here) < self.most or self._close_one(self._here)
 
     def _close_one(self, among: Iterable[Connection]) -> bool:
         now = self._monotonic()
-        held = Counter(one.client for one in self._here)
-        closable = [one for one in among if one.stage is not Stage.WORKING]
+        held = Counter(connection.client for connection in self._here)
+        closable = [connection for connection in among if connection.stage is not Stage.WORKING]
         if not closable:
             return False
 
-        def missed(one: Connection) -> tuple[bool, int, float]:
-            new = one.stage is Stage.NEW and now - one.since < NEW_SECONDS
-            return new, -held[one.client], one.since
+        def missed(connection: Connection) -> tuple[bool, int, float]:
+            new = connection.stage is Stage.NEW and now - connection.since < NEW_SECONDS
+            return new, -held[connection.client], connection.since
 
-        one = min(closable, key=missed)
-        self._here.discard(one)
-        self._large.discard(one)
-        self._leaving.add(one)
-        _shut(one.socket)
+        connection = min(closable, key=missed)
+        self._here.discard(connection)
+        self._large.discard(connection)
+        self._leaving.add(connection)
+        _shut(connection.socket)
         if now - self._told >= TOLD_SECONDS:
             self._told = now
             LOG.warning(
                 "%d connections are open, %d of them of %s; silent ones are closed to make room",
-                len(self._here) + 1, held[one.client], one.client,
+                len(self._here) + 1, held[connection.client], connection.client,
             )  # fmt: skip
         return True
 

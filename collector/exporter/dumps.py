@@ -1,7 +1,7 @@
 """`GET /dumps`: flight-recorder dumps of a run's ranks here (contract/flight_recorder.py).
 
-With them goes what this node's sensors told of these ranks. A dump is served as the bytes that were
-parsed: whoever owns its folder may put another file in its place.
+They are sent with what this node's sensors know of these ranks. A dump is served as the bytes that
+were parsed: the owner of its folder may put another file in its place.
 """
 
 import json
@@ -82,9 +82,9 @@ class NodeDumps:
     def answer(self, query: DumpsQuery) -> bytes | None:
         """The JSON of the query, or None when this node has no rank of the run."""
         with self._alone:
-            found = self._rings.scan().ranks
+            ranks = self._rings.scan().ranks
             mine = sorted(
-                (one for one in found if one.key[0] == query.run), key=lambda one: one.key
+                (rank for rank in ranks if rank.key[0] == query.run), key=lambda one: one.key
             )
             return self._answer(query.run, of_newest_attempt(mine)) if mine else None
 
@@ -101,32 +101,32 @@ class NodeDumps:
                 del self._asked[next(iter(self._asked))]
         left = DUMPS_MAX_BYTES
         parts: list[dict[str, Any]] = []
-        for one in answers.ranks:
-            part, size = _part(one, left, self._clock)
+        for rank in answers.ranks:
+            part, size = _part(rank, left, self._clock)
             left -= size
             parts.append(part)
-        told = facts([one.rank for one in answers.ranks], self._heard(), self._proc, self._clock)
+        known = facts([rank.rank for rank in answers.ranks], self._heard(), self._proc, self._clock)
         tree = {
-            "schema_version": DUMPS_SCHEMA_VERSION, "run": run, "ranks": parts, "facts": told,
+            "schema_version": DUMPS_SCHEMA_VERSION, "run": run, "ranks": parts, "facts": known,
         }  # fmt: skip
         return json.dumps(tree, separators=(",", ":")).encode()
 
 
-def _part(one: Answer, left: int, clock: Clock) -> tuple[dict[str, Any], int]:
+def _part(answer: Answer, left: int, clock: Clock) -> tuple[dict[str, Any], int]:
     """One rank's, and how many bytes of what is left it takes."""
-    who, live = one.rank.header.identity, one.rank.header.live
+    who, live = answer.rank.header.identity, answer.rank.header.live
     age = None
-    if live is not None and one.rank.up:
+    if live is not None and answer.rank.up:
         age = max(0.0, clock.monotonic() - live.progress_ns / 1e9)
     part: dict[str, Any] = {
         "rank": who.rank, "node": who.node, "world": who.world, "attempt": who.attempt,
-        "phase": live.phase or None if live is not None and one.rank.up else None,
-        "progress_age": age, "written": None, "why": one.why, "dump": None,
+        "phase": live.phase or None if live is not None and answer.rank.up else None,
+        "progress_age": age, "written": None, "why": answer.why, "dump": None,
     }  # fmt: skip
-    if one.dump is None:
+    if answer.dump is None:
         return part, 0
-    packed = b64encode(one.packed)
+    packed = b64encode(answer.packed)
     if len(packed) > left:
         return part | {"why": f"the dumps of this node are over {DUMPS_MAX_BYTES >> 20} MiB"}, 0
-    dump = {"written": one.dump.written_at, "why": "", "dump": packed.decode()}
+    dump = {"written": answer.dump.written_at, "why": "", "dump": packed.decode()}
     return part | dump, len(packed)

@@ -106,12 +106,12 @@ def rank_json(records: Records, query: OpsQuery, limit: int) -> str:
     missing = _missing(query, records.first_step_held) if records.truncated else None
     text = _encode(records, steps, ops, missing)
     while len(text) > limit and (steps or ops):
-        numbers = sorted({one.step for one in steps} | {one.step for one in ops})
+        numbers = sorted({step.step for step in steps} | {op.step for op in ops})
         # Proportional, and a tenth more because steps differ; always at least one step fewer.
         keep = min(int(len(numbers) * limit / len(text) * 0.9), len(numbers) - 1)
         first = numbers[-keep] if keep > 0 else numbers[-1] + 1
-        steps = tuple(one for one in steps if one.step >= first)
-        ops = tuple(one for one in ops if one.step >= first)
+        steps = tuple(step for step in steps if step.step >= first)
+        ops = tuple(op for op in ops if op.step >= first)
         missing = _missing(query, first)
         text = _encode(records, steps, ops, missing)
     return text
@@ -150,8 +150,8 @@ def _encode(records: Records, steps: Any, ops: Any, missing: dict[str, int] | No
             "first_step_held": records.first_step_held,
             "truncated": missing is not None,
             "missing": missing,
-            "steps": {name: [_value(one, name) for one in steps] for name in OPS_JSON_STEPS},
-            "ops": {name: [_value(one, name) for one in ops] for name in OPS_JSON_OPS},
+            "steps": {name: [_value(step, name) for step in steps] for name in OPS_JSON_STEPS},
+            "ops": {name: [_value(op, name) for op in ops] for name in OPS_JSON_OPS},
         },
         separators=(",", ":"),
     )

@@ -139,9 +139,9 @@ class _Part:
         self._gone: set[int] = set()
         self._kept: tuple[frozenset[_Whole], Sequence[Sample], Counter[str]] | None = None
 
-    def number(self, place: int) -> int:
+    def number(self, position: int) -> int:
         """Of samples at that place."""
-        return len(self._by_place.get(place, ()))
+        return len(self._by_place.get(position, ()))
 
     def cut(self, threshold: int, last: int) -> None:
         """Without the places before the threshold, and so many of the last ones at it."""
@@ -149,12 +149,12 @@ class _Part:
             return
         self._cut, self._kept = (threshold, last), None
         self._gone = {
-            at for place, those in self._by_place.items() if place < threshold for at in those
+            at for position, those in self._by_place.items() if position < threshold for at in those
         }
         if last:
             self._gone.update(self._by_place[threshold][-last:])
-        told = {_whole(self.samples[at]) for at in self._gone}
-        self.broken = frozenset(one for one in told if one is not None)
+        families = {_whole(self.samples[at]) for at in self._gone}
+        self.broken = frozenset(family for family in families if family is not None)
 
     def without(self, broken: frozenset[_Whole]) -> tuple[Sequence[Sample], Counter[str]]:
         """What the cut and what is broken leave, and how many of each family are gone."""

@@ -245,13 +245,15 @@ def _choices(header: str) -> list[tuple[str, float]]:
     found = []
     for entry in header.split(","):
         name, *parameters = (part.strip().lower() for part in entry.split(";"))
-        quality = next((m[1] for one in parameters if (m := _QUALITY.fullmatch(one))), "1")
+        quality = next(
+            (m[1] for parameter in parameters if (m := _QUALITY.fullmatch(parameter))), "1"
+        )
         found.append((name, float(quality)))
     return found
 
 
 WAIT_SECONDS = 8.0
-"""Who has not had his turn by then is told to ask again: Prometheus waits for 10 s."""
+"""A client whose turn has not come by then is asked to try again: Prometheus waits for 10 s."""
 
 
 class InTurn:
@@ -312,8 +314,8 @@ class InTurn:
             self._held += Counter()  # forgets who has none
             self._next()
 
-    def _waits(self, client: str, one: object) -> bool:
-        return one in self._waiting.get(client, ())
+    def _waits(self, client: str, turn: object) -> bool:
+        return turn in self._waiting.get(client, ())
 
     def _next(self) -> None:
         """Let the next one in, if nobody is; his client goes to the end."""
@@ -334,11 +336,11 @@ class InTurn:
         self._drop(greedy, self._waiting[greedy][-1])
         return True
 
-    def _drop(self, client: str, one: object) -> None:
+    def _drop(self, client: str, turn: object) -> None:
         """Its thread finds out by itself."""
         self._held[client] -= 1
         self._held += Counter()
-        self._waiting[client].remove(one)
+        self._waiting[client].remove(turn)
         if not self._waiting[client]:
             del self._waiting[client]
         self._changed.notify_all()

@@ -55,14 +55,16 @@ class StacksQuery:
             raise QueryError(f"cannot read the query: {error}") from error
         if fields.keys() - {"run", "ranks"} or any(len(values) > 1 for values in fields.values()):
             raise QueryError("the query takes run and ranks, each once")
-        run, told = fields.get("run", [""])[0], fields.get("ranks", [""])[0].split(",")
+        run, numbers = fields.get("run", [""])[0], fields.get("ranks", [""])[0].split(",")
         if not run:
             raise QueryError("the query needs run=RUN")
-        if not all(each.isascii() and each.isdigit() and len(each) <= MAX_DIGITS for each in told):
+        if not all(
+            each.isascii() and each.isdigit() and len(each) <= MAX_DIGITS for each in numbers
+        ):
             raise QueryError("the query needs ranks=RANK,..., each a whole number")
-        if len(told) > STACKS_MOST:
-            raise QueryError(f"the query names {len(told)} ranks; it may name {STACKS_MOST}")
-        return cls(run, tuple(dict.fromkeys(int(each) for each in told)))
+        if len(numbers) > STACKS_MOST:
+            raise QueryError(f"the query names {len(numbers)} ranks; it may name {STACKS_MOST}")
+        return cls(run, tuple(dict.fromkeys(int(each) for each in numbers)))
 
 
 class NodeStacks:
@@ -104,8 +106,8 @@ class NodeStacks:
         """Read those of which nothing is known that is fresh, and forget what is not."""
         now = self._clock.monotonic()
         fresh = now - STACKS_AGAIN_SECONDS
-        self._known = {key: one for key, one in self._known.items() if one[0] > fresh}
+        self._known = {key: stacks for key, stacks in self._known.items() if stacks[0] > fresh}
         due = [rank for rank in wanted if (run, rank) not in self._known]
         ranks = [mine[rank] for rank in due]
-        for one in self._take(ranks, due, self._depth, self._proc, self._clock, STACKS_SECONDS):
-            self._known[run, one.rank] = self._clock.monotonic(), one
+        for stacks in self._take(ranks, due, self._depth, self._proc, self._clock, STACKS_SECONDS):
+            self._known[run, stacks.rank] = self._clock.monotonic(), stacks

@@ -167,9 +167,9 @@ class WebAuth:
     """TLS and users by a web config file, or none; for many threads.
 
     The files are looked at with each connection and each request, as in the exporter toolkit, so
-    that renewed certificates and users count at once. Files that turn out wrong are told once, and
-    what they said before still holds. TLS does not come or go without a restart, and the users do
-    not all go: a file that is being written may look empty.
+    that renewed certificates and users count at once. Files that turn out wrong are logged once,
+    and what they said before still holds. TLS does not come or go without a restart, and the users
+    do not all go: a file that is being written may look empty.
 
     Args:
         file: The web config file.
@@ -265,7 +265,7 @@ def _stamps(files: tuple[Path, ...]) -> tuple[_Stamp, ...]:
 
 def _stamp(file: Path) -> _Stamp:
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns

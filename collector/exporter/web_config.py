@@ -112,13 +112,13 @@ def _users(file: Path, tree: Any) -> dict[str, str]:
     return dict(tree)
 
 
-def _table(file: Path, place: str, tree: Any, known: tuple[str, ...]) -> dict[str, Any]:
+def _table(file: Path, section: str, tree: Any, known: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(tree, dict):
-        raise ConfigError(f"{file}: {place} must be keys with values")
+        raise ConfigError(f"{file}: {section} must be keys with values")
     for key in tree:
         if key not in known:
             raise ConfigError(
-                f"{file}: unknown or unsupported key {key} in {place};"
+                f"{file}: unknown or unsupported key {key} in {section};"
                 f" {nearest(str(key), [*known])}"
             )
     return tree

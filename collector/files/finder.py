@@ -76,7 +76,7 @@ class Finder:
         if begins:
             self._cut = False
         walk = self._walk or self._round()
-        found: list[str] = []
+        paths: list[str] = []
         ended = False
         for _ in range(self._most):
             try:
@@ -85,7 +85,7 @@ class Finder:
                 ended = True
                 break
             if path is not None:
-                found.append(path)
+                paths.append(path)
         self._walk = None if ended else walk
         rejected, self._rejected = self._rejected, []
         whole = begins and ended and not self._cut
@@ -97,7 +97,7 @@ class Finder:
                     f" than {self._most_below}; not all are looked at at once",
                 )
             )
-        return Part(sorted(found), rejected, whole)
+        return Part(sorted(paths), rejected, whole)
 
     def _round(self) -> Iterator[str | None]:
         """Every entry once: its path if it is such a file, None of others."""

@@ -1,4 +1,4 @@
-"""The kernel log: its records, whoever wrote them down, and the events that lines report.
+"""The kernel log: its records in every form, and the events that lines report.
 
 Read are the forms of the device itself (/dev/kmsg), of dmesg with any of its options (-x, -r, -T,
 -e, -d, -J, --time-format, --color), of journalctl with any of its short outputs, cat and json, of
@@ -58,9 +58,9 @@ _ESCAPE = re.compile(r"\\x([0-9a-f]{2})", re.ASCII)
 
 
 def parse(text: str, monotonic: float) -> KernelEvent | None:
-    """The event that a line of the log tells, or None if it tells of none.
+    """The event that a line of the log reports, or None.
 
-    Runs of blanks are one blank: drivers pad their words to columns. An SXID is told in several
+    Runs of blanks are one blank: drivers pad their words to columns. An SXID takes several
     lines (severity and link, engine, registers): only the one with its severity is the event.
 
     Raises:
@@ -77,10 +77,10 @@ def parse(text: str, monotonic: float) -> KernelEvent | None:
         raise ValueError(f"{text[:80]!r} is not an SXID")
     if "fallen off the bus" in text and (match := _FALLEN.match(text)) is not None:
         return Fall(monotonic, _place(match[1], text))
-    found = _row(text)
-    if found is None or not found[0].kind:
+    row_match = _row(text)
+    if row_match is None or not row_match[0].kind:
         return None
-    row, match = found
+    row, match = row_match
     groups = match.groupdict()
     device = groups.get("device") or groups.get("name") or ""
     device = pci_bus_id(device) or device
@@ -107,7 +107,7 @@ def spelled_out(raw: bytes) -> str:
     if text.isprintable() and "\\" not in text:
         return text
     text = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
-    return "".join(one if one.isprintable() else " " for one in text)
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _row(text: str) -> tuple[kernel_log.KernelLine, re.Match[str]] | None:
@@ -134,8 +134,8 @@ def _xid(text: str, monotonic: float) -> XidEvent:
     )
 
 
-def _place(told: str, text: str) -> str:
-    place = pci_bus_id(told)
+def _place(name: str, text: str) -> str:
+    place = pci_bus_id(name)
     if place is None:
         raise ValueError(f"{text[:80]!r} names no place on the PCI bus")
     return place
@@ -196,7 +196,7 @@ def records(text: str) -> Iterator[Line]:
         return
     *lines, _ = text.split("\n")
     begun: list[Line] = []
-    for line in (_bare(one) for one in lines if not _ABOUT.match(one)):
+    for line in (_bare(raw) for raw in lines if not _ABOUT.match(raw)):
         if begun and _CONTINUED.match(line.text) and len(begun) < CONTINUED:
             begun.append(line)
             continue
@@ -257,7 +257,7 @@ def _document(text: str) -> list[Line] | None:
         return None
     try:
         tree = bounded_json.loads(text)
-        return [_told(one.get("msg"), one.get("pri")) for one in tree["dmesg"]]
+        return [_told(record.get("msg"), record.get("pri")) for record in tree["dmesg"]]
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
@@ -265,5 +265,5 @@ def _document(text: str) -> list[Line] | None:
 def _told(message: Any, priority: Any) -> Line:
     text = spelled_out(message.encode("utf-8", "replace")) if isinstance(message, str) else ""
     number = str(priority)
-    told = number.isascii() and number.isdecimal() and len(number) < 6
-    return Line(text[:LONGEST], int(number) & LEVEL if told else None)
+    is_number = number.isascii() and number.isdecimal() and len(number) < 6
+    return Line(text[:LONGEST], int(number) & LEVEL if is_number else None)

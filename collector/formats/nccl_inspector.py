@@ -98,12 +98,12 @@ def line_tree(line: bytes, *, limit: int | None = bounded_json.MAX_BYTES) -> Any
 
 def marker(tree: Any) -> Marker | None:
     """The marker that a line is; None = it is none, or does not hold together."""
-    told = tree.get("dump_stats") if isinstance(tree, dict) else None
-    if not isinstance(told, dict) or RECORDS.intersection(tree):
+    stats = tree.get("dump_stats") if isinstance(tree, dict) else None
+    if not isinstance(stats, dict) or RECORDS.intersection(tree):
         return None
     header = tree.get("header")
-    counts = [told.get(f"{kind}_records", 0) for kind in ("coll", "p2p", "proxy")]
-    if not isinstance(header, dict) or any(type(one) is not int or one < 0 for one in counts):
+    counts = [stats.get(f"{kind}_records", 0) for kind in ("coll", "p2p", "proxy")]
+    if not isinstance(header, dict) or any(type(count) is not int or count < 0 for count in counts):
         return None
     return Marker(header, tree.get("metadata"), sum(counts))
 
@@ -200,31 +200,31 @@ class LineReader:
             The batches; and of the lines that are not usable, how many there are by reason and
             words.
         """
-        found: dict[Operation, _Rows] = {}
+        rows_of: dict[Operation, _Rows] = {}
         bad: Counter[tuple[str, str]] = Counter()
         if self._marked is not None:
             self._marked.known = {}
-        self._read(lines, found, bad)
-        return [_batch(operation, rows) for operation, rows in found.items()], bad
+        self._read(lines, rows_of, bad)
+        return [_batch(operation, rows) for operation, rows in rows_of.items()], bad
 
     def _read(
         self,
         lines: Iterable[bytes],
-        found: dict[Operation, _Rows],
+        rows_of: dict[Operation, _Rows],
         bad: Counter[tuple[str, str]],
     ) -> None:
         lines = list(lines)
         # Most blocks have no marker: which lines are none is seen where they are read.
-        done = _self_contained(lines, found, bad, stops=True) if self._marked is None else 0
+        done = _self_contained(lines, rows_of, bad, stops=True) if self._marked is None else 0
         own: list[bytes] = []
         for line in lines[done:]:
             if _HEADER not in line and any(word in line for word in _RECORDS):
-                self._behind_marker(line, found, bad)
+                self._behind_marker(line, rows_of, bad)
             elif _DUMP in line:
-                _self_contained(own, found, bad)
+                _self_contained(own, rows_of, bad)
                 own.clear()
                 if (marked := _marker(line)) is not None:
-                    self._mark(marked, found, bad)
+                    self._mark(marked, rows_of, bad)
                 else:
                     bad["header", "a marker line is not understood"] += 1
                     self._marked, self._doubtful = None, True
@@ -232,10 +232,10 @@ class LineReader:
                 if self._marked is not None:
                     self._marked.left -= 1
                 own.append(line)
-        _self_contained(own, found, bad)
+        _self_contained(own, rows_of, bad)
 
     def _mark(
-        self, marked: _Marked, found: dict[Operation, _Rows], bad: Counter[tuple[str, str]]
+        self, marked: _Marked, rows_of: dict[Operation, _Rows], bad: Counter[tuple[str, str]]
     ) -> None:
         before, self._marked = self._marked, marked
         if self._doubtful or (before is not None and before.held is None and before.left > 0):
@@ -244,13 +244,13 @@ class LineReader:
         if before is not None and before.held is not None:
             if len(before.held) == before.left:
                 for line in before.held:
-                    _bare(line, before, found, bad)
+                    _bare(line, before, rows_of, bad)
             elif before.held:
                 bad["header", BELONGS] += len(before.held)
                 marked.held = []
 
     def _behind_marker(
-        self, line: bytes, found: dict[Operation, _Rows], bad: Counter[tuple[str, str]]
+        self, line: bytes, rows_of: dict[Operation, _Rows], bad: Counter[tuple[str, str]]
     ) -> None:
         marked = self._marked
         if marked is None:
@@ -266,7 +266,7 @@ class LineReader:
             self._doubtful = True
         else:
             marked.left -= 1
-            _bare(line, marked, found, bad)
+            _bare(line, marked, rows_of, bad)
 
 
 def batches(lines: Iterable[bytes]) -> tuple[list[Batch], Counter[tuple[str, str]]]:
@@ -275,7 +275,7 @@ def batches(lines: Iterable[bytes]) -> tuple[list[Batch], Counter[tuple[str, str
 
 
 def _bare(
-    line: bytes, marked: _Marked, found: dict[Operation, _Rows], bad: Counter[tuple[str, str]]
+    line: bytes, marked: _Marked, rows_of: dict[Operation, _Rows], bad: Counter[tuple[str, str]]
 ) -> None:
     """A line whose header its marker has."""
     match = _BARE.fullmatch(line)
@@ -283,28 +283,28 @@ def _bare(
         rows += match.group(3, 4, 5, 6, 7)
         return
     try:
-        one = _understood(line, marked.header)
+        record = _understood(line, marked.header)
     except LineError as error:
         bad[error.reason, str(error)] += 1
         return
-    if one is not None:
-        rows = found.setdefault(one[0], [])
-        rows += one[1]
-        if match is not None and one[1] == _numbers(match):
+    if record is not None:
+        rows = rows_of.setdefault(record[0], [])
+        rows += record[1]
+        if match is not None and record[1] == _numbers(match):
             marked.known[match[1]] = rows
 
 
 def _marker(line: bytes) -> _Marked | None:
     """None = the line is no marker, whatever else it is."""
     try:
-        told = marker(line_tree(line))
+        parsed = marker(line_tree(line))
     except ValueError:
         return None
-    return None if told is None else _Marked(told.header, told.lines, None)
+    return None if parsed is None else _Marked(parsed.header, parsed.lines, None)
 
 
 def _self_contained(
-    lines: Iterable[bytes], found: dict[Operation, _Rows], bad: Counter[tuple[str, str]],
+    lines: Iterable[bytes], rows_of: dict[Operation, _Rows], bad: Counter[tuple[str, str]],
     *, stops: bool = False,
 ) -> int:  # fmt: skip
     """Lines that have a header of their own; how many were read.
@@ -339,7 +339,7 @@ def _self_contained(
             continue
         if one is None:
             continue
-        rows = found.setdefault(one[0], [])
+        rows = rows_of.setdefault(one[0], [])
         rows += one[1]
         # That json found the same numbers shows that they stand where they seem to stand: so they
         # do behind every beginning that is equal.
@@ -367,15 +367,15 @@ def _batch(operation: Operation, rows: _Rows) -> Batch:
     agreeing = 0
     some = slice(None, None, max(1, len(sizes) // CHECKED))
     looked_at = sizes[some]
-    for size, time, told, told_bus in zip(
+    for size, time, reported, reported_bus in zip(
         looked_at, seconds[some], map(float, algorithm[some]), map(float, bus[some]), strict=True
     ):
         ours = size / time / 1e9
         allowed = TOLERANCE * ours + ROUNDING_GBS
-        if -allowed <= told - ours <= allowed:
+        if -allowed <= reported - ours <= allowed:
             ours *= factor
             allowed = TOLERANCE * ours + ROUNDING_GBS
-            agreeing += -allowed <= told_bus - ours <= allowed
+            agreeing += -allowed <= reported_bus - ours <= allowed
     return Batch(operation, list(map(int, sequences)), sizes, seconds, len(looked_at) - agreeing)
 
 
@@ -422,8 +422,8 @@ def _operation(header: dict[str, Any], op: str, *, numbered: bool) -> Operation:
     ranks = _integer(header, "n_ranks", 1)
     if ranks > MAX_RANKS:
         raise LineError("header", f"n_ranks is above {MAX_RANKS}")
-    told = header.get("rank")
-    rank = told if type(told) is int and 0 <= told < ranks else UNTOLD
+    number = header.get("rank")
+    rank = number if type(number) is int and 0 <= number < ranks else UNTOLD
     name = header.get("comm_name")
     name = " ".join(filter(None, name.split(" "))) if isinstance(name, str) else None
     known = name is not None and 0 < len(name) <= MAX_NAME and name.isprintable()

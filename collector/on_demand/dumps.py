@@ -56,15 +56,15 @@ class Answers:
 
 def ranks_below(folder: Path, proc: Path, clock: Clock) -> list[Rank]:
     """Every rank with a ring in the folder or up to two levels below, as local runs have them."""
-    folders = [folder, *(each for each in _entries(folder) if each.is_dir())]
+    folders = [folder, *(entry for entry in _entries(folder) if entry.is_dir())]
     found = {rank.path: rank for each in folders for rank in scan(each, proc, clock)[0]}
     return [found[path] for path in sorted(found)]
 
 
 def of_newest_attempt(ranks: Sequence[Rank]) -> list[Rank]:
     """Those of one run's ranks that are of its newest attempt; rings of killed pods stay behind."""
-    newest = max((one.header.identity.attempt for one in ranks), default=0)
-    return [one for one in ranks if one.header.identity.attempt == newest]
+    newest = max((rank.header.identity.attempt for rank in ranks), default=0)
+    return [rank for rank in ranks if rank.header.identity.attempt == newest]
 
 
 def request_dumps(
@@ -94,7 +94,7 @@ def request_dumps(
                 places[number] += _torch(proc, rank, rank.pid, whys, ask=asked is None)
         dumps = _read(ranks, places, since, whys, clock, seconds)
     folders = {rank.path.parent for rank in ranks}
-    now = {rank.path: rank for each in folders for rank in scan(each, proc, clock)[0]}
+    now = {rank.path: rank for folder in folders for rank in scan(folder, proc, clock)[0]}
     answers = tuple(
         Answer(
             now.get(rank.path, rank),
@@ -105,7 +105,7 @@ def request_dumps(
         for rank in ranks
     )
     who = [rank.header.identity for rank in ranks]
-    coordinates = {one.rank: (one.dp, one.pp, one.tp) for one in who}
+    coordinates = {info.rank: (info.dp, info.pp, info.tp) for info in who}
     dumped = [dump for dump, _ in dumps.values()]
     return Answers(answers, tuple(missing(dumped, coordinates, coordinates)), since)
 
@@ -113,7 +113,7 @@ def request_dumps(
 def _requested(
     paths: Iterable[Path], made: ExitStack, ranks: Sequence[Rank], whys: dict[int, str]
 ) -> Iterator[int]:
-    """The time of each request; ranks whose folder may not be written to are told of in `whys`.
+    """The time of each request; `whys` gets those whose folder may not be written to.
 
     In a cluster the collector may only read there, and torch's pipe is what is left.
     """
@@ -229,19 +229,19 @@ def _read(
     of its ring.
     """
     until = clock.monotonic() + seconds
-    found: dict[int, tuple[Dump, bytes]] = {}
+    dumps: dict[int, tuple[Dump, bytes]] = {}
     while True:
         for rank in ranks:
             run, number = rank.key
             for path in places[number]:
-                if number not in found and _written(path) >= since:
+                if number not in dumps and _written(path) >= since:
                     try:
                         dump, data = dump_and_bytes(path, run, number, rank.user)
-                        found[number] = dump, zlib.compress(data, 1)
+                        dumps[number] = dump, zlib.compress(data, 1)
                     except SourceError as error:
                         whys[number] = f"{path}: {error}"
-        if all(rank.key[1] in found for rank in ranks if rank.up) or clock.monotonic() >= until:
-            return found
+        if all(rank.key[1] in dumps for rank in ranks if rank.up) or clock.monotonic() >= until:
+            return dumps
         clock.sleep(POLL_SECONDS)
 
 
@@ -264,6 +264,6 @@ def _why(rank: Rank, whys: Mapping[int, str], clock: Clock) -> str:
 
 def _entries(folder: Path) -> list[Path]:
     try:
-        return sorted(each for each in folder.iterdir() if not each.is_symlink())
+        return sorted(entry for entry in folder.iterdir() if not entry.is_symlink())
     except OSError:
         return []

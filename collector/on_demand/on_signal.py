@@ -96,20 +96,20 @@ def parsed(text: str, pid: int) -> tuple[Thread, ...]:
     Raises:
         SourceError: There is no thread in it.
     """
-    found: list[tuple[str, list[Frame]]] = []
+    threads: list[tuple[str, list[Frame]]] = []
     for line in text.splitlines():
         if (head := _THREAD.match(line)) is not None:
-            found.append((head[2] or "", []))
-        elif found and (call := _CALL.fullmatch(line)) is not None:
+            threads.append((head[2] or "", []))
+        elif threads and (call := _CALL.fullmatch(line)) is not None:
             number = int(call[2]) if call[2].isdigit() else 0
-            found[-1][1].append(frame(call[3], call[1], number))
-    if not found:
+            threads[-1][1].append(frame(call[3], call[1], number))
+    if not threads:
         raise SourceError("content", "what its faulthandler wrote is not understood")
-    last = len(found) - 1
+    last = len(threads) - 1
     return most(
         [
             Thread(pid, name, index == last, None, tuple(reversed(frames[:MAX_FRAMES])))
-            for index, (name, frames) in enumerate(found)
+            for index, (name, frames) in enumerate(threads)
         ]
     )
 

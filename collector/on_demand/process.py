@@ -62,7 +62,7 @@ def status(proc: Path, pid: int) -> Status:
 def blocking(proc: Path, pid: int, number: int) -> frozenset[int]:
     """The threads that hold the signal back: libraries have some that block all, always."""
     threads = _threads(proc, pid).items()
-    return frozenset(thread for thread, each in threads if has(each.blocked, number))
+    return frozenset(thread for thread, state in threads if has(state.blocked, number))
 
 
 def handling(proc: Path, pid: int, number: int, always: frozenset[int] = frozenset()) -> bool:
@@ -77,8 +77,8 @@ def handling(proc: Path, pid: int, number: int, always: frozenset[int] = frozens
     if has(status(proc, pid).waiting, number):
         return True
     return any(
-        has(each.waiting, number) or (thread not in always and has(each.blocked, number))
-        for thread, each in _threads(proc, pid).items()
+        has(state.waiting, number) or (thread not in always and has(state.blocked, number))
+        for thread, state in _threads(proc, pid).items()
     )
 
 
@@ -94,14 +94,14 @@ def _threads(proc: Path, pid: int) -> dict[int, Status]:
 
 def children(proc: Path, pid: int) -> list[int]:
     """Processes that it started and that are still its own; [] where the kernel does not tell."""
-    found: list[int] = []
+    pids: list[int] = []
     for task in _tasks(proc, pid):
         try:
             text = read_bytes(task / "children", LIMIT)
         except SourceError:
             continue
-        found += [int(each) for each in text.split() if each.isdigit()]
-    return sorted(set(found))
+        pids += [int(word) for word in text.split() if word.isdigit()]
+    return sorted(set(pids))
 
 
 def why_refused(proc: Path) -> str:
@@ -111,11 +111,11 @@ def why_refused(proc: Path) -> str:
     and what Yama adds; or CAP_SYS_PTRACE.
     """
     scope = _scope(proc)
-    told = "" if scope is None else f" and kernel.yama.ptrace_scope is {scope}"
+    note = "" if scope is None else f" and kernel.yama.ptrace_scope is {scope}"
     if _has_ptrace(proc):
-        return f"ptrace is refused although we have CAP_SYS_PTRACE{told}: look at security modules"
+        return f"ptrace is refused although we have CAP_SYS_PTRACE{note}: look at security modules"
     right = "run as root, or give CAP_SYS_PTRACE (docker --cap-add SYS_PTRACE; in a pod"
-    return f"ptrace is refused: CAP_SYS_PTRACE is missing{told}; {right} capabilities.add)"
+    return f"ptrace is refused: CAP_SYS_PTRACE is missing{note}; {right} capabilities.add)"
 
 
 def _scope(proc: Path) -> str | None:
@@ -130,8 +130,8 @@ def _has_ptrace(proc: Path) -> bool:
         text = read_bytes(proc / "self/status", LIMIT)
     except SourceError:
         return False
-    found = {match[1]: match[2] for match in _FIELD.finditer(text)}
-    return bool(int(found.get(b"CapEff", b"0"), 16) >> _SYS_PTRACE & 1)
+    fields = {match[1]: match[2] for match in _FIELD.finditer(text)}
+    return bool(int(fields.get(b"CapEff", b"0"), 16) >> _SYS_PTRACE & 1)
 
 
 def _tasks(proc: Path, pid: int) -> list[Path]:
@@ -142,12 +142,12 @@ def _tasks(proc: Path, pid: int) -> list[Path]:
 
 
 def _status(path: Path) -> Status:
-    found = {match[1]: match[2].strip() for match in _FIELD.finditer(read_bytes(path, LIMIT))}
+    fields = {match[1]: match[2].strip() for match in _FIELD.finditer(read_bytes(path, LIMIT))}
     masks = [
-        int(found.get(name, b"0"), 16) for name in (b"SigCgt", b"ShdPnd", b"SigPnd", b"SigBlk")
+        int(fields.get(name, b"0"), 16) for name in (b"SigCgt", b"ShdPnd", b"SigPnd", b"SigBlk")
     ]
-    state = found.get(b"State", b"")[:1].decode("ascii", "replace")
-    pids = found.get(b"NSpid", b"").split()
+    state = fields.get(b"State", b"")[:1].decode("ascii", "replace")
+    pids = fields.get(b"NSpid", b"").split()
     inside = int(pids[-1]) if pids else 0
-    users = frozenset(int(user) for user in found.get(b"Uid", b"").split()[:3])
+    users = frozenset(int(user) for user in fields.get(b"Uid", b"").split()[:3])
     return Status(state, masks[0], masks[1] | masks[2], masks[3], inside, users)

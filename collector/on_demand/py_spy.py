@@ -86,7 +86,7 @@ def parsed(output: bytes, pid: int, inside: int = 0) -> tuple[Thread, ...]:
     """The threads in what `py-spy dump --json` writes: frames there begin with the innermost.
 
     Args:
-        inside: By which the process knows itself: threads of a container are told by its numbers.
+        inside: By which the process knows itself: threads of a container have its numbers.
 
     Raises:
         SourceError: It is nothing that py-spy writes.
@@ -95,22 +95,22 @@ def parsed(output: bytes, pid: int, inside: int = 0) -> tuple[Thread, ...]:
         tree = bounded_json.loads(output, limit=MAX_OUTPUT)
         if not isinstance(tree, list) or not tree:
             raise ValueError("it lists no threads")
-        return most([_thread(one, pid, inside or pid) for one in tree])
+        return most([_thread(thread, pid, inside or pid) for thread in tree])
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise SourceError("content", f"py-spy's answer is not understood: {error}"[:160]) from error
 
 
 def _why(errors: str, proc: Path) -> str:
-    told = errors.lower()
-    if any(word in told for word in _REFUSED):
+    words = errors.lower()
+    if any(word in words for word in _REFUSED):
         return why_refused(proc)
-    if any(word in told for word in _NO_PYTHON):
+    if any(word in words for word in _NO_PYTHON):
         return "py-spy finds no Python in it"
     lines = [line.strip() for line in errors.splitlines() if line.strip()] or ["no reason"]
     return f"py-spy: {visible_line(lines[-1])[:160]}"
 
 
-def _thread(one: Any, pid: int, inside: int) -> Thread:
+def _thread(thread: Any, pid: int, inside: int) -> Thread:
     frames = [
         frame(
             UNNAMED if _ADDRESS.fullmatch(str(each["name"])) else each["name"],
@@ -118,21 +118,23 @@ def _thread(one: Any, pid: int, inside: int) -> Thread:
             each["line"],
             native=_is_native(each),
         )
-        for each in list(one["frames"])[:MAX_FRAMES]
+        for each in list(thread["frames"])[:MAX_FRAMES]
     ]
-    number = one["os_thread_id"]
+    number = thread["os_thread_id"]
     return Thread(
         pid=pid,
-        name=visible_line(str(one["thread_name"] or "")[:100]),
-        main=number in (pid, inside) if number is not None else one["thread_name"] == "MainThread",
-        holds_gil=bool(one["owns_gil"]),
+        name=visible_line(str(thread["thread_name"] or "")[:100]),
+        main=number in (pid, inside)
+        if number is not None
+        else thread["thread_name"] == "MainThread",
+        holds_gil=bool(thread["owns_gil"]),
         frames=tuple(reversed(frames)),
     )
 
 
-def _is_native(each: Any) -> bool:
+def _is_native(frame: Any) -> bool:
     """Of a native frame py-spy tells the library; Cython's have a source, and that is Python's."""
-    return each["module"] is not None
+    return frame["module"] is not None
 
 
 def _ran(command: list[str], clock: Clock, until: float) -> tuple[int | None, bytes, str]:

@@ -1,4 +1,4 @@
-"""What the sensors of a node last told of its ranks, in the words of `evidence.json`.
+"""What the sensors of a node last read of its ranks, in the words of `evidence.json`.
 
 Nothing is asked anew: samples are those of the page, and errors what the kernel log and the driver
 told. The process table alone is looked at now.
@@ -58,7 +58,7 @@ def heard(sampler: Sampler) -> Heard:
     return Heard(tuple(sample for part in sampler.snapshot() for sample in part), errors)
 
 
-def facts(ranks: Sequence[Rank], told: Heard, proc: Path, clock: Clock) -> list[dict[str, Any]]:
+def facts(ranks: Sequence[Rank], heard: Heard, proc: Path, clock: Clock) -> list[dict[str, Any]]:
     """Rows of `facts` in `evidence.json`, by rank; what nobody tells is left out.
 
     Args:
@@ -68,21 +68,21 @@ def facts(ranks: Sequence[Rank], told: Heard, proc: Path, clock: Clock) -> list[
         clock: For ages.
     """
     samples: dict[str, list[Sample]] = {}
-    for sample in told.samples:
+    for sample in heard.samples:
         samples.setdefault(sample.metric.name, []).append(sample)
-    found: list[tuple[int, str, str]] = []
+    rows: list[tuple[int, str, str]] = []
     for rank in ranks:
         number = rank.key[1]
         every = (
             *_process(rank, proc, clock),
             *_gpu(rank, samples),
-            *_errors(rank, told.errors, clock),
+            *_errors(rank, heard.errors, clock),
         )
-        found += ((number, kind, value) for kind, value in every)
-    found += _ras(ranks, samples)
+        rows += ((number, kind, value) for kind, value in every)
+    rows += _ras(ranks, samples)
     return [
         {"rank": number, "kind": kind, "value": value}
-        for number, kind, value in dict.fromkeys(found)
+        for number, kind, value in dict.fromkeys(rows)
     ]
 
 
@@ -111,10 +111,12 @@ def _state(proc: Path, pid: int) -> str:
 
 
 def _gpu(rank: Rank, samples: dict[str, list[Sample]]) -> Iterator[tuple[str, str]]:
-    """Whether its GPU answers; nothing where no source tells of it."""
+    """Whether its GPU answers; nothing where no source reads it."""
 
     def said(metric: m.Metric) -> float | None:
-        mine = (one.value for one in samples.get(metric.name, ()) if _is_of(rank, one.labels))
+        mine = (
+            sample.value for sample in samples.get(metric.name, ()) if _is_of(rank, sample.labels)
+        )
         return next(mine, None)
 
     up, stalled, action = said(m.GPU_UP), said(m.GPU_STALLED), said(m.GPU_RECOVERY_ACTION)
@@ -137,22 +139,22 @@ def _is_of(rank: Rank, labels: tuple[str, ...]) -> bool:
 
 
 def _errors(rank: Rank, errors: Iterable[Told], clock: Clock) -> Iterator[tuple[str, str]]:
-    """What the kernel log and the driver told of its GPU, its process, and of the whole node."""
+    """What the kernel log and the driver reported of its GPU, its process and the whole node."""
     since = max(_began(rank), _progress(rank) - BEFORE_SECONDS)
-    found: list[tuple[str, str]] = []
-    for one in errors:
-        event = one.event
+    rows: list[tuple[str, str]] = []
+    for error in errors:
+        event = error.event
         if not since <= event.monotonic <= clock.monotonic():
             continue
-        mine = _is_of(rank, (one.gpu, one.uuid)) if one.gpu or one.uuid else False
+        mine = _is_of(rank, (error.gpu, error.uuid)) if error.gpu or error.uuid else False
         match event:
             case XidEvent(xid=number, text=text) if mine:
-                found.append(("xid", f"{number} {text}".strip()))
+                rows.append(("xid", f"{number} {text}".strip()))
             case Fall() if mine:
-                found.append(("gpu-state", "fallen off the bus"))
+                rows.append(("gpu-state", "fallen off the bus"))
             case Trouble(text=text) if mine or _concerns(rank, event):
-                found.append(("kernel", text))
-    yield from found[-MAX_LINES:]
+                rows.append(("kernel", text))
+    yield from rows[-MAX_LINES:]
 
 
 def _concerns(rank: Rank, event: Trouble) -> bool:
@@ -180,13 +182,13 @@ def _ras(ranks: Sequence[Rank], samples: dict[str, list[Sample]]) -> Iterator[tu
 
     A communicator's ranks are those of the run where it has as many.
     """
-    for run, world in {(one.key[0], one.header.identity.world) for one in ranks}:
+    for run, world in {(ring.key[0], ring.header.identity.world) for ring in ranks}:
         whole = {
-            one.labels[1]
-            for one in samples.get(m.NCCL_COMMUNICATOR_SIZE.name, ())
-            if one.labels[0] == run and one.value == world
+            sample.labels[1]
+            for sample in samples.get(m.NCCL_COMMUNICATOR_SIZE.name, ())
+            if sample.labels[0] == run and sample.value == world
         }
-        for one in samples.get(m.NCCL_RANK_STATE.name, ()):
-            told_run, group, rank, state = one.labels
-            if one.value and told_run == run and group in whole and rank.isdecimal():
+        for sample in samples.get(m.NCCL_RANK_STATE.name, ()):
+            told_run, group, rank, state = sample.labels
+            if sample.value and told_run == run and group in whole and rank.isdecimal():
                 yield int(rank), "ras", state

@@ -52,11 +52,11 @@ def read_stacks(
         seconds: Of all ranks together; those that no time is left for say so.
     """
     until = clock.monotonic() + seconds
-    found = []
-    for index, one in enumerate(ranks):  # what one does not use is of those behind it
+    stacks = []
+    for index, rank in enumerate(ranks):  # what one does not use is of those behind it
         mine = _share(clock, until, len(ranks) - index)
-        found.append(_of_rank(one, depth, proc, clock, mine))
-    return found
+        stacks.append(_of_rank(rank, depth, proc, clock, mine))
+    return stacks
 
 
 def _share(clock: Clock, until: float, parts: int) -> float:
@@ -65,27 +65,27 @@ def _share(clock: Clock, until: float, parts: int) -> float:
     return now + (until - now) / parts
 
 
-def _of_rank(one: Asked, depth: Depth, proc: Path, clock: Clock, until: float) -> Stacks:
-    empty = Stacks(one.rank, one.node, one.pid, "", clock.wall(), None)
-    if one.pid is None:
+def _of_rank(asked: Asked, depth: Depth, proc: Path, clock: Clock, until: float) -> Stacks:
+    empty = Stacks(asked.rank, asked.node, asked.pid, "", clock.wall(), None)
+    if asked.pid is None:
         return replace(empty, why="its process is gone, or in a process table that is not ours")
     if clock.monotonic() >= until:
         return replace(empty, why="no time was left for it: allow more seconds")
     try:
-        known = status(proc, one.pid)
+        known = status(proc, asked.pid)
     except SourceError as error:
         return replace(empty, why=str(error))
-    if (foreign := _foreign(known, one.user)) is not None:
+    if (foreign := _foreign(known, asked.user)) is not None:
         return replace(empty, pid=None, why=foreign)
     empty = replace(empty, state=known.state)
     if known.state in ENDED:
         return replace(empty, why=f"its process has ended (state {known.state})")
     try:
-        return _from_outside(empty, one.pid, known, depth, proc, clock, until)
+        return _from_outside(empty, asked.pid, known, depth, proc, clock, until)
     except SourceError as error:
         why = str(error)
     try:
-        threads = by_signal(proc, one.pid, known, one.file, clock, until)
+        threads = by_signal(proc, asked.pid, known, asked.file, clock, until)
     except SourceError as error:
         return replace(empty, why=f"{why}; {error}")
     return replace(empty, reader=Reader.FAULTHANDLER, why=why, threads=threads)
@@ -143,8 +143,8 @@ def _of_child(
         if known.state in ENDED or known.users != users:
             return ()
         native = native and known.state not in STOPPED
-        found = by_py_spy(pid, native=native, proc=proc, clock=clock, until=until)
-        return tuple(one for one in found if one.main)
+        threads = by_py_spy(pid, native=native, proc=proc, clock=clock, until=until)
+        return tuple(thread for thread in threads if thread.main)
     except SourceError:
         return ()
 

@@ -20,11 +20,11 @@ RAW = (CLOCK_EVENTS, FABRIC_STATE, FABRIC_STATUS, FABRIC_HEALTH, FABRIC_SUMMARY)
 
 XID_TOTAL = "xid_total"
 """By XID: how often there was one since who tells it started. No metric: collector.sources.xid
-counts them, where nobody who is nearer to the driver tells of XIDs."""
+counts them, where no source nearer to the driver reports XIDs."""
 XID_WINDOW = "xid_window"
 """By XID: how often there was one within the last minutes. No metric, likewise."""
 XID_VALUES = frozenset((GPU_LAST_XID.name, XID_TOTAL, XID_WINDOW))
-"""What DCGM tells of XIDs, and of a GPU that fell off the bus too. One that is empty means that
+"""What DCGM reports of XIDs, also of a GPU that fell off the bus. One that is empty means that
 XIDs would be told and none was."""
 
 PROCESSES = "processes"

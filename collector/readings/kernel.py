@@ -6,7 +6,7 @@ from typing import Literal
 
 from lockstep.collector.contract.xid_catalogue.shape import Severity
 
-# An XID event: the driver's word that something went wrong on a GPU, whoever heard it.
+# XID events: the driver reports that something went wrong on a GPU.
 
 _BUS_ID = re.compile(
     r"(?:PCI:)?(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?", re.IGNORECASE
@@ -42,13 +42,13 @@ class XidEvent:
     compute_instance: int | None = None
 
 
-def pci_bus_id(told: str) -> str | None:
+def pci_bus_id(text: str) -> str | None:
     """One spelling of a GPU's place on the PCI bus, `0000:65:00.0`; None if it names no place.
 
     NVML writes `00000000:65:00.0`, the kernel `PCI:0000:65:00` (no function) and sysfs
     `0000:65:00.0`; a domain beyond four digits keeps them all, as in sysfs.
     """
-    match = _BUS_ID.fullmatch(told.strip())
+    match = _BUS_ID.fullmatch(text.strip())
     if match is None:
         return None
     domain, bus, device, function = (int(part or "0", 16) for part in match.groups())

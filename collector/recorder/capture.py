@@ -71,7 +71,7 @@ def _public(gpu: Gpu, names: dict[str, str]) -> dict[str, str]:
 
 def _os() -> str:
     try:
-        told = platform.freedesktop_os_release()
+        release = platform.freedesktop_os_release()
     except OSError:
         return platform.system()
-    return f"{told.get('ID', 'linux')}-{told.get('VERSION_ID', '')}"
+    return f"{release.get('ID', 'linux')}-{release.get('VERSION_ID', '')}"

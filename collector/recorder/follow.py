@@ -61,8 +61,8 @@ class Follower:
         stages = 1 + max(self._stage.values())
         for rank, answer in sorted(known.items()):
             first, end = self._next[rank], min(until, complete[rank])
-            steps += (step_row(answer, one) for one in answer.steps if first <= one.step < end)
-            taken = [one for one in answer.ops if first <= one.step and (last or one.step < end)]
+            steps += (step_row(answer, step) for step in answer.steps if first <= step.step < end)
+            taken = [op for op in answer.ops if first <= op.step and (last or op.step < end)]
             ops += op_rows(answer, taken, self._starts, stages)
             if answer.truncated and answer.first_step_held is not None:
                 self.lost_steps += max(0, answer.first_step_held - first)
@@ -81,7 +81,7 @@ class Follower:
 
     def _completed(self, answer: RankAnswer) -> int:
         """Number of the step that the rank is in."""
-        return max((one.step + 1 for one in answer.steps), default=self._next[answer.rank])
+        return max((step.step + 1 for step in answer.steps), default=self._next[answer.rank])
 
     def _must_wait(self, answered: Iterable[int], now: float) -> bool:
         missing = set(range(self._world)) - set(answered)
@@ -95,10 +95,10 @@ class Follower:
     def _note_starts(self, answers: Iterable[RankAnswer], until: int | None) -> None:
         earliest: dict[int, int] = {}
         for answer in answers:
-            for one in answer.ops:
-                if until is None or one.step < until:
-                    start = op_start_ns(answer, one)
-                    earliest[one.step] = min(start, earliest.get(one.step, start))
+            for op in answer.ops:
+                if until is None or op.step < until:
+                    start = op_start_ns(answer, op)
+                    earliest[op.step] = min(start, earliest.get(op.step, start))
         for step, start in earliest.items():
             self._starts.setdefault(step, start)
         for step in list(self._starts)[: -REMEMBERED_STEPS or None]:

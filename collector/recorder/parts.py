@@ -21,11 +21,11 @@ def arrow_schema(columns: Sequence[Column]) -> "pyarrow.Schema":
     return pyarrow.schema(
         [
             pyarrow.field(
-                one.name,
-                pyarrow.type_for_alias(one.dtype),
-                metadata={"unit": one.unit, "help": one.help},
+                column.name,
+                pyarrow.type_for_alias(column.dtype),
+                metadata={"unit": column.unit, "help": column.help},
             )
-            for one in columns
+            for column in columns
         ]
     )
 

@@ -55,7 +55,7 @@ class Recorder:
     Attributes:
         errors: Failed fetches and writes so far.
         gpus: Of each rank that told its GPU's uuid, that and the number by which its node's page
-            tells of this GPU; None where no page did.
+            has this GPU; None where no page has.
         places: (dp, pp, tp) of each rank, as its ring told last.
     """
 
@@ -115,8 +115,8 @@ class Recorder:
     @property
     def gpus(self) -> dict[int, tuple[int | None, str]]:
         """See the class."""
-        told = self._uuids.items()
-        return {rank: (self._numbers.get((node, uuid)), uuid) for rank, (node, uuid) in told}
+        names = self._uuids.items()
+        return {rank: (self._numbers.get((node, uuid)), uuid) for rank, (node, uuid) in names}
 
     @property
     def lost_steps(self) -> int:
@@ -146,8 +146,10 @@ class Recorder:
         for rows, ranks in self._pool.map(visit, self._targets):
             self._samples.add(rows)
             answers += ranks
-        self.places |= {one.rank: (one.dp, one.pp, one.tp) for one in answers}
-        self._uuids |= {one.rank: (one.node, one.uuid) for one in answers if one.uuid}
+        self.places |= {answer.rank: (answer.dp, answer.pp, answer.tp) for answer in answers}
+        self._uuids |= {
+            answer.rank: (answer.node, answer.uuid) for answer in answers if answer.uuid
+        }
         steps, ops = self._follower.take(answers, from_step, self._clock.monotonic(), last=last)
         self._steps.add(steps)
         self._ops.add(ops)

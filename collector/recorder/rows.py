@@ -7,11 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lockstep.collector.contract import bounded_json
-from lockstep.collector.contract.archive import (
-    OPS_JSON_OPS,
-    OPS_JSON_STEPS,
-    SCHEMA_VERSION,
-)
+from lockstep.collector.contract.archive import OPS_JSON_OPS, OPS_JSON_STEPS, SCHEMA_VERSION
 from lockstep.collector.contract.metrics import GPU_INFO, SAMPLES, label_text
 from lockstep.collector.contract.ring import FLAG_NAMES, OpRecord, StepRecord
 from lockstep.collector.contract.words import PHASES, STEP_TAGS
@@ -65,7 +61,7 @@ def rank_answers(body: bytes, run: str) -> list[RankAnswer]:
         data = bounded_json.loads(body)
         if data["schema_version"] != SCHEMA_VERSION or data["run"] != run:
             raise AnswerError(f"schema {data['schema_version']} of run {data['run']!r}")
-        return [_rank_answer(one) for one in data["ranks"]]
+        return [_rank_answer(rank) for rank in data["ranks"]]
     except (ValueError, KeyError, TypeError) as error:
         raise AnswerError(f"the answer to /ops is not as agreed: {error!r}") from error
 
@@ -80,7 +76,7 @@ def sample_rows(
     """SAMPLES rows of a page; metrics outside the contract and other runs are left out.
 
     Args:
-        numbers: Gets the number of each GPU that the page tells of, by node and uuid: the rows
+        numbers: Gets the number of each GPU of the page, by node and uuid: the rows
             have no uuid.
 
     Raises:
@@ -157,10 +153,10 @@ def _place(op: OpRecord, number: int) -> tuple[int, int]:
     compute = op.op in _COMPUTE
     if not compute and op.op not in _TRANSFERS:
         return -1, -1
-    told = _PLACE.fullmatch(op.tag)
-    if told is None:
+    match = _PLACE.fullmatch(op.tag)
+    if match is None:
         return (0, number) if compute else (-1, -1)
-    return int(told[1]), int(told[2]) if compute else -1
+    return int(match[1]), int(match[2]) if compute else -1
 
 
 def op_start_ns(answer: RankAnswer, op: OpRecord) -> int:
@@ -200,7 +196,7 @@ def _waits(steps: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _step(*values: Any) -> StepRecord:
     step, start, wall, cpu, own, phases, tags, samples, tokens, flops, loss, wait = values
-    phase_ns = tuple(_integer(one) for one in phases)
+    phase_ns = tuple(_integer(phase) for phase in phases)
     if len(phase_ns) != len(PHASES):
         raise AnswerError(f"{len(phase_ns)} phases; there are {len(PHASES)}")
     return StepRecord(

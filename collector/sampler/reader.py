@@ -20,15 +20,15 @@ from lockstep.collector.samples.monitor import SourceHealth
 
 def plausible(samples: Iterable[Sample]) -> tuple[Sequence[Sample], list[Rejected]]:
     """The samples within the ranges of their metrics, and the others, each with what it was."""
-    told = tuple(samples)
+    given = tuple(samples)
     outside = [
-        sample for sample in told
+        sample for sample in given
         if not sample[0].within[0] <= sample[2] <= sample[0].within[1] and sample[2] == sample[2]
     ]  # fmt: skip
     if not outside:  # nearly always, and this is every value of every reading
-        return told, []
+        return given, []
     refused = set(map(id, outside))
-    return [one for one in told if id(one) not in refused], [_refused(one) for one in outside]
+    return [one for one in given if id(one) not in refused], [_refused(one) for one in outside]
 
 
 def _refused(sample: Sample) -> Rejected:
@@ -133,7 +133,7 @@ class FeedReader:
         self.first_pass.set()
 
     def count(self, failure: Rejected) -> None:
-        """Count a failure by its reason; the first of each is logged, and who asks for it."""
+        """Count a failure by its reason; the first of each is logged."""
         with self._lock:
             first = not self._errors[failure.reason]
             self._errors[failure.reason] += 1
@@ -229,4 +229,6 @@ class FeedReader:
         """Counters of an earlier process."""
         self._counters.resume(kept)
         if isinstance(self.feed.collect, Resuming):
-            self.feed.collect.resume([key for key, one in kept.items() if one.raw + one.offset])
+            self.feed.collect.resume(
+                [key for key, counter in kept.items() if counter.raw + counter.offset]
+            )

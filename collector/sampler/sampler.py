@@ -58,7 +58,7 @@ class Sampler:
     def stalled(self) -> tuple[str, ...]:
         """Names of the sources that stand still."""
         now = self._clock.monotonic()
-        return tuple(one.feed.source.name for one in self._readers if one.stalled(now))
+        return tuple(reader.feed.source.name for reader in self._readers if reader.stalled(now))
 
     def states(self) -> tuple[SourceState, ...]:
         """How each source is, in words."""
@@ -77,7 +77,9 @@ class Sampler:
     def memories(self) -> dict[str, Any]:
         """What sources beyond counters have to know after a restart, by source, as JSON values."""
         sources = [reader.feed.source for reader in self._readers]
-        return {one.name: one.memory() for one in sources if isinstance(one, Remembering)}
+        return {
+            source.name: source.memory() for source in sources if isinstance(source, Remembering)
+        }
 
     def recall(self, memories: Mapping[str, Any]) -> None:
         """Hand each source its memory of an earlier process; call before `start`."""
@@ -92,7 +94,7 @@ class Sampler:
     def ready(self) -> bool:
         """Whether every source has answered once or is stalled."""
         now = self._clock.monotonic()
-        return all(one.first_pass.is_set() or one.stalled(now) for one in self._readers)
+        return all(reader.first_pass.is_set() or reader.stalled(now) for reader in self._readers)
 
     def wait_ready(self) -> None:
         """Wait for the first answer of every source, at most until its deadline."""
@@ -109,8 +111,8 @@ class Sampler:
 
     def source(self, name: str) -> Source[Any] | None:
         """A source by its name, if it is read."""
-        found = (one.feed.source for one in self._readers if one.feed.source.name == name)
-        return next(found, None)
+        named = (reader.feed.source for reader in self._readers if reader.feed.source.name == name)
+        return next(named, None)
 
     def snapshot(self) -> tuple[tuple[Sample, ...], ...]:
         """Everything that is fresh now: the health of the sources, then what each last said.

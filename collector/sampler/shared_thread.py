@@ -29,7 +29,7 @@ class SharedThread:
         self._clock = clock
         self._patience = patience
         self._due = dict.fromkeys(readers, clock.monotonic())  # without those being read
-        self._period = min((one.feed.period for one in self._due), default=1.0)
+        self._period = min((reader.feed.period for reader in self._due), default=1.0)
         self._origin = 0.0
         self._lock = threading.Lock()
         self._turn = 0  # number of the thread whose turn it is; those before it only finish

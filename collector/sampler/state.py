@@ -92,8 +92,8 @@ class StateFile:
         Args:
             feeds: Counters by feed.
             memories: JSON values by source.
-            last_word: Nothing is told after this. A total that misses what was told since would
-                fall at the next boot, and Prometheus would count all of it again.
+            last_word: Nothing is exported after this. A total that misses what was exported since
+                would fall at the next boot, and Prometheus would count all of it again.
 
         Raises:
             OSError: It cannot be written; the file of before stands.

@@ -10,7 +10,7 @@ from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.metrics import Kind, Sample
 
 MAX_COUNTERS = 20_000
-"""Counters remembered; those that are told no more are forgotten first, the oldest before."""
+"""Counters remembered; those that are exported no more are forgotten first, the oldest before."""
 HELD_READINGS = 60
 """Readings in a row below a held value, after which it goes on from there: it was no noise."""
 WRAPS: Mapping[str, float] = {
@@ -18,7 +18,7 @@ WRAPS: Mapping[str, float] = {
 }
 """Metrics known to begin at 0 again after so many (nvmlDeviceGetPcieReplayCounter counts in an
 unsigned int). Softnet's wraps are undone where they are read, processor by processor. Others
-saturate in place of wrapping: they stand at their highest value, and are told so."""
+saturate in place of wrapping: they stand at their highest value, and are exported so."""
 STEPS: Mapping[str, float] = {
     m.GPU_ENERGY.name: 1.0,
     m.GPU_CLOCK_EVENT_SECONDS.name: 1e-3,
@@ -42,17 +42,17 @@ class Falls(StrEnum):
     """What a counter that reads less than before means."""
 
     TOLD = "told"
-    """It is told as it is: a rank begins anew, and its attempt says so."""
+    """It is exported as it is: a rank begins anew, and its attempt says so."""
     HOLD = "hold"
     """Noise of the kernel's arithmetic: the higher value stands until it is passed again, or has
-    been missed HELD_READINGS times. Less than half of it is no noise, and told as it is."""
+    been missed HELD_READINGS times. Less than half of it is no noise, and exported as it is."""
     CARRY = "carry"
     """A reset, as of a GPU or its driver, or a wrap: what was counted before is added. One by less
     than a step of STEPS is the rounding of another source: the higher value stands."""
 
 
 class Counter(NamedTuple):
-    """What the source last told, and what it had told before its resets."""
+    """The last value of the source, and what it had counted before its resets."""
 
     raw: float
     offset: float
@@ -76,10 +76,10 @@ class Counters:
         if self.falls is Falls.TOLD:
             return tuple(samples)
         with self._lock:
-            told = tuple(samples)
-            passed = tuple(self._passed(told))
+            given = tuple(samples)
+            passed = tuple(self._passed(given))
             if self.falls is Falls.CARRY:  # of a held counter, every reading counts
-                self._last = (told, passed)
+                self._last = (given, passed)
             if len(self._known) > MAX_COUNTERS:
                 self._forget({(sample.metric.name, sample.labels) for sample in passed})
         return passed
@@ -89,7 +89,7 @@ class Counters:
         with self._lock:
             if self.falls is Falls.CARRY:
                 return dict(self._known)
-            return {key: one for key, one in self._known.items() if one.offset}
+            return {key: counter for key, counter in self._known.items() if counter.offset}
 
     def resume(self, kept: Mapping[Key, Counter]) -> None:
         """Go on where an earlier process stopped."""
@@ -98,9 +98,9 @@ class Counters:
             self._held.clear()
             self._last = ((), ())
 
-    def _forget(self, told: set[Key]) -> None:
+    def _forget(self, keys: set[Key]) -> None:
         # False sorts first: what was not told now, in the order in which it was met.
-        for key in sorted(self._known, key=told.__contains__)[: len(self._known) - MAX_COUNTERS]:
+        for key in sorted(self._known, key=keys.__contains__)[: len(self._known) - MAX_COUNTERS]:
             del self._known[key]
             self._held.pop(key, None)
 

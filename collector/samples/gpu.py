@@ -1,4 +1,4 @@
-"""GPUs, whichever source told of them."""
+"""GPUs, whichever source read them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -117,7 +117,7 @@ PCIE = (
 NVLINK = (m.GPU_NVLINK_UP, m.GPU_NVLINK_BYTES, m.GPU_NVLINK_ERRORS, m.GPU_NVLINK_BER)
 
 ALL = "all"
-"""The link of a sum over all links, which is told also at 0."""
+"""The link of a sum over all links, which is exported also at 0."""
 
 
 def _another_link(labels: str) -> str:
@@ -170,13 +170,13 @@ _OWN = 2
 def collect_info(gpu: Gpu) -> Iterator[Sample]:
     """One info series, of a GPU or of a MIG device."""
     metric = m.MIG_INFO if gpu.is_mig else m.GPU_INFO
-    told = {"simulated": "false"} | dict(gpu.info)
-    words = (told.get(label, "") for label in metric.labels[_OWN:])
+    info = {"simulated": "false"} | dict(gpu.info)
+    words = (info.get(label, "") for label in metric.labels[_OWN:])
     yield metric(1, str(gpu.index), gpu.uuid, *words)
 
 
 class Row(NamedTuple):
-    """What a GPU told of one metric, by further label values, and its samples."""
+    """Values of one metric of a GPU by further label values, and their samples."""
 
     told: Mapping[str, float]
     samples: tuple[Sample, ...]
@@ -197,16 +197,16 @@ def rows(
     """
     who = (str(gpu.index), gpu.uuid)
     said: dict[str, Row] = {}
-    for name, told in gpu.values.items():
+    for name, labelled in gpu.values.items():
         metric, row = metrics.get(name), before.get(name)
         if metric is None:
             continue
-        if row is None or (row.told is not told and row.told != told):
+        if row is None or (row.told is not labelled and row.told != labelled):
             samples = (
                 Sample(metric, (*who, *labels.split("/")) if labels else who, value)
-                for labels, value in folded(gpu, name, told).items()
+                for labels, value in folded(gpu, name, labelled).items()
             )
-            row = Row(told, tuple(samples))
+            row = Row(labelled, tuple(samples))
         said[name] = row
     return said
 
@@ -271,11 +271,13 @@ class Collect:
             if name in QUIET:
                 self._folding.recall((*labels[:2], name), "/".join(labels[2:]))
 
-    def _folded(self, gpu: Gpu, name: str, told: Mapping[str, float]) -> Mapping[str, float]:
+    def _folded(self, gpu: Gpu, name: str, counts: Mapping[str, float]) -> Mapping[str, float]:
         together = QUIET.get(name)
         if together is None:
-            return told
-        return self._folding.fold((str(gpu.index), gpu.uuid, name), told, lambda _: False, together)
+            return counts
+        return self._folding.fold(
+            (str(gpu.index), gpu.uuid, name), counts, lambda _: False, together
+        )
 
 
 def _made(gpu: Gpu, before: Made | None) -> Made:

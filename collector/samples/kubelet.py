@@ -23,5 +23,5 @@ def collect_allocation(reading: AllocationReading) -> Iterator[Sample]:
 
 def collect_devices(reading: PodResourcesReading) -> Iterator[Sample]:
     """Devices in containers, by resource."""
-    for resource, count in sorted(Counter(one.resource for one in reading.devices).items()):
+    for resource, count in sorted(Counter(device.resource for device in reading.devices).items()):
         yield m.KUBELET_DEVICES(count, resource)

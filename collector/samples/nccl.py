@@ -29,7 +29,7 @@ def collect_ras(reading: RasReading) -> Iterator[Sample]:
     is a rank of its communicator.
     """
     events: Counter[tuple[str, str]] = Counter()
-    told: list[Picture] = []
+    pictures: list[Picture] = []
     for endpoint in reading.endpoints:
         if endpoint.up is not None:
             yield m.NCCL_RAS_UP(int(endpoint.up), endpoint.address)
@@ -42,12 +42,12 @@ def collect_ras(reading: RasReading) -> Iterator[Sample]:
                 yield m.NCCL_RAS_COLLECTION(seconds, picture.run, endpoint.address)
             if picture.timeouts is not None:
                 yield m.NCCL_RAS_TIMEOUTS(picture.timeouts, picture.run, endpoint.address)
-            if not any(picture.names & other.names for other in told):
-                told.append(picture)
+            if not any(picture.names & other.names for other in pictures):
+                pictures.append(picture)
     for (run, event), count in sorted(events.items()):
         yield m.NCCL_PEER_EVENTS(count, run, event)
-    yield from _ras_kinds(told)
-    groups = [(picture.run, group) for picture in told for group in picture.groups]
+    yield from _ras_kinds(pictures)
+    groups = [(picture.run, group) for picture in pictures for group in picture.groups]
     groups.sort(key=lambda pair: not pair[1].stuck)
     ranks = [
         (rank.need, run, group.name, rank)
@@ -96,24 +96,24 @@ def _ras_rank(run: str, name: str, rank: ShownRank) -> Iterator[Sample]:
 
 def collect_inspector(reading: InspectorReading) -> Iterator[Sample]:
     """One histogram an operation of a group, four series a range of sizes, three a rank."""
-    for one in reading.operations:
-        key = (one.run, one.group, one.op)
-        yield from m.NCCL_DURATION.histogram(one.counts, one.seconds, *key)
-        for sized in one.sizes:
+    for operation in reading.operations:
+        key = (operation.run, operation.group, operation.op)
+        yield from m.NCCL_DURATION.histogram(operation.counts, operation.seconds, *key)
+        for sized in operation.sizes:
             yield m.NCCL_COLLECTIVES(sized.count, *key, sized.size)
             yield m.NCCL_BYTES(sized.bytes, *key, sized.size)
             if sized.algorithm is not None and sized.bus is not None:
                 yield m.NCCL_ALGORITHM_BANDWIDTH(sized.algorithm, *key, sized.size)
                 yield m.NCCL_BUS_BANDWIDTH(sized.bus, *key, sized.size)
-    sizes = {(one.run, one.group, one.communicator): one.size for one in reading.ranks}
+    sizes = {(rank.run, rank.group, rank.communicator): rank.size for rank in reading.ranks}
     for communicator, size in sizes.items():
         yield m.NCCL_INSPECTOR_RANKS(size, *communicator)
-    for each in reading.ranks:
-        who = (each.run, each.group, each.communicator, str(each.rank))
-        yield m.NCCL_RANK_COLLECTIVES(each.collectives, *who)
-        yield m.NCCL_RANK_SECONDS(each.seconds, *who)
-        if each.wait is not None:
-            yield m.NCCL_RANK_WAIT(each.wait, *who)
+    for rank in reading.ranks:
+        who = (rank.run, rank.group, rank.communicator, str(rank.rank))
+        yield m.NCCL_RANK_COLLECTIVES(rank.collectives, *who)
+        yield m.NCCL_RANK_SECONDS(rank.seconds, *who)
+        if rank.wait is not None:
+            yield m.NCCL_RANK_WAIT(rank.wait, *who)
     yield m.NCCL_SEQUENCE_GAPS(reading.gaps)
     yield m.EVENTS_DROPPED(reading.dropped, NcclInspector.name)
 
@@ -132,10 +132,10 @@ def collect_dumps(reading: DumpReading) -> Iterator[Sample]:
     for dump, state in states[:MAX_DUMP_STATES]:
         yield from _dump_state((dump.run, state.group, str(dump.rank)), state)
     absent = {
-        (run, one.group, str(rank)): one.sequence
-        for run, one in reversed(reading.missing)  # of several, the first sequence stands
-        if one.held_up
-        for rank in (*one.ranks, *one.silent)
+        (run, absence.group, str(rank)): absence.sequence
+        for run, absence in reversed(reading.missing)  # of several, the first sequence stands
+        if absence.held_up
+        for rank in (*absence.ranks, *absence.silent)
     }
     for key in sorted(absent)[:MAX_DUMP_MISSING]:
         yield m.NCCL_FR_MISSING(absent[key], *key)

@@ -50,8 +50,8 @@ def collect_ranks(reading: RingReading) -> Iterator[Sample]:
         if rank.up:
             living = list(_living(rank, groups, key, reading.monotonic_ns))
             excess = len(living) - (MAX_SERIES_PER_RANK - RESERVED - 2 - 2 * len(groups))
-            told = {sample.metric for sample in living}
-            gone = [metric for metric in GIVE_WAY if metric in told][: max(0, excess)]
+            exported = {sample.metric for sample in living}
+            gone = [metric for metric in GIVE_WAY if metric in exported][: max(0, excess)]
             yield from (sample for sample in living if sample.metric not in gone)
             yield from _open_operation(rank.header.live, key, reading.monotonic_ns)
             yield from _values(rank.header.live, key, max(0, -excess))
@@ -88,22 +88,24 @@ def _living(
         yield _exchange(live.exchange, key)
 
 
-def _exchange(told: Exchange, key: tuple[str, str]) -> Sample:
-    every = sum(each.bytes for each in told.groups) + sum(each.bytes for each in told.peers)
+def _exchange(exchange: Exchange, key: tuple[str, str]) -> Sample:
+    every = sum(partner.bytes for partner in exchange.groups) + sum(
+        partner.bytes for partner in exchange.peers
+    )
     groups = {
         f"{group.members:012x}:{group.size}"
-        for group in told.groups
+        for group in exchange.groups
         if group.size > 1 and (group.unseen or group.bytes >= LEAST_SHARE * every)
     }
-    peers = map(str, sorted(peer.rank for peer in told.peers))
-    averages = "true" if told.plain == told.total else "false"
+    peers = map(str, sorted(peer.rank for peer in exchange.peers))
+    averages = "true" if exchange.plain == exchange.total else "false"
     return m.RANK_EXCHANGE_INFO(1, *key, ",".join(sorted(groups)), ",".join(peers), averages)
 
 
 def _values(live: Live | None, key: tuple[str, str], room: int) -> Iterator[Sample]:
     """What the program says of itself, as far as a rank's other series leave room."""
-    told = () if live is None else live.values
-    known = [(name, value) for name, value in told if math.isfinite(value)]
+    values = () if live is None else live.values
+    known = [(name, value) for name, value in values if math.isfinite(value)]
     yield from (m.TRAIN_VALUE(value, *key, name) for name, value in known[:room])
 
 

@@ -11,7 +11,7 @@ from lockstep.collector.contract.xid import describe
 from lockstep.collector.sources.gpu.simulated import SimulatedReading
 
 SOURCE = "simulated"
-"""Who told of an XID: neither nvml nor the kernel log."""
+"""The source of an XID: neither nvml nor the kernel log."""
 NOT_TOLD = ("",) * (len(m.GPU_INFO.labels) - 5)
 """Labels of the identity that a simulated GPU does not have."""
 
@@ -53,8 +53,8 @@ def _gpu(state: DeviceState) -> Iterator[Sample]:
 
 def _memory_and_links(state: DeviceState) -> Iterator[Sample]:
     gpu = (str(state["gpu"]), state["uuid"])
-    for place, count in state["ecc_errors"].items():
-        yield m.GPU_ECC_ERRORS(count, *gpu, *place.split("/"))
+    for kind, count in state["ecc_errors"].items():
+        yield m.GPU_ECC_ERRORS(count, *gpu, *kind.split("/"))
     for cause, rows in state["remapped_rows"].items():
         yield m.GPU_REMAPPED_ROWS(rows, *gpu, cause)
     yield m.GPU_ROW_REMAP_PENDING(state["row_remap_pending"], *gpu)
@@ -66,8 +66,8 @@ def _memory_and_links(state: DeviceState) -> Iterator[Sample]:
     yield m.GPU_PCIE_REPLAY(state["pcie_replay"], *gpu)
     for link, up in state["nvlink_up"].items():
         yield m.GPU_NVLINK_UP(up, *gpu, link)
-    for place, count in state["nvlink_errors"].items():
-        yield m.GPU_NVLINK_ERRORS(count, *gpu, *place.split("/"))
+    for kind, count in state["nvlink_errors"].items():
+        yield m.GPU_NVLINK_ERRORS(count, *gpu, *kind.split("/"))
 
 
 def _xids(state: DeviceState) -> Iterator[Sample]:

@@ -14,19 +14,19 @@ from lockstep.collector.sources.host.kmsg import KernelLog
 def collect(errors: Errors) -> Iterator[Sample]:
     """Counts since boot; a GPU that is lost keeps its name and its counts."""
 
-    def who(place: str) -> tuple[str, str, str]:
-        gpu, uuid = errors.names.get(place, Name())
-        return gpu, uuid, "" if place == uuid else place
+    def who(bus_id: str) -> tuple[str, str, str]:
+        gpu, uuid = errors.names.get(bus_id, Name())
+        return gpu, uuid, "" if bus_id == uuid else bus_id
 
-    for (place, xid, source, severity), count in errors.xids.items():
-        yield m.GPU_XID_ERRORS(count, *who(place), xid, source, severity)
+    for (bus_id, xid, source, severity), count in errors.xids.items():
+        yield m.GPU_XID_ERRORS(count, *who(bus_id), xid, source, severity)
     yield from _zeros(errors)
-    for (place, xid, severity), unix in errors.last.items():
-        yield m.GPU_XID_LAST(unix, *who(place), xid, severity)
-    for place, count in errors.falls.items():
-        yield m.GPU_FALLEN(count, *who(place))
-    for (place, sxid, severity), count in errors.switches.items():
-        yield m.NVSWITCH_SXID_ERRORS(count, place, sxid, severity)
+    for (bus_id, xid, severity), unix in errors.last.items():
+        yield m.GPU_XID_LAST(unix, *who(bus_id), xid, severity)
+    for bus_id, count in errors.falls.items():
+        yield m.GPU_FALLEN(count, *who(bus_id))
+    for (bus_id, sxid, severity), count in errors.switches.items():
+        yield m.NVSWITCH_SXID_ERRORS(count, bus_id, sxid, severity)
     yield from _troubles(errors)
     yield m.EVENTS_DROPPED(errors.dropped, "xid")
 

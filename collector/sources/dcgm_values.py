@@ -83,24 +83,24 @@ def checked(field: int, value: float) -> float | None:
     return value
 
 
-def values(told: Mapping[int, float]) -> Values:
+def values(numbers: Mapping[int, float]) -> Values:
     """Values in base units, from DCGM's by field id.
 
-    Where only the average of the power is told, it stands for the present one too; where only the
+    Where only the average of the power is read, it stands for the present one too; where only the
     requested limit is (dcgm-exporter's own list up to 3.3), for the enforced one.
     """
     said = Telling()
     for one in DCGM_FIELDS:
         for number, per in ((one.id, one.per), *((also.id, also.per) for also in one.also)):
-            if number in told:
-                said.tell(one.metric, told[number] / per, "/".join(one.labels))
+            if number in numbers:
+                said.tell(one.metric, numbers[number] / per, "/".join(one.labels))
                 break
     for field, word in _RAW.items():
-        bits = told.get(field)
+        bits = numbers.get(field)
         said.tell(word, None if bits is None else int(bits))
     for word, code in zip(
         (FABRIC_STATE, FABRIC_STATUS),
-        _FABRIC.get(told.get(FABRIC_MANAGER_FIELD[0], -1.0), ()),
+        _FABRIC.get(numbers.get(FABRIC_MANAGER_FIELD[0], -1.0), ()),
         strict=False,
     ):
         said.tell(word, code)

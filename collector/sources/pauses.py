@@ -1,7 +1,7 @@
 """Questions that are refused are not asked again at once: each time longer, up to an hour.
 
 A driver that cannot answer (EINVAL, EIO) writes a line into the kernel's log at each attempt, which
-is where XIDs are told and where people look.
+is where XIDs are and where people look.
 """
 
 from collections.abc import Callable, Hashable

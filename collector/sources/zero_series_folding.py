@@ -1,4 +1,4 @@
-"""Counters that have counted nothing yet: told together as one, so that they cost one series."""
+"""Counters that have counted nothing yet: exported together as one series."""
 
 from collections.abc import Callable, Hashable, Mapping
 from typing import TypeVar
@@ -8,7 +8,7 @@ N = TypeVar("N", int, float)
 
 
 class ZeroSeriesFolding:
-    """Remembers which counters have counted: those are told on their own for good.
+    """Remembers which counters have counted: those are exported on their own for good.
 
     Also at 0 after a reset, and when their thing has gone and come: who adds up what was counted
     before a reset has to see them fall.
@@ -33,9 +33,9 @@ class ZeroSeriesFolding:
         Args:
             thing: What the counters belong to.
             counts: By name.
-            alone: Whether a counter is told on its own also at 0: an alert that waits for its first
-                count has to see it rise.
-            together: The name under which a counter is told with others.
+            alone: Whether a counter is exported on its own also at 0: an alert that waits for its
+                first count has to see it rise.
+            together: The name under which a counter is exported with others.
         """
         self._loud.update((thing, name) for name, count in counts.items() if count)
         return {

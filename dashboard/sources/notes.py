@@ -6,9 +6,7 @@ an archive is ever changed. The file is not trusted when it is read.
 """
 
 import json
-import os
 import re
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +14,7 @@ from pathlib import Path
 
 from lockstep.collector.contract import bounded_json
 from lockstep.collector.contract.archive import FINDING_FILE
+from lockstep.collector.contract.whole_file import write_whole
 
 FILE = "notes.json"
 SCHEMA_VERSION = 1
@@ -140,15 +139,8 @@ def _change(folder: Path, change: Callable[[Notes], Notes]) -> None:
             "notes": [{"at": each.at, "by": each.by, "text": each.text} for each in now.notes],
         }  # fmt: skip
         try:
-            descriptor, name = tempfile.mkstemp(prefix=f".{FILE}.", dir=where)
-            try:
-                with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
-                    json.dump(told, file, indent=1, ensure_ascii=False)
-                os.chmod(name, 0o644)
-                os.replace(name, where / FILE)
-            except OSError:
-                os.unlink(name)
-                raise
+            text = json.dumps(told, indent=1, ensure_ascii=False)
+            write_whole(where / FILE, text.encode(errors="replace"))
         except OSError as error:
             raise UnwritableError(
                 f"Notes of this run cannot be kept in {where}: {error.strerror}."

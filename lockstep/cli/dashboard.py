@@ -32,7 +32,7 @@ from lockstep.terminal.interrupts import signals
 from lockstep.terminal.output import fail, note
 from lockstep.terminal.processes import stop
 from lockstep.watch.serve.pages import GRAFANA_VARIABLE
-from lockstep.workloads.sdk.client.calls import place as api_place
+from lockstep.workloads.sdk.client.calls import endpoint
 
 # The words of `lockstep dashboard`, checked: which source, which settings, which address.
 
@@ -129,7 +129,7 @@ def _api(url: str) -> str:
     if not url:
         return ""
     try:
-        return api_place(url).url
+        return endpoint(url).url
     except ValueError as error:
         fail(ExitCode.USAGE, f"--api: {error}")
     except OSError as error:

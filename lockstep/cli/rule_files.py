@@ -1,11 +1,11 @@
 """The rule files of deploy/rules/: recording rules and alerts, each plain and as an object."""
 
-import os
 from pathlib import Path
 
 from lockstep.analyzer.rules.alert_rules.groups import GROUPS, plain, prometheus_rule
 from lockstep.analyzer.rules.alert_rules.shape import PLACEHOLDERS, Addresses
 from lockstep.analyzer.rules.recording_rules.rules import rules as peer_rules
+from lockstep.collector.contract.whole_file import write_whole
 
 ALERTS_HEAD = (
     "# Alerts of Lockstep: each has a runbook, deploy/runbooks/<alert>.md, and tests,\n"
@@ -52,9 +52,7 @@ def write(folder: Path, addresses: Addresses) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in rule_files(addresses).items():
-        half = folder / f".{name}.half"
-        half.write_text(text, encoding="utf-8")
-        os.replace(half, folder / name)
+        write_whole(folder / name, text, mode=None)
 
 
 def stale_files(folder: Path, addresses: Addresses) -> list[str]:

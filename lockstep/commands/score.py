@@ -172,7 +172,7 @@ def _layouts(told: str | None, nodes: int) -> "tuple[Layout, ...]":
     Raises:
         BadParameter: It is no split of the nodes.
     """
-    from lockstep.analyzer.read.optrace.layout import parse_layout
+    from lockstep.analyzer.read.optrace.load import parse_layout
     from lockstep.analyzer.shapes.run import LoadError
     from lockstep.evaluation.trials import every_layout
     from lockstep.workloads.spec import Layout, SpecError

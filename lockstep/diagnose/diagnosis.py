@@ -3,13 +3,12 @@
 import dataclasses
 import json
 import math
-import os
-import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lockstep.collector.contract.archive import REPORT_STEM, RUN_FILE, VERDICT_FILE
+from lockstep.collector.contract.whole_file import write_whole
 from lockstep.collector.contract.words import ExitCode
 from lockstep.terminal.output import fail
 
@@ -163,29 +162,3 @@ def write_reports(
     tree = document(diagnosis, inputs)
     paths = [write_whole(folder / f"{REPORT_STEM}.{form}", render(tree, form)) for form in formats]
     return paths if inputs.trace is None else [*paths, folder / inputs.trace.name]
-
-
-def write_whole(path: Path, text: str | bytes | Iterable[str]) -> Path:
-    """Writes a file whole or not at all: no reader, and no full disk, ever sees half of it.
-
-    Args:
-        path: The file.
-        text: All of it, or its parts.
-
-    Raises:
-        OSError: It cannot be written; what was there stays.
-    """
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            if isinstance(text, bytes):
-                file.write(text)
-            else:
-                parts = (text,) if isinstance(text, str) else text
-                file.writelines(part.encode() for part in parts)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    return path

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.collector.contract import archive as names
 from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.whole_file import write_whole
 from lockstep.collector.contract.words import ExitCode
-from lockstep.diagnose import diagnosis as files
 from lockstep.terminal.output import fail
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _trace(diagnosis: "Diagnosis", folder: Path) -> "tuple[DataFile | None, str]
     text = "".join(timeline.parts()).encode()
     # Without a time in it, so that the same operations always give the same bytes.
     packed = gzip.compress(text, COMPRESSION, mtime=0)
-    files.write_whole(folder / names.TRACE_FILE, packed)
+    write_whole(folder / names.TRACE_FILE, packed)
     digest = hashlib.sha256(packed).hexdigest()
     lacks = f", without the ideal: {timeline.without_ideal}" if timeline.without_ideal else ""
     return DataFile(names.TRACE_FILE, len(packed), digest), words + lacks

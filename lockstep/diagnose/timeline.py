@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lockstep.collector.contract.whole_file import write_whole
 from lockstep.collector.contract.words import ExitCode
-from lockstep.diagnose.diagnosis import write_whole
 from lockstep.terminal import output
 from lockstep.terminal.output import fail
 

@@ -104,12 +104,12 @@ LABELS: tuple[re.Pattern[str], ...] = tuple(
 """Labels that say of more than a leaf or a rack where a node stands, or that it has a device."""
 
 
-def line(text: str) -> str:
+def known_line(text: str) -> str:
     """What a line of the kernel log is, without its priority and time; empty: none of LINES."""
     return next((what for what, form in LINES if form.match(text)), "")
 
 
-def label(name: str) -> bool:
+def known_label(name: str) -> bool:
     """Whether a node's label is one of LABELS."""
     return any(form.fullmatch(name) for form in LABELS)
 
@@ -200,7 +200,7 @@ def _kernel_log(path: str, text: str, found: Understood) -> None:
             continue
         if level is not None and level > WARNING_LEVEL:
             continue  # what a driver says above it is no trouble
-        if what := line(told):
+        if what := known_line(told):
             found.not_used[what] += 1
         elif unread(told, level) or _OF_HARDWARE.match(told) or _ERROR.search(told):
             found.missed(told)
@@ -294,7 +294,7 @@ def _node_labels(path: str, text: str, found: Understood) -> None:
     used = {label for labels in LABELS.values() for label in labels}
     found.values += len(used & set(told))
     for label in sorted(set(told) - used):
-        if label(label):
+        if known_label(label):
             found.not_used[label] += 1
         elif _PLACE.search(label):
             found.missed(f"{label}={told[label]}")

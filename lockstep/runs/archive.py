@@ -18,6 +18,7 @@ from typing import Any
 from lockstep.collector.contract import archive as contract
 from lockstep.collector.contract import bounded_json
 from lockstep.collector.contract.visible import masked, masked_words
+from lockstep.collector.contract.whole_file import replacing, write_whole
 from lockstep.workloads.faults.disturbances import Disturbance
 from lockstep.workloads.faults.link import LINK_KINDS
 from lockstep.workloads.faults.measure import Effect, effect, read_added
@@ -353,9 +354,8 @@ def write_ranks(
         })  # fmt: skip
     types = {"int32": pa.int32(), "string": pa.string()}
     schema = pa.schema([(column.name, types[column.dtype]) for column in contract.RANKS])
-    temporary = out / f"{contract.RANKS_FILE}.new"
-    pq.write_table(pa.Table.from_pylist(rows, schema), temporary)
-    temporary.replace(out / contract.RANKS_FILE)
+    with replacing(out / contract.RANKS_FILE) as file:
+        pq.write_table(pa.Table.from_pylist(rows, schema), file)
 
 
 def _place(spec: RunSpec, places: Mapping[int, Place], rank: int) -> Place:
@@ -370,6 +370,4 @@ def _version(distribution: str) -> str | None:
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:
-    temporary = path.with_suffix(".new")
-    temporary.write_text(json.dumps(value, indent=2) + "\n")
-    temporary.replace(path)
+    write_whole(path, json.dumps(value, indent=2) + "\n", mode=None)

@@ -12,7 +12,7 @@ from typing import Any
 
 from lockstep.analyzer.hangs.dumps import Dumps, Fact, FactKind
 from lockstep.analyzer.hangs.flight_recorder import TreeError, parse
-from lockstep.analyzer.hangs.jobs import Named, jobs
+from lockstep.analyzer.hangs.jobs import NamedDump, jobs
 from lockstep.analyzer.hangs.stacks import facts as stack_facts
 from lockstep.collector.clock import Clock
 from lockstep.collector.config import ConfigError, load
@@ -65,14 +65,14 @@ def read_folder(folder: Path) -> list[tuple[str, Dumps]]:
     with_dumps = {file.path.parent for file in files} or {folder}
     moments, facts = _evidence(folder, beside, with_dumps, rejected)
     stood = _stacks(folder, beside, with_dumps, rejected)
-    found: list[Named] = []
+    found: list[NamedDump] = []
     for file, tree, written in _trees(folder, files, rejected):
         try:
             trace = parse(tree, file.rank, moments.get((file.path.parent, file.rank), written))
         except TreeError as error:
             rejected.append(f"{file.path.relative_to(folder)}: {error}")
             continue
-        found.append(Named(file.name, trace))
+        found.append(NamedDump(file.name, trace))
     if not found and (alone := stood.get(".")):
         told = tuple(rejected[:MOST_REJECTED])
         world = tuple(sorted({one.rank for one in alone}))

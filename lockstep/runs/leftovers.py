@@ -31,7 +31,7 @@ def find(
     shared: Path = SHARED_MEMORY,
     cgroups: Path = cpu_quota.ROOT,
     proc: Path = Path("/proc"),
-    networks: Callable[[], dict[str, Owner | None]] = namespaces.found,
+    networks: Callable[[], dict[str, Owner | None]] = namespaces.listed,
 ) -> list[Leftover]:
     """Every run that has ring files, cgroups or namespaces and no living owner.
 

@@ -34,6 +34,10 @@ class Fault:
     last: int | None = None
 
 
+OLDEST_STEPS = tuple(column for column in archive.STEPS if not column.added)
+"""The columns that every archive has: the frozen verdicts are of older ones."""
+
+
 @dataclass
 class Synthetic:
     """Knobs of a synthetic run; `run()` gives it, `write(folder)` its archive."""
@@ -123,7 +127,7 @@ class Synthetic:
                 })  # fmt: skip
             ends.append(end)
             begin = end
-        steps = pd.DataFrame(rows, columns=[column.name for column in archive.STEPS])
+        steps = pd.DataFrame(rows, columns=[column.name for column in OLDEST_STEPS])
         samples = self._samples(steps, np.array(ends)) if self.telemetry else _no_samples()
         return steps, self.drop(samples)
 
@@ -326,7 +330,7 @@ class Synthetic:
             columns=[column.name for column in archive.RANKS],
         )
         pq.write_table(_table(ranks, archive.RANKS), folder / archive.RANKS_FILE)
-        pq.write_table(_table(steps, archive.STEPS), folder / archive.STEPS_FILE)
+        pq.write_table(_table(steps, OLDEST_STEPS), folder / archive.STEPS_FILE)
         parts = folder / archive.SAMPLES_FILE
         parts.mkdir()
         half = len(samples) // 2

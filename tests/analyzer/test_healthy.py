@@ -182,7 +182,7 @@ def test_a_rank_that_never_answered_is_unknown_and_not_healthy(synthetic):
     verdict = diagnose(dataclasses.replace(run, windows=heard)).verdict
 
     assert ("unknown", 0.75) == (verdict.status, verdict.coverage)
-    assert "rank 3 told no step times" in verdict.sentence
+    assert "rank 3 reported no step times" in verdict.sentence
 
 
 def test_what_the_launcher_was_told_to_inject_is_not_read(synthetic):

@@ -61,7 +61,11 @@ def test_a_foreign_archive_has_columns_and_metrics_of_the_contract_and_its_truth
 
 def _schema(columns: Sequence[Column]) -> list[tuple[str, str]]:
     types = {"float64": "double"}
-    return [(column.name, types.get(column.dtype, column.dtype)) for column in columns]
+    return [
+        (column.name, types.get(column.dtype, column.dtype))
+        for column in columns
+        if not column.added
+    ]
 
 
 def _told(path: Path) -> list[tuple[str, str]]:

@@ -20,7 +20,7 @@ from lockstep.collector.sources.ranks.source import RankRings
 from lockstep.workloads.ring import Identity, RingWriter
 from tests.attack.collector_program import Collector, running
 from tests.collector.conftest import FakeClock, Machine, RingImage
-from tests.collector.test_hostile_rings import of_rank, spoil, values
+from tests.collector.sources.ranks.test_hostile_rings import of_rank, spoil, values
 
 pytestmark = pytest.mark.distributed
 

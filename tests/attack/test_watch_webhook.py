@@ -12,8 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lockstep.analyzer.findings.alertmanager.webhook import MAX_ALERTS, MAX_BYTES
 from lockstep.collector.exporter.page import Form, render
-from lockstep.watch.deliver import webhook as webhook_token
-from lockstep.watch.deliver.webhook import Webhook
+from lockstep.watch.deliver.webhook import Webhook, ensure_token_file
 from tests.attack.bounds import times
 from tests.attack.watch_program import WatchProgram, watching
 
@@ -145,9 +144,7 @@ JSON = st.recursive(
 )
 def test_whatever_is_posted_every_parser_reads_the_page(tmp_path, whole, alert, noise, at):
     taken: list[object] = []
-    webhook = Webhook(
-        lambda told: taken.append(told) is None, webhook_token.ensure_token_file(tmp_path)
-    )
+    webhook = Webhook(lambda told: taken.append(told) is None, ensure_token_file(tmp_path))
     body = json.dumps({**BODY, "alerts": [ALERT | alert], **whole}).encode()
     for sent in (body, body[:at] + noise + body[at + len(noise) :]):
         status, said = webhook.answer(sent)

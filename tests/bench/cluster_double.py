@@ -14,7 +14,7 @@ from lockstep.terminal.output import Progress
 from lockstep.workloads.launch.kubernetes import cluster_run, workflow
 from lockstep.workloads.launch.kubernetes.settings import Settings
 from lockstep.workloads.spec import Layout, RunSpec
-from tests.workloads.kubernetes.conftest import NAMESPACE, RUN, FakeCluster, claim, node
+from tests.workloads.launch.kubernetes.conftest import NAMESPACE, RUN, FakeCluster, claim, node
 
 NAME = RUN.lower()
 DIGEST = f"sha256:{'a' * 64}"

@@ -29,7 +29,7 @@ from lockstep.workloads.launch.kubernetes.settings import JOB, MPIJOB, WORKFLOW,
 from lockstep.workloads.launch.kubernetes.submission import submission
 from lockstep.workloads.spec import Layout, RunSpec
 from tests.cluster.controllers import at, kueue
-from tests.workloads.kubernetes.conftest import NAMESPACE, RUN, FakeCluster, claim, node
+from tests.workloads.launch.kubernetes.conftest import NAMESPACE, RUN, FakeCluster, claim, node
 
 NAME = RUN.lower()
 LASTS_SECONDS = 0.2

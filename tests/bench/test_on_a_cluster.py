@@ -25,7 +25,7 @@ from lockstep.workloads.launch.kubernetes.conditions import Pod
 from lockstep.workloads.launch.kubernetes.settings import Settings
 from lockstep.workloads.spec import Layout, RunSpec
 from tests.bench.cluster_double import DIGEST, Cluster
-from tests.workloads.kubernetes.conftest import AWAY, NAMESPACE, RUN
+from tests.workloads.launch.kubernetes.conftest import AWAY, NAMESPACE, RUN
 
 MEASURED = {
     "run": "inside", "archive": "/runs/x", "step_seconds": 0.25, "verdict": "healthy",

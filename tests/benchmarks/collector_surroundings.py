@@ -21,8 +21,8 @@ from lockstep.collector.contract.flight_recorder import dump_name
 from tests.benchmarks.collector_changes import xid_record
 from tests.benchmarks.nccl_inspector import line
 from tests.collector.network_node import node_8x400g
-from tests.collector.test_flight_recorder import entry, tree
-from tests.collector.test_pod_resources import FakeKubelet, pod
+from tests.collector.sources.kubelet.test_pod_resources import FakeKubelet, pod
+from tests.collector.sources.nccl.test_flight_recorder import entry, tree
 
 RUN, RANKS = "benchmark", 8
 LINES_PER_SECOND = 100

@@ -15,7 +15,7 @@ import pytest
 
 from tests.collector import counter_captures, kernel_log_values, nccl_captures
 from tests.mutations import mutated, mutated_document, mutated_log
-from tests.workloads import training_logs
+from tests.workloads.launch import training_logs
 
 MUTATIONS = int(os.environ.get("MUTATIONS", "100000"))
 

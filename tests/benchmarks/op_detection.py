@@ -16,8 +16,7 @@ import numpy as np
 from lockstep.analyzer.operations.outliers import judge, trace_cells
 from lockstep.analyzer.operations.structure import Facts, structures
 from lockstep.analyzer.operations.whatif.graph import COMPUTE
-from lockstep.analyzer.read.optrace.layout import read_meta
-from lockstep.analyzer.read.optrace.load import load_trace
+from lockstep.analyzer.read.optrace.load import load_trace, read_meta
 from lockstep.analyzer.shapes.operations import Trace
 from lockstep.evaluation.synth import traces as synth
 from tests.analyzer.edited import healed, slowed

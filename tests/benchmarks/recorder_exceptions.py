@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.workloads.launch.joining.reachable import free_port
-from tests.workloads.exceptions.injection import ERRORS, Look, Point
-from tests.workloads.exceptions.programs import KINDS, WORLD, points, run
 from tests.workloads.nursery import Nursery
+from tests.workloads.sdk.exceptions.injection import ERRORS, Look, Point
+from tests.workloads.sdk.exceptions.programs import KINDS, WORLD, points, run
 
 RUNS = 200
 GOALS = {"ended": 0.0, "changed": 0.0, "said_more_than_once": 0.0}

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.analyzer.recording_rules.fleet import Fleet
+from tests.analyzer.rules.recording_rules.fleet import Fleet
 from tests.lockstep.servers import Pages, Servers
 from tests.lockstep.top.looks import page
 from tests.lockstep.top.test_pages import Nodes

@@ -26,8 +26,7 @@ from lockstep.analyzer.operations.whatif.dependencies import build
 from lockstep.analyzer.operations.whatif.graph import COMPUTE
 from lockstep.analyzer.operations.whatif.simulate import timeline
 from lockstep.analyzer.operations.whatif.work import split_durations
-from lockstep.analyzer.read.optrace.layout import read_meta
-from lockstep.analyzer.read.optrace.load import load_trace
+from lockstep.analyzer.read.optrace.load import load_trace, read_meta
 from lockstep.analyzer.shapes.operations import Floats, Trace
 from lockstep.analyzer.shapes.run import Verdict
 from lockstep.analyzer.verdict.pipeline import diagnose

@@ -20,8 +20,7 @@ from lockstep.analyzer.operations.whatif.graph import MERGED, Graph
 from lockstep.analyzer.operations.whatif.slowdown import Slowdown, slowdown
 from lockstep.analyzer.operations.whatif.trust import compare
 from lockstep.analyzer.operations.whatif.work import published_ideals, split_durations
-from lockstep.analyzer.read.optrace.layout import read_meta
-from lockstep.analyzer.read.optrace.load import load_trace
+from lockstep.analyzer.read.optrace.load import load_trace, read_meta
 from lockstep.analyzer.shapes.operations import Floats, Layout, Trace
 from lockstep.evaluation.synth import traces as synth
 

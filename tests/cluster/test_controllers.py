@@ -27,7 +27,7 @@ from tests.cluster.controllers import (
     mpi_operator,
     trainer,
 )
-from tests.workloads.kubernetes.conftest import RUN
+from tests.workloads.launch.kubernetes.conftest import RUN
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "kubernetes"
 SETTINGS = Settings("registry.example/lockstep-workloads:1", "registry.example/lockstep-watch:1")

@@ -14,7 +14,7 @@ from lockstep.workloads.launch.kubernetes.objects import Objects, TakenError
 from lockstep.workloads.launch.kubernetes.settings import Kind, Settings, is_hosts_name
 from lockstep.workloads.launch.kubernetes.submission import submission
 from lockstep.workloads.spec import Layout, RunSpec
-from tests.workloads.kubernetes.conftest import FakeCluster
+from tests.workloads.launch.kubernetes.conftest import FakeCluster
 
 pytestmark = pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
 NUMBERS = count()

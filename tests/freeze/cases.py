@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from tests.analyzer.conftest import Fault, Synthetic
 from tests.analyzer.hardware.anomalies.conftest import Hardware
-from tests.analyzer.prometheus.fake import serving, stored
+from tests.analyzer.read.prometheus.fake import serving, stored
 from tests.benchmarks.foreign import runs as foreign_runs
 from tests.benchmarks.independent import runs as independent_runs
 from tests.freeze import inside

@@ -45,6 +45,10 @@ def called(words: list[str]) -> tuple[int, str, str]:
     return int(code), out.getvalue(), err.getvalue()
 
 
+OLDEST_STEPS = tuple(column for column in STEPS if not column.added)
+"""The columns that every archive has: what is frozen was written before the others."""
+
+
 def metrics() -> dict[str, Any]:
     """By name, what is said of every metric of a page."""
     return {
@@ -61,7 +65,7 @@ def write_fleet(folder: Path, seed: int) -> None:
     ranks = pd.DataFrame([asdict(info) | {"pod": None} for info in run.ranks])
     _write(folder / "ranks.parquet", ranks, RANKS)
     for name, parts, columns in (
-        ("steps.parquet", run.steps, STEPS), ("samples.parquet", run.samples, SAMPLES),
+        ("steps.parquet", run.steps, OLDEST_STEPS), ("samples.parquet", run.samples, SAMPLES),
     ):  # fmt: skip
         (folder / name).mkdir()
         for number, part in enumerate(parts):

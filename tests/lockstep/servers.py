@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from lockstep.workloads.launch.joining.reachable import free_port
-from tests.analyzer.recording_rules.fleet import Fleet, Series
+from tests.analyzer.rules.recording_rules.fleet import Fleet, Series
 
 SCRAPE = 1.0
 QUICK = 15.0

@@ -38,7 +38,8 @@ def written(
             **{f"{phase}_seconds": 0.0 for phase in PHASES},
             "step": step, "rank": rank, "attempt": 0,
             "start": EPOCH + begin + 4.0 + (step - first) * STEP, "wall_seconds": STEP,
-            "own_seconds": 0.8 * STEP, "forward_seconds": STEP, "tags": "",
+            "own_seconds": 0.8 * STEP, "wait_seconds": 0.2 * STEP, "forward_seconds": STEP,
+            "tags": "",
         }
         for step in range(first, last) for rank in range(RANKS)
     ]  # fmt: skip

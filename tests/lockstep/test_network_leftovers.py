@@ -48,7 +48,7 @@ def test_a_living_launchers_network_and_names_that_look_like_ours_are_kept(
         cleaned = json.loads(lockstep("doctor", "--clean", "-o", "json").out)["cleaned"]
 
         assert left in cleaned
-        assert names.token in namespaces.found()
+        assert names.token in namespaces.listed()
         assert set(foreign) <= set(os.listdir(netns.FOLDER))
     finally:
         namespaces.remove(names.token)

@@ -15,7 +15,7 @@ from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.dashboard.sources.prometheus.source import PrometheusSource
 from lockstep.watch.loop import Watch
 from lockstep.watch.settings import Settings
-from tests.analyzer.recording_rules.fleet import Fleet
+from tests.analyzer.rules.recording_rules.fleet import Fleet
 from tests.lockstep.servers import PATIENCE, SCRAPE, serving
 
 pytestmark = [pytest.mark.foreign, pytest.mark.prometheus, pytest.mark.slow]

@@ -207,7 +207,7 @@ def test_the_alert_of_a_place_that_recovered_says_where_it_goes_on_and_commands_
     [(old, _)] = superseded(change.still)
 
     assert ("node-0", cycles.folders[0]) == (old.labels["node"], old.annotations["archive"])
-    words = "It is over here, and goes on at rank 1: another alert tells of it."
+    words = "It is over here, and goes on at rank 1: another alert is about it."
     assert words == old.annotations["summary"]
     assert ("", True) == (old.annotations["command"], old.is_replaced)
 

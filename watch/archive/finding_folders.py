@@ -8,7 +8,7 @@ from typing import Any
 
 from lockstep.analyzer.findings.finding_lifecycle import folder_of_run
 from lockstep.collector.contract import bounded_json
-from lockstep.diagnose.diagnosis import write_whole
+from lockstep.collector.contract.whole_file import write_whole
 
 FINDING_FILE = "finding.json"
 MOST_FINDINGS = 200

@@ -20,8 +20,9 @@ from lockstep.analyzer.findings.finding import WatchFinding, finding_json
 from lockstep.analyzer.read.archive.files import MISSING_KEY
 from lockstep.analyzer.shapes.run import Run
 from lockstep.collector.contract import archive as contract
+from lockstep.collector.contract.whole_file import write_whole
 from lockstep.collector.recorder.parts import Row, arrow_schema
-from lockstep.diagnose.diagnosis import write_verdict, write_whole
+from lockstep.diagnose.diagnosis import write_verdict
 from lockstep.watch.archive import finding_folders
 from lockstep.watch.judge.diagnoses import Judged, judged_json
 from lockstep.watch.look.collectors import Operations

@@ -1,9 +1,7 @@
 """`POST /alertmanager`: who may tell us of alerts, and what becomes of what they tell."""
 
-import contextlib
 import hmac
 import logging
-import os
 import secrets
 import threading
 from collections import Counter
@@ -20,6 +18,7 @@ from lockstep.analyzer.findings.alertmanager.webhook import (
 )
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.metrics import Sample
+from lockstep.collector.contract.whole_file import write_whole
 from lockstep.collector.contract.words import ExitCode
 from lockstep.terminal.output import fail
 from lockstep.watch.serve.server import refuse_cross_origin
@@ -44,16 +43,9 @@ def ensure_token_file(folder: Path) -> Path:
     except OSError as error:  # somebody else's, which he has given to an Alertmanager
         fail(ExitCode.UNREACHABLE, f"{path} cannot be read: {error.strerror}; allow it, as it"
              " holds the webhook's token, or give --webhook-token-file FILE")  # fmt: skip
-    new = folder / f".{TOKEN_FILE}.{os.getpid()}"
     try:
-        with contextlib.suppress(FileNotFoundError):
-            new.unlink()  # of a process of the same number that was killed here
-        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(handle, "w") as file:
-            file.write(f"{secrets.token_urlsafe(TOKEN_BYTES)}\n")
-            file.flush()
-            os.fsync(handle)
-        new.replace(path)
+        token = f"{secrets.token_urlsafe(TOKEN_BYTES)}\n"
+        write_whole(path, token, mode=0o600, sync=True)  # for its owner only
     except OSError as error:
         fail(ExitCode.UNREACHABLE, f"{path} cannot be written: {error.strerror}; it would hold the"
              " token of the webhook, or give --webhook-token-file FILE")  # fmt: skip

@@ -25,7 +25,7 @@ from lockstep.analyzer.read.prometheus.connection import SCRAPE_URL, Connection
 from lockstep.collector.contract import threads
 from lockstep.collector.contract.flight_recorder import DUMPS_AGAIN_SECONDS
 from lockstep.collector.contract.metric_rows.ranges import AGE, THINGS
-from lockstep.diagnose.diagnosis import write_whole
+from lockstep.collector.contract.whole_file import write_whole
 from lockstep.runs.hang_dumps import NoDumpsError, read_folder
 from lockstep.terminal.output import bug
 from lockstep.watch.archive.folder import UNDER_WAY

@@ -195,8 +195,7 @@ def _vanished(
             continue
         if untold and not scraping:
             continue
-        heard = Heard.UNTOLD if untold else Heard.UNREACHED
-        heard = Heard.MIXED if life.pages & pages else heard
+        heard = Heard.UNREACHED if life.pages & pages or not untold else Heard.UNTOLD
         end = End(life.seen, How.VANISHED, heard=heard, noticed=seen.now)
         found[run] = _with(life, end)
         LOG.warning("run %r is told of no more: %s", run, HEARD[heard])

@@ -24,7 +24,7 @@ from lockstep.collector.contract.metric_rows.ranges import (
 from lockstep.collector.contract.words import Cause
 from lockstep.watch.judge.hardware import Event, Gpu, Inventory, Target
 from lockstep.watch.judge.progress import Progress
-from lockstep.watch.judge.run_life import End, Life, Lost, Place
+from lockstep.watch.judge.run_life import End, Heard, Life, Lost, Place
 
 T = TypeVar("T")
 Before = Mapping[str, Mapping[str, float]]
@@ -402,7 +402,10 @@ def _life(tree: Any) -> Life:
 
 def _end(tree: Mapping[str, Any], *, told: bool) -> End:
     """`told`: of an older version, which says it so."""
-    found = shaped(End, {name: value for name, value in tree.items() if name != "gone"})
+    known = {name: value for name, value in tree.items() if name != "gone"}
+    if known.get("heard") == "mixed":  # of an older version
+        known["heard"] = Heard.UNREACHED
+    found = shaped(End, known)
     gone = tree.get("gone")
     return replace(
         found,

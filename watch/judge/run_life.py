@@ -32,10 +32,9 @@ class How(StrEnum):
 
 
 class Heard(StrEnum):
-    """What became of the pages of a run that vanished."""
+    """What became of the pages of a run that vanished; all that answer do not know its ranks."""
 
     ANSWER = "answer"
-    MIXED = "mixed"
     UNREACHED = "unreached"
     UNTOLD = "untold"
 

@@ -91,16 +91,12 @@ HEARD = {
         "its collectors answer and know none of its ranks, as after a restart of the node; how it"
         " ended is not known"
     ),
-    Heard.MIXED: (
-        "those of its collectors that answer know none of its ranks, and the others tell nothing;"
-        " how it ended, and whether it did, is not known"
-    ),
     Heard.UNREACHED: (
-        "Prometheus reaches none of its collectors that told of it, as where they ended with it, or"
-        " its nodes or the network to them went; how it ended, and whether it did, is not known"
+        "Prometheus does not reach its collectors, or some of them, and the others know none of"
+        " its ranks; how it ended, and whether it did, is not known"
     ),
     Heard.UNTOLD: (
-        "its collectors are scraped no more, or nobody says whether they are; how it ended, and"
+        "its collectors are no longer scraped, or nothing says whether they are; how it ended, and"
         " whether it did, is not known"
     ),
 }

@@ -111,13 +111,76 @@ class Look:
         return frozenset(zip(jobs, instances, strict=True))
 
 
+@dataclass(frozen=True, slots=True)
+class _Questions:
+    """How one look asks: all answers are about the same moment and the same ranks."""
+
+    connection: Connection
+    now: float
+    members: Members
+    times: Floats
+    interval: float
+    unanswered: list[str]
+
+    def instant(self, query: str, within: Range | None = None) -> Answer:
+        return self.connection.instant(query, self.now, within=within or ask.WITHIN.get(query))
+
+    def by_rank(self, query: str, within: Range | None = None) -> Floats:
+        return of_answer(self.instant(query, within), self.members)
+
+    def over(self, query: str, within: Range | None = None) -> list[Series]:
+        return self.connection.over(
+            query, float(self.times[0]), float(self.times[-1]), self.interval,
+            within=within or ask.WITHIN.get(query),
+        )  # fmt: skip
+
+    def ranks_over(self, query: str) -> Floats:
+        return of_ranks(self.over(query), self.times, self.members)
+
+    def optional(self, question: Callable[[], T]) -> T | None:
+        """An answer that the cycle can do without; None = there was none, and why is noted."""
+        try:
+            return question()
+        except SourceError as error:
+            self.unanswered.append(str(error))
+            return None
+
+    def gpus_over(self, metric: m.Metric, selector: str) -> Floats | None:
+        query = ask.gauge(metric, selector, self.interval)
+        return self.optional(
+            lambda: of_gpus(self.over(query, metric.within), self.times, self.members)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Hardware:
+    """What a cycle can do without; None = it was not answered, or not asked this time."""
+
+    own_lately: Floats | None
+    stopped: Answer | None
+    telling: Floats | None
+    lost: Answer | None
+    errors: Answer | None
+    gauges: Mapping[str, Floats | None]
+    links: Answer | None
+    ports: Answer | None
+    places: Places | None
+
+    @property
+    def blind(self) -> frozenset[Kind]:
+        """Kinds of findings of which nothing is known therefore."""
+        missing = {
+            Kind.STOP: self.stopped is None,
+            Kind.EVENT: self.lost is None or self.errors is None,
+            Kind.HARDWARE: any(gauge is None for gauge in self.gauges.values()),
+        }
+        return frozenset(kind for kind, is_missing in missing.items() if is_missing)
+
+
 def look(
     connection: Connection, since: float, interval: float, most: int, *, inventory: bool
 ) -> Look:
-    """Ask.
-
-    What hardware tells is asked last and in a time of its own: one answer that does not end, or is
-    too large, must not blind the watch to everything else.
+    """Ask Prometheus about everything that lives.
 
     Args:
         connection: To the Prometheus.
@@ -133,66 +196,21 @@ def look(
     infos = connection.instant(ask.INFOS, now)
     who = members(infos)
     times = _times(since, now, interval, most)
-
-    def instant(query: str, within: Range | None = None) -> Answer:
-        return connection.instant(query, now, within=within or ask.WITHIN.get(query))
-
-    def by_rank(query: str, within: Range | None = None) -> Floats:
-        return of_answer(instant(query, within), who)
-
-    def over(query: str, within: Range | None = None) -> list[Series]:
-        return connection.over(
-            query, float(times[0]), float(times[-1]), interval,
-            within=within or ask.WITHIN.get(query),
-        )  # fmt: skip
-
-    unanswered: list[str] = []
-
-    def optional(question: Callable[[], T]) -> T | None:
-        try:
-            return question()
-        except SourceError as error:
-            unanswered.append(str(error))
-            return None
-
-    def of_gpu(metric: m.Metric, selector: str) -> Floats | None:
-        query = ask.gauge(metric, selector, interval)
-        return optional(lambda: of_gpus(over(query, metric.within), times, who))
-
+    asking = _Questions(connection, now, who, times, interval, [])
     seconds = max(LEAST_RATE_SECONDS, RATE_CHECKS * interval)
-    own, steps, known = (
-        of_ranks(over(each), times, who) for each in (ask.OWN, ask.STEPS, ask.KNOWN)
-    )
-    up, runs = by_rank(ask.LIVING), by_run(instant(ask.TOLD))
-    own_now, step_rate = (
-        by_rank(ask.own_seconds_query(seconds), SECONDS),
-        by_rank(ask.rate(m.TRAIN_STEPS, seconds), RELATION),
-    )
-    waits, pages = by_run(instant(ask.OPEN)), instant(ask.PAGES)
-    with connection.within(LESS_SECONDS):
-        lately = optional(lambda: by_rank(ask.own_seconds_query(READING_SECONDS), SECONDS))
-        stopped = optional(lambda: instant(ask.STOPPED))
-        telling = optional(lambda: by_rank(ask.TELLING))
-        lost, errors = optional(lambda: instant(ask.LOST)), optional(lambda: instant(ask.XIDS))
-        gauges = {
-            CLOCK: of_gpu(m.GPU_CLOCK, 'domain="sm",'),
-            TEMPERATURE: of_gpu(m.GPU_TEMPERATURE, 'sensor="gpu",'),
-            POWER: of_gpu(m.GPU_POWER, ""),
-        }
-        links = optional(lambda: instant(ask.LINKS)) if inventory else None
-        ports = optional(lambda: instant(ask.PORTS)) if inventory else None
-        where = optional(lambda: places(connection, now)) if inventory else None
-    blind = {
-        Kind.STOP: stopped is None,
-        Kind.EVENT: lost is None or errors is None,
-        Kind.HARDWARE: any(gauge is None for gauge in gauges.values()),
+    ranks = {
+        name: asking.ranks_over(query)
+        for name, query in ((OWN, ask.OWN), (STEPS, ask.STEPS), (KNOWN, ask.KNOWN))
     }
-    twins = namesakes(infos, lambda: instant(ask.UP_BY_PAGE))
+    up, runs = asking.by_rank(ask.LIVING), by_run(asking.instant(ask.TOLD))
+    own_now = asking.by_rank(ask.own_seconds_query(seconds), SECONDS)
+    step_rate = asking.by_rank(ask.rate(m.TRAIN_STEPS, seconds), RELATION)
+    waits, pages = by_run(asking.instant(ask.OPEN)), asking.instant(ask.PAGES)
+    hardware = _hardware(asking, inventory=inventory)
+    twins = namesakes(infos, lambda: asking.instant(ask.UP_BY_PAGE))
     unknown = np.full((len(times), len(who)), np.nan)
-    panel = Panel(times, who, {
-        OWN: own, STEPS: steps, KNOWN: known,
-        **{name: unknown if gauge is None else gauge for name, gauge in gauges.items()},
-    })  # fmt: skip
+    gauges = {name: unknown if gauge is None else gauge for name, gauge in hardware.gauges.items()}
+    panel = Panel(times, who, {**ranks, **gauges})
     return Look(
         now=now,
         members=who,
@@ -200,27 +218,59 @@ def look(
         up=up,
         told=runs,
         own=own_now,
-        own_lately=np.full(len(who), np.nan) if lately is None else lately,
+        own_lately=np.full(len(who), np.nan)
+        if hardware.own_lately is None
+        else hardware.own_lately,
         step_rate=step_rate,
         clock=_last(panel.told[CLOCK]),
-        telling=np.zeros(len(who)) if telling is None else np.nan_to_num(telling),
+        telling=np.zeros(len(who)) if hardware.telling is None else np.nan_to_num(hardware.telling),
         open=waits,
-        stopped=ranks_by_run(stopped or []),
+        stopped=ranks_by_run(hardware.stopped or []),
         pages=pages,
-        lost=lost or [],
-        xids=[one for one in errors or [] if "xid" in one[0] and abs(now - one[1]) < EVENT_SECONDS],
+        lost=hardware.lost or [],
+        xids=[
+            (labels, when)
+            for labels, when in hardware.errors or []
+            if "xid" in labels and abs(now - when) < EVENT_SECONDS
+        ],
         error_pages=frozenset(
             (labels.get("job", ""), labels.get("instance", ""))
-            for labels, value in errors or []
+            for labels, value in hardware.errors or []
             if "xid" in labels or value == 0
         ),
-        links=links,
-        ports=ports,
-        places=where,
-        unanswered=tuple(unanswered),
-        blind=frozenset(kind for kind, is_blind in blind.items() if is_blind),
+        links=hardware.links,
+        ports=hardware.ports,
+        places=hardware.places,
+        unanswered=tuple(asking.unanswered),
+        blind=hardware.blind,
         namesakes=twins,
     )
+
+
+def _hardware(asking: _Questions, *, inventory: bool) -> _Hardware:
+    """What hardware reports, asked last and in a time of its own.
+
+    One answer that does not end, or is too large, must not blind the watch to everything else.
+    """
+    instant, optional = asking.instant, asking.optional
+    with asking.connection.within(LESS_SECONDS):
+        return _Hardware(
+            own_lately=optional(
+                lambda: asking.by_rank(ask.own_seconds_query(READING_SECONDS), SECONDS)
+            ),
+            stopped=optional(lambda: instant(ask.STOPPED)),
+            telling=optional(lambda: asking.by_rank(ask.TELLING)),
+            lost=optional(lambda: instant(ask.LOST)),
+            errors=optional(lambda: instant(ask.XIDS)),
+            gauges={
+                CLOCK: asking.gpus_over(m.GPU_CLOCK, 'domain="sm",'),
+                TEMPERATURE: asking.gpus_over(m.GPU_TEMPERATURE, 'sensor="gpu",'),
+                POWER: asking.gpus_over(m.GPU_POWER, ""),
+            },
+            links=optional(lambda: instant(ask.LINKS)) if inventory else None,
+            ports=optional(lambda: instant(ask.PORTS)) if inventory else None,
+            places=optional(lambda: places(asking.connection, asking.now)) if inventory else None,
+        )
 
 
 def of_answer(answer: Answer, who: Members) -> Floats:

@@ -60,8 +60,8 @@ class CifarImages:
     def pixels(self, index: int) -> NDArray[np.uint8]:
         """An image as it is in the file, (3, side, side); a view, not a copy."""
         file = int(np.searchsorted(self._ends, index, side="right"))
-        place = index - (int(self._ends[file - 1]) if file else 0)
-        return self._files[file][place, 1:].reshape(3, self.side, self.side)
+        offset = index - (int(self._ends[file - 1]) if file else 0)
+        return self._files[file][offset, 1:].reshape(3, self.side, self.side)
 
     def whole(self, index: int) -> NDArray[np.uint8]:
         """An image to validate on, (side, side, 3)."""
@@ -111,8 +111,8 @@ def _refuse_label(
 ) -> None:
     index = int(np.argmax(labels >= CLASSES))
     file = int(np.searchsorted(ends, index, side="right"))
-    place = index - (int(ends[file - 1]) if file else 0)
+    offset = index - (int(ends[file - 1]) if file else 0)
     raise DataError(
-        f"{folder / names[file]} has label {labels[index]} in record {place}; CIFAR-10 has labels 0"
-        f" to {CLASSES - 1}"
+        f"{folder / names[file]} has label {labels[index]} in record {offset}; CIFAR-10 has labels"
+        f" 0 to {CLASSES - 1}"
     )

@@ -37,13 +37,13 @@ def validation_file(train: Path) -> Path:
     """
     name = train.name.removesuffix(train.suffix) if train.suffix in OPENERS else train.name
     candidates = [train.with_name(f"{name}.t{end}") for end in ("", *OPENERS)]
-    found = next((path for path in candidates if path.is_file()), None)
-    if found is None:
+    present = next((path for path in candidates if path.is_file()), None)
+    if present is None:
         raise LibsvmError(
             f"{train} has no file to validate on; put {candidates[0].name} (or .bz2, .gz, .xz)"
             " beside it"
         )
-    return found
+    return present
 
 
 def look_at(train: Path, features: int) -> None:

@@ -61,8 +61,8 @@ class Epsilon:
 
     def weights(self) -> NDArray[np.float64]:
         """The true weights, (dimensions,), in coordinates of the basis."""
-        found = np.random.default_rng([self.seed, 1]).standard_normal(self.dimensions)
-        return found * (self.length / np.linalg.norm(found))
+        weights = np.random.default_rng([self.seed, 1]).standard_normal(self.dimensions)
+        return weights * (self.length / np.linalg.norm(weights))
 
     @property
     def length(self) -> float:

@@ -71,12 +71,12 @@ def strengths(pixels: NDArray[np.uint8]) -> NDArray[np.float64]:
     The strongest is the best guess at the class.
     """
     side = pixels.shape[-1]
-    found = []
+    amplitudes = []
     for channel, period, across in PATTERNS:
         line = pixels[:, channel].mean(axis=1 if across else 2, dtype=np.float64)
         turns = np.exp(-2j * np.pi * np.arange(side) / period)
-        found.append(np.abs(line @ turns) * 2 / side)
-    return np.stack(found, axis=1)
+        amplitudes.append(np.abs(line @ turns) * 2 / side)
+    return np.stack(amplitudes, axis=1)
 
 
 def write_folder(folder: Path, training: int, validation: int, side: int, seed: int) -> None:

@@ -49,14 +49,14 @@ class ImageFolder:
         self._paths: list[Path] = []
         labels: list[int] = []
         for label, name in enumerate(classes(folder, half)):
-            found = sorted(p for p in (folder / half / name).iterdir() if _is_image(p))
-            if not found:
+            paths = sorted(p for p in (folder / half / name).iterdir() if _is_image(p))
+            if not paths:
                 raise DataError(
                     f"{folder / half / name} has no image; each class needs files that end in"
                     f" {', '.join(sorted(ENDINGS))}"
                 )
-            self._paths += found
-            labels += [label] * len(found)
+            self._paths += paths
+            labels += [label] * len(paths)
         self.labels = np.array(labels, dtype=np.int64)
 
     def __len__(self) -> int:
@@ -80,12 +80,12 @@ class ImageFolder:
         pillow = _pillow()
         try:
             with pillow.open(self._paths[index]) as image:
-                found: Image = image.convert("RGB")
+                rgb: Image = image.convert("RGB")
         except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
             raise DataError(
                 f"{self._paths[index]} is no image that can be decoded: {error}"
             ) from error
-        return found
+        return rgb
 
 
 def classes(folder: Path, half: str) -> list[str]:

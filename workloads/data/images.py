@@ -71,19 +71,19 @@ class ImageStream:
         self._epoch = -1
         self._order = np.empty(0, dtype=np.int64)
 
-    def place(self, number: int) -> tuple[int, int]:
+    def position(self, number: int) -> tuple[int, int]:
         """(epoch, index of the image) that comes as `number` from the start."""
-        epoch, place = divmod(number, len(self._images))
+        epoch, position = divmod(number, len(self._images))
         if epoch != self._epoch:
             self._order = np.random.default_rng([self._seed, ORDER, epoch]).permutation(
                 len(self._images)
             )
             self._epoch = epoch
-        return epoch, int(self._order[place])
+        return epoch, int(self._order[position])
 
     def batch(self, first: int, count: int) -> ImageBatch:
         """`count` consecutive images."""
-        places = [self.place(number) for number in range(first, first + count)]
+        places = [self.position(number) for number in range(first, first + count)]
         pixels = [
             self._images.varied(index, np.random.default_rng([self._seed, VARIATION, epoch, index]))
             for epoch, index in places
@@ -99,10 +99,10 @@ def whole_batch(images: ImageSet, first: int, last: int) -> ImageBatch:
 
 def normalised(images: ImageSet, pixels: list[NDArray[np.uint8]], indices: list[int]) -> ImageBatch:
     """A batch of pixels, each channel with mean 0 and deviation 1 over the data set."""
-    found = np.stack(pixels).astype(np.float32)
-    found -= 255 * np.array(images.statistics.mean, np.float32)
-    found /= 255 * np.array(images.statistics.deviation, np.float32)
-    return ImageBatch(found, images.labels[indices].astype(np.int64))
+    values = np.stack(pixels).astype(np.float32)
+    values -= 255 * np.array(images.statistics.mean, np.float32)
+    values /= 255 * np.array(images.statistics.deviation, np.float32)
+    return ImageBatch(values, images.labels[indices].astype(np.int64))
 
 
 def shifted(
@@ -115,14 +115,14 @@ def shifted(
     """
     down, right = (int(step) for step in dice.integers(-most, most + 1, 2))
     side = len(image)
-    found = np.empty_like(image)
-    found[:] = fill
+    moved = np.empty_like(image)
+    moved[:] = fill
     rows = slice(max(0, -down), side - max(0, down))
     columns = slice(max(0, -right), side - max(0, right))
     from_rows = slice(max(0, down), side - max(0, -down))
     from_columns = slice(max(0, right), side - max(0, -right))
-    found[rows, columns] = image[from_rows, from_columns]
-    return mirrored(found, dice)
+    moved[rows, columns] = image[from_rows, from_columns]
+    return mirrored(moved, dice)
 
 
 def mirrored(image: NDArray[np.uint8], dice: np.random.Generator) -> NDArray[np.uint8]:

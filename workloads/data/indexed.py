@@ -13,6 +13,7 @@ from struct import Struct
 import numpy as np
 from numpy.typing import NDArray
 
+from lockstep.collector.contract.whole_file import replacing
 from lockstep.workloads.spec import DataError
 
 MAGIC = b"MMIDIDX\x00\x00"
@@ -91,13 +92,11 @@ def write(prefix: Path, documents: Iterable[NDArray[np.int64]], vocabulary: int)
     ends = np.cumsum(lengths, dtype=np.int64) * kind.itemsize
     offsets = np.concatenate((np.zeros(1, np.int64), ends))[: len(lengths)]
     code = next(code for code, known in DTYPES.items() if np.dtype(known) == kind)
-    temporary = prefix.with_name(f".{prefix.name}.idx.new")
-    with temporary.open("wb") as stream:
+    with replacing(prefix.with_name(f"{prefix.name}.idx")) as stream:
         stream.write(HEADER.pack(MAGIC, VERSION, code, len(lengths), len(lengths) + 1))
         stream.write(np.asarray(lengths, np.int32).tobytes())
         stream.write(offsets.tobytes())
         stream.write(np.arange(len(lengths) + 1, dtype=np.int64).tobytes())
-    temporary.replace(prefix.with_name(f"{prefix.name}.idx"))
 
 
 def _header(index: Path, raw: bytes) -> tuple[np.dtype[np.generic], int, int]:
@@ -178,10 +177,10 @@ class Samples:
 
     def sample(self, number: int) -> NDArray[np.int64]:
         """Token ids, (sequence + 1), of the sample that comes as `number` from the start."""
-        epoch, place = divmod(number, self.per_epoch)
+        epoch, position = divmod(number, self.per_epoch)
         if epoch != self._epoch:
             self._begin(epoch)
-        begin = int(self._shuffled[place]) * self._sequence
+        begin = int(self._shuffled[position]) * self._sequence
         wanted = self._sequence + 1
         document = int(np.searchsorted(self._ends, begin, side="right"))
         start = begin - (int(self._ends[document - 1]) if document else 0)

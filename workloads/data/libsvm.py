@@ -64,9 +64,9 @@ class RowBlock:
         rows = len(self.labels)
         if self.values.size == rows * features:
             return self.values.reshape(rows, features)
-        found = np.zeros((rows, features), dtype=np.float32)
-        found[np.repeat(np.arange(rows), np.diff(self.starts)), self.columns] = self.values
-        return found
+        matrix = np.zeros((rows, features), dtype=np.float32)
+        matrix[np.repeat(np.arange(rows), np.diff(self.starts)), self.columns] = self.values
+        return matrix
 
 
 def blocks(path: Path, features: int) -> Iterator[RowBlock]:
@@ -86,13 +86,13 @@ def blocks(path: Path, features: int) -> Iterator[RowBlock]:
     for text in _texts(path):
         lines = text.translate(_WHITE).split(b"\n")
         if b"#" in text:
-            lines = [each.partition(b"#")[0] for each in lines]
+            lines = [line.partition(b"#")[0] for line in lines]
         hexadecimal = b"x" in text or b"X" in text  # which Arrow would take
         try:
             block = (None if hexadecimal else _fast(lines, features)) or _slow(lines, features)
             _check_classes(block, lines, seen)
         except _AtError as error:
-            raise LibsvmError(f"{path} line {line + error.place}: {error}") from None
+            raise LibsvmError(f"{path} line {line + error.row}: {error}") from None
         line += text.count(b"\n")
         rows += len(block.labels)
         if block.labels.size:
@@ -103,14 +103,14 @@ def blocks(path: Path, features: int) -> Iterator[RowBlock]:
 
 def _check_classes(block: RowBlock, lines: list[bytes], seen: set[int]) -> None:
     """Add the block's labels to those seen; 0 and -1 are never both."""
-    found = {int(label) for label in np.unique(block.labels)}
-    if {0, -1} <= seen | found:
-        rows = (place for place, line in enumerate(lines) if line.strip())
-        for place, label in zip(rows, block.labels.tolist(), strict=True):
+    classes = {int(label) for label in np.unique(block.labels)}
+    if {0, -1} <= seen | classes:
+        rows = (row for row, line in enumerate(lines) if line.strip())
+        for row, label in zip(rows, block.labels.tolist(), strict=True):
             if {0, -1} <= seen | {label}:
-                raise _AtError(place, "labels are 0 and -1; they must be -1 and +1, or 0 and 1")
+                raise _AtError(row, "labels are 0 and -1; they must be -1 and +1, or 0 and 1")
             seen.add(label)
-    seen |= found
+    seen |= classes
 
 
 def _texts(path: Path) -> Iterator[bytes]:
@@ -191,9 +191,9 @@ def _fast(lines: list[bytes], features: int) -> RowBlock | None:
 class _AtError(Exception):
     """What is wrong with a line of a block, and its place there."""
 
-    def __init__(self, place: int, what: str) -> None:
+    def __init__(self, row: int, what: str) -> None:
         super().__init__(what)
-        self.place = place
+        self.row = row
 
 
 def _slow(lines: list[bytes], features: int) -> RowBlock:
@@ -201,16 +201,16 @@ def _slow(lines: list[bytes], features: int) -> RowBlock:
     starts = [0]
     columns: list[int] = []
     values: list[float] = []
-    for place, line in enumerate(lines):
+    for row, line in enumerate(lines):
         words = line.split()
         if not words:
             continue
         try:
-            label, found, numbers = parse_line(words, features)
+            label, indices, numbers = parse_line(words, features)
         except LineError as error:
-            raise _AtError(place, str(error)) from None
+            raise _AtError(row, str(error)) from None
         labels.append(label)
-        columns += found
+        columns += indices
         values += numbers
         starts.append(len(columns))
     return RowBlock(

@@ -34,10 +34,10 @@ class Loader(Generic[BatchT]):
         Raises:
             Exception: What the making of it raised.
         """
-        found = self._ready.get()
-        if isinstance(found, BaseException):
-            raise found
-        return found
+        batch = self._ready.get()
+        if isinstance(batch, BaseException):
+            raise batch
+        return batch
 
     def close(self) -> None:
         """End the thread."""

@@ -9,15 +9,11 @@ from numpy.typing import NDArray
 from lockstep.workloads.data.indexed import IndexedDataset, IndexedError, Samples, write
 from lockstep.workloads.spec import RunSpec, Training
 
-# Synthetic datasets in Megatron's files, of a known least loss.
+# Synthetic datasets in Megatron's files have a known least loss.
 #
-# A token source that needs attention: the second half of each document repeats the first.
-#
-# Without attention, or with wrong positions, nothing of the second half can be predicted.
-#
-# A token source of known entropy rate: a first-order Markov chain.
-#
-# A model that learns it approaches the entropy rate and cannot honestly fall below it.
+# `markov` is a first-order Markov chain: a model that learns it approaches the entropy rate and
+# cannot fall below it. `copy` needs attention: the second half of each document repeats the first,
+# and without attention, or with wrong positions, nothing of that half can be predicted.
 
 CONCENTRATION = 0.1
 """Dirichlet parameter of each row: few likely successors, so that there is much to learn."""
@@ -59,9 +55,9 @@ class MarkovSource:
         begin = np.cumsum(self.stationary)
         begin[-1] = 1.0
         tokens[:, 0] = np.searchsorted(begin, draws[0], side="right")
-        for place in range(1, length):
-            rows = self._cumulative[tokens[:, place - 1]]
-            tokens[:, place] = (rows <= draws[place][:, None]).sum(axis=1)
+        for position in range(1, length):
+            rows = self._cumulative[tokens[:, position - 1]]
+            tokens[:, position] = (rows <= draws[position][:, None]).sum(axis=1)
         return tokens
 
 

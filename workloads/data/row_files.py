@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.whole_file import write_whole
 from lockstep.workloads.spec import DataError
 
 INDEX = "rows.json"
@@ -56,9 +57,7 @@ def write_index(
         (folder / "basis.f32").write_bytes(basis.astype(np.float32).tobytes())
     width = features if basis is None else len(basis)
     index = {"rows": rows, "features": features, "width": width, "basis": basis is not None}
-    temporary = folder / f".{INDEX}.new"
-    temporary.write_text(json.dumps({**index, **more}, indent=1))
-    temporary.replace(folder / INDEX)
+    write_whole(folder / INDEX, json.dumps({**index, **more}, indent=1), mode=None)
 
 
 def about(folder: Path) -> dict[str, Any]:
@@ -68,10 +67,10 @@ def about(folder: Path) -> dict[str, Any]:
         DataError: The folder is not whole.
     """
     try:
-        found: dict[str, Any] = bounded_json.read(folder / INDEX)
+        index: dict[str, Any] = bounded_json.read(folder / INDEX)
     except (OSError, ValueError) as error:
         raise DataError(f"{folder} is no folder of rows: {INDEX} cannot be read: {error}") from None
-    return found
+    return index
 
 
 def mapped(path: Path, kind: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:

@@ -52,13 +52,13 @@ def agree(broadcast: Broadcast, rank: int, faults: tuple[Fault, ...]) -> tuple[F
         FaultError: What rank 0 told is no plan.
         PeerLostError: The connection to a peer broke.
     """
-    told = encode(faults) if rank == 0 else b""
-    size = torch.tensor([len(told)], dtype=torch.int64)
+    encoded = encode(faults) if rank == 0 else b""
+    size = torch.tensor([len(encoded)], dtype=torch.int64)
     broadcast.broadcast(size, 0)
     if not 0 < size.item() <= MOST_BYTES:
         raise FaultError(f"rank 0 told a fault plan of {size.item()} bytes; at most {MOST_BYTES}")
     if rank == 0:
-        content = torch.frombuffer(bytearray(told), dtype=torch.uint8)
+        content = torch.frombuffer(bytearray(encoded), dtype=torch.uint8)
     else:
         content = torch.zeros(int(size.item()), dtype=torch.uint8)
     broadcast.broadcast(content, 0)

@@ -32,13 +32,13 @@ def why_not(root: Path = ROOT) -> str:
     """Empty if a quota can be set here, else the reason."""
     if os.geteuid() != 0:
         return "cpu-quota needs root: run as root, or choose another fault kind"
-    found = cpu_root(root)
-    if found is None:
+    directory = cpu_root(root)
+    if directory is None:
         return "cpu-quota needs the cgroup CPU controller, and this machine mounts none"
     try:
         _probe(root)
     except OSError as error:
-        return f"cpu-quota cannot use {found[0]}: {error.strerror}"
+        return f"cpu-quota cannot use {directory[0]}: {error.strerror}"
     return ""
 
 
@@ -70,10 +70,10 @@ class CpuGroup:
     """One cgroup of our own, for one rank; made on `enter`, left on `leave`."""
 
     def __init__(self, run: str, rank: int, root: Path = ROOT) -> None:
-        found = cpu_root(root)
-        if found is None:
+        base = cpu_root(root)
+        if base is None:
             raise CgroupError("no cgroup CPU controller is mounted")
-        self._base, self._version = found
+        self._base, self._version = base
         self.path = self._base / PARENT / run / f"rank-{rank}"
         self._home: Path | None = None
 
@@ -107,14 +107,17 @@ class CpuGroup:
         `throttled_time` of v1 is in nanoseconds, `throttled_usec` of v2 in microseconds (kernel:
         Documentation/scheduler/sched-bwc.rst).
         """
-        told: dict[str, float] = {}
+        statistics: dict[str, float] = {}
         for line in (self.path / "cpu.stat").read_text().splitlines():
             name, _, value = line.partition(" ")
-            told[name] = float(value)
-        seconds = told.get("throttled_time", 0.0) / 1e9 + told.get("throttled_usec", 0.0) / 1e6
+            statistics[name] = float(value)
+        seconds = (
+            statistics.get("throttled_time", 0.0) / 1e9
+            + statistics.get("throttled_usec", 0.0) / 1e6
+        )
         return {
-            "periods": told.get("nr_periods", 0.0),
-            "throttled_periods": told.get("nr_throttled", 0.0),
+            "periods": statistics.get("nr_periods", 0.0),
+            "throttled_periods": statistics.get("nr_throttled", 0.0),
             "throttled_seconds": seconds,
         }
 
@@ -134,10 +137,10 @@ class CpuGroup:
 
 def remove(run: str, root: Path = ROOT) -> None:
     """Remove the empty cgroups of a run, and our parent folder when no other run is in it."""
-    found = cpu_root(root)
-    if found is None:
+    base = cpu_root(root)
+    if base is None:
         return
-    top = found[0] / PARENT / run
+    top = base[0] / PARENT / run
     for folder in (*top.glob("rank-*"), top, top.parent):
         try:
             folder.rmdir()
@@ -148,7 +151,7 @@ def remove(run: str, root: Path = ROOT) -> None:
                 raise
 
 
-# How tight a CPU quota must be to slow a rank by a wanted factor, corrected all the time.
+# The quota that slows a rank by a wanted factor, corrected after every window of steps.
 #
 # Model of a paced step: segment i takes max(d_i, c_i / q), d_i the emulated device's time and c_i
 # the CPU time of its real arithmetic under a quota of q processors; the rest of the step is not
@@ -230,13 +233,13 @@ class QuotaLoop:
             return
         self._wanted.append(wanted)
         self._measured.append(measured)
-        place = min(self._corrections, len(WINDOWS) - 1)
-        if len(self._measured) < WINDOWS[place]:
+        window = min(self._corrections, len(WINDOWS) - 1)
+        if len(self._measured) < WINDOWS[window]:
             return
         aim, seen = _mean(self._wanted), _mean(self._measured)
         share = self.share(aim)
         ratio = corrected(self._model, share, aim, seen) / share
-        self._gain *= ratio ** DAMPING[place]
+        self._gain *= ratio ** DAMPING[window]
         self._corrections += 1
         self._wanted.clear()
         self._measured.clear()

@@ -89,7 +89,7 @@ def parse_disturbance(spec: str, *, dp: int, pp: int, steps: int, pace: bool) ->
         every = _DEFAULT_EVERY[kind] if every is None else every
         if every < 2:
             raise words.wrong(f"every={every} is too often; at least 2")
-    replica = words.place("replica", dp) if kind is Kind.SEQUENCES else None
+    replica = words.number_below("replica", dp) if kind is Kind.SEQUENCES else None
     begin, end = words.integer("from"), words.integer("to")
     begin = 0 if begin is None else begin
     if end is None:
@@ -120,18 +120,18 @@ class Disturber:
 
     def due(self, kind: Kind, step: int) -> Disturbance | None:
         """The disturbance of a periodic kind that comes at the end of a step, if one does."""
-        for each in self._in_force(kind, step):
-            assert each.every is not None
-            if (step + 1) % each.every == 0:
-                return each
+        for disturbance in self._in_force(kind, step):
+            assert disturbance.every is not None
+            if (step + 1) % disturbance.every == 0:
+                return disturbance
         return None
 
     def work(self, step: int) -> float:
         """The device's work in a step over that of an ordinary one."""
         work = 1.0
         for kind in (Kind.UNIFORM, Kind.STAGE, Kind.WARMUP):
-            for each in self._in_force(kind, step):
-                work *= self._factor(each, step)
+            for disturbance in self._in_force(kind, step):
+                work *= self._factor(disturbance, step)
         return work
 
     def weight(self, step: int) -> Callable[[int], float]:
@@ -139,12 +139,14 @@ class Disturber:
         drawn = self._in_force(Kind.SEQUENCES, step)
 
         def weight(index: int) -> float:
-            found = 1.0
-            for each in drawn:
-                if each.replica in (None, self._replica) and self._is_long(each, step, index):
-                    assert each.factor is not None
-                    found *= each.factor
-            return found
+            factor = 1.0
+            for disturbance in drawn:
+                if disturbance.replica in (None, self._replica) and self._is_long(
+                    disturbance, step, index
+                ):
+                    assert disturbance.factor is not None
+                    factor *= disturbance.factor
+            return factor
 
         return weight
 

@@ -169,11 +169,11 @@ class Injector:
 
     def _by_design(self, kind: Kind, step: int) -> float:
         """Seconds that a disturbance takes at the end of a step."""
-        found = None if self._disturber is None else self._disturber.due(kind, step)
-        if found is None or not self._sizing.is_known:
+        disturbance = None if self._disturber is None else self._disturber.due(kind, step)
+        if disturbance is None or not self._sizing.is_known:
             return 0.0
-        assert found.factor is not None
-        return (found.factor - 1.0) * self._sizing.baseline
+        assert disturbance.factor is not None
+        return (disturbance.factor - 1.0) * self._sizing.baseline
 
     def _set_quota(self, fault: Fault, step: int) -> None:
         if fault.strength(step) > 0.0:
@@ -193,19 +193,19 @@ class Injector:
 
     def _xids(self, step: int, wall_seconds: float) -> tuple[int, ...]:
         """XIDs of a step: at the onset, then every so often; a fatal one in the step before."""
-        found = []
+        xids = []
         for fault in self._faults:
             if fault.xid is None:
                 continue
             if fault.stops is not None:
                 if step == fault.from_step - 1:
-                    found.append(fault.xid)
+                    xids.append(fault.xid)
             elif fault.strength(step) > 0.0:
                 self._since_xid += wall_seconds
                 if self._since_xid >= XID_REPEAT_SECONDS:
                     self._since_xid = 0.0
-                    found.append(fault.xid)
-        return tuple(found)
+                    xids.append(fault.xid)
+        return tuple(xids)
 
 
 def _stop(fault: Fault) -> None:

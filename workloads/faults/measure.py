@@ -14,9 +14,9 @@ from lockstep.collector.contract import bounded_json
 from lockstep.workloads.faults.plan import Fault
 from lockstep.workloads.recording import WARMUP_STEPS
 
-# Seconds by which faults held up the steps of a rank, as the rank measured them.
+# Seconds that faults added to the steps of a rank, measured by the rank itself.
 #
-# Written step by step: who is killed leaves what was done to it until then.
+# They are written step by step, so that a rank that is killed leaves them too.
 
 
 class Added:
@@ -44,8 +44,8 @@ class Added:
             if self._file is None:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 self._file = self._path.open("a")  # a rank may be started again
-            told = {spec: round(seconds, 6) for spec, seconds in self._step.items()}
-            self._file.write(json.dumps([step, told]) + "\n")
+            seconds_by_spec = {spec: round(seconds, 6) for spec, seconds in self._step.items()}
+            self._file.write(json.dumps([step, seconds_by_spec]) + "\n")
             self._file.flush()
         self._step = {}
 
@@ -61,20 +61,20 @@ def read_added(path: Path) -> dict[str, dict[str, list[float]]]:
     Raises:
         OSError: There is none: no fault has held this rank up.
     """
-    found: dict[str, dict[str, list[float]]] = {}
-    for step, told in _lines(path.read_text().splitlines()):
-        for spec, seconds in told.items():
-            columns = found.setdefault(spec, {"steps": [], "seconds": []})
+    added: dict[str, dict[str, list[float]]] = {}
+    for step, seconds_by_spec in _lines(path.read_text().splitlines()):
+        for spec, seconds in seconds_by_spec.items():
+            columns = added.setdefault(spec, {"steps": [], "seconds": []})
             columns["steps"].append(step)
             columns["seconds"].append(seconds)
-    return found
+    return added
 
 
 def _lines(lines: Iterable[str]) -> Iterable[tuple[int, Mapping[str, float]]]:
     for line in lines:
         try:
-            step, told = bounded_json.loads(line)
-            yield int(step), {str(spec): float(each) for spec, each in told.items()}
+            step, seconds_by_spec = bounded_json.loads(line)
+            yield int(step), {str(spec): float(each) for spec, each in seconds_by_spec.items()}
         except (ValueError, TypeError, AttributeError):
             continue
 
@@ -163,5 +163,5 @@ def _trimmed_mean(values: Seconds) -> Seconds:
     ordered = np.sort(values, axis=-1)
     size = values.shape[-1]
     cut = int(TRIM * size)
-    found: Seconds = ordered[..., cut : size - cut].mean(axis=-1)
-    return found
+    mean: Seconds = ordered[..., cut : size - cut].mean(axis=-1)
+    return mean

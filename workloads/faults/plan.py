@@ -26,7 +26,7 @@ from lockstep.workloads.faults.link import (
 from lockstep.workloads.faults.settings import FaultError, Words
 from lockstep.workloads.recording import FIRST_FAULTY_STEP
 
-# The course of a fault over its steps: how much of it is in force in each.
+# The strength of a fault in each of its steps.
 #
 # Strength 0 is healthy, 1 the whole factor: in a step of strength s a fault of factor F makes the
 # rank's own time 1 + (F - 1) s times as long.
@@ -179,8 +179,8 @@ def parse(
     if available[kind]:
         raise FaultError(f"fault {spec!r}: {available[kind]}")
     words = Words("fault", FaultError, spec, rest)
-    rank = words.place("rank", nodes * ranks_per_node)
-    node = words.place("node", nodes)
+    rank = words.number_below("rank", nodes * ranks_per_node)
+    node = words.number_below("node", nodes)
     if (rank is None) == (node is None):
         raise words.wrong("give exactly one of rank=R and node=N")
     peer, link = _link(kind, words, rank, node, nodes)
@@ -206,7 +206,7 @@ def _link(
         return None, None
     if rank is not None:
         raise words.wrong("a link belongs to a node: give node=N")
-    peer = words.place("peer", nodes)
+    peer = words.number_below("peer", nodes)
     if peer is not None and peer == node:
         raise words.wrong(f"peer={peer} is the node itself; give another one")
     try:
@@ -271,7 +271,7 @@ def _factor(words: Words, stopping: str | None, link: LinkSetting | None) -> flo
     return None
 
 
-# A fault drawn from a seed: kind, place, onset and size, among what this machine can do.
+# `random@SEED`: kind, rank, onset and size are drawn from the seed, among the available kinds.
 
 RANDOM_FACTORS = (1.2, 2.0)
 
@@ -298,9 +298,6 @@ def draw(spec: str, world: int, steps: int, available: dict[FaultKind, str]) -> 
     factor = None if kind in STOP_KINDS else round(dice.uniform(low, high), 2)
     xid = DEFAULT_XID if kind is FaultKind.XID else None
     return Fault(kind, rank, None, factor, begin, steps, "constant", spec, tuple(pool), xid=xid)
-
-
-# Which link faults of a run exclude each other.
 
 
 def check_links(faults: Sequence[Fault], nodes: int) -> None:

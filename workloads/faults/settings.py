@@ -45,8 +45,8 @@ class Words:
 
     def words(self, names: tuple[str, ...]) -> Mapping[str, str]:
         """Those of some settings that are given."""
-        found = {name: self.word(name) for name in names}
-        return {name: text for name, text in found.items() if text is not None}
+        values = {name: self.word(name) for name in names}
+        return {name: text for name, text in values.items() if text is not None}
 
     def integer(self, name: str) -> int | None:
         """A whole number from 0."""
@@ -59,7 +59,7 @@ class Words:
             raise self.wrong(f"{name}={text[:40]} is not a whole number from 0")
         return int(text)
 
-    def place(self, name: str, count: int) -> int | None:
+    def number_below(self, name: str, count: int) -> int | None:
         """A whole number below a count."""
         value = self.integer(name)
         if value is not None and value >= count:

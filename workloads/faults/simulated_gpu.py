@@ -33,10 +33,9 @@ from lockstep.collector.contract.device import (
     REMAP_CAUSES,
     DeviceState,
 )
+from lockstep.collector.contract.whole_file import write_whole
 from lockstep.collector.contract.words import CLOCK_EVENT_REASONS, FaultKind
 from lockstep.workloads.measure.process import wall_minus_monotonic_ns
-
-# What ails a simulated GPU in a step.
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +148,7 @@ class SimulatedGpu:
 
     def write(self, path: Path) -> None:
         """Replace the state file atomically."""
-        temporary = path.with_suffix(".new")
-        temporary.write_text(json.dumps(self.state()))
-        temporary.replace(path)
+        write_whole(path, json.dumps(self.state()), mode=None)
 
 
 _REASONS: dict[FaultKind, str] = {

@@ -21,9 +21,8 @@ from lockstep.workloads.launch.log_end import last_words
 from lockstep.workloads.launch.processes import forked
 from lockstep.workloads.launch.ring_state import RingState, read_ring_state
 
-# What a rank's keeper tells the launcher of it: one line of JSON on standard output, all of it.
-#
-# Every line says everything, so that a line that mpirun tore or mixed up costs nothing.
+# A report is one line of JSON on standard output. Every line holds the whole state, so a line that
+# mpirun tore or mixed up costs nothing.
 
 MARK = "lockstep-rank "
 

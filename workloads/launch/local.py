@@ -1,4 +1,4 @@
-"""Ranks as processes of this machine, forked from one that has imported torch."""
+"""The local launcher: ranks forked from a process that has imported torch, and their cleanup."""
 
 import gc
 import importlib
@@ -25,8 +25,6 @@ from lockstep.workloads.network.emulated import EmulatedNetwork, in_namespace
 from lockstep.workloads.network.names import token
 from lockstep.workloads.spec import RunSpec
 from lockstep.workloads.tasks.registry import find
-
-# The ranks of a local run, from the launcher's side: processes that it forked.
 
 GRACE_SECONDS = 2.0
 """Between SIGTERM and SIGKILL."""
@@ -120,8 +118,8 @@ class LocalLauncher:
             )
             run = partial(training.run_rank, job)
             if self._network is not None:
-                place = self._network.namespace(rank // spec.layout.ranks_per_node)
-                run = partial(in_namespace, place, run)
+                namespace = self._network.namespace(rank // spec.layout.ranks_per_node)
+                run = partial(in_namespace, namespace, run)
             try:
                 ranks.append(RankProcess(rank, forked(run, log), node_dir, log))
             except BaseException:
@@ -146,9 +144,9 @@ def _imported(name: str) -> ModuleType:
     return sys.modules[name]
 
 
-# Cleans up after a launcher that could not: a process that waits for its end.
+# The janitor: a process that waits for the end of the launcher and removes what it left.
 #
-# Ranks and collectors die with the launcher by themselves (death.py); what a killed launcher
+# Ranks and collectors die with the launcher by themselves (processes.py); what a killed launcher
 # leaves are files in shared memory, cgroups and network namespaces. The janitor is forked first,
 # sleeps on a pipe, and wakes when the last copy of the launcher's end closes, however that came
 # about (the ranks inherit a copy each, and end with the launcher).

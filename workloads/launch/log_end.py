@@ -85,7 +85,7 @@ def exception(log: Path, begin: int = 0) -> str:
         return as_exception(last_line(log, begin))
     if of_a_lost_peer(chain[0]):
         return chain[0]
-    return [one for one in chain if not of_a_lost_peer(one)][-1]
+    return [error for error in chain if not of_a_lost_peer(error)][-1]
 
 
 def as_exception(line: str) -> str:
@@ -121,8 +121,8 @@ def _goes_on(lines: list[str], at: int) -> bool:
 
 
 def _cpp(kind: str, after: list[str]) -> str:
-    told = next((found for line in after[:2] if (found := _WHAT.match(line))), None)
-    return (kind if told is None else f"{kind}: {told['message']}")[:SHOWN_CHARACTERS]
+    match = next((candidate for line in after[:2] if (candidate := _WHAT.match(line))), None)
+    return (kind if match is None else f"{kind}: {match['message']}")[:SHOWN_CHARACTERS]
 
 
 def _tail(log: Path, begin: int) -> str:

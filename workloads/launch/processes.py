@@ -1,4 +1,4 @@
-"""Processes that do not outlive the one that started them."""
+"""Processes beside a launcher: forked, ended with it, and the owner of a run's folder."""
 
 import fcntl
 import os
@@ -13,8 +13,6 @@ from types import FrameType
 
 from lockstep.collector.contract import bounded_json
 from lockstep.terminal.processes import die_with_parent
-
-# A rank's process, forked from the one that launches or keeps it.
 
 
 def forked(run: Callable[[], int], log: Path) -> int:
@@ -56,8 +54,6 @@ def forked(run: Callable[[], int], log: Path) -> int:
         sys.stderr.flush()
         os._exit(code)
 
-
-# A small process beside the launcher: forked, ended with it, and whenever it is no more needed.
 
 GRACE_SECONDS = 2.0
 
@@ -103,7 +99,7 @@ class _LeaveError(Exception):
     """The launcher needs this process no more."""
 
 
-# Whose a run's folder of rings is, and whether somebody of the run still lives.
+# The owner of a run's folder of rings, and whether a process of the run still lives.
 
 SHARED_MEMORY = Path("/dev/shm/lockstep")  # noqa: S108 - the place of docs/method/collecting.md
 """Where the folders are, one a run."""

@@ -57,10 +57,10 @@ class RankProcess:
         """What its ring says; None before there is one."""
         if monotonic() - self._looked >= LATE_SECONDS:
             self._looked, self._written = monotonic(), (self._written[1], _size(self.log))
-        told = read_ring_state(self.node_dir / ring.file_name(self.rank))
-        if told is not None and told.steps > self._steps:
-            self._steps, self.outlived = told.steps, self._written[0]
-        return told
+        state = read_ring_state(self.node_dir / ring.file_name(self.rank))
+        if state is not None and state.steps > self._steps:
+            self._steps, self.outlived = state.steps, self._written[0]
+        return state
 
 
 def _size(log: Path) -> int:

@@ -1,4 +1,4 @@
-"""What a rank's ring says of where it is, read as the collector reads it: with pread."""
+"""The state of a rank in its ring: read with pread as the collector does, and set from outside."""
 
 import os
 import sys

@@ -22,7 +22,7 @@ from lockstep.workloads.launch.ring_state import RingState
 from lockstep.workloads.loop.resume import about
 from lockstep.workloads.spec import RunSpec
 
-# How ranks ended by themselves, in which order, and whose end was the first failure.
+# The order in which ranks ended by themselves, and which of them failed first.
 
 TOGETHER_SECONDS = 0.5
 """Ends that are seen so close to each other may have happened in the other order: a rank is looked
@@ -63,10 +63,10 @@ class Exits:
 
     def look(self) -> tuple[Exit, ...]:
         """All that have ended, in the order in which that was seen."""
-        for one in self._ranks:
-            if one.rank not in self._seen and one.reap():
-                code = os.waitstatus_to_exitcode(one.status or 0)
-                self._seen[one.rank] = (code, self._now())
+        for watched in self._ranks:
+            if watched.rank not in self._seen and watched.reap():
+                code = os.waitstatus_to_exitcode(watched.status or 0)
+                self._seen[watched.rank] = (code, self._now())
         begin = min((when for _, when in self._seen.values()), default=0.0)
         return tuple(
             Exit(rank, code, round(when - begin, 3)) for rank, (code, when) in self._seen.items()
@@ -82,11 +82,13 @@ def first_to_fail(exits: Sequence[Exit], follow: Container[int] = ()) -> tuple[i
     Args:
         follow: Ranks that wrote that they missed another one.
     """
-    failed = [one for one in exits if one.code]
-    alone = [one for one in failed if one.code != PEER_LOST_CODE and one.rank not in follow]
+    failed = [ending for ending in exits if ending.code]
+    alone = [
+        ending for ending in failed if ending.code != PEER_LOST_CODE and ending.rank not in follow
+    ]
     alone = alone or failed
-    earliest = min((one.seconds for one in alone), default=0.0)
-    together = [one for one in alone if one.seconds <= earliest + TOGETHER_SECONDS]
+    earliest = min((ending.seconds for ending in alone), default=0.0)
+    together = [ending for ending in alone if ending.seconds <= earliest + TOGETHER_SECONDS]
     return tuple(one.rank for one in ([e for e in together if struck(e)] or together))
 
 
@@ -154,7 +156,7 @@ def watch(
                 patience = spec.hang_timeout
             step, moved = progress.step, monotonic()
             on_progress(progress)
-        elif any(_evaluates(one, patience) for one in ranks):
+        elif any(_evaluates(watched, patience) for watched in ranks):
             moved = monotonic()
         elif monotonic() - moved > patience:
             late, raised = laggards(ranks), exceptions(ranks, ended)
@@ -174,8 +176,8 @@ def crashed(ranks: Sequence[WatchedRank], exits: Exits, end: Callable[[], None])
     raised = exceptions(ranks, ended)
     first = left_early(ranks, ended) or _first_to_fail(ended, raised)
     end()
-    by_rank = {one.rank: one for one in ranks}
-    gone = {one.rank for one in ended}
+    by_rank = {watched.rank: watched for watched in ranks}
+    gone = {ending.rank for ending in ended}
     how = by_rank[first[0]].how() if first[0] in gone else stand(raised)[0]
     return Outcome(Ending.CRASH, first, how, ended, raised)
 
@@ -186,28 +188,28 @@ def exceptions(ranks: Sequence[WatchedRank], exits: Sequence[Exit]) -> tuple[Rai
     Whose connection was lost, such an exception does not always say. It was a peer's where another
     rank had failed before, of itself.
     """
-    texts = {one.rank: text for one in ranks if (text := one.raised())}
+    texts = {watched.rank: text for watched in ranks if (text := watched.raised())}
     follow = {rank for rank, text in texts.items() if of_a_lost_peer(text)}
     lost = {rank for rank, text in texts.items() if of_a_connection(text)} - follow
-    failed = [one for one in exits if one.code and one.rank not in follow | lost]
-    begin = min((one.seconds for one in failed), default=math.inf)
-    before = {one.rank for one in exits if one.seconds <= begin}
+    failed = [ending for ending in exits if ending.code and ending.rank not in follow | lost]
+    begin = min((ending.seconds for ending in failed), default=math.inf)
+    before = {ending.rank for ending in exits if ending.seconds <= begin}
     follow |= lost - before if failed else set()
     return tuple(Raised(rank, text, rank in follow) for rank, text in texts.items())
 
 
 def raised_alone(raised: Sequence[Raised], world: int) -> tuple[int, ...]:
     """The ranks that raised an exception of their own, where they are fewer than all."""
-    own = tuple(one.rank for one in raised if not one.of_lost_peer)
+    own = tuple(failure.rank for failure in raised if not failure.of_lost_peer)
     return own if len(own) < world else ()
 
 
 def stand(raised: Sequence[Raised]) -> list[str]:
     """What is said of ranks that raised, and whose processes are still there."""
     return [
-        f"rank {one.rank} raised {one.error}, and its process has not ended"
-        for one in raised
-        if not one.of_lost_peer
+        f"rank {failure.rank} raised {failure.error}, and its process has not ended"
+        for failure in raised
+        if not failure.of_lost_peer
     ]
 
 
@@ -217,10 +219,14 @@ def _first_to_fail(exits: Sequence[Exit], raised: Sequence[Raised]) -> tuple[int
     Where only such ranks have ended, a rank that raised another exception holds on to its process.
     All that raised the same exception as the first, but for numbers, failed alike.
     """
-    follow = {one.rank for one in raised if one.of_lost_peer}
-    own = {one.rank: without_numbers(one.error) for one in raised if one.rank not in follow}
+    follow = {failure.rank for failure in raised if failure.of_lost_peer}
+    own = {
+        failure.rank: without_numbers(failure.error)
+        for failure in raised
+        if failure.rank not in follow
+    }
     first = first_to_fail(exits, follow)
-    gone = {one.rank for one in exits}
+    gone = {ending.rank for ending in exits}
     if follow.issuperset(first):
         first = tuple(rank for rank in own if rank not in gone) or first
     alike = {own[rank] for rank in first if rank in own}
@@ -229,27 +235,27 @@ def _first_to_fail(exits: Sequence[Exit], raised: Sequence[Raised]) -> tuple[int
 
 def left_early(ranks: Sequence[WatchedRank], exits: Sequence[Exit]) -> tuple[int, ...]:
     """Ranks that ended as if all were done, before a collective in which another one failed."""
-    arrived = {one.rank: told.arrived for one in ranks if (told := one.ring_state())}
-    failed = next((one for one in exits if one.code), None)
+    arrived = {watched.rank: state.arrived for watched in ranks if (state := watched.ring_state())}
+    failed = next((ending for ending in exits if ending.code), None)
     if failed is None:
         return ()
-    before = [one.rank for one in exits[: exits.index(failed)] if one.code == 0]
+    before = [ending.rank for ending in exits[: exits.index(failed)] if ending.code == 0]
     behind = [rank for rank in before if arrived.get(rank, 0) < arrived.get(failed.rank, 0)]
     return tuple(behind) if failed.code > 0 and all(rank in arrived for rank in behind) else ()
 
 
 def _evaluates(one: WatchedRank, patience: float) -> bool:
     """Whether a rank gets on with an evaluation, which may take longer than many steps."""
-    told = one.ring_state()
-    return told is not None and told.evaluates and told.progress_age < patience
+    state = one.ring_state()
+    return state is not None and state.evaluates and state.progress_age < patience
 
 
 def progress_of(spec: RunSpec, ranks: Sequence[WatchedRank]) -> Progress:
     """Where the slowest rank is; 0 until all have been heard of."""
-    told = [known for one in ranks if (known := one.ring_state())]
-    step = min((one.steps for one in told), default=0) if len(told) == len(ranks) else 0
+    states = [known for watched in ranks if (known := watched.ring_state())]
+    step = min((state.steps for state in states), default=0) if len(states) == len(ranks) else 0
     # Only the last stage knows the loss.
-    losses = [one.loss for one in told if not math.isnan(one.loss)]
+    losses = [state.loss for state in states if not math.isnan(state.loss)]
     return Progress(step, spec.steps, losses[0] if losses else None)
 
 
@@ -260,20 +266,20 @@ def laggards(ranks: Sequence[WatchedRank]) -> tuple[int, ...]:
     tell only where all ranks wait. Ranks whose steps come from their logs arrive nowhere: the
     fewest steps tell of them, and last of all. Ranks that tell nothing are not compared.
     """
-    told = {one.rank: known for one in ranks if (known := one.ring_state())}
-    frozen = tuple(rank for rank, one in told.items() if one.heartbeat_age > FROZEN_SECONDS)
+    states = {watched.rank: known for watched in ranks if (known := watched.ring_state())}
+    frozen = tuple(rank for rank, one in states.items() if one.heartbeat_age > FROZEN_SECONDS)
     if 0 < len(frozen) < len(ranks):
         return frozen
-    arrived = min((one.arrived for one in told.values()), default=0)
-    steps = min((one.steps for one in told.values()), default=0)
+    arrived = min((state.arrived for state in states.values()), default=0)
+    steps = min((state.steps for state in states.values()), default=0)
     for holds_up in (
         lambda one: not one.waits,
         lambda one: one.arrived == arrived,
         lambda one: one.steps == steps,
     ):
-        found = tuple(rank for rank, one in told.items() if holds_up(one))
-        if 0 < len(found) < len(told):
-            return found
+        late = tuple(rank for rank, one in states.items() if holds_up(one))
+        if 0 < len(late) < len(states):
+            return late
     return ()
 
 

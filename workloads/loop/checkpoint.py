@@ -79,7 +79,7 @@ class Checkpoints:
         Raises:
             CheckpointError: There is none, it is broken, or it is of another model.
         """
-        told = usable(folder, self._chunks[0].config, self._batch)
+        about = usable(folder, self._chunks[0].config, self._batch)
         moments: Moments = {
             parameter: {name: torch.zeros_like(parameter) for name in MOMENTS}
             for chunk in self._chunks
@@ -90,8 +90,8 @@ class Checkpoints:
             state_dict_loader.load(state, storage_reader=Reader(folder))
         except (OSError, RuntimeError, ValueError, CheckpointException) as error:
             raise CheckpointError(f"checkpoint {folder} cannot be read: {_cause(error)}") from error
-        self._optimizer.take(told.updates, moments)
-        return told.step
+        self._optimizer.take(about.updates, moments)
+        return about.step
 
     def _together(
         self, final: Path, hidden: Path, act: Callable[[], object], *, only_lead: bool = False
@@ -108,8 +108,8 @@ class Checkpoints:
         if failed.item():
             if self._leads:
                 shutil.rmtree(hidden, ignore_errors=True)  # its name is no checkpoint's anyway
-            told = "another rank failed" if error is None else _cause(error)
-            raise CheckpointError(f"checkpoint {final} cannot be written: {told}") from error
+            cause = "another rank failed" if error is None else _cause(error)
+            raise CheckpointError(f"checkpoint {final} cannot be written: {cause}") from error
 
     def _publish(self, step: int, hidden: Path, final: Path) -> None:
         files = {path.name: path.stat().st_size for path in hidden.iterdir()}

@@ -14,6 +14,7 @@ from typing import Any, SupportsFloat
 import torch
 import torch.distributed as dist
 
+from lockstep.collector.contract.whole_file import write_whole
 from lockstep.collector.contract.words import PHASES
 from lockstep.workloads.loop.goals import (
     Evaluated,
@@ -29,7 +30,7 @@ from lockstep.workloads.recording import StepRecorder
 from lockstep.workloads.spec import RunSpec
 from lockstep.workloads.tasks.registry import find
 
-# Throughput by horovod's synthetic benchmark, from the times of steps.
+# Throughput by the protocol of horovod's synthetic benchmark, from the times of steps.
 #
 # Protocol: horovod examples/pytorch/pytorch_synthetic_benchmark.py: 10 batches to warm up, then 10
 # iterations of 10 batches; each iteration's rate is one measurement.
@@ -89,8 +90,8 @@ class Throughput:
         low, high = self.confidence_interval
         return [
             *(
-                f"Iter #{place}: {rate:.1f} {name.lower()}/sec per {device}"
-                for place, rate in enumerate(self.rates)
+                f"Iter #{index}: {rate:.1f} {name.lower()}/sec per {device}"
+                for index, rate in enumerate(self.rates)
             ),
             f"{name}/sec per {device}: {self.mean:.1f} +-{self.horovod_spread:.1f}",
             f"Total {name.lower()}/sec on {self.ranks} {device}(s): {total:.1f} +-{spread:.1f}",
@@ -184,13 +185,13 @@ class Tracker:
             seconds_by_phase: By phase, summed over this rank's steps so far.
             elapsed: Seconds since the first step began.
         """
-        found = Evaluated(step, elapsed, split(seconds_by_phase, self._workers), dict(metrics))
-        self.evaluations.append(found)
+        evaluated = Evaluated(step, elapsed, split(seconds_by_phase, self._workers), dict(metrics))
+        self.evaluations.append(evaluated)
         goal = self.goal
         if goal is None or self.reached is not None or goal.metric not in metrics:
             return None
         if goal.reached_by(metrics[goal.metric]):
-            self.reached = Reached(goal, found, self._synthetic)
+            self.reached = Reached(goal, evaluated, self._synthetic)
             return self.reached
         return None
 
@@ -201,12 +202,12 @@ class Tracker:
             "goal": None if self.goal is None else _goal_dict(self.goal, self.reached),
             "evaluations": [
                 {
-                    "step": found.step,
-                    "training_seconds": round(found.spent.training, 6),
-                    "elapsed_seconds": round(found.elapsed, 6),
-                    **found.metrics,
+                    "step": evaluated.step,
+                    "training_seconds": round(evaluated.spent.training, 6),
+                    "elapsed_seconds": round(evaluated.elapsed, 6),
+                    **evaluated.metrics,
                 }
-                for found in self.evaluations
+                for evaluated in self.evaluations
             ],
             "split": self.evaluations[-1].spent.to_json() if self.evaluations else None,
             "last_training": self._training or None,
@@ -303,9 +304,7 @@ class Evaluation:
             "throughput": self._throughput(),
             **self._parts.results(),
         }
-        temporary = self._results.with_suffix(".new")
-        temporary.write_text(json.dumps(tree, indent=2) + "\n")
-        temporary.replace(self._results)
+        write_whole(self._results, json.dumps(tree, indent=2) + "\n", mode=None)
 
     def _note(
         self, step: int, loss: SupportsFloat, metrics: Mapping[str, float] | None, elapsed: float

@@ -12,7 +12,7 @@ from typing import Any
 
 from lockstep.collector.contract.words import Phase
 
-# Where the time of training went, as MLBench divides it: compute, communication and the rest.
+# Training time is divided as in MLBench: compute, communication and the rest.
 
 COMPUTE = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 
@@ -150,13 +150,13 @@ class Reached:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON types, seconds."""
-        found = self.evaluation
+        evaluated = self.evaluation
         return {
-            "step": found.step,
-            "value": found.metrics[self.goal.metric],
-            "training_seconds": round(found.spent.training, 6),
-            "elapsed_seconds": round(found.elapsed, 6),
-            "split": found.spent.to_json(),
+            "step": evaluated.step,
+            "value": evaluated.metrics[self.goal.metric],
+            "training_seconds": round(evaluated.spent.training, 6),
+            "elapsed_seconds": round(evaluated.elapsed, 6),
+            "split": evaluated.spent.to_json(),
             "text": self.text,
         }
 
@@ -173,8 +173,8 @@ def parse(text: str, task_goals: Mapping[str, str]) -> Goal:
         GoalError: It is none of these.
     """
     if text in task_goals:
-        found = parse(task_goals[text], {})
-        return Goal(found.metric, found.threshold, found.higher_is_better, text)
+        goal = parse(task_goals[text], {})
+        return Goal(goal.metric, goal.threshold, goal.higher_is_better, text)
     match = _GOAL.fullmatch(text)
     if match is None:
         names = ", ".join(task_goals)
@@ -202,7 +202,7 @@ def accuracy_after_time(evaluations: Sequence[Evaluated], budget: float) -> floa
 
     MLBench's second metric of merit; its documents had a budget of two hours and never used it.
     """
-    within = [found for found in evaluations if found.spent.training <= budget]
+    within = [evaluated for evaluated in evaluations if evaluated.spent.training <= budget]
     return within[-1].metrics.get("accuracy") if within else None
 
 

@@ -148,14 +148,14 @@ class Loop:
         self._collect_garbage(step)
         self._maybe_evaluate(step)
         self._maybe_checkpoint(step)
-        told = math.nan if loss is None else self._where.fetched(loss)
+        loss_value = math.nan if loss is None else self._where.fetched(loss)
         self._garbage.write()
         counts = parts.counts
         recorder.end_step(
-            samples=counts.samples, tokens=counts.tokens, flops=counts.flops, loss=told
+            samples=counts.samples, tokens=counts.tokens, flops=counts.flops, loss=loss_value
         )
         injector.end_step(step)
-        self._evaluation.after_step(step, told)
+        self._evaluation.after_step(step, loss_value)
         if done < WARMUP_STEPS:
             self._warmup_cpu.append(thread_time() - cpu_began)
         else:
@@ -166,7 +166,7 @@ class Loop:
             on_device = update.norm, update.skipped
             norm, skipped = (self._where.fetched(value) for value in on_device)
             fetched = Update(update.rate, norm, skipped)
-            recorder.after(partial(self._tell, self._teller, step, told, fetched))
+            recorder.after(partial(self._tell, self._teller, step, loss_value, fetched))
 
     def _tell(self, teller: Teller, step: int, loss: SupportsFloat, update: Update) -> None:
         teller.step(

@@ -1,4 +1,4 @@
-"""What the rank that knows the loss tells: a line in its log and a point in TensorBoard."""
+"""Progress of a run, from the rank that knows the loss: lines of its log, points in TensorBoard."""
 
 import math
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from lockstep.workloads.measure.peak import Peak
 from lockstep.workloads.spec import RunSpec
 from lockstep.workloads.tasks.registry import find
 
-# The log line of a step in Megatron-LM's words, which its users and their tools can read.
+# The log line of a step has the form of Megatron-LM's, which existing tools read.
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,27 +65,29 @@ class Iteration:
         return None if self.peak is None else self.flops / self.peak.flops
 
 
-def iteration_line(told: Iteration, at: datetime) -> str:
+def iteration_line(iteration: Iteration, at: datetime) -> str:
     """One line, as training_log of Megatron-LM's training.py writes it.
 
     What is our own stands at the end: Megatron-LM knows no peak. Its counts of skipped and NaN
     iterations are of one interval; ours are of the whole run.
     """
-    tera = told.flops / 1e12
-    loss = f" {told.loss_name}: {told.loss:.6E} |" if math.isfinite(told.loss) else ""
-    line = (
-        f" [{at:%Y-%m-%d %H:%M:%S}] iteration {told.number:8d}/{told.of:8d} |"
-        f" consumed samples: {told.consumed:12d} |"
-        f" elapsed time per iteration (ms): {1e3 * told.seconds:.1f} |"
-        f" throughput per GPU (TFLOP/s/GPU): {tera:.{1 if tera >= 1 else 6}f} |"
-        f" learning rate: {told.rate:.6E} | global batch size: {told.batch:5d} |{loss}"
-        f" loss scale: {1.0:.1f} | grad norm: {told.norm:.3f} |"
-        f" number of skipped iterations: {told.skipped:3d} |"
-        f" number of nan iterations: {told.nans:3d} |"
+    tera = iteration.flops / 1e12
+    loss = (
+        f" {iteration.loss_name}: {iteration.loss:.6E} |" if math.isfinite(iteration.loss) else ""
     )
-    if told.peak is None or told.share is None:
+    line = (
+        f" [{at:%Y-%m-%d %H:%M:%S}] iteration {iteration.number:8d}/{iteration.of:8d} |"
+        f" consumed samples: {iteration.consumed:12d} |"
+        f" elapsed time per iteration (ms): {1e3 * iteration.seconds:.1f} |"
+        f" throughput per GPU (TFLOP/s/GPU): {tera:.{1 if tera >= 1 else 6}f} |"
+        f" learning rate: {iteration.rate:.6E} | global batch size: {iteration.batch:5d} |{loss}"
+        f" loss scale: {1.0:.1f} | grad norm: {iteration.norm:.3f} |"
+        f" number of skipped iterations: {iteration.skipped:3d} |"
+        f" number of nan iterations: {iteration.nans:3d} |"
+    )
+    if iteration.peak is None or iteration.share is None:
         return line
-    return f"{line} {told.peak.words} (%, {told.formula}): {100 * told.share:.2f} |"
+    return f"{line} {iteration.peak.words} (%, {iteration.formula}): {100 * iteration.share:.2f} |"
 
 
 LINE_STEPS = 10
@@ -132,10 +134,10 @@ class Teller:
             self._nans += 1
         if (step + 1) % LINE_STEPS:
             return
-        told, at = self._iteration(step, rate, float(norm), int(skipped)), self._now()
-        print(iteration_line(told, at), flush=True)  # noqa: T201 - the rank's log
+        iteration, at = self._iteration(step, rate, float(norm), int(skipped)), self._now()
+        print(iteration_line(iteration, at), flush=True)  # noqa: T201 - the rank's log
         if self._events is not None:
-            self._events.write(told, at.timestamp())
+            self._events.write(iteration, at.timestamp())
         self._seconds.clear()
         self._losses.clear()
 
@@ -178,29 +180,29 @@ class EventFiles:
         folder.mkdir(parents=True, exist_ok=True)
         self._writer = EventFileWriter(str(folder), flush_secs=FLUSH_SECONDS)
 
-    def write(self, told: Iteration, at: float) -> None:
+    def write(self, iteration: Iteration, at: float) -> None:
         """Add a point to every curve.
 
         Args:
-            told: The figures; their step is the number of completed ones.
+            iteration: The figures; their step is the number of completed ones.
             at: Unix time.
         """
         values = {
-            told.loss_name: told.loss,
-            "learning-rate": told.rate,
-            "grad-norm": told.norm,
-            "iteration-time": told.seconds,
-            "samples-per-second-per-device": told.samples,
-            f"throughput ({told.formula} TFLOP/s per device)": told.flops / 1e12,
+            iteration.loss_name: iteration.loss,
+            "learning-rate": iteration.rate,
+            "grad-norm": iteration.norm,
+            "iteration-time": iteration.seconds,
+            "samples-per-second-per-device": iteration.samples,
+            f"throughput ({iteration.formula} TFLOP/s per device)": iteration.flops / 1e12,
         }
-        if told.tokens:
-            values["tokens-per-second-per-device"] = told.tokens
-        if told.peak is not None and told.share is not None:
-            values[f"{told.peak.words} ({told.formula})"] = told.share
+        if iteration.tokens:
+            values["tokens-per-second-per-device"] = iteration.tokens
+        if iteration.peak is not None and iteration.share is not None:
+            values[f"{iteration.peak.words} ({iteration.formula})"] = iteration.share
         summary = self._summary(
             value=[self._summary.Value(tag=tag, simple_value=one) for tag, one in values.items()]
         )
-        self._writer.add_event(self._event(wall_time=at, step=told.number, summary=summary))
+        self._writer.add_event(self._event(wall_time=at, step=iteration.number, summary=summary))
 
     def close(self) -> None:
         """Write what is left."""

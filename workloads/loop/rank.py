@@ -1,4 +1,4 @@
-"""What one rank process is told, and who it is."""
+"""One rank: its job, its identity, and the device that it computes on."""
 
 import os
 from contextlib import AbstractContextManager, nullcontext
@@ -16,8 +16,6 @@ from lockstep.workloads.launch.joining.job_file import Job
 from lockstep.workloads.launch.joining.meeting import Meeting
 from lockstep.workloads.measure.process import wall_minus_monotonic_ns
 from lockstep.workloads.spec import RunSpec
-
-# The device that a rank computes on: this machine's cores, or a CUDA GPU.
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,7 @@ class Accelerator:
             TypeError: It is anything else, which only a GPU would miss.
         """
         if isinstance(made, tuple):
-            return tuple(self.batch(one) for one in made)
+            return tuple(self.batch(item) for item in made)
         host = torch.from_numpy(made) if isinstance(made, np.ndarray) else made
         if not isinstance(host, torch.Tensor):
             raise TypeError(f"a batch of arrays or tensors is asked for, not {type(made).__name__}")
@@ -81,14 +79,14 @@ class Accelerator:
         return host.copy_(value.detach(), non_blocking=True)
 
 
-def accelerator(spec: RunSpec, place: int) -> Accelerator:
+def accelerator(spec: RunSpec, index: int) -> Accelerator:
     """A rank's device: its own GPU of this machine, or the cores.
 
     Args:
-        place: Among the ranks of this machine: its rank where nodes are emulated.
+        index: Among the ranks of this machine: its rank where nodes are emulated.
     """
     if spec.device == "cuda":
-        return Accelerator(torch.device("cuda", place))
+        return Accelerator(torch.device("cuda", index))
     return Accelerator(torch.device("cpu"))
 
 
@@ -132,7 +130,7 @@ class RankJob:
         return self.checkpoints.parent
 
     @property
-    def place(self) -> int:
+    def local_index(self) -> int:
         """Among the ranks of this machine, which has all of them where nodes are emulated."""
         return self.rank if self.node is None else self.spec.layout.local_rank(self.rank)
 
@@ -148,9 +146,6 @@ def simulated_gpu(job: RankJob) -> SimulatedGpu:
 def dice_seed(seed: int, rank: int) -> int:
     """The seed of a rank's noise."""
     return seed * 1_000_003 + rank
-
-
-# What a rank that somebody else started is told, once it knows where the others are.
 
 
 def rank_job(

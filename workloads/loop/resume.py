@@ -60,8 +60,8 @@ def tell_restored(folder: Path, rank: int, begin_ns: int, end_ns: int) -> None:
     """
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        told = {"begin": begin_ns / 1e9, "end": end_ns / 1e9}
-        (folder / f"rank-{rank}.json").write_text(json.dumps(told))
+        span = {"begin": begin_ns / 1e9, "end": end_ns / 1e9}
+        (folder / f"rank-{rank}.json").write_text(json.dumps(span))
 
 
 def latest(folder: Path) -> Path:
@@ -74,12 +74,12 @@ def latest(folder: Path) -> Path:
         return folder
     if not folder.is_dir():
         raise CheckpointError(f"there is no checkpoint {folder}")
-    found = [path.parent for path in folder.glob(f"{NAME}*/{ABOUT}")]
-    if not found:
+    folders = [path.parent for path in folder.glob(f"{NAME}*/{ABOUT}")]
+    if not folders:
         raise CheckpointError(
             f"{folder} is not a checkpoint and has none: no {ABOUT} in it or in a {NAME}* folder"
         )
-    return max(found, key=lambda path: path.name)
+    return max(folders, key=lambda path: path.name)
 
 
 def about(folder: Path) -> About:
@@ -89,19 +89,19 @@ def about(folder: Path) -> About:
         CheckpointError: It says nothing that can be read.
     """
     try:
-        told = bounded_json.read(folder / ABOUT, limit=MAX_ABOUT_BYTES)
-        files = {str(name): int(size) for name, size in dict(told["files"]).items()}
-        found = About(
-            step=int(told["step"]), updates=int(told["updates"]), batch=int(told["batch"]),
-            model=dict(told["model"]), files=files,
+        content = bounded_json.read(folder / ABOUT, limit=MAX_ABOUT_BYTES)
+        files = {str(name): int(size) for name, size in dict(content["files"]).items()}
+        result = About(
+            step=int(content["step"]), updates=int(content["updates"]), batch=int(content["batch"]),
+            model=dict(content["model"]), files=files,
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"checkpoint {folder} cannot be read: {ABOUT}: {error!r}") from error
-    if not 0 <= found.updates <= found.step:
+    if not 0 <= result.updates <= result.step:
         raise CheckpointError(
-            f"checkpoint {folder} cannot be read: {found.updates} updates in {found.step} steps"
+            f"checkpoint {folder} cannot be read: {result.updates} updates in {result.step} steps"
         )
-    return found
+    return result
 
 
 def usable(folder: Path, config: GptConfig, batch: int) -> About:
@@ -111,26 +111,26 @@ def usable(folder: Path, config: GptConfig, batch: int) -> About:
         CheckpointError: It is not whole, of another model, or of another batch: the data would
             go on somewhere else.
     """
-    found = about(folder)
+    checkpoint = about(folder)
     wanted = asdict(config)
     wrong = [
-        f"{name} {found.model.get(name)} instead of {wanted[name]}"
+        f"{name} {checkpoint.model.get(name)} instead of {wanted[name]}"
         for name in COMPARED
-        if found.model.get(name) != wanted[name]
+        if checkpoint.model.get(name) != wanted[name]
     ]
     if wrong:
         raise CheckpointError(f"checkpoint {folder} is of another model: {', '.join(wrong)}")
-    if found.batch != batch:
+    if checkpoint.batch != batch:
         raise CheckpointError(
-            f"checkpoint {folder} has seen steps of {found.batch} sequences, and this run has"
-            f" {batch}; make dp x --micro-batch x --micro-batches {found.batch}"
+            f"checkpoint {folder} has seen steps of {checkpoint.batch} sequences, and this run has"
+            f" {batch}; make dp x --micro-batch x --micro-batches {checkpoint.batch}"
         )
-    for name, size in found.files.items():
+    for name, size in checkpoint.files.items():
         has = _size(folder / name)
         if has != size:
-            told = "is missing" if has is None else f"has {has} bytes instead of {size}"
-            raise CheckpointError(f"checkpoint {folder} is not whole: {name} {told}")
-    return found
+            state = "is missing" if has is None else f"has {has} bytes instead of {size}"
+            raise CheckpointError(f"checkpoint {folder} is not whole: {name} {state}")
+    return checkpoint
 
 
 def _size(path: Path) -> int | None:

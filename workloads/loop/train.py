@@ -74,7 +74,7 @@ def train(job: RankJob, ring_is_there: Callable[[], None] = lambda: None) -> Non
     spec, layout = job.spec, job.spec.layout
     torch.set_num_threads(1)
     step = first_step(spec)
-    where = accelerator(spec, job.place)
+    where = accelerator(spec, job.local_index)
     where.use()
     clock = ToldClock() if where.is_cuda else None
     who = identity(spec, job.rank, job.node, job.start_wall_ns, where.uuid)
@@ -121,7 +121,7 @@ def train(job: RankJob, ring_is_there: Callable[[], None] = lambda: None) -> Non
     except BaseException:
         writer.state(RankState.FAILED)
         raise
-    for each in others:
-        each.close()
+    for timer in others:
+        timer.close()
     writer.state(RankState.FINISHED)
     dist.destroy_process_group()

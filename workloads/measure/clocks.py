@@ -63,9 +63,11 @@ def offset_now(
     last = measurements[-1]
     ahead = now_ns - last.at_ns
     # Differences from the last one: a double cannot hold the nanoseconds of a clock itself.
-    times = [float(one.at_ns - last.at_ns) for one in measurements]
+    times = [float(measurement.at_ns - last.at_ns) for measurement in measurements]
     held = last.error_ns + drift * ahead
-    shares = _shares(times, [float(one.error_ns) for one in measurements], float(ahead))
+    shares = _shares(
+        times, [float(measurement.error_ns) for measurement in measurements], float(ahead)
+    )
     if shares is not None:
         bound = sum(abs(s) * one.error_ns for s, one in zip(shares, measurements, strict=True))
         if bound < held:
@@ -193,9 +195,9 @@ class Clocks:
         which = torch.zeros(1, dtype=torch.int64)
         for node in range(1, self._layout.nodes):
             leader = node * self._layout.ranks_per_node
-            found = best_of(_asker(leader))
+            measurement = best_of(_asker(leader))
             dist.recv(which, leader)
-            entries += [found.offset_ns, found.error_ns, found.at_ns, int(which)]
+            entries += [measurement.offset_ns, measurement.error_ns, measurement.at_ns, int(which)]
         following = self._following(step, began, monotonic_ns())
         self._table.copy_(torch.tensor([following, self._wall_minus_monotonic_ns, *entries]))
 

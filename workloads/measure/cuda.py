@@ -22,7 +22,7 @@ from lockstep.workloads.parallel.comm import BESIDE, Collective, Comm, Pending
 from lockstep.workloads.recording import PHASE_OPS, StepRecorder
 from lockstep.workloads.ring import OP_INDEX, RingWriter
 
-# When the operations of a CUDA stream began and ended, without ever waiting for the device.
+# The timeline of a CUDA stream: begin and end of operations, without waiting for the device.
 #
 # Events are recorded on the stream around each operation. A helper thread asks whether they have
 # passed, and hands what has to the training thread, which alone writes the ring, between steps.

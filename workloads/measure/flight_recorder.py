@@ -7,7 +7,7 @@ from pathlib import Path
 from torch._C import _distributed_c10d
 
 from lockstep.collector.contract.flight_recorder import dump_name, request_name
-from lockstep.workloads.ring_file import write_whole
+from lockstep.collector.contract.whole_file import write_whole
 
 TRACE = "_dump_fr_trace_json"
 """torch's function, which some versions and builds do not have."""

@@ -72,13 +72,13 @@ def timers(spec: RunSpec, rank: int, node: str, archive: Path) -> tuple[Timer, .
     Raises:
         OSError: A file cannot be made.
     """
-    found: list[Timer] = []
+    chosen: list[Timer] = []
     if INSPECTOR in spec.record:
         from lockstep.workloads.measure.inspector import InspectorLines
 
-        found.append(InspectorLines(archive / INSPECTOR_FOLDER, node, spec.run))
+        chosen.append(InspectorLines(archive / INSPECTOR_FOLDER, node, spec.run))
     if FLIGHT_RECORDER in spec.record:
         from lockstep.workloads.measure.timed_flight_recorder import TimedFlightRecorder
 
-        found.append(TimedFlightRecorder(archive / FLIGHT_RECORDER_FOLDER, rank))
-    return tuple(found)
+        chosen.append(TimedFlightRecorder(archive / FLIGHT_RECORDER_FOLDER, rank))
+    return tuple(chosen)

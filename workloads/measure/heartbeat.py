@@ -1,4 +1,4 @@
-"""The helper thread that shows that a rank's process still runs."""
+"""The helper thread of a rank: its heartbeat, and its stacks on a signal. Standard library only."""
 
 import atexit
 import faulthandler
@@ -42,14 +42,14 @@ class Heartbeat:
             self._thread.join(LONGEST_STOP_SECONDS)
 
     def _run(self) -> None:
-        told: set[type] = set()
+        reported: set[type] = set()
         while not self._stop.wait(self._period):
             for beat in self._beats:
                 try:
                     beat()
                 except Exception as error:  # noqa: BLE001 - the heart beats on
-                    if type(error) not in told:
-                        told.add(type(error))
+                    if type(error) not in reported:
+                        reported.add(type(error))
                         with suppress(Exception):  # who has closed stderr does not want to hear it
                             print(f"heartbeat: {str(error) or repr(error)}", file=sys.stderr)  # noqa: T201
 

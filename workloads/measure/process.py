@@ -1,6 +1,6 @@
-"""Clocks of a rank: how its wall clock and its monotonic clock lie to each other.
+"""Processes and clocks as the kernel reports them: who lives, since when, and on which clock.
 
-How they lie to those of other nodes is measured by clock_exchange.py.
+Standard library only. Offsets to the clocks of other nodes are measured by clocks.py.
 """
 
 import os
@@ -8,8 +8,6 @@ import time
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic_ns, time_ns
-
-# Whether a process lives, and since when, as proc(5) tells it. Standard library only.
 
 _GONE = ("Z", "X", "x")
 """States of a process that has ended and was not waited for yet."""
@@ -40,26 +38,26 @@ def process_lives(pid: int, by_ns: int) -> bool:
         return False
     except PermissionError:
         pass  # somebody else's
-    told = _stat(str(pid))
-    if told is None:
+    stat = _stat(str(pid))
+    if stat is None:
         return True  # it may not be looked at
-    began = _began_ns(told)
-    return told[0] not in _GONE and (began is None or began <= by_ns + _SLACK_NS)
+    began = _began_ns(stat)
+    return stat[0] not in _GONE and (began is None or began <= by_ns + _SLACK_NS)
 
 
 def process_began_ns() -> int | None:
     """When this process was started, on the monotonic clock; None where /proc does not tell."""
-    told = _stat("self")
-    return None if told is None else _began_ns(told)
+    stat = _stat("self")
+    return None if stat is None else _began_ns(stat)
 
 
 def _stat(pid: str) -> list[str] | None:
     """Fields of proc_pid_stat(5) from the state on."""
     try:
-        told = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
         return None
-    return told.rpartition(")")[2].split() or None
+    return text.rpartition(")")[2].split() or None
 
 
 def _began_ns(fields: list[str]) -> int | None:

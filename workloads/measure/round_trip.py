@@ -44,7 +44,7 @@ _ADDRESSES = {socket.AF_INET: slice(4, 8), socket.AF_INET6: slice(8, 24)}
 """Where sockaddr_in and sockaddr_in6 have the host."""
 
 
-class _Told(NamedTuple):
+class _Connection(NamedTuple):
     """What a connection tells: bytes that were acknowledged and received, and the round trip."""
 
     acked: int
@@ -56,7 +56,7 @@ class _Peer(NamedTuple):
     """A connection to another host: its address, and how far it was when it was looked at last."""
 
     host: bytes
-    told: _Told
+    connection: _Connection
 
 
 class RoundTrips:
@@ -95,7 +95,10 @@ class RoundTrips:
                 self._busy[descriptor] = _Peer(host, now)
                 self._readings[host].append((self._looks, now.round_trip_us))
         since = self._looks - KEPT_LOOKS
-        fresh = ([trip for look, trip in each if look > since] for each in self._readings.values())
+        fresh = (
+            [trip for look, trip in readings if look > since]
+            for readings in self._readings.values()
+        )
         known = [median(trips) for trips in fresh if len(trips) >= ENOUGH]
         self._tell(int(min(known) * 1000) if len(known) >= PEERS_AT_LEAST else 0)
 
@@ -105,20 +108,24 @@ class RoundTrips:
             descriptors = sorted(map(int, os.listdir(self._descriptors)))[:MOST]
         except (OSError, ValueError):
             return  # no proc(5) here
-        told = {each: now for each in descriptors if (now := self._ask.connection(each))}
+        connections = {
+            descriptor: now
+            for descriptor in descriptors
+            if (now := self._ask.connection(descriptor))
+        }
         before, self._carried = self._carried, {
-            each: now.acked + now.received for each, now in told.items()
+            each: now.acked + now.received for each, now in connections.items()
         }  # fmt: skip
         sent = {each: all_of_it - before.get(each, 0) for each, all_of_it in self._carried.items()}
         much = {
-            each: host
-            for each in told
-            if sent[each] >= LEAST_BYTES and (host := self._ask.other_host(each))
+            descriptor: host
+            for descriptor in connections
+            if sent[descriptor] >= LEAST_BYTES and (host := self._ask.other_host(descriptor))
         }
-        least = SHARE * max((sent[each] for each in much), default=0)
+        least = SHARE * max((sent[descriptor] for descriptor in much), default=0)
         if much:
             self._busy = {
-                each: self._busy.get(each, _Peer(host, told[each]))
+                each: self._busy.get(each, _Peer(host, connections[each]))
                 for each, host in much.items()
                 if sent[each] >= least
             }
@@ -139,7 +146,7 @@ class _Asking:
         except (OSError, AttributeError):  # a static program, another system
             self._option = None
 
-    def connection(self, descriptor: int) -> _Told | None:
+    def connection(self, descriptor: int) -> _Connection | None:
         """What an open TCP connection tells; None of all else."""
         if self._option is None:
             return None
@@ -151,7 +158,8 @@ class _Asking:
             return None
         if _STATE.unpack_from(self._buffer) != (ESTABLISHED,):
             return None
-        return _Told(*_CARRIED.unpack_from(self._buffer), *_ROUND_TRIP.unpack_from(self._buffer))
+        carried = _CARRIED.unpack_from(self._buffer)
+        return _Connection(*carried, *_ROUND_TRIP.unpack_from(self._buffer))
 
     def other_host(self, descriptor: int) -> bytes | None:
         """The address of the other end; None of a connection inside this host."""
@@ -162,5 +170,5 @@ class _Asking:
         self._size.value = _BYTES
         if asked(descriptor, self._buffer, ctypes.byref(self._size)):
             return None
-        place = _ADDRESSES.get(_FAMILY.unpack_from(self._buffer)[0])
-        return None if place is None else self._buffer.raw[place]
+        layout = _ADDRESSES.get(_FAMILY.unpack_from(self._buffer)[0])
+        return None if layout is None else self._buffer.raw[layout]

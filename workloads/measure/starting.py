@@ -10,9 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic_ns
 
+from lockstep.collector.contract.whole_file import write_whole
 from lockstep.collector.contract.words import StartPart
 from lockstep.workloads.measure.process import process_began_ns, wall_minus_monotonic_ns
-from lockstep.workloads.ring_file import write_whole
 
 STARTING = "starting"
 """Folder of an archive where each rank tells of its start, until run.json has it."""

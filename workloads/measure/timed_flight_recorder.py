@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d
 
 from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.whole_file import write_whole
 from lockstep.workloads.measure.flight_recorder import TRACE
 from lockstep.workloads.measure.formats import Streams
 from lockstep.workloads.measure.process import wall_minus_monotonic_ns
@@ -79,9 +80,7 @@ class TimedFlightRecorder:
         dump: Callable[[], bytes] = getattr(_distributed_c10d, TRACE)
         tree = with_durations(bounded_json.loads(dump(), limit=None), self._timed)
         tree["entries"] += transfers(tree["entries"], self._timed)
-        hidden = self._path.with_name(f".{self._path.name}")
-        hidden.write_text(json.dumps(tree, separators=(",", ":")), encoding="utf-8")
-        hidden.replace(self._path)
+        write_whole(self._path, json.dumps(tree, separators=(",", ":")), mode=None)
 
 
 def with_durations(tree: Any, timed: list[_Arrived]) -> Any:
@@ -119,11 +118,13 @@ def transfers(entries: list[dict[str, Any]], timed: list[_Arrived]) -> list[dict
     free: dict[str, Iterator[int]] = {}
     counts: Counter[str] = Counter()
     made: list[dict[str, Any]] = []
-    record = max((int(one["record_id"]) for one in entries), default=-1)
-    for number, one in enumerate((each for each in timed if each.peer is not None), record + 1):
+    record = max((int(entry["record_id"]) for entry in entries), default=-1)
+    for number, one in enumerate(
+        (arrived for arrived in timed if arrived.peer is not None), record + 1
+    ):
         name, mine = one.group.group_name, one.group.rank()
         if name not in free:
-            taken = {int(each["op_id"]) for each in of_group[name]}
+            taken = {int(entry["op_id"]) for entry in of_group[name]}
             free[name] = filterfalse(taken.__contains__, count(1))
         counts[name] += 1
         sizes = [[one.size // FLOAT_BYTES]]

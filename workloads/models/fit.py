@@ -36,8 +36,8 @@ class MemoryPlan:
             "weights": self.weights, "gradients": self.gradients, "AdamW": self.moments,
             "activations": self.activations,
         }  # fmt: skip
-        told = " + ".join(f"{name} {size / GIB:.2f}" for name, size in parts.items())
-        return f"{self.parameters:,} parameters: {told} = {self.total / GIB:.2f} GiB"
+        sizes = " + ".join(f"{name} {size / GIB:.2f}" for name, size in parts.items())
+        return f"{self.parameters:,} parameters: {sizes} = {self.total / GIB:.2f} GiB"
 
 
 def check(config: GptConfig, layout: Layout, training: Training) -> None:

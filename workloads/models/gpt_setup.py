@@ -62,11 +62,11 @@ class ModelParts:
             IndexedError: A token is outside the vocabulary, which tensor parallel would not notice.
         """
         first = step * self.samples_per_step + self.first_sample
-        found = self.data.batch(first, self.replica_samples)
+        tokens = self.data.batch(first, self.replica_samples)
         vocabulary = self.chunks[0].config.vocabulary
-        if found.min() < 0 or found.max() >= vocabulary:
+        if tokens.min() < 0 or tokens.max() >= vocabulary:
             raise IndexedError(f"step {step} has a token outside 0 to {vocabulary - 1}")
-        return found
+        return tokens
 
     def train(self, batch: torch.Tensor) -> torch.Tensor | None:
         """See Trainable."""

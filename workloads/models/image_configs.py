@@ -63,10 +63,10 @@ class ImageConfig:
         """(kernel, input channels, output channels, side of the output) of each convolution."""
         if self.bottleneck:
             side = halved(halved(self.side))  # the stem's stride, then its pooling's
-            found = [(7, 3, self.widths[0], halved(self.side))]
+            convolutions = [(7, 3, self.widths[0], halved(self.side))]
         else:
             side = self.side
-            found = [(3, 3, self.widths[0], side)]
+            convolutions = [(3, 3, self.widths[0], side)]
         inputs = self.widths[0]
         for stage, (count, width) in enumerate(zip(self.blocks, self.widths, strict=True)):
             for block in range(count):
@@ -74,13 +74,13 @@ class ImageConfig:
                 if stage and not block:
                     side = halved(side)
                 if self.bottleneck:  # version 1.5: the 3x3 convolution has the stride
-                    found.append((1, inputs, width, before))
-                    found += [(3, width, width, side), (1, width, outputs, side)]
-                    found += [(1, inputs, outputs, side)] if not block else []
+                    convolutions.append((1, inputs, width, before))
+                    convolutions += [(3, width, width, side), (1, width, outputs, side)]
+                    convolutions += [(1, inputs, outputs, side)] if not block else []
                 else:
-                    found += [(3, inputs, width, side), (3, width, width, side)]
+                    convolutions += [(3, inputs, width, side), (3, width, width, side)]
                 inputs = outputs
-        return found
+        return convolutions
 
 
 def halved(side: int) -> int:

@@ -86,9 +86,9 @@ class ImageTraining:
             DataError: An image cannot be read.
         """
         comm = self._context.comm
-        place = step * comm.size("dp") + comm.rank("dp")
-        found = self._stream.batch(place * self._images, self._images)
-        return found.images, found.labels
+        position = step * comm.size("dp") + comm.rank("dp")
+        batch = self._stream.batch(position * self._images, self._images)
+        return batch.images, batch.labels
 
     def train(self, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         """See Trainable; both on the device."""
@@ -112,10 +112,10 @@ class ImageTraining:
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         # torch's fused optimizers skip the update where found_inf is 1 (torch.amp.GradScaler).
-        found = (~norm.isfinite()).float()
-        self._optimizer.found_inf = found  # type: ignore[attr-defined]
+        infinite = (~norm.isfinite()).float()
+        self._optimizer.found_inf = infinite  # type: ignore[attr-defined]
         self._optimizer.step()
-        self._skipped += found
+        self._skipped += infinite
         return Update(rate, norm, self._skipped)
 
     @torch.no_grad()
@@ -157,8 +157,8 @@ class _Averages:
 
     def __init__(self, model: nn.Module, comm: Comm) -> None:
         norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
-        found = [part for norm in norms for part in (norm.running_mean, norm.running_var)]
-        self._statistics = [part for part in found if part is not None]
+        statistics = [part for norm in norms for part in (norm.running_mean, norm.running_var)]
+        self._statistics = [part for part in statistics if part is not None]
         self._mean = (
             comm.collective("world-all-reduce", "world", "batch-norm")
             if comm.size("world") > 1

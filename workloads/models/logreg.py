@@ -20,7 +20,7 @@ from lockstep.workloads.data.row_files import about, mapped
 from lockstep.workloads.loop.trainable import Context, Counts, Update
 from lockstep.workloads.parallel.data import Replicas
 
-# Rows of row_files.py as a rank takes them, and the order in which a run sees them.
+# Rows of row_files.py for one rank, in the order of the run.
 
 
 class Rows:
@@ -50,11 +50,11 @@ class Rows:
 
     def take(self, numbers: NDArray[np.int64] | slice) -> tuple[torch.Tensor, torch.Tensor]:
         """Rows (n, features) and labels (n,), 0 or 1, by their numbers; float32."""
-        found = torch.from_numpy(np.array(self._numbers[numbers]))
+        rows = torch.from_numpy(np.array(self._numbers[numbers]))
         if self._basis is not None:
             # numpy would take every core for it, and ranks share them
-            found = found @ self._basis
-        return found, torch.from_numpy(self._labels[numbers].astype(np.float32))
+            rows = rows @ self._basis
+        return rows, torch.from_numpy(self._labels[numbers].astype(np.float32))
 
 
 class Draws:
@@ -73,8 +73,8 @@ class Draws:
         """Numbers of the rows that come `first` and after, counted from the start of the run."""
         parts: list[NDArray[np.int64]] = []
         while count > 0:
-            epoch, place = divmod(first, self._rows)
-            part = self._order(epoch)[place : place + count]
+            epoch, position = divmod(first, self._rows)
+            part = self._order(epoch)[position : position + count]
             parts.append(part)
             first, count = first + part.size, count - part.size
         return np.concatenate(parts)
@@ -172,13 +172,13 @@ class LogisticRegression:
         """
         rows = len(self._validation)
         begin, end = (
-            rows * place // self._replicas for place in (self._replica, self._replica + 1)
+            rows * replica // self._replicas for replica in (self._replica, self._replica + 1)
         )
         sums = torch.zeros(2, dtype=torch.float64, device=self._device)
         with self._segment("forward", TAG):
             for first in range(begin, end, EVALUATED_ROWS):
                 part = self._validation.take(slice(first, min(first + EVALUATED_ROWS, end)))
-                numbers, labels = (each.to(self._device) for each in part)
+                numbers, labels = (item.to(self._device) for item in part)
                 logits = numbers @ self._weights
                 sums[0] += ((logits > 0) == (labels > 0)).sum()
                 sums[1] += log_loss(logits, labels, reduction="sum")

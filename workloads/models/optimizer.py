@@ -60,10 +60,10 @@ class Optimizer:
         for group in self.adam.param_groups:
             group["lr"] = rate
         # torch's fused optimizers skip the update where found_inf is 1 (torch.amp.GradScaler).
-        found = (~norm.isfinite()).float()
-        self.adam.found_inf = found  # type: ignore[attr-defined]
+        infinite = (~norm.isfinite()).float()
+        self.adam.found_inf = infinite  # type: ignore[attr-defined]
         self.adam.step()
-        self.skipped += found
+        self.skipped += infinite
         return rate
 
     @property

@@ -80,16 +80,16 @@ def initialize(model: ResNet, seed: int) -> None:
 
 
 def _blocks(config: ImageConfig) -> list[nn.Module]:
-    found: list[nn.Module] = []
+    blocks: list[nn.Module] = []
     inputs = config.widths[0]
     for stage, (count, width) in enumerate(zip(config.blocks, config.widths, strict=True)):
         for block in range(count):
             stride = 2 if stage and not block else 1
             outputs = width * config.expansion
             make = _bottleneck if config.bottleneck else _basic
-            found.append(make(inputs, width, outputs, stride))
+            blocks.append(make(inputs, width, outputs, stride))
             inputs = outputs
-    return found
+    return blocks
 
 
 def _basic(inputs: int, width: int, outputs: int, stride: int) -> Block:

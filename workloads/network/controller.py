@@ -31,7 +31,7 @@ _BYTES = ring.GROUP_COUNTERS_OFFSET + ring.MAX_GROUPS * ring.GROUP_COUNTERS.size
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Progress:
     """Where a rank is.
 
     Attributes:
@@ -52,7 +52,7 @@ class RingSteps:
         self._path = path
         self._descriptor: int | None = None
 
-    def read(self) -> Place | None:
+    def read(self) -> Progress | None:
         """Where the rank is; None before it has a ring, and while it writes this very part."""
         if self._descriptor is None:
             try:
@@ -67,7 +67,7 @@ class RingSteps:
         if header.guard % 2 or ring.GUARD.pack(header.guard) != guard:
             return None
         done = header.counters
-        return Place(
+        return Progress(
             done.steps, done.wall_ns / 1e9, sum(group.collectives for group in header.groups)
         )
 
@@ -95,27 +95,31 @@ def control(
     steered = [_Steered(fault, names, how, workspace, ranks_per_node) for fault in faults]
     try:
         while True:
-            for one in steered:
-                one.follow()
-            for node in {one.node for one in steered}:
-                _apply(links, node, [one for one in steered if one.node == node])
+            for steering in steered:
+                steering.follow()
+            for node in {steering.node for steering in steered}:
+                _apply(links, node, [steering for steering in steered if steering.node == node])
             sleep(POLL_SECONDS)
     finally:
-        write(logs, [one.finished() for one in steered])
+        write(logs, [steering.finished() for steering in steered])
 
 
 def _apply(links: Links, node: int, here: list["_Steered"]) -> None:
     """Let what its faults want now hold for a node, and nothing else."""
-    if not any(one.turns for one in here):
+    if not any(steering.turns for steering in here):
         return
-    rules = {one.fault.peer: one.wanted for one in here if one.wanted != LinkSetting()}
+    rules = {
+        steering.fault.peer: steering.wanted
+        for steering in here
+        if steering.wanted != LinkSetting()
+    }
     try:
         links.apply(node, rules)
     except NetworkError as error:
-        for one in here:
-            one.seen.error = str(error)
-    for one in here:
-        one.turned()
+        for steering in here:
+            steering.seen.error = str(error)
+    for steering in here:
+        steering.turned()
 
 
 class _Steered:
@@ -137,8 +141,8 @@ class _Steered:
         other = (fault.node + 1) % names.nodes if fault.peer is None else fault.peer
         self._peer = names.address(other)
         self._peers = names.nodes - 1 if fault.peer is None else 1
-        self._last: Place | None = None
-        self._healthy_from: tuple[Place, int, int] | None = None
+        self._last: Progress | None = None
+        self._healthy_from: tuple[Progress, int, int] | None = None
         self._probed = {"before": False, "during": False}
         self._forced_steps = 0
         self._retransmitted = 0
@@ -155,24 +159,24 @@ class _Steered:
 
     def follow(self) -> None:
         """Look where the node is, learn from the steps it has completed, decide what it gets."""
-        place = self._ring.read()
-        if place is None:
+        position = self._ring.read()
+        if position is None:
             return
         bits = self._counters.bits()
-        begun = self._healthy_from is not None and place.steps >= self.fault.from_step
-        if self._healthy_from is not None and place.steps < self.fault.to_step:
+        begun = self._healthy_from is not None and position.steps >= self.fault.from_step
+        if self._healthy_from is not None and position.steps < self.fault.to_step:
             self.seen.traffic(monotonic(), bits, in_force=self._in_force != LinkSetting())
-        last, self._last = self._last, place
-        if last is None or place.steps == last.steps:
+        last, self._last = self._last, position
+        if last is None or position.steps == last.steps:
             return
-        self._learn(last, place)
-        if self._healthy_from is None and place.steps >= WARMUP_STEPS:
-            self._healthy_from = place, bits, self._counters.retransmitted()
+        self._learn(last, position)
+        if self._healthy_from is None and position.steps >= WARMUP_STEPS:
+            self._healthy_from = position, bits, self._counters.retransmitted()
         if begun and not self.seen.bits_per_step:
-            self._begin(place, bits)
-        self._probe(place.steps)
-        self.wanted = self._steering.setting(place.steps) if begun else LinkSetting()
-        strongest = self.fault.strength(place.steps)
+            self._begin(position, bits)
+        self._probe(position.steps)
+        self.wanted = self._steering.setting(position.steps) if begun else LinkSetting()
+        strongest = self.fault.strength(position.steps)
         if strongest and self.wanted != LinkSetting():
             self.seen.setting = self.wanted.scaled(1.0 / strongest)
 
@@ -184,24 +188,24 @@ class _Steered:
             self.seen.during.steps = self._forced_steps
         return self.seen
 
-    def _learn(self, last: Place, place: Place) -> None:
-        completed = place.steps - last.steps
-        seconds = (place.wall_seconds - last.wall_seconds) / completed
-        for step in range(last.steps, place.steps):
+    def _learn(self, last: Progress, position: Progress) -> None:
+        completed = position.steps - last.steps
+        seconds = (position.wall_seconds - last.wall_seconds) / completed
+        for step in range(last.steps, position.steps):
             self._steering.observe(step, seconds)
             self._forced_steps += self.fault.strength(step) > 0.0
 
-    def _begin(self, place: Place, bits: int) -> None:
+    def _begin(self, position: Progress, bits: int) -> None:
         """The fault's first step runs: size it by the healthy ones."""
         assert self._healthy_from is not None
         then, bits_then, retransmitted = self._healthy_from
-        steps = max(1, place.steps - then.steps)
+        steps = max(1, position.steps - then.steps)
         self._retransmitted = self._counters.retransmitted()
         self.seen.bits_per_step = max(1.0, (bits - bits_then) / steps)
         self.seen.before.steps = steps
         self.seen.before.retransmitted = self._retransmitted - retransmitted
         # A ring of n nodes passes a collective on 2 (n - 1) times, one after the other (gloo).
-        rounds = (place.collectives - then.collectives) / steps * 2 * max(1, self._peers)
+        rounds = (position.collectives - then.collectives) / steps * 2 * max(1, self._peers)
         self._steering.begin(self.seen.bits_per_step, rounds)
         self.seen.healthy_step_seconds = self._steering.healthy_seconds
 
@@ -240,15 +244,15 @@ class NodeCounters:
 
     def bits(self) -> int:
         """What passed through the node's `eth0` so far, in the direction of more."""
-        found = _TRAFFIC.search(os.pread(self._devices, 16384, 0).decode())
-        return max(int(found[1]), int(found[2])) * 8 if found else 0
+        match = _TRAFFIC.search(os.pread(self._devices, 16384, 0).decode())
+        return max(int(match[1]), int(match[2])) * 8 if match else 0
 
     def retransmitted(self) -> int:
         """TCP segments that were sent again so far (RFC 4022, tcpRetransSegs)."""
-        found = _TCP.search(os.pread(self._protocols, 16384, 0).decode())
-        if found is None:
+        match = _TCP.search(os.pread(self._protocols, 16384, 0).decode())
+        if match is None:
             return 0
-        return int(dict(zip(found[1].split(), found[2].split(), strict=True))["RetransSegs"])
+        return int(dict(zip(match[1].split(), match[2].split(), strict=True))["RetransSegs"])
 
     def close(self) -> None:
         """Close the files."""

@@ -74,7 +74,7 @@ def set_link(calls: "IPRoute", name: str, address: str = "", **words: Any) -> No
 
 
 def shape(device: str, requests: Sequence[Queueing], namespace: str | None = None) -> None:
-    """Do what shaping.py asks of a device in a namespace, or in the present one.
+    """Do what links.py asks of a device in a namespace, or in the present one.
 
     Raises:
         NetworkError: Something was refused, or there is no such device.
@@ -88,12 +88,14 @@ def shape(device: str, requests: Sequence[Queueing], namespace: str | None = Non
 def own_networks() -> list[IPv4Network]:
     """Every IPv4 network that this machine routes or has an address in."""
     with kernel() as calls:
-        places = [(each.get("dst"), each["dst_len"]) for each in calls.get_routes(family=AF_INET)]
-        places += [
-            (each.get("local") or each.get("address"), each["prefixlen"])
-            for each in calls.get_addr(family=AF_INET)
+        places = [
+            (route.get("dst"), route["dst_len"]) for route in calls.get_routes(family=AF_INET)
         ]
-    return [IPv4Network(place, strict=False) for place in places if place[0] is not None]
+        places += [
+            (address.get("local") or address.get("address"), address["prefixlen"])
+            for address in calls.get_addr(family=AF_INET)
+        ]
+    return [IPv4Network(network, strict=False) for network in places if network[0] is not None]
 
 
 def why_not() -> str:
@@ -102,7 +104,7 @@ def why_not() -> str:
 
 
 def _index(calls: "IPRoute", name: str) -> int:
-    found = calls.link_lookup(ifname=name)
-    if not found:
+    indices = calls.link_lookup(ifname=name)
+    if not indices:
         raise NetworkError(f"a change of the network was refused: there is no device {name}")
-    return int(found[0])
+    return int(indices[0])

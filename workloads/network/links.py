@@ -1,4 +1,4 @@
-"""What holds on the links of one node, whatever puts it into force."""
+"""Disturbances of the links of a node, and the kernel's queues (tc) that apply them."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -11,7 +11,7 @@ from lockstep.workloads.network.iproute import NetworkError, Queueing
 from lockstep.workloads.network.names import FABRIC, Names
 from lockstep.workloads.network.namespaces import port
 
-# What a link fault asks of the queues of one device, in words of tc(8); pure.
+# Requests to the queues of one device, in the terms of tc(8); pure.
 #
 # All traffic of a node: `tbf` for the rate, `netem` for delay, jitter and loss, one inside the
 # other. Traffic with one peer: an `htb` class for it, chosen by a `u32` filter on the peer's
@@ -62,16 +62,16 @@ def requests(rules: AddressRules, field: str, *, change: bool = False) -> list[Q
         wanted.append(("add", {"kind": "htb", "root": True, "handle": "1:0", "default": 0}))
     for index, (peer, setting) in enumerate(rules.items(), start=1):
         assert peer is not None
-        place = f"1:{index:x}"
+        handle = f"1:{index:x}"
         rate = setting.rate or UNLIMITED
         bounds = {"rate": _rate(rate), "burst": _burst(rate), "cburst": _burst(rate)}
-        words = {"kind": "htb", "parent": "1:0", "handle": place, **bounds, "quantum": 60_000}
+        words = {"kind": "htb", "parent": "1:0", "handle": handle, **bounds, "quantum": 60_000}
         wanted.append((f"{verb}-class", words))
         rest = LinkSetting(None, setting.delay, setting.jitter, setting.loss)
-        wanted += _chain(verb, {"parent": place}, {}, rest)
+        wanted += _chain(verb, {"parent": handle}, {}, rest)
         if not change:
             key = f"{int(peer):#x}/0xffffffff+{_ADDRESS_AT[field]}"
-            words = {"kind": "u32", "parent": "1:0", "protocol": _IPV4, "prio": 1, "target": place}
+            words = {"kind": "u32", "parent": "1:0", "protocol": _IPV4, "prio": 1, "target": handle}
             wanted.append(("add-filter", {**words, "keys": [key]}))
     return wanted
 
@@ -82,13 +82,13 @@ def needs_netem(setting: LinkSetting) -> bool:
 
 
 def _chain(
-    verb: str, place: dict[str, Any], inner: dict[str, Any], setting: LinkSetting
+    verb: str, parent: dict[str, Any], inner: dict[str, Any], setting: LinkSetting
 ) -> list[Queueing]:
     wanted: list[Queueing] = []
     if setting.rate is not None:
         bounds = {"rate": _rate(setting.rate), "burst": _burst(setting.rate), "limit": QUEUE_BYTES}
-        wanted.append((verb, {"kind": "tbf", **place, **bounds}))
-        place = inner
+        wanted.append((verb, {"kind": "tbf", **parent, **bounds}))
+        parent = inner
     if needs_netem(setting):
         words = {
             "limit": QUEUE_PACKETS,
@@ -96,7 +96,7 @@ def _chain(
             "jitter": round(setting.jitter * 1e6),
             "loss": setting.loss * 100,
         }
-        wanted.append((verb, {"kind": "netem", **place, **words}))
+        wanted.append((verb, {"kind": "netem", **parent, **words}))
     return wanted
 
 

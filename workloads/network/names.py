@@ -100,13 +100,13 @@ def free_network(token: str, taken: Iterable[IPv4Network]) -> IPv4Network | None
         (int(network[0]) >> 8, int(network[-1]) >> 8) for network in taken if network.prefixlen > 0
     ]
     low, high = (int(_MANAGEMENT_SPACE[end]) >> 8 for end in (0, -1))
-    place = low + int(token[:4], 16)
+    address = low + int(token[:4], 16)
     # From there upward, and once more from below: each block is jumped over at most twice.
     for _ in range(2 * len(blocks) + 2):
-        if place > high:
-            place = low
-        ends = [last for first, last in blocks if first <= place <= last]
+        if address > high:
+            address = low
+        ends = [last for first, last in blocks if first <= address <= last]
         if not ends:
-            return IPv4Network((place << 8, 24))
-        place = max(ends) + 1
+            return IPv4Network((address << 8, 24))
+        address = max(ends) + 1
     return None

@@ -71,8 +71,8 @@ def create(run: str, nodes: int, *, with_fabric: bool = True) -> Names:
                 netns.create(name)
             switch = str(netns.FOLDER / names.switch)
             iproute.set_link(calls, peer, net_ns_fd=switch, ifname="station")
-            place = f"{names.station_address}/{network.prefixlen}"
-            iproute.set_link(calls, names.station, address=place, state="up")
+            prefix = f"{names.station_address}/{network.prefixlen}"
+            iproute.set_link(calls, names.station, address=prefix, state="up")
         _make_switch(names, with_fabric=with_fabric)
         for node in range(nodes):
             _make_node(names, node, with_fabric=with_fabric)
@@ -101,7 +101,7 @@ def remove(token: str) -> None:
                     raise
 
 
-def found() -> dict[str, Owner | None]:
+def listed() -> dict[str, Owner | None]:
     """Every network of ours on this machine, by its token, with its owner where it is known."""
     tokens = {token_of(name) for name in _folder_names(netns.FOLDER)}
     tokens |= {token_of(name) for name in _folder_names(_DEVICES)}
@@ -146,9 +146,9 @@ def _make_switch(names: Names, *, with_fabric: bool) -> None:
             iproute.set_link(calls, bridge, state="up")
         iproute.set_link(calls, "station", master=index["mgmt"], state="up")
         for node in range(names.nodes):
-            place = str(netns.FOLDER / names.namespace(node))
+            path = str(netns.FOLDER / names.namespace(node))
             for bridge, device in zip(index, (MANAGEMENT, FABRIC), strict=False):
-                peer = {"ifname": device, "net_ns_fd": place}
+                peer = {"ifname": device, "net_ns_fd": path}
                 here = port(bridge[0], node)
                 calls.link("add", kind="veth", ifname=here, peer=peer)
                 iproute.set_link(calls, here, master=index[bridge], state="up")
@@ -162,8 +162,8 @@ def port(bridge: str, node: int) -> str:
 def _make_node(names: Names, node: int, *, with_fabric: bool) -> None:
     with iproute.kernel(names.namespace(node)) as calls:
         iproute.set_link(calls, "lo", state="up")
-        place = f"{names.management_address(node)}/{names.management.prefixlen}"
-        iproute.set_link(calls, MANAGEMENT, address=place, state="up")
+        prefix = f"{names.management_address(node)}/{names.management.prefixlen}"
+        iproute.set_link(calls, MANAGEMENT, address=prefix, state="up")
         if with_fabric:
-            place = f"{names.address(node)}/{fabric_prefix()}"
-            iproute.set_link(calls, FABRIC, address=place, state="up")
+            prefix = f"{names.address(node)}/{fabric_prefix()}"
+            iproute.set_link(calls, FABRIC, address=prefix, state="up")

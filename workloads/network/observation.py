@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.collector.contract import bounded_json
+from lockstep.collector.contract.whole_file import write_whole
 from lockstep.workloads.faults.link import LinkSetting
 from lockstep.workloads.faults.plan import Fault
 
@@ -100,9 +101,8 @@ def _state(state: State) -> dict[str, Any]:
 
 def write(folder: Path, observations: list[Observation]) -> None:
     """Leave them where the launcher finds them, whole or not at all."""
-    temporary = folder / f"{REPORT_FILE}.new"
-    temporary.write_text(json.dumps([one.to_json() for one in observations]))
-    temporary.replace(folder / REPORT_FILE)
+    text = json.dumps([observation.to_json() for observation in observations])
+    write_whole(folder / REPORT_FILE, text, mode=None)
 
 
 def read(folder: Path) -> dict[str, dict[str, Any]]:
@@ -111,4 +111,4 @@ def read(folder: Path) -> dict[str, dict[str, Any]]:
         listed = bounded_json.read(folder / REPORT_FILE)
     except FileNotFoundError:
         return {}
-    return {one["spec"]: one for one in listed}
+    return {item["spec"]: item for item in listed}

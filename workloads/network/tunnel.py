@@ -60,9 +60,9 @@ class Tunnel:
             for node in range(names.nodes):
                 devices.append(open_device(names.namespace(node), FABRIC))
                 with iproute.kernel(names.namespace(node)) as calls:
-                    place = f"{names.address(node)}/{fabric_prefix()}"
+                    prefix = f"{names.address(node)}/{fabric_prefix()}"
                     words = {"mtu": MTU, "txqlen": 1000, "state": "up"}
-                    iproute.set_link(calls, FABRIC, address=place, **words)
+                    iproute.set_link(calls, FABRIC, address=prefix, **words)
             self._told, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             addresses = [names.address(node) for node in range(names.nodes)]
             self._helper = SideProcess(lambda: forward(devices, addresses, theirs, seed), log)
@@ -127,14 +127,14 @@ def _opened(name: str) -> int:
 
 
 def forward(
-    devices: list[int], addresses: list[IPv4Address], told: socket.socket, seed: int
+    devices: list[int], addresses: list[IPv4Address], control: socket.socket, seed: int
 ) -> None:  # fmt: skip
     """Forward packets until `told` is closed.
 
     Args:
         devices: A TUN device for each node.
         addresses: The address of each node.
-        told: Rules come here, each answered; see Tunnel.apply.
+        control: Rules come here, each answered; see Tunnel.apply.
         seed: Of losses and jitter.
     """
     node_of = {address.packed: node for node, address in enumerate(addresses)}
@@ -144,19 +144,19 @@ def forward(
     count = held = 0
     disturbed = False
     poll = select.epoll()  # unlike select(), for descriptors above 1023 too
-    for each in (told.fileno(), *devices):
+    for each in (control.fileno(), *devices):
         poll.register(each, select.EPOLLIN)
     while True:
         patience = max(0.0, waiting[0][0] - monotonic()) if waiting else None
         for each, _ in _ready(poll, patience):
-            if each == told.fileno():
-                message = told.recv(65536)
+            if each == control.fileno():
+                message = control.recv(65536)
                 if not message:
                     return
                 node, listed = bounded_json.loads(message)
                 schedule.set(node, {peer: LinkSetting(*rest) for peer, *rest in listed})
                 disturbed = True
-                told.send(b"held")
+                control.send(b"held")
                 continue
             for packet in _packets(each):
                 target = node_of.get(packet[_DESTINATION])

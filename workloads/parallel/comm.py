@@ -111,7 +111,7 @@ class Collective:
                 (docs/method/collecting.md).
             peer: Of a transfer, the other's rank in the group.
         """
-        told = self._arrive(tensor, peer)
+        arrivals = self._arrive(tensor, peer)
         sequence, arrival = self._writer.enqueue(self._group_index)
         try:
             work = begin()
@@ -122,11 +122,11 @@ class Collective:
         if tells_end:
             rest_at_exit()
             work.get_future().then(partial(_note_end, ended))
-        return Pending(self, work, sequence, arrival, tensor, ended, told)
+        return Pending(self, work, sequence, arrival, tensor, ended, arrivals)
 
     def _timed(self, tensor: torch.Tensor, call: Callable[..., Any], *arguments: Any) -> None:
         writer = self._writer
-        told = self._arrive(tensor)
+        arrivals = self._arrive(tensor)
         arrival = writer.begin(self._op, self._group_index)
         try:
             call(*arguments)
@@ -134,7 +134,7 @@ class Collective:
             raise self._lost(error) from error
         took = writer.end(self._op, self._group_index, arrival, tensor.nbytes, self._tag)
         self._recorder.waited(took)
-        self._complete(told, arrival, arrival + took)
+        self._complete(arrivals, arrival, arrival + took)
 
     def _wait(self, pending: "Pending") -> None:
         since = self._writer.await_(self._op, self._group_index, pending.sequence)
@@ -150,14 +150,14 @@ class Collective:
         )  # fmt: skip
         self._recorder.waited(took)
         until = since + took if ended is None else min(since + took, ended)
-        self._complete(pending.told, pending.arrival, until)
+        self._complete(pending.arrivals, pending.arrival, until)
 
     def _arrive(self, tensor: torch.Tensor, peer: int | None = None) -> list[Any]:
         """What each timer of others' formats makes of it."""
-        return [each.arrive(self.op, self.group, tensor.nbytes, peer) for each in self._timers]
+        return [timer.arrive(self.op, self.group, tensor.nbytes, peer) for timer in self._timers]
 
-    def _complete(self, told: list[Any], begin_ns: int, end_ns: int) -> None:
-        for each, arrived in zip(self._timers, told, strict=True):
+    def _complete(self, arrivals: list[Any], begin_ns: int, end_ns: int) -> None:
+        for each, arrived in zip(self._timers, arrivals, strict=True):
             each.complete(arrived, begin_ns, end_ns)
 
     def _lost(self, error: RuntimeError) -> PeerLostError:
@@ -170,7 +170,7 @@ class Pending:
 
     Attributes:
         ended: When it ended, once somebody told; else the return of `wait` is an upper bound.
-        told: What each timer made of its arrival.
+        arrivals: What each timer made of its arrival.
     """
 
     collective: Collective
@@ -179,7 +179,7 @@ class Pending:
     arrival: int
     tensor: torch.Tensor
     ended: list[int]
-    told: list[Any]
+    arrivals: list[Any]
 
     def wait(self) -> None:
         """Return when the operation is complete on this rank.

@@ -142,15 +142,15 @@ def bucketed(parameters: Sequence[nn.Parameter], size: int | None) -> list[list[
     """
     if size is None:
         size = max(LEAST_BYTES, sum(p.nbytes for p in parameters) // MOST_BUCKETS)
-    found: list[list[nn.Parameter]] = []
+    buckets: list[list[nn.Parameter]] = []
     filled = 0
     for parameter in reversed(parameters):
-        if not found or filled + parameter.nbytes > size:
-            found.append([])
+        if not buckets or filled + parameter.nbytes > size:
+            buckets.append([])
             filled = 0
-        found[-1].append(parameter)
+        buckets[-1].append(parameter)
         filled += parameter.nbytes
-    return found
+    return buckets
 
 
 def places(parameters: Iterable[nn.Parameter]) -> tuple[list[int], int]:
@@ -178,7 +178,7 @@ def _shares(stage: Sequence[Bucket]) -> list[float]:
     return [end / sum(sizes) for end in accumulate(sizes)]
 
 
-# Data parallel alone: every rank has the whole model, and gradients are averaged over all.
+# Data parallel alone: every rank has the whole model, gradients are averaged over all ranks.
 
 
 class Replicas:
@@ -227,8 +227,8 @@ class Replicas:
     @torch.no_grad()
     def norm(self) -> torch.Tensor:
         """Norm of the mean gradients over the whole model, float64, after `finish`."""
-        found = [p.grad for p in self._parameters if p.grad is not None]
-        if not found:
+        gradients = [p.grad for p in self._parameters if p.grad is not None]
+        if not gradients:
             return torch.zeros((), dtype=torch.float64, device=self._parameters[0].device)
-        norms = [norm.double().square() for norm in torch._foreach_norm(found)]
+        norms = [norm.double().square() for norm in torch._foreach_norm(gradients)]
         return torch.stack(norms).sum().sqrt()

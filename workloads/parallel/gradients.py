@@ -118,7 +118,7 @@ class Gradients:
             collective.all_reduce(total, dist.ReduceOp.SUM)
         norm = total.sqrt()
         scale = (limit / (norm + 1e-6)).clamp(max=1.0).float()
-        every = [one.gradient for one in self.shards] or self._held(self.parameters)
+        every = [shard.gradient for shard in self.shards] or self._held(self.parameters)
         torch._foreach_mul_(every, scale)
         return norm
 

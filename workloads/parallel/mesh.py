@@ -41,8 +41,8 @@ def _ends(layout: Layout) -> dist.ProcessGroup | None:
         return None
     stage = layout.dp * layout.tp
     mine = None
-    for place in range(stage):
-        group = dist.new_group([place, (layout.pp - 1) * stage + place])
+    for position in range(stage):
+        group = dist.new_group([position, (layout.pp - 1) * stage + position])
         if dist.get_rank(group) >= 0:
             mine = group
     return mine

@@ -169,16 +169,16 @@ class _Stage(PipelineStage):
         recorded from here to the computation that needs it, and a send, whose end no stream waits
         for, is not.
         """
-        place = self._places.get((op, micro_batch))
-        if place is None:
-            place = self._comm.collective(op, "pp", self._tag(micro_batch))
-            self._places[op, micro_batch] = place
+        collective = self._places.get((op, micro_batch))
+        if collective is None:
+            collective = self._comm.collective(op, "pp", self._tag(micro_batch))
+            self._places[op, micro_batch] = collective
         if self.device.type != "cpu":
             if op.endswith("-recv") and ops:
-                self._receiving[op, micro_batch] = place.start(lambda: None, ops[0].tensor)
+                self._receiving[op, micro_batch] = collective.start(lambda: None, ops[0].tensor)
             return ops
-        for one in ops:
-            one.op = partial(_begun, place, one.op is dist.isend)
+        for operation in ops:
+            operation.op = partial(_begun, collective, operation.op is dist.isend)
         return ops
 
 

@@ -101,12 +101,12 @@ class ShardedOptimizer(Optimizer):
 
     def moments(self) -> Moments:
         """As Optimizer.moments, gathered from all parts: every replica takes part."""
-        found: Moments = {}
+        moments: Moments = {}
         for bucket in self._buckets:
             for name in MOMENTS:
                 for parameter, tensor in bucket.whole(self.adam.state[bucket.shard][name]).items():
-                    found.setdefault(parameter, {})[name] = tensor
-        return found
+                    moments.setdefault(parameter, {})[name] = tensor
+        return moments
 
     def take(self, updates: int, moments: Moments) -> None:
         """As Optimizer.take: of whole moments, this rank's parts."""

@@ -214,8 +214,8 @@ class VocabularyParallelEmbedding(nn.Module):
             return functional.embedding(ids, self.weight)
         local = ids - self._first
         foreign = (local < 0) | (local >= self._rows)
-        found = functional.embedding(local.masked_fill(foreign, 0), self.weight)
-        partial: torch.Tensor = self.leave(found.masked_fill(foreign.unsqueeze(-1), 0.0))
+        embedded = functional.embedding(local.masked_fill(foreign, 0), self.weight)
+        partial: torch.Tensor = self.leave(embedded.masked_fill(foreign.unsqueeze(-1), 0.0))
         return partial
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from lockstep.workloads.recording import StepRecorder
 from lockstep.workloads.sdk.guard import pass_on, warn
 
-# How long ranks that meet may be seen not to meet, before it is doubted that they are seen.
+# The number of steps without a collective after which the timing itself is doubted.
 
 SILENT_STEPS = 100
 """So many steps in a row without a collective are believed to be what they look like.

@@ -19,9 +19,8 @@ from pathlib import Path
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any, ParamSpec, Protocol, Self, TypeVar
 
-# What the recording says when something is wrong with it: one line, once.
-#
-# Nothing here raises but what a signal handler of the program does.
+# Warnings of the recording: one line each, written once. They raise only what a signal handler of
+# the program raises.
 
 MOST_SAID = 50
 """Lines of a process about arguments; as many more are kept for what ails the recording itself."""

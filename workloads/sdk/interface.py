@@ -96,7 +96,7 @@ class Recorder:
         """
 
 
-# Numbers as programs hand them over: Python's, numpy's, tensors, and what is none.
+# Numbers as programs pass them: Python's, numpy's, tensors, or anything else.
 
 INT32 = (1 << 31) - 1
 """The largest rank, world and restart count that a ring holds."""

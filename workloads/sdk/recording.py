@@ -22,7 +22,7 @@ from lockstep.workloads.sdk.dumps import Dumps
 from lockstep.workloads.sdk.guard import Block, Guard, guarded, shown, warn, warn_about, warn_of
 from lockstep.workloads.sdk.interface import ItemT, Recorder, count, real
 from lockstep.workloads.sdk.items import steps
-from lockstep.workloads.sdk.waiting import Waiting, place_of
+from lockstep.workloads.sdk.waiting import Waiting, slot_of
 
 _NOTHING = nullcontext()
 OWN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,30}")
@@ -141,7 +141,7 @@ class RingRecorder(Recorder):
     ) -> AbstractContextManager[object]:
         """See Recorder."""
         self._done = True
-        return Block(self, Waiting(self.recorder, place_of(group, kind), bytes))
+        return Block(self, Waiting(self.recorder, slot_of(group, kind), bytes))
 
     def tell(
         self, *, loss: SupportsFloat | None = None, samples: int | None = None,

@@ -27,14 +27,14 @@ NAMES: dict[tuple[str, str], str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Slot:
     """An operation and a group by their indices in the ring."""
 
     op: int
     group: int
 
 
-def place_of(group: str, kind: str) -> Place | None:
+def slot_of(group: str, kind: str) -> Slot | None:
     """None where the ring has no name for it; a group that does not exist is warned of."""
     if not isinstance(group, str) or group not in GROUP_INDEX:
         warn_about("group", lambda: f"there is no group {shown(group)}; only the waiting counts:"
@@ -47,7 +47,7 @@ def place_of(group: str, kind: str) -> Place | None:
         )
         return None
     name = NAMES.get((group, kind))
-    return None if name is None else Place(OP_INDEX[name], GROUP_INDEX[group])
+    return None if name is None else Slot(OP_INDEX[name], GROUP_INDEX[group])
 
 
 class Waiting:
@@ -57,22 +57,22 @@ class Waiting:
     the rank was lost.
     """
 
-    __slots__ = ("_inner", "_place", "_recorder", "_since", "_size")
+    __slots__ = ("_inner", "_recorder", "_since", "_size", "_slot")
 
-    def __init__(self, recorder: StepRecorder, place: Place | None, size: int) -> None:
-        self._recorder, self._place = recorder, place
+    def __init__(self, recorder: StepRecorder, slot: Slot | None, size: int) -> None:
+        self._recorder, self._slot = recorder, slot
         self._size = count(size, "bytes", ring.MOST_BYTES)
         self._since = 0
         self._inner = False
 
     def __enter__(self) -> Self:
-        place = self._place
+        slot = self._slot
         self._inner = self._recorder.marking > 0
         self._recorder.marking += 1
         if self._inner:
             return self
         writer = self._recorder.writer
-        self._since = monotonic_ns() if place is None else writer.begin(place.op, place.group)
+        self._since = monotonic_ns() if slot is None else writer.begin(slot.op, slot.group)
         return self
 
     def __exit__(
@@ -81,13 +81,13 @@ class Waiting:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        place, since = self._place, self._since
+        slot, since = self._slot, self._since
         self._recorder.marking -= 1
         if self._inner:
             return
         self._recorder.marked += 1
-        if place is None:
+        if slot is None:
             self._recorder.waited(monotonic_ns() - since)
         elif error is None:
             end = self._recorder.writer.end
-            self._recorder.waited(end(place.op, place.group, since, self._size, NO_TAG))
+            self._recorder.waited(end(slot.op, slot.group, since, self._size, NO_TAG))

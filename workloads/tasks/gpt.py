@@ -111,8 +111,8 @@ def memory_of_a_rank(layout: Layout) -> int | None:
         text = Path("/proc/meminfo").read_text()
     except OSError:
         return None
-    found = re.search(r"^MemAvailable:\s+(\d+) kB$", text, re.MULTILINE)
-    return int(found[1]) * 1024 // layout.world if found else None
+    match = re.search(r"^MemAvailable:\s+(\d+) kB$", text, re.MULTILINE)
+    return int(match[1]) * 1024 // layout.world if match else None
 
 
 TASK = GptTask()

@@ -99,13 +99,13 @@ def _features(spec: RunSpec) -> int:
     model = spec.training.model
     if model == "epsilon":
         return 2000
-    found = re.fullmatch(r"linear-([1-9]\d{0,5})", model)
-    if found is None or not 2 <= int(found[1]) <= MOST_FEATURES:
+    match = re.fullmatch(r"linear-([1-9]\d{0,5})", model)
+    if match is None or not 2 <= int(match[1]) <= MOST_FEATURES:
         raise SpecError(
             f"unknown model {model!r}; give epsilon (2000 features) or linear-N for N features,"
             f" from 2 to {MOST_FEATURES}"
         )
-    return int(found[1])
+    return int(match[1])
 
 
 def _synthetic(spec: RunSpec) -> Epsilon:

@@ -1,1 +1,1 @@
-"""What the analyzer does about a finding: tells every Alertmanager, and hears from it."""
+"""Alertmanagers: every one is sent every finding, and their webhook is read."""

@@ -14,7 +14,7 @@ Key = tuple[tuple[str, str], ...]
 FIRING_SECONDS = 3600.0
 """An alert that is not sent again for so long is over (docs/method/alerting.md): longer than a
 restart, an upgrade or a network that is mended, or people would hear twice of what goes on. Its end
-is always told; a watch that is gone for good is an alert of its own."""
+is always reported; a watch that is gone for good is an alert of its own."""
 
 
 @dataclass(frozen=True, slots=True)

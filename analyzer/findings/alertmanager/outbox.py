@@ -1,4 +1,4 @@
-"""What one Alertmanager is owed: bookkeeping that is told what time it is.
+"""The alerts that one Alertmanager must still be sent; the caller passes the time.
 
 It is given the alerts that fire now, not what changed: after a failure, a lost answer or a restart
 the next sending says the same again. `now` is seconds of a clock that is never stepped.
@@ -18,7 +18,8 @@ LAST_PAUSE_SECONDS = 30.0
 """Pauses between tries double from the first to the last."""
 LATE_SECONDS = 60.0
 """An alert fires for so long from when it was first taken, also one that is over by then: longer
-than groups wait, or they would tell it to nobody. Of one that is replaced they tell the other."""
+than groups wait, or nobody would be notified of it. Of one that is replaced they notify of the
+other."""
 OWED_SECONDS = 86_400.0
 """What was not taken for so long is owed no more."""
 MAX_ALERTS = 1000
@@ -58,8 +59,9 @@ class _Firing:
 class _Over:
     """An alert that ended at `unix`; that is sent from `due` on, and kept until it is taken.
 
-    An Alertmanager that was started anew has lost the alert and not its log of what it told people:
-    without an end they would never hear of one. To one that ended it by itself it says nothing new.
+    An Alertmanager that was started anew has lost the alert and not its log of what it reported
+    people: without an end they would never hear of one. To one that ended it by itself it says
+    nothing new.
     """
 
     alert: Alert
@@ -117,7 +119,7 @@ class Outbox:
             over: What is over, in its last words; of others those before stand.
 
         Returns:
-            Alerts that are over before this Alertmanager said that it took them: they are told
+            Alerts that are over before this Alertmanager said that it took them: they are sent
             late.
         """
         wanted = {alert.key: alert for alert in alerts[:MAX_ALERTS]}
@@ -154,12 +156,12 @@ class Outbox:
     ) -> None:
         """Take what ended before this process began, and when (unix seconds).
 
-        Of what the Alertmanager took, just now or long ago, the end is told again; what it is not
-        known to have taken is told late, if `late`. Else only its end is: who was killed may have
-        told it unnoted, and of what never fired an end says nothing to people.
+        Of what the Alertmanager took, just now or long ago, the end is sent again; what it is not
+        known to have taken is sent late, if `late`. Else only its end is: who was killed
+        may have sent it unnoted, and the end of what never fired says nothing to people.
 
         Args:
-            alerts: Of which an earlier process may have told the end, or not; the newest last.
+            alerts: Of which an earlier process may have reported the end, or not; the newest last.
             now: Own clock.
             late: Whether people are to hear of what they never heard of.
         """
@@ -193,7 +195,7 @@ class Outbox:
         return max(0.0, min(moments) - now, self._not_before - now) if moments else None
 
     def asking(self, sent: Sequence[Owed]) -> None:
-        """A request with these begins: what ends before its answer has to be told as ended too."""
+        """A request with these begins: what ends before its answer must be sent as ended, too."""
         for each in sent:
             if (firing := self._firing.get(each.alert.key)) is not None and each.over is None:
                 firing.asked = True
@@ -204,9 +206,9 @@ class Outbox:
         for each in sent:
             self._record(each, now, taken=True)
 
-    def refused(self, one: Owed, now: float) -> None:
+    def refused(self, alert: Owed, now: float) -> None:
         """The Alertmanager calls this one wrong; it is asked again when it would be sent again."""
-        self._record(one, now, taken=False)
+        self._record(alert, now, taken=False)
 
     def failed(self, sent: Sequence[Owed], now: float) -> float:
         """The Alertmanager did not say that it took these; seconds before the next try."""
@@ -222,12 +224,12 @@ class Outbox:
         """Alerts that fire and have not been taken in the last STALE_SECONDS."""
         return sum(now - each.heard >= STALE_SECONDS for each in self._firing.values())
 
-    def _record(self, one: Owed, now: float, *, taken: bool) -> None:
-        key = one.alert.key
+    def _record(self, alert: Owed, now: float, *, taken: bool) -> None:
+        key = alert.alert.key
         if taken:
-            self._marks[one.alert.mark] = now
-        if one.over is not None:
-            if (over := self._over.get(key)) and over.unix == one.over:
+            self._marks[alert.alert.mark] = now
+        if alert.over is not None:
+            if (over := self._over.get(key)) and over.unix == alert.over:
                 del self._over[key]
             return
         if (late := self._late.get(key)) is not None:

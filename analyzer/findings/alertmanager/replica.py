@@ -1,4 +1,4 @@
-"""A thread that keeps one Alertmanager informed, whatever becomes of the others."""
+"""A thread that keeps one Alertmanager informed, independent of the others."""
 
 import logging
 import threading
@@ -96,7 +96,7 @@ class Replica:
             self._change.notify()
         for alert in missed:
             LOG.warning(
-                "Alertmanager %s has not taken an alert that is over now; it is told late: %s",
+                "Alertmanager %s has not taken an alert that is over now; it is sent late: %s",
                 self.url, _named(alert),
             )  # fmt: skip
 
@@ -157,7 +157,7 @@ class Replica:
             return answer
         self._skew = answer.date - self._unix()
         LOG.warning(
-            "the clock of Alertmanager %s is %+.0f s from ours; it is told times of its own",
+            "the clock of Alertmanager %s is %+.0f s from ours; it gets times by its own clock",
             self.url, self._skew,
         )  # fmt: skip
         return self._send_in_its_time(sent)

@@ -1,4 +1,4 @@
-"""One address of an Alertmanager, and all replicas that its name leads to.
+"""One address of an Alertmanager, and all replicas behind its name.
 
 The name of a headless Service leads to every pod; replicas want to hear of every alert, each for
 itself (https://prometheus.io/docs/alerting/latest/alertmanager/#high-availability).
@@ -71,7 +71,7 @@ class Service:
         self.url = access.url
         secret = access.token or access.password
         self._in_the_clear = bool(secret) and not access.url.startswith("https:")
-        """Whether who has the address of one that left would be told how to get in."""
+        """Whether the owner of an address that left the name would receive credentials."""
         self._new: Callable[[], Replica] = lambda: Replica(access, unix, monotonic)
         self._resolve, self._monotonic = resolve, monotonic
         self._lock = threading.Lock()
@@ -85,7 +85,7 @@ class Service:
 
     @property
     def replicas(self) -> tuple[Replica, ...]:
-        """Those that are told now."""
+        """The replicas that are sent alerts now."""
         with self._lock:
             return tuple(self._replicas)
 
@@ -138,11 +138,11 @@ class Service:
         return max(replica.undelivered() for replica in there)
 
     def lead_to(self, addresses: Sequence[str]) -> None:
-        """Tell those at these addresses, each; none, or the first one alone = who answers the name.
+        """Serve those at these addresses; none, or the first one alone = who answers the name.
 
-        Who leaves the name for a moment has its alerts all the same, and hears of their end: it is
-        told until they would have lapsed, or it is silent. Who comes may be it, elsewhere: what
-        that one was not told yet is told there as well.
+        Who leaves the name for a moment has its alerts all the same, and receives their ends: it is
+        sent alerts until they would have lapsed, or it is silent. Who comes may be the same one at
+        another address: what that one was not sent yet is sent there as well.
         """
         now = self._monotonic()
         marks = self.marks()
@@ -185,7 +185,7 @@ class Service:
             replica.start()
 
     def _gone(self, now: float) -> list[Replica]:
-        """Of those that left the name, the ones that are told no more; the lock is held."""
+        """The replicas that left the name and are sent nothing more; the lock is held."""
         longest = SILENT_SECONDS if self._in_the_clear else FIRING_SECONDS
         newest = sorted(self._left, key=self._left.__getitem__, reverse=True)
         return [
@@ -199,7 +199,7 @@ class Service:
         while not self._ended.is_set():
             try:
                 addresses = self._resolve(self.url)
-            except (OSError, UnicodeError):  # who is known is told; who sends says what fails
+            except (OSError, UnicodeError):  # known replicas are served; who sends says what fails
                 pass
             else:
                 self.lead_to(addresses)
@@ -254,7 +254,7 @@ class Alertmanagers:
         if new := len(beyond - self._beyond):
             self._left_out += new
             LOG.error(
-                "%d findings are open; Alertmanager is told of the first %d only",
+                "%d findings are open; Alertmanager gets the first %d only",
                 len(alerts), MAX_ALERTS,
             )  # fmt: skip
         self._beyond = beyond

@@ -1,4 +1,4 @@
-"""Silences of one Alertmanager: which there are, a new one, the end of one.
+"""Silences of one Alertmanager: list, create, end.
 
 https://github.com/prometheus/alertmanager/blob/v0.25.0/api/v2/openapi.yaml, `/silences`. An
 acknowledgement is a short silence whose comment says so: Alertmanager has no other.
@@ -171,22 +171,22 @@ class Silences:
             raise SilenceError(f"{self.url} does not answer as an Alertmanager does.") from error
 
 
-def _read(told: Any) -> Silence | None:
-    if not isinstance(told, dict) or not isinstance(told.get("status"), dict):
+def _read(tree: Any) -> Silence | None:
+    if not isinstance(tree, dict) or not isinstance(tree.get("status"), dict):
         return None
-    if told["status"].get("state") != "active":
+    if tree["status"].get("state") != "active":
         return None
     try:
-        until = datetime.fromisoformat(str(told["endsAt"])).timestamp()
+        until = datetime.fromisoformat(str(tree["endsAt"])).timestamp()
         matchers = tuple(
             (str(one["name"]), str(one["value"]), bool(one.get("isRegex")),
              bool(one.get("isEqual", True)))
-            for one in told["matchers"]
+            for one in tree["matchers"]
         )  # fmt: skip
     except (KeyError, TypeError, ValueError):
         return None
-    author, comment = str(told.get("createdBy", "")), str(told.get("comment", ""))
-    return Silence(str(told.get("id", "")), author, comment, until, matchers)
+    author, comment = str(tree.get("createdBy", "")), str(tree.get("comment", ""))
+    return Silence(str(tree.get("id", "")), author, comment, until, matchers)
 
 
 def _matches(pattern: str, value: str, *, regex: bool) -> bool | None:

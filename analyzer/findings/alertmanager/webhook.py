@@ -1,4 +1,4 @@
-"""What an Alertmanager tells its webhook receivers, version 4, taken as hostile.
+"""Notifications that an Alertmanager posts to its webhook, version 4, taken as hostile.
 
 https://prometheus.io/docs/alerting/latest/configuration/#webhook_config
 """
@@ -49,7 +49,7 @@ class ReceivedAlert:
 
     @property
     def key(self) -> tuple[str, float]:
-        """The same alert told again has the same; when it fires anew, another."""
+        """The same alert reported again has the same; when it fires anew, another."""
         return self.fingerprint, self.starts_at
 
 
@@ -91,12 +91,12 @@ def parse(body: bytes) -> Notification:
     )
 
 
-def _alert(alert: Any, place: str) -> ReceivedAlert:
+def _alert(alert: Any, number: str) -> ReceivedAlert:
     if not isinstance(alert, dict):
-        raise WebhookError(f"{place} is {_shown(alert)}; it must be an object")
+        raise WebhookError(f"{number} is {_shown(alert)}; it must be an object")
     status = alert.get("status")
     if status not in ("firing", "resolved"):
-        raise WebhookError(f"{place}.status is {_shown(status)}; it must be firing or resolved")
+        raise WebhookError(f"{number}.status is {_shown(status)}; it must be firing or resolved")
     fingerprint = alert.get("fingerprint")
     if (
         not isinstance(fingerprint, str)
@@ -104,42 +104,42 @@ def _alert(alert: Any, place: str) -> ReceivedAlert:
         or not _is_text(fingerprint)
     ):
         raise WebhookError(
-            f"{place}.fingerprint is {_shown(fingerprint)}; it must be 1 to 64 characters"
+            f"{number}.fingerprint is {_shown(fingerprint)}; it must be 1 to 64 characters"
         )
     firing = status == "firing"
     return ReceivedAlert(
         fingerprint=fingerprint,
         firing=firing,
-        labels=_texts(alert.get("labels"), f"{place}.labels"),
-        annotations=_texts(alert.get("annotations") or {}, f"{place}.annotations"),
-        starts_at=_moment(alert.get("startsAt"), f"{place}.startsAt"),
-        ends_at=None if firing else _moment(alert.get("endsAt"), f"{place}.endsAt"),
+        labels=_texts(alert.get("labels"), f"{number}.labels"),
+        annotations=_texts(alert.get("annotations") or {}, f"{number}.annotations"),
+        starts_at=_moment(alert.get("startsAt"), f"{number}.startsAt"),
+        ends_at=None if firing else _moment(alert.get("endsAt"), f"{number}.endsAt"),
     )
 
 
-def _texts(pairs: Any, place: str) -> dict[str, str]:
+def _texts(pairs: Any, path: str) -> dict[str, str]:
     if not isinstance(pairs, dict) or not all(isinstance(text, str) for text in pairs.values()):
-        raise WebhookError(f"{place} is {_shown(pairs)}; it must be an object of texts")
+        raise WebhookError(f"{path} is {_shown(pairs)}; it must be an object of texts")
     if len(pairs) > MAX_LABELS:
-        raise WebhookError(f"{place} has {len(pairs)} entries; it must have at most {MAX_LABELS}")
+        raise WebhookError(f"{path} has {len(pairs)} entries; it must have at most {MAX_LABELS}")
     if any(len(name) > MAX_NAME for name in pairs):
-        raise WebhookError(f"{place} has a name of more than {MAX_NAME} characters")
+        raise WebhookError(f"{path} has a name of more than {MAX_NAME} characters")
     if not all(map(_is_text, (*pairs, *pairs.values()))):
-        raise WebhookError(f"{place} has half a character; it must be UTF-8")
+        raise WebhookError(f"{path} has half a character; it must be UTF-8")
     return {
         name: text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… (cut off)"
         for name, text in pairs.items()
     }
 
 
-def _moment(text: Any, place: str) -> float:
+def _moment(text: Any, path: str) -> float:
     try:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is None:
             raise ValueError
         return moment.timestamp()
     except (TypeError, ValueError, OverflowError):
-        raise WebhookError(f"{place} is {_shown(text)}; it must be a time as in RFC 3339") from None
+        raise WebhookError(f"{path} is {_shown(text)}; it must be a time as in RFC 3339") from None
 
 
 def _count(number: Any) -> int:

@@ -31,7 +31,7 @@ class Activity:
     """How much each GPU of a job works.
 
     Attributes:
-        values: (T, J) activity, above 0; NaN = not told, or the job was not running.
+        values: (T, J) activity, above 0; NaN = not known, or the job was not running.
         name: What it is measured by.
         share: Whether it is a share of the time, so that steps take longer by its inverse.
     """
@@ -80,7 +80,7 @@ def as_windows(
         seen: How much its GPUs work.
         panel: What was scraped.
         ranks: Who is on each of them, J in all.
-        samples: contract.archive.SAMPLES, for what else is told of them.
+        samples: contract.archive.SAMPLES, for what else is known of them.
     """
     level = median(seen.values, 1)
     told = np.flatnonzero(np.isfinite(level))

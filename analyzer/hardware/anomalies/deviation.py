@@ -18,7 +18,7 @@ class Deviation:
 
     Attributes:
         subject: The part it is about.
-        metric: The contract's metric that tells of it.
+        metric: The contract's metric that reports it.
         node: Where.
         gpu: Index of the GPU on it; None = the node's own.
         size: Distance from the peers in spreads (symptoms.series.MILD is the least); None = an
@@ -61,8 +61,8 @@ PARTS = tuple(Subject)
 def merge_deviations(deviations: Iterable[Deviation]) -> tuple[Deviation, ...]:
     """One deviation for each part of each GPU or node: the gravest, with what the others add."""
     parts: dict[tuple[str, int | None, Subject], list[Deviation]] = {}
-    for each in deviations:
-        parts.setdefault((each.node, each.gpu, each.subject), []).append(each)
+    for deviation in deviations:
+        parts.setdefault((deviation.node, deviation.gpu, deviation.subject), []).append(deviation)
     one = [_merged(sorted(together, key=_order)) for together in parts.values()]
     return tuple(sorted(one, key=_order))
 
@@ -75,19 +75,24 @@ def anomalies_json(
     Keys: docs/reference/verdict.md.
     """
     uuids = {(info.node, info.gpu): info.uuid for info in ranks if info.gpu is not None}
-    told = [(each, any(_explains(each, culprit) for culprit in culprits)) for each in deviations]
+    told = [
+        (deviation, any(_explains(deviation, culprit) for culprit in culprits))
+        for deviation in deviations
+    ]
     return tuple(
         {
-            "node": each.node,
-            "gpu": each.gpu,
-            "uuid": uuids.get((each.node, each.gpu)) if each.gpu is not None else None,
-            "metric": each.metric,
-            "deviation": each.size,
-            "since": utc(each.since),
+            "node": deviation.node,
+            "gpu": deviation.gpu,
+            "uuid": uuids.get((deviation.node, deviation.gpu))
+            if deviation.gpu is not None
+            else None,
+            "metric": deviation.metric,
+            "deviation": deviation.size,
+            "since": utc(deviation.since),
             "costs_time": costs,
-            "text": each.text,
+            "text": deviation.text,
         }
-        for each, costs in sorted(told, key=lambda one: not one[1])
+        for deviation, costs in sorted(told, key=lambda one: not one[1])
     )
 
 
@@ -108,9 +113,11 @@ def _order(deviation: Deviation) -> tuple[bool, bool, int, float, str, int, str]
 def _merged(together: Sequence[Deviation]) -> Deviation:
     first = together[0]
     part = who(first.node, first.gpu)
-    more = (each.text.removeprefix(part).removeprefix(":").strip() for each in together[1:])
+    more = (
+        deviation.text.removeprefix(part).removeprefix(":").strip() for deviation in together[1:]
+    )
     text = "; ".join(dict.fromkeys((first.text, *more)))
-    return replace(first, text=text, since=min(each.since for each in together))
+    return replace(first, text=text, since=min(deviation.since for deviation in together))
 
 
 def _explains(deviation: Deviation, culprit: Culprit) -> bool:

@@ -99,15 +99,15 @@ def _stands(
 
 def _xids(panel: Panel) -> Iterator[Deviation]:
     """XIDs of the hardware that were logged while it was recorded."""
-    for told in panel.series(metrics.GPU_XID_LAST.name):
-        labels, of_node = parsed(told.labels), told.gpu < 0
+    for ends in panel.series(metrics.GPU_XID_LAST.name):
+        labels, of_node = parsed(ends.labels), ends.gpu < 0
         xid = number(labels, "xid")
         if xid not in HARD_XIDS or (xid in PAGED and labels.get("severity") in MILD):
             continue
         begin, end = float(panel.times[0]), float(panel.times[-1]) + panel.seconds
-        logged = told.first if begin <= told.first <= end else told.last
+        logged = ends.first if begin <= ends.first <= end else ends.last
         if begin <= logged <= end:
-            column = told.node if of_node else told.gpu
+            column = ends.node if of_node else ends.gpu
             words = f": XID {xid}, {describe(xid).text}"
             yield as_deviation(
                 panel,
@@ -123,12 +123,12 @@ def _xids(panel: Panel) -> Iterator[Deviation]:
 def _ports(panel: Panel) -> Iterator[Deviation]:
     """InfiniBand ports that were active and are not any more; those never used are left alone."""
     metric = metrics.IB_STATE.name
-    for told in panel.series(metric):
-        if told.first == IB_ACTIVE and told.last != IB_ACTIVE:
-            words = f": the port {told.labels} was active and is in state {told.last:.0f}"
-            since = panel.times[told.last_bin]
+    for ends in panel.series(metric):
+        if ends.first == IB_ACTIVE and ends.last != IB_ACTIVE:
+            words = f": the port {ends.labels} was active and is in state {ends.last:.0f}"
+            since = panel.times[ends.last_bin]
             yield as_deviation(
-                panel, Subject.NETWORK, metric, told.node, since, words, of_node=True
+                panel, Subject.NETWORK, metric, ends.node, since, words, of_node=True
             )
 
 
@@ -192,7 +192,7 @@ def _source_stopped(panel: Panel, silent: NDArray[np.bool_]) -> NDArray[np.bool_
         for some in (panel.node_of, panel.node_of[silent])
     )
     up = np.zeros(len(panel.nodes), dtype=bool)
-    for told in panel.series(metrics.SOURCE_UP.name):
-        up[told.node] |= parsed(told.labels).get("source") in GPU_SOURCES and told.last > 0
+    for ends in panel.series(metrics.SOURCE_UP.name):
+        up[ends.node] |= parsed(ends.labels).get("source") in GPU_SOURCES and ends.last > 0
     stopped: NDArray[np.bool_] = silent & ((every == mute) & ~((every == 1) & up))[panel.node_of]
     return stopped

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from lockstep.analyzer.hardware.anomalies.apart import apart
 from lockstep.analyzer.hardware.anomalies.deviation import Deviation, merge_deviations
 from lockstep.analyzer.hardware.anomalies.events import events, silent_nodes, vanished_gpus
+from lockstep.analyzer.hardware.anomalies.levels import level_deviations
 from lockstep.analyzer.hardware.anomalies.panel import Panel, Place, as_panel
 from lockstep.analyzer.hardware.anomalies.trust import exchanged_parts, mark_untrusted, one_name
 from lockstep.analyzer.shapes.run import RankInfo
@@ -50,14 +50,14 @@ def judge(samples: pd.DataFrame, ranks: Sequence[RankInfo] = ()) -> JudgedHardwa
     seen = as_panel(samples, stages)
     since, exchanged = exchanged_parts(seen)
     believed, doubts = mark_untrusted(seen.believed(since, {}))
-    deviations = (*events(believed), *vanished_gpus(believed), *apart(believed))
+    deviations = (*events(believed), *vanished_gpus(believed), *level_deviations(believed))
     notes = (*renamed, *exchanged, *doubts, *silent_nodes(believed))
     missing = (*notes, *_absent(stages, believed))
     return JudgedHardware(samples, believed, merge_deviations(deviations), missing)
 
 
 def _absent(stages: Mapping[Place, int], seen: Panel) -> tuple[str, ...]:
-    """How many of the run's GPUs told anything, where it is not all or none."""
+    """How many of the run's GPUs reported anything, where it is not all or none."""
     silent = sorted(set(stages) - set(seen.places))
     told = len(stages) - len(silent)
     if not told or not silent:

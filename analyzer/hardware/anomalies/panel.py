@@ -68,7 +68,7 @@ class Panel:
         times: (T,) unix seconds at which each bin begins.
         seconds: Width of a bin: the time between two scrapes, or a little more.
         nodes: Every node that was scraped, N of them.
-        places: Every GPU that told of itself, D of them.
+        places: Every GPU that reported, D of them.
         answered: (T, N) whether a scrape of the node succeeded in the bin.
         labels: The label sets that occur; samples hold their numbers.
         node_of: (D,) which of the nodes each GPU is on.
@@ -112,10 +112,10 @@ class Panel:
         self, metric: str, label: str = "", *, without: str = "", of_node: bool = False,
         fresh: bool = False, most: bool = False,
     ) -> FloatGrid | None:  # fmt: skip
-        """The same of by how much the counters rose since each was last told.
+        """The same of by how much the counters rose since each was last reported.
 
         Each series is followed on its own: one that comes and goes, as a virtual network device's,
-        or begins anew, does not rise by that. NaN where nothing was told.
+        or begins anew, does not rise by that. NaN where nothing was reported.
 
         Args:
             metric, label, without, of_node: As of `cells`.
@@ -139,7 +139,7 @@ class Panel:
         self, metric: str, label: str = "", *, without: str = "", of_node: bool = False,
         most: bool = False,
     ) -> FloatGrid | None:  # fmt: skip
-        """The same as increase per second since what was told before.
+        """The same as increase per second since what was reported before.
 
         Smoothed over as many scrapes as levels are, by their mean and not their median: errors come
         in bursts.
@@ -194,7 +194,7 @@ class Panel:
 
     @cached_property
     def kind(self) -> Integers:
-        """(D,) number of the GPU's model; those that do not tell it are of one kind."""
+        """(D,) number of the GPU's model; those without one are of one kind."""
         models = [parsed(text).get("model", "") for text in self._infos]
         return np.unique(np.array(models, dtype=str), return_inverse=True)[1].astype(np.int64)
 
@@ -205,7 +205,7 @@ class Panel:
 
     @cached_property
     def busy(self) -> NDArray[np.bool_]:
-        """(T, D) whether the GPU worked; one that does not tell is taken to."""
+        """(T, D) whether the GPU worked; one that does not report is taken to."""
         used = self.cells(metrics.GPU_UTILIZATION.name)
         return np.ones(self.series_of_gpus.shape, bool) if used is None else ~(used < BUSY)
 
@@ -227,9 +227,9 @@ class Panel:
 
     @cached_property
     def _infos(self) -> list[str]:
-        """(D,) labels of each GPU's info series, as last told."""
-        told = sorted(self.series(metrics.GPU_INFO.name), key=lambda each: each.last_bin)
-        last = {each.gpu: each.labels for each in told}
+        """(D,) labels of each GPU's info series, as last reported."""
+        infos = sorted(self.series(metrics.GPU_INFO.name), key=lambda ends: ends.last_bin)
+        last = {ends.gpu: ends.labels for ends in infos}
         return [last.get(gpu, "") for gpu in range(len(self.places))]
 
     def _wanted(self, metric: str, label: str, without: str, *, of_node: bool) -> Rows | None:
@@ -283,7 +283,7 @@ class NodeScrapes:
         node: Its name.
         times: (T,) unix seconds, rising.
         answered: (T,) whether the scrape succeeded.
-        gpus: (G,) indexes of the GPUs that told of themselves, rising.
+        gpus: (G,) indexes of the GPUs that reported, rising.
         series: (T, G) how many series each of them reported.
     """
 
@@ -306,16 +306,18 @@ def as_panel(samples: pd.DataFrame, stages: Mapping[Place, int]) -> Panel:
     table = SampleColumns(samples)
     scrape = np.full(len(table.time), -1, dtype=np.int32)
     nodes = list(_nodes(table, scrape))
-    of_node = np.repeat(np.arange(len(nodes), dtype=np.int32), [len(each.times) for each in nodes])
-    when = np.concatenate([np.empty(0), *(each.times for each in nodes)])
+    of_node = np.repeat(
+        np.arange(len(nodes), dtype=np.int32), [len(scrapes.times) for scrapes in nodes]
+    )
+    when = np.concatenate([np.empty(0), *(scrapes.times for scrapes in nodes)])
     width = _width(of_node, when)
     begin = float(when.min()) if len(when) else 0.0
     bins = ((when - begin) / width).astype(np.int32)
     last = np.ones(len(when), dtype=bool)
     last[:-1] = (of_node[1:] != of_node[:-1]) | (bins[1:] != bins[:-1])
     count = int(bins.max()) + 1 if len(bins) else 0
-    places = [(each.node, gpu) for each in nodes for gpu in each.gpus.tolist()]
-    node_of = np.repeat(np.arange(len(nodes)), [len(each.gpus) for each in nodes])
+    places = [(scrapes.node, gpu) for scrapes in nodes for gpu in scrapes.gpus.tolist()]
+    node_of = np.repeat(np.arange(len(nodes)), [len(scrapes.gpus) for scrapes in nodes])
     answered = np.zeros((count, len(nodes)), dtype=bool)
     series_of_gpus = np.zeros((count, len(places)), dtype=np.int64)
     for number, scrapes in enumerate(nodes):
@@ -341,7 +343,7 @@ def as_panel(samples: pd.DataFrame, stages: Mapping[Place, int]) -> Panel:
     return Panel(
         times=begin + width * np.arange(count, dtype=np.float64),
         seconds=width,
-        nodes=tuple(each.node for each in nodes),
+        nodes=tuple(scrapes.node for scrapes in nodes),
         places=tuple(places),
         answered=answered,
         labels=tuple(table.labels),

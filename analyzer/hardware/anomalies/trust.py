@@ -15,13 +15,13 @@ from lockstep.analyzer.causes.symptoms.gpu_state import BUSY, CELSIUS, LIMITED, 
 from lockstep.analyzer.causes.symptoms.series import PERCENT
 from lockstep.analyzer.causes.telemetry_quality import SCRAPES, stands_still
 from lockstep.analyzer.hardware.anomalies.activity import PEGGED
-from lockstep.analyzer.hardware.anomalies.apart import held_at_full_clock
 from lockstep.analyzer.hardware.anomalies.deviation import who
 from lockstep.analyzer.hardware.anomalies.distances import (
     LASTS_BINS,
     longest_stretch,
     peer_distances,
 )
+from lockstep.analyzer.hardware.anomalies.levels import held_at_full_clock
 from lockstep.analyzer.hardware.anomalies.panel import Integers, Panel
 from lockstep.analyzer.shapes.labels import parsed
 from lockstep.analyzer.stats.robust_stats import median_of
@@ -36,7 +36,7 @@ def one_name(samples: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """The samples with each node under its last name, and the changes in words.
 
     Names are one node if they tell the same boot, one after the other. Names that answer at the
-    same time are emulated nodes of one machine, which are told apart by their names alone.
+    same time are emulated nodes of one machine, which are distinguished by their names alone.
     """
     boots = samples[samples["metric"] == metrics.BOOT_INFO.name]
     named = boots.drop_duplicates(["node", "labels"])[["node", "labels"]].fillna("")
@@ -61,15 +61,15 @@ def exchanged_parts(panel: Panel) -> tuple[Integers, tuple[str, ...]]:
     """((D,) first bin of the part that is in each place now, the exchanges in words)."""
     since = np.zeros(len(panel.places), dtype=np.int64)
     known: dict[int, dict[str, str]] = {}
-    infos = [each for each in panel.series(metrics.GPU_INFO.name) if each.gpu >= 0]
-    for told in sorted(infos, key=lambda each: (each.first_bin, each.labels)):
-        labels = parsed(told.labels)
+    infos = [ends for ends in panel.series(metrics.GPU_INFO.name) if ends.gpu >= 0]
+    for ends in sorted(infos, key=lambda ends: (ends.first_bin, ends.labels)):
+        labels = parsed(ends.labels)
         now = {name: labels[name] for name in IDENTITY if labels.get(name)}
-        before = known.setdefault(told.gpu, now)
+        before = known.setdefault(ends.gpu, now)
         # A label that is only told now has not changed.
         if any(before.get(name, text) != text for name, text in now.items()):
-            since[told.gpu] = told.first_bin
-        known[told.gpu] = now
+            since[ends.gpu] = ends.first_bin
+        known[ends.gpu] = now
     words = tuple(
         f"{who(*panel.places[gpu])} is another part than at first: only what it told since then"
         " counts"
@@ -84,7 +84,7 @@ MEASURED = (
     (metrics.GPU_TEMPERATURE.name, 'sensor="gpu"', "temperature", CELSIUS.resolution),
     (USED, "", "utilization", PERCENT),
 )
-"""Gauges that are measured, with noise: metric, label, its name, the least that it tells apart."""
+"""Gauges that are measured, with noise: metric, label, its name, and its resolution."""
 Doubt = tuple[str, int, str]
 """(metric, column, why in words)."""
 
@@ -145,9 +145,9 @@ def _stand_still(panel: Panel) -> Iterator[Doubt]:
 
 
 def _held(panel: Panel) -> Iterator[str]:
-    """GPUs that tell of being held back at the clock of those that are not.
+    """GPUs that report being held back at the clock of those that are not.
 
-    Only that reason is not to be believed (apart.apart): of another one they may tell rightly.
+    Only that reason is not to be believed (`level_deviations`): another one may be right.
     """
     for watched, column in held_at_full_clock(panel):
         place = who(*panel.places[column])

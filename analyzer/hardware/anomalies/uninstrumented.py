@@ -1,4 +1,4 @@
-"""A job that tells nothing of its training: what its hardware alone says of who holds it back.
+"""A job that reports nothing of its training: what its hardware alone says of who holds it back.
 
 How much its GPUs work is another observation of own time (analyzer.hardware.anomalies.activity), in
 which the search of windows looks for who became slow. Where nobody is and the whole job works less
@@ -274,7 +274,7 @@ def no_culprit_sentence(
     """The sentence of a verdict that names nobody.
 
     Args:
-        known: GPUs of the job that told of themselves.
+        known: GPUs of the job that reported.
         expected: GPUs of the job.
         seen: How much they work; None = not known.
         ratio: Their activity since over before; None = it did not fall.

@@ -1,7 +1,7 @@
 """Which series of hardware are watched, and how far healthy parts are from each other: as data.
 
 A spread is what one healthy part may differ from another of its kind, so that three spreads and
-more (symptoms.series.MILD) are a deviation. Not here, because no collector tells of them: fans,
+more (symptoms.series.MILD) are a deviation. Not here, because no collector reports them: fans,
 which boards with liquid or rack cooling do not have, and the frequency of CPUs.
 """
 
@@ -194,12 +194,12 @@ class Event:
     """What deviates by being there: a count that rose, or a state.
 
     Attributes:
-        least: Rise of the count, or the state's value, from which it is told.
+        least: Rise of the count, or the state's value, from which it is reported.
         stands: Scrapes at the end of what was recorded in which the value itself says it; 0 = it
             is a count.
         down: Whether it is so where the value is 0.
         of_node: Whether it is the node's.
-        fresh: Whether a series is first told when it has counted something.
+        fresh: Whether a series is first reported when it has counted something.
         single, many: What happened, behind the number; of a state, behind the part's name.
     """
 

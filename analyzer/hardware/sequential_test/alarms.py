@@ -155,7 +155,9 @@ class Decisions:
     def readings(self) -> list[tuple[Reading, float | None]]:
         """Every alarm of the pass, and when it ended; None = it is on."""
         on = read(self.streams, _places(np.isfinite(self.streams.alarmed)), self.noise)
-        found: list[tuple[Reading, float | None]] = [(one, until) for one, until in self._ended]
+        found: list[tuple[Reading, float | None]] = [
+            (reading, until) for reading, until in self._ended
+        ]
         for reading in on:
             first = self._begun.get((reading.metric, reading.gpu))
             found.append((replace(reading, e_value=first.e_value) if first else reading, None))

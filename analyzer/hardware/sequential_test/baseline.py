@@ -86,7 +86,7 @@ def learn(
     Args:
         streams: Of (M, G).
         residuals: (T, M, G).
-        earlier: (T, M, G) what was told before each, from `streams.before`.
+        earlier: (T, M, G) what was reported before each, from `streams.before`.
         common: From `noise`.
         chosen: (M, G).
     """

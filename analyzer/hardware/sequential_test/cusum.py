@@ -71,7 +71,7 @@ class Samples:
 def samples(
     streams: Streams, residuals: FloatArray, earlier: FloatArray, noise: Noise, limits: Limits
 ) -> Samples:
-    """What (T, M, G) residuals mean to the test; `earlier` is what was told before each."""
+    """What (T, M, G) residuals mean to the test; `earlier` is what was reported before each."""
     centre = np.clip(streams.centre, -limits.natural, limits.natural)
     away = residuals - centre
     z = earlier - centre

@@ -31,7 +31,7 @@ CELLS = 32
 
 
 NO_SAMPLE = int(2 * REACH * CELLS) + 1
-"""The cell of a sample that tells nothing."""
+"""The cell of a sample that reports nothing."""
 
 
 @cache

@@ -87,9 +87,9 @@ class Block:
         self._before: Test | None = None
 
     def prepare(self, reported: FloatArray) -> None:
-        """Take the values of some checks, (T, M of the block, G told of).
+        """Take the values of some checks, (T, M of the block, G that answer).
 
-        GPUs that are remembered and not told of are silent.
+        GPUs that are remembered and not among them are silent.
         """
         values = to_scale(reported, self._worse, self._ratio)
         gone = self._streams.centre.shape[1] - values.shape[2]
@@ -192,7 +192,7 @@ def watch(fleet: TelemetryArrays, state: State, budget: Budget, alpha: float = A
     streams judged at that check reports it at level `alpha`.
 
     Args:
-        fleet: The GPUs that should answer; what they did not tell is NaN.
+        fleet: The GPUs that should answer; what they did not report is NaN.
         state: From the last pass, `State.new()` or `state.restore`; it is not changed.
     """
     after, words = aligned(state, fleet)

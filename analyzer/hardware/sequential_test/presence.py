@@ -52,7 +52,7 @@ class Presence:
         return float(self.judged.sum() / cells) if cells else 0.0
 
     def of_peers(self, stream: tuple[int, int], stratum: NDArray[np.str_]) -> float:
-        """Share of a stratum's samples of a metric that were told."""
+        """Share of a stratum's samples of a metric that were reported."""
         reported = self.reported[stream[0], stratum == stratum[stream[1]]]
         return float(reported.mean() / self.checks) if self.checks else 0.0
 

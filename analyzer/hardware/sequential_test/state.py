@@ -2,7 +2,6 @@
 
 import lzma
 import math
-import os
 import struct
 import zipfile
 import zlib
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from lockstep.analyzer.hardware.sequential_test.streams import Streams
 from lockstep.analyzer.hardware.sequential_test.telemetry import TelemetryArrays, keys
 from lockstep.collector.contract.metric_rows.ranges import CLOCK, COUNT, HERTZ, Range
+from lockstep.collector.contract.whole_file import replacing
 
 KEEP = 7 * 86_400.0
 """Seconds for which a GPU that does not answer is remembered, and expected among its peers."""
@@ -27,7 +27,7 @@ class State:
 
     Attributes:
         node, uuid, gpu, stratum: (G,) as in arrays.TelemetryArrays.
-        seen: (G,) unix seconds at which each GPU last told something.
+        seen: (G,) unix seconds at which each GPU last reported something.
         metrics: (M,) names.
         until: Unix seconds of the last check; nothing up to it is judged again.
         streams: Over (M, G).
@@ -151,16 +151,8 @@ def save(state: State, path: Path) -> None:
     """
     arrays = {field.name: getattr(state.streams, field.name) for field in fields(Streams)}
     arrays |= {f"of_{name}": getattr(state, name) for name in (*OF_GPUS, "metrics")}
-    temporary = path.with_name(f".{path.name}.new")
-    try:
-        with temporary.open("wb") as file:
-            np.savez(file, format=np.array(FORMAT), until=np.array(state.until), **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
+    with replacing(path, sync=True) as file:
+        np.savez(file, format=np.array(FORMAT), until=np.array(state.until), **arrays)
 
 
 def restore(path: Path) -> tuple[State, str | None]:

@@ -21,7 +21,7 @@ class Streams:
         scale: Robust deviation of its innovations, see `baseline`.
         lag, power: Running means of neighbouring residuals' product and of their square; the ratio
             is the lag-1 autocorrelation.
-        last: The last residual that was told; NaN = none was.
+        last: The last residual that was reported; NaN = none was.
         count: Samples learned from.
         evidence: (K, M, G) nats of each shift of `likelihood.SHIFTS`.
         length, excess: Samples since the evidence last rose above 0, and their sum of residuals
@@ -103,9 +103,9 @@ def how_often(true: NDArray[np.bool_]) -> NDArray[np.uint8] | NDArray[np.int64]:
 
 
 def before(values: FloatArray, last: FloatArray) -> FloatArray:
-    """(T, M, G) what was told before each of `values`; `last`, (M, G), before the first.
+    """(T, M, G) what was reported before each of `values`; `last`, (M, G), before the first.
 
-    The time between does not count: a rank with steps longer than a scrape tells something in every
+    The time between does not count: a rank with steps longer than a scrape reports something every
     second check, and neighbours are what it told one after the other.
     """
     found = np.empty_like(values)

@@ -70,12 +70,12 @@ def candidates(
     Args:
         trace: The operations.
         graph: What waits for what.
-        own: (K, D, S) seconds, of work.split.
-        ideal: (K, 1, 1) seconds, of ideals.published.
-        strata: (K, D, S) seconds, of ideals.strata.
+        own: (K, D, S) seconds, of `split_durations`.
+        ideal: (K, 1, 1) seconds, of `published_ideals`.
+        strata: (K, D, S) seconds, of `stratum_ideals`.
         published: The published quantities.
         strata_steps: (S,) seconds a step with all as their strata.
-        drawn: Of intervals.weights.
+        drawn: Of `weights`.
         top: How many.
     """
     excess = excess_seconds(trace, own, strata)

@@ -99,8 +99,8 @@ def slowdown(trace: Trace, graph: Graph, own: Floats, ideal: Floats, simulated: 
     Args:
         trace: The operations.
         graph: What waits for what.
-        own: (K, D, S) seconds, of work.split.
-        ideal: (K, 1, 1) seconds, of ideals.published.
+        own: (K, D, S) seconds, of `split_durations`.
+        ideal: (K, 1, 1) seconds, of `published_ideals`.
         simulated: (S,) seconds a step, simulated without launch delay.
     """
     layout = trace.layout

@@ -114,7 +114,7 @@ def stratum_medians(trace: Trace, own: Floats) -> Floats:
 
 
 def work_factors(trace: Trace, ratio: Floats) -> Floats | None:
-    """(M, D, S) how much longer each micro-batch is than usual; None where nobody can tell.
+    """(M, D, S) how much longer each micro-batch is than usual; None where it cannot be determined.
 
     The same micro-batch passes every stage, forward and backward: what is longer on most of them
     is longer itself. Of two stages the lower middle is taken, because a slow worker makes half of

@@ -69,7 +69,7 @@ class Files:
             home = self.folder.resolve()
             return path if path.resolve().is_relative_to(home) else None
         except PermissionError:
-            return path  # whoever reads it is told why not
+            return path  # whoever reads it gets the reason
         except (OSError, RuntimeError):
             return None
 
@@ -170,33 +170,33 @@ def run_id(meta: Mapping[str, Any], folder: Path) -> str:
     return printable[:LONGEST_NAME] or "archive"
 
 
-def moment(told: object) -> float | None:
+def moment(value: object) -> float | None:
     """Unix seconds of an ISO date or a number; None where it is none."""
-    if isinstance(told, str):
+    if isinstance(value, str):
         try:
-            when = datetime.fromisoformat(told)
-            told = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+            when = datetime.fromisoformat(value)
+            value = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError, OSError):
             return None
-    seconds = number(told)
+    seconds = number(value)
     return seconds if seconds is not None and 0 < seconds < LATEST else None
 
 
-def number(told: object) -> float | None:
+def number(value: object) -> float | None:
     """A finite number; None where it is none."""
-    if isinstance(told, bool) or not isinstance(told, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
-        value = float(told)
+        finite = float(value)
     except OverflowError:
         return None
-    return value if math.isfinite(value) else None
+    return finite if math.isfinite(finite) else None
 
 
-def whole(told: object) -> int | None:
+def whole(value: object) -> int | None:
     """A whole number from 0; None where it is none."""
-    value = number(told)
-    return int(value) if value is not None and 0 <= value < 2**31 else None
+    finite = number(value)
+    return int(finite) if finite is not None and 0 <= finite < 2**31 else None
 
 
 def part(meta: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -214,8 +214,8 @@ def _is_verdict(tree: Mapping[str, Any]) -> bool:
     )
 
 
-def _objects(told: object) -> bool:
-    return isinstance(told, list) and all(isinstance(each, dict) for each in told)
+def _objects(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, dict) for each in value)
 
 
 # What run.json of an archive that `lockstep watch` wrote says of its record.

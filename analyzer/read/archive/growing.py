@@ -1,4 +1,4 @@
-"""A table that gets a new part every few seconds: each part is read once."""
+"""A table that gets a new part every few seconds; each part is read once."""
 
 import os
 from collections.abc import Iterator, Sequence

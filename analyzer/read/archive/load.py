@@ -34,7 +34,7 @@ class Archive:
     Args:
         folder: Where it is.
         strict: For its owner: links out of the folder are followed, and damage is a LoadError; else
-            what is torn or leads elsewhere is left out and told by `Table.missing`.
+            what is torn or leads elsewhere is left out and reported by `Table.missing`.
 
     Attributes:
         files: run.json, verdict.json, finding.json.
@@ -67,7 +67,7 @@ def load_archive(path: Path) -> Run:
 
     A run that still goes on or was killed loads; what it lacks stands in `Run.missing`. Without
     steps.parquet, and where run.json says which samples are judged (`archive.judged`), the windows
-    come from the scraped counters. A topology.toml in the folder tells where the nodes stand
+    come from the scraped counters. A topology.toml in the folder says where the nodes stand
     (`read.places`). Words of `Run.samples` are categories.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import BinaryIO
 import pyarrow as pa
 
 MOST_PARTS = 200_000
-"""Eleven days of parts of 5 s; what comes after them is left out, and that is told."""
+"""Eleven days of parts of 5 s; what comes after them is left out, and that is reported."""
 MAGIC = b"PAR1"
 """First and last four bytes. SOURCE: Parquet format, "File format"."""
 LEAST_BYTES = 12
@@ -80,7 +80,7 @@ def opened(path: Path) -> BinaryIO:
 
 
 def is_cut(path: Path) -> bool:
-    """Whether a part was cut off while it was written; one that cannot be opened is not told."""
+    """Whether a part was cut off while it was written; False where it cannot be opened."""
     try:
         with opened(path) as file:
             if file.seek(0, 2) < LEAST_BYTES:

@@ -1,4 +1,4 @@
-"""What scrapes saw: series out of samples.parquet, and on common moments."""
+"""Scraped series out of samples.parquet, also on common moments."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from lockstep.collector.contract.metrics import Metric
 COLUMNS = ("time", "node", "gpu", "rank", "metric", "labels", "value")
 NOBODY = -1
 MAX_AGE = 2.5
-"""A gauge is told up to this many scrape intervals away; beyond, it is absent."""
+"""A gauge is reported up to this many scrape intervals away; beyond, it is absent."""
 MAX_RATE_GAP = 10.0
 """A counter's rate over a gap of more scrape intervals than this says nothing of its inside."""
 UP = "up"
@@ -103,7 +103,7 @@ class ScrapedSeries:
         return [str(each) for each in rows["node"].unique().to_pylist() if each is not None]
 
     def first(self, metric: Metric) -> tuple[Series, ...]:
-        """What the first scrapes told of a metric: cheap, for what does not change."""
+        """What the first scrapes reported of a metric: cheap, for what does not change."""
         rows = self._table.head(COLUMNS, SOME_ROWS)
         if not rows.num_rows:
             return ()

@@ -1,4 +1,4 @@
-"""The steps of a run as arrays (step × rank), of the columns and the window that are asked for."""
+"""The steps of a run as arrays (step × rank), for given columns and a window of time."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Steps:
         start: (W,) unix seconds at which the first rank began it, rising within an attempt.
         wall: (W,) seconds it took, median over ranks.
         ranks: (R,) global ranks.
-        cells: Column of contract.archive.STEPS -> (W, R), NaN = that rank told nothing.
+        cells: Column of contract.archive.STEPS -> (W, R), NaN = that rank reported nothing.
         tags: Word of STEP_TAGS -> (W,) whether any rank tagged it so.
     """
 
@@ -113,7 +113,7 @@ def possible(rows: pa.Table) -> pa.Table:
 
 
 def quantiles(values: FloatGrid, wanted: Sequence[float]) -> list[FloatGrid]:
-    """Quantiles over the last axis, linearly between values, of those that are told.
+    """Quantiles over the last axis, linearly between values, of those that are reported.
 
     As numpy.nanquantile, which takes seconds for a day of steps.
     """
@@ -133,7 +133,7 @@ def quantiles(values: FloatGrid, wanted: Sequence[float]) -> list[FloatGrid]:
 
 
 def middle(values: FloatGrid) -> FloatGrid:
-    """Medians over the last axis; NaN where nobody told."""
+    """Medians over the last axis; NaN where nobody reported."""
     return quantiles(values, (0.5,))[0]
 
 

@@ -64,7 +64,7 @@ class Table:
         name: Of its file or folder.
         columns: Of the contract.
         strict: Whether a part that is torn, lacks a column or has one of another type is an error;
-            else it does not take the others, and `missing` tells of it.
+            else it does not take the others, and `missing` reports it.
         words: Columns that are read as dictionaries.
     """
 
@@ -135,7 +135,7 @@ class Table:
         with self._lock:
             told, absent = dict(self._torn), sorted(self._absent)
         folder = self.listed().folder if told else Path()
-        # One that is whole by now, or gone, is not told.
+        # One that is whole by now, or gone, is not reported.
         torn = [words for state, words in told.items()
                 if state in (state_of(folder / state[0]), state_of(folder))]  # fmt: skip
         words = []
@@ -322,7 +322,7 @@ class Table:
                 self._torn[state] = f"{path.name} ({_first(error)[:120]})"
 
     def mended(self) -> bool:
-        """Whether a part that was torn is another one now, or gone; it is told no more."""
+        """Whether a part that was torn is another one now, or gone; it is reported no more."""
         if not self._torn:
             return False
         listed = self.listed()
@@ -440,7 +440,7 @@ def _categories(parts: list[pa.Array]) -> pd.Categorical:
 
 
 def _edges(path: Path, column: str) -> list[tuple[float, float] | None]:
-    """Lowest and highest value of a column in each row group of a part; None = not told."""
+    """Lowest and highest value of a column in each row group of a part; None = not reported."""
     found: list[tuple[float, float] | None] = []
     try:
         meta = pq.read_metadata(path)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lockstep.analyzer.read.collectives.table import MOST_COMMUNICATORS, MOST_ROWS, Rows
+from lockstep.analyzer.read.collectives.rows import MOST_COMMUNICATORS, MOST_ROWS, Rows
 from lockstep.analyzer.shapes.waits import ALONE, Communicator, Process
 from lockstep.collector.contract import bounded_json
 from lockstep.collector.formats.flight_recorder.fields import (
@@ -120,9 +120,9 @@ def _tree(path: Path, unpickle: Unpickle | None) -> Mapping[str, Any]:
 
 
 def _members(trees: Mapping[int, Mapping[str, Any]]) -> dict[str, tuple[str, Sequence[int]]]:
-    """Group -> its description and ranks: as torch tells them, else whoever has entries of it.
+    """Group -> its description and ranks: as torch reports them, else whoever has entries of it.
 
-    On gloo torch tells no ranks.
+    On gloo torch reports no ranks.
     """
     told: dict[str, tuple[int, ...]] = {}
     words: dict[str, str] = {}
@@ -145,9 +145,9 @@ def _members(trees: Mapping[int, Mapping[str, Any]]) -> dict[str, tuple[str, Seq
     }
 
 
-def _ranks(told: object) -> tuple[int, ...]:
+def _ranks(value: object) -> tuple[int, ...]:
     try:
-        ranks = members(told)
+        ranks = members(value)
     except WRONG:
         return ()
     return tuple(sorted(ranks)) if len(ranks) <= MOST_MEMBERS else ()
@@ -198,7 +198,7 @@ def _add(
 
 
 HOST = "unknown"
-"""Dumps do not tell where they were written."""
+"""Dumps do not report where they were written."""
 ITEM_BYTES: Mapping[str, int] = {
     "Double": 8, "Long": 8, "ComplexFloat": 8, "ComplexDouble": 16, "Half": 2, "BFloat16": 2,
     "Short": 2, "Byte": 1, "Char": 1, "Bool": 1, "Float8_e4m3fn": 1, "Float8_e5m2": 1,
@@ -216,5 +216,5 @@ def _bytes(entry: Mapping[str, Any]) -> int:
     return min(max(total, 0), 1 << 60)
 
 
-def _word(told: object) -> bool:
-    return isinstance(told, str) and len(told) <= LONGEST_NAME and told.isprintable()
+def _word(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST_NAME and value.isprintable()

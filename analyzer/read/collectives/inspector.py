@@ -2,8 +2,9 @@
 
 Format: NVIDIA/nccl plugins/profiler/inspector (inspector_json.cc). A duration is of the kernel on
 the GPU, by its own clock, and includes waiting for peers. The time of a line is that of its writing
-(`dump_timestamp_us`); with NCCL_INSPECTOR_DUMP_VERBOSE the times of the kernel are told as well.
-Up to format v4.2 every line says whose it is; from v4.3 on a marker line does, of those behind it.
+(`dump_timestamp_us`); with NCCL_INSPECTOR_DUMP_VERBOSE the times of the kernel are reported as
+well. Up to format v4.2 every line says whose it is; from v4.3 on a marker line does, of those
+behind it.
 """
 
 import os
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lockstep.analyzer.read.collectives.table import MOST_COMMUNICATORS, MOST_ROWS, Rows
+from lockstep.analyzer.read.collectives.rows import MOST_COMMUNICATORS, MOST_ROWS, Rows
 from lockstep.analyzer.shapes.waits import ALONE, Communicator, Process
 from lockstep.collector.contract.bandwidth import OPERATIONS
 from lockstep.collector.formats.nccl_inspector import (
@@ -35,7 +36,7 @@ MOST_BYTES = 8 << 30
 MOST_RANKS = 1 << 20
 LONGEST_NAME = 256
 BEGINNING = b'{"header":{'
-"""Of lines; files are told by it, not by their names, which rotation and people change."""
+"""Of lines; files are recognised by it, not by their names, which rotation and people change."""
 HOST_CALL = "collective_cpu"
 """Timing source that is not the collective: the host's call, which returns at once."""
 STAMP = b'"dump_timestamp_us":'
@@ -281,7 +282,7 @@ def _add(tree: Any, rows: Rows) -> str:
 
 
 def _moment(perf: Mapping[str, Any], metadata: Mapping[str, Any]) -> float:
-    """When its kernel ended, where traces tell; else when it was written; unix seconds."""
+    """When its kernel ended, where traces report it; else when it was written; unix seconds."""
     trace = perf.get("event_trace_ts")
     events = trace.get("kernel_events") if isinstance(trace, dict) else None
     told = [

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from lockstep.analyzer.read.collectives import flight_recorder, inspector
+from lockstep.analyzer.read.collectives.job import Job, job_of
 from lockstep.analyzer.read.collectives.steps import Steps, steps_of
-from lockstep.analyzer.read.collectives.who import Job, job_of
-from lockstep.analyzer.read.collectives.windows import KNOWN_SHARE, Told, frame, told_windows
+from lockstep.analyzer.read.collectives.windows import KNOWN_SHARE, WindowSums, frame, told_windows
 from lockstep.analyzer.shapes.run import STEPS_CERTAINTY, LoadError, RankInfo, Run
 from lockstep.analyzer.shapes.waits import Collectives, Waits, matrices, waits
 from lockstep.analyzer.shapes.windows import COLUMNS
@@ -52,7 +52,7 @@ def load_collectives(folder: Path, unpickle: flight_recorder.Unpickle | None = N
 
 
 def transfers(folder: Path, unpickle: flight_recorder.Unpickle | None = None) -> pd.DataFrame:
-    """Who sent to whom: one row a source and destination of which both sides told (docs/method).
+    """Who sent to whom: one row a source and destination that both sides reported (docs/method).
 
     Columns: `communicator, group, source, destination` (global ranks), `transfers, bytes, seconds`
     (of the transfers themselves), `source_wait_seconds, destination_wait_seconds`.
@@ -68,12 +68,15 @@ def transfers(folder: Path, unpickle: flight_recorder.Unpickle | None = None) ->
     job = job_of(told)
     number: dict[tuple[int, int], int] = {}
     for process, place, rank in np.unique(
-        np.column_stack([job.told.process, job.told.communicator, job.told.rank]), axis=0
+        np.column_stack(
+            [job.collectives.process, job.collectives.communicator, job.collectives.rank]
+        ),
+        axis=0,
     ).tolist():
         number[place, rank] = job.ranks[int(job.column[process])].rank
     rows: list[tuple[object, ...]] = []
-    for one in matrices(job.told, waits(job.told)):
-        place = job.told.communicators.index(one.communicator)
+    for one in matrices(job.collectives, waits(job.collectives)):
+        place = job.collectives.communicators.index(one.communicator)
         for source, target in np.argwhere(one.count).tolist():
             rows.append((
                 one.communicator.identity, one.communicator.name,
@@ -105,22 +108,24 @@ def _read(
         )
     if not len(rows):
         why = f" ({'; '.join(missing)})" if missing else ""
-        raise LoadError(f"nothing in {folder} tells how long a collective took{why}")
+        raise LoadError(f"nothing in {folder} says how long a collective took{why}")
     return rows.whole(), source
 
 
-def run_of_collectives(told: Collectives, name: str, missing: list[str], *, source: str) -> Run:
+def run_of_collectives(
+    collectives: Collectives, name: str, missing: list[str], *, source: str
+) -> Run:
     """The run that these collectives are of.
 
     Args:
-        told: At least one row.
+        collectives: At least one row.
         name: Of the run.
         missing: What is not there, in words; gets more.
         source: Who timed them.
     """
-    job = job_of(told)
-    waited = waits(job.told)
-    steps = steps_of(job.told, waited)
+    job = job_of(collectives)
+    waited = waits(job.collectives)
+    steps = steps_of(job.collectives, waited)
     missing += [*job.missing, *_incomplete(job, waited)]
     ranks = np.array([one.rank for one in job.ranks], np.int64)
     windows = pd.DataFrame(columns=list(COLUMNS))
@@ -148,23 +153,23 @@ def _meta(name: str, source: str, steps: Steps | None) -> Mapping[str, Any]:
     }
 
 
-def joined(archive: Run, told: Run) -> Run:
-    """A run of whose training an archive tells nothing, with the windows of its collectives.
+def joined(archive: Run, timed: Run) -> Run:
+    """A run of whose training an archive reports nothing, with the windows of its collectives.
 
-    Who the ranks are is told by the archive where it knows them; else a rank's GPU is taken to be
-    its place on the node, where the node has as many GPUs as ranks.
+    Who the ranks are is reported by the archive where it knows them; else a rank's GPU is taken to
+    be its place on the node, where the node has as many GPUs as ranks.
 
     Args:
         archive: With the telemetry of the nodes.
-        told: Of `load`.
+        timed: Of `load`.
     """
-    missing = [*archive.missing, *told.missing]
+    missing = [*archive.missing, *timed.missing]
     ranks = archive.ranks
-    if {one.rank for one in ranks} != {one.rank for one in told.ranks}:
-        ranks = _on_gpus(told.ranks, archive.samples)
-        missing.append("a rank's GPU is taken to be its place on the node: nobody told")
+    if {one.rank for one in ranks} != {one.rank for one in timed.ranks}:
+        ranks = _on_gpus(timed.ranks, archive.samples)
+        missing.append("a rank's GPU is taken to be its place on the node: nobody reported it")
     return replace(
-        archive, ranks=ranks, windows=told.windows, meta={**told.meta, **archive.meta},
+        archive, ranks=ranks, windows=timed.windows, meta={**timed.meta, **archive.meta},
         missing=tuple(missing),
     )  # fmt: skip
 
@@ -191,13 +196,13 @@ def _incomplete(job: Job, waited: Waits) -> list[str]:
         return []
     words = (
         f"of {1 - share:.0%} of the lines the wait is not known: another rank of the same"
-        " collective told nothing of it (its ring overflowed, its file is not here), or was timed"
-        " by other means"
+        " collective did not report it (its ring overflowed, its file is not here), or was timed by"
+        " other means"
     )
     return [words]
 
 
-def _steps_words(steps: Steps, sums: Told, windows: pd.DataFrame) -> list[str]:
+def _steps_words(steps: Steps, sums: WindowSums, windows: pd.DataFrame) -> list[str]:
     words = [f"{steps.words}; {steps.regular:.0%} of them hold as many collectives as the others"]
     if windows.empty:
         return [

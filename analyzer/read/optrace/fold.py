@@ -1,7 +1,7 @@
 """Operations of our own archives as public ones: tensor-parallel ranks folded, names mapped.
 
 A worker is its tp ranks together: it begins when its last rank does and ends when its last rank
-does. What our runs do otherwise than Megatron-LM is told in the words of the model:
+does. What our runs do otherwise than Megatron-LM is expressed in the words of the model:
 
 - gradients travel in buckets while the last backward pass still runs: one `grads-reduce-scatter`,
   from the end of the computation (or the first bucket, if later) to the end of the last bucket;
@@ -83,7 +83,7 @@ def fold(ops: pd.DataFrame) -> pd.DataFrame:
 
 
 def _micro_batch(rows: pd.DataFrame) -> pd.Series:
-    """Transfers tell their micro-batch in the tag, as `c0.m3`."""
+    """Transfers report their micro-batch in the tag, as `c0.m3`."""
     found = {tag: TRANSFER_TAG.match(str(tag)) for tag in rows["tag"].unique()}
     told = rows["tag"].map({tag: int(match[1]) for tag, match in found.items() if match})
     return rows["mb_id"].where(rows["mb_id"] >= 0, told.astype(float).fillna(-1)).astype("int64")

@@ -33,7 +33,7 @@ def check_layout(rows: Rows, layout: Layout, seen: Layout, source: str) -> None:
         source: What to call the rows.
 
     Raises:
-        LoadError: A part contradicts, or a worker told nothing.
+        LoadError: A part contradicts, or a worker reported nothing.
     """
     if layout.workers > len(rows.dp):
         raise LoadError(

@@ -1,4 +1,4 @@
-"""Rows of operations as columns of numbers, after what no run can have was refused.
+"""Rows of operations as columns of numbers; impossible values are refused.
 
 Foreign files have the public op-trace schema (ByteDance-Seed/StragglerAnalysis).
 """

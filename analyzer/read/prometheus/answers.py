@@ -58,8 +58,8 @@ def decode(body: bytes, url: str) -> list[Series]:
     """
     slices: list[bytes] = []
 
-    def cut(found: re.Match[bytes]) -> bytes:
-        slices.append(found[1])
+    def cut(match: re.Match[bytes]) -> bytes:
+        slices.append(match[1])
         return b'"values":%d' % (len(slices) - 1)
 
     try:
@@ -214,7 +214,7 @@ def plausible(series: Series, within: Range | None = None) -> Series:
     """A series without what cannot be; NaN, an absent value, stays.
 
     Args:
-        series: As it was told.
+        series: As it was reported.
         within: What its values can be; None = by its name.
     """
     low, high, _ = within or range_of(series.labels)

@@ -47,7 +47,7 @@ AGAIN = (429, 502, 503, 504)
 """What a server says that may say otherwise in a moment; RFC 9110."""
 
 SAME_REPLICAS_SECONDS = 60.0
-"""So long the replicas that tell stay the same ones."""
+"""So long the replicas that report stay the same ones."""
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class Connection:
         pause: Seconds before the second try; each one after takes twice as long.
         whole: Refuse answers that the server itself calls incomplete (answers.warning).
         until: On the monotonic clock, when the last answer must be there.
-        warned: Is told where the server itself calls an answer incomplete.
+        warned: Is called where the server itself calls an answer incomplete.
 
     Of series that come twice, from replicas of the server (replicas), one is asked, unless a method
     is asked for every one.
@@ -143,7 +143,7 @@ class Connection:
             return server({}, self._time)
 
     def _manners(self) -> Server:
-        """How it answers, which `time()` alone tells."""
+        """How it answers, which `time()` alone shows."""
         if self._time is None:
             self.now()
         return server({}, self._time)
@@ -208,7 +208,7 @@ class Connection:
     ) -> list[Series]:  # fmt: skip
         """Each series of a query at `start`, a step later, and so on until `end`.
 
-        What its values can be is told as to `instant`.
+        What its values can be is given as to `instant`.
         """
         asked = query if every else self.counted(query, end)
         if back := self._manners().held_back:

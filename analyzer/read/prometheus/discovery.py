@@ -1,4 +1,4 @@
-"""Where and when a run is in a Prometheus: which targets showed it, from when until when."""
+"""The time and the targets of a run in a Prometheus; moments as people write them."""
 
 import math
 import re
@@ -76,7 +76,7 @@ SHOWN_RUNS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RunExtent:
     """A run in a Prometheus.
 
     Attributes:
@@ -97,7 +97,7 @@ def find(
     since: str | None,
     until: str | None,
     name: str = RANK_UP.name,
-) -> Found:
+) -> RunExtent:
     """The run, between two moments (as `moment` reads them) or wherever it is.
 
     Args:
@@ -122,7 +122,7 @@ def find(
     if not targets:
         raise RequestError(_absent(connection, name, run, start, end, now))
     first, last = _extent(connection, name, run, start, end)
-    return Found(first, last, targets, min(end, now))
+    return RunExtent(first, last, targets, min(end, now))
 
 
 def _targets(
@@ -148,7 +148,7 @@ def _parts(
     """From the first part of the time that has samples to the last."""
     part = max(SHORTEST, math.ceil((end - start) / BUCKETS))
     query = samples_present(series(name, run=run), part)
-    # Each point tells of the part before it: the last one has to reach the end.
+    # Each point covers the part before it: the last one has to reach the end.
     times = [
         time / 1000
         for one in connection.over(query, start, end + part, part, every=True)

@@ -53,7 +53,7 @@ def samples_frame(series: Sequence[Series]) -> pd.DataFrame:
 
 
 def ranks_frame(series: Sequence[Series], missing: list[str]) -> pd.DataFrame:
-    """contract.archive.RANKS: who told of itself last, and who should be there and never did."""
+    """contract.archive.RANKS: who reported itself last, and who should be there and never did."""
     nodes = node_names(series)
     latest: dict[int, Series] = {}
     for one in _infos(series):
@@ -67,7 +67,7 @@ def ranks_frame(series: Sequence[Series], missing: list[str]) -> pd.DataFrame:
     if silent:
         shown = ", ".join(map(str, silent[:SHOWN_RANKS]))
         more = f" and {len(silent) - SHOWN_RANKS} more" if len(silent) > SHOWN_RANKS else ""
-        missing.append(f"rank {shown}{more} of {world} never told who it is")
+        missing.append(f"rank {shown}{more} of {world} never reported who it is")
         place = place_of(world, [_place(row) for row in rows])
         rows += [_silent(rank, *place(rank)) for rank in silent]
     return pd.DataFrame(rows, columns=[column.name for column in archive.RANKS])

@@ -1,4 +1,4 @@
-"""The hardware of some GPUs as a Prometheus recorded it: jobs that tell nothing of training."""
+"""The hardware of some GPUs as a Prometheus recorded it, for jobs without training series."""
 
 import re
 from collections.abc import Iterable
@@ -58,7 +58,7 @@ def hardware(
         until: None = now.
 
     Raises:
-        RequestError: No such moment, or none of the nodes tells of GPUs; the message says which do.
+        RequestError: No such moment, or none of the nodes reports GPUs; the message says which do.
         SourceError: Prometheus does not answer.
     """
     now = connection.now()

@@ -54,7 +54,7 @@ leaf, since 1.0 tier-0); CoreWeave ("InfiniBand and RoCE labels": the leaf switc
 common set of nodes); AWS ("Place distributed AI/ML workloads with network topology labels", EKS
 user guide: layer 3, of some instances layer 4, is the bottom one); Oracle (OKE with RDMA networks:
 local block); Google Cloud (GKE, topology-aware scheduling: hosts of a sub-block share their
-switches; a block is several, told where nothing narrower is); Kubernetes (KEP-4962: rack-level
+switches; a block is several, used where nothing narrower is); Kubernetes (KEP-4962: rack-level
 switches connecting hosts in one or more racks as a block). Rack: what its and Kueue's examples
 write, CoreWeave's rack, and what is one with a rack of multi-node NVLink (GB200 NVL72): the NVLink
 domain of CoreWeave, AWS (UltraServer), Oracle (GPU memory fabric), Google (sub-block), KEP-4962 and
@@ -62,17 +62,17 @@ Topograph (accelerator)."""
 _VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
 """What Kubernetes lets stand in a label (documentation, labels: at most 63 characters)."""
 LOOK_BACK = 3600.0
-"""Seconds before the end in which the labels were told last."""
+"""Seconds before the end in which the labels were reported last."""
 
 
-def with_own(told: Sequence[str]) -> NodeLabels:
+def with_own(words: Sequence[str]) -> NodeLabels:
     """LABELS, with `KIND=LABEL` words before them.
 
     Raises:
         RequestError: A word is not that.
     """
     found = {kind: list(names) for kind, names in LABELS.items()}
-    for word in reversed(told):
+    for word in reversed(words):
         kind, _, label = word.partition("=")
         if kind not in KINDS or not label:
             raise RequestError(
@@ -83,7 +83,7 @@ def with_own(told: Sequence[str]) -> NodeLabels:
 
 
 def places(connection: "Connection", end: float, labels: NodeLabels = LABELS) -> Places:
-    """Where the nodes of a cluster stand; nothing where nobody tells.
+    """Where the nodes of a cluster stand; nothing where nobody reports.
 
     Args:
         connection: To the Prometheus.
@@ -158,16 +158,16 @@ def teams_query(seconds: float, run: str = "") -> str:
     return f"count by ({RUN}, {TEAM}) (last_over_time({told}[{lasting(max(seconds, LOOK_BACK))}]))"
 
 
-def read_teams(told: Iterable[tuple[Mapping[str, str], float]]) -> Mapping[str, str]:
+def read_teams(answer: Iterable[tuple[Mapping[str, str], float]]) -> Mapping[str, str]:
     """Run -> team, of the answer to `teams_query`; a run whose pods name two teams has none."""
     found: dict[str, set[str]] = {}
-    for labels, _ in told:
+    for labels, _ in answer:
         if labels.get(RUN) and labels.get(TEAM):
             found.setdefault(labels[RUN], set()).add(labels[TEAM])
     return {run: next(iter(teams)) for run, teams in found.items() if len(teams) == 1}
 
 
-def labels_of(told: Iterable[tuple[Mapping[str, str], float]], run: str) -> Mapping[str, object]:
+def labels_of(answer: Iterable[tuple[Mapping[str, str], float]], run: str) -> Mapping[str, object]:
     """What `Run.meta` gains by the answer to `teams_query`; nothing where nobody names one team."""
-    team = read_teams(told).get(run)
+    team = read_teams(answer).get(run)
     return {} if team is None else {LABELS_KEY: {"team": team}}

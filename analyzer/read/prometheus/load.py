@@ -47,7 +47,7 @@ def load_prometheus(
 ) -> Run:
     """The run with this id, or its part between two moments.
 
-    Ranks that should exist and never told are there, with nothing known of them. A run without
+    Ranks that should exist and never reported are there, with nothing known of them. A run without
     training series has no windows.
 
     Args:
@@ -104,7 +104,7 @@ def read_targets(
     *,
     part: bool = False,
 ) -> Run:
-    """The run as some targets' pages told of it.
+    """The run as some targets' pages reported it.
 
     Args:
         connection: To the Prometheus.

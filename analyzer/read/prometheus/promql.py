@@ -98,13 +98,13 @@ def _tokens(query: str) -> list[Token]:
     return [(str(found.lastgroup), found[0]) for found in _TOKEN.finditer(query)]
 
 
-def _kind(tokens: list[Token], place: int) -> str:
-    return tokens[place][0] if place < len(tokens) else ""
+def _kind(tokens: list[Token], index: int) -> str:
+    return tokens[index][0] if index < len(tokens) else ""
 
 
-def _ends_selector(tokens: list[Token], place: int) -> bool:
+def _ends_selector(tokens: list[Token], index: int) -> bool:
     """Of a span: it stands behind a selector, not behind a subquery's expression."""
-    return place > 0 and tokens[place - 1] == ("other", "}")
+    return index > 0 and tokens[index - 1] == ("other", "}")
 
 
 def _written(tokens: list[Token], matchers: str) -> Iterator[str]:
@@ -130,5 +130,5 @@ def _written(tokens: list[Token], matchers: str) -> Iterator[str]:
             yield f"{inside},{matchers}" if inside and matchers else inside or matchers
 
 
-def _next(tokens: list[Token], place: int) -> str:
-    return next((text for kind, text in tokens[place:] if kind not in ("space", "comment")), "")
+def _next(tokens: list[Token], index: int) -> str:
+    return next((text for kind, text in tokens[index:] if kind not in ("space", "comment")), "")

@@ -1,4 +1,4 @@
-"""The questions to Prometheus: each PromQL expression that more than one reader asks, once.
+"""The questions to Prometheus: each PromQL expression that several readers ask, once.
 
 The answers are one number a rank, a GPU, a node, a page or a run.
 """
@@ -47,7 +47,7 @@ GONE = f"count by (run) ({LIVING} == 0)"
 UP_SECONDS = 300.0
 """Before the end of a run, in which the scrapes are read that saw its ranks."""
 GONE_SECONDS = m.RANK_GONE_SECONDS + UP_SECONDS
-"""The same of one that is told to be gone, and that nobody saw alive in that time."""
+"""The same of one that is reported to be gone, and that nobody saw alive in that time."""
 LAST_STATE = (
     f"max by (run, rank, state) (last_over_time({m.RANK_LAST_STATE.name}[{lasting(UP_SECONDS)}]))"
 )
@@ -71,19 +71,19 @@ OF_DIAGNOSIS = (
 """What a diagnosis reads of each rank beside steps and own time: why it is slow, who is missing."""
 _OF_DIAGNOSIS = "|".join(metric.name for metric in OF_DIAGNOSIS)
 TELLING = f'count by (run, rank) (group by (run, rank, __name__) ({{__name__=~"{_OF_DIAGNOSIS}"}}))'
-"""How many of these metrics each rank's page tells."""
+"""How many of these metrics each rank's page reports."""
 PAGES = f"max by (job, instance, node) (timestamp({m.BUILD_INFO.name}))"
 LOST = (
     f"max by (job, instance, node) ({m.GPU_EXPECTED.name})"
     f" - on (job, instance, node) max by (job, instance, node) ({m.GPU_PRESENT.name})"
 )
-"""Of each page that tells it: 0 says that somebody looked and none is missing."""
+"""Of each page that reports it: 0 says that somebody looked and none is missing."""
 _PAGED = selector(PAGED, fatal=True)
 XIDS = (
     f"{m.GPU_XID_LAST.name}{{{_PAGED}}}\nor\nmax by (job, instance, node)"
     f" ({m.GPU_XID_ERRORS.name}{{{_PAGED}}} or 0 * {m.GPU_XID_ERRORS.name}) > bool 0"
 )
-"""Each error that pages; and for each page that tells of such errors, without `xid`, whether it
+"""Each error that pages; and for each page that reports such errors, without `xid`, whether it
 counted any. So an empty answer, or a count without its errors, says that nobody looked."""
 LINKS = f"sum by (job, instance, node, gpu, uuid) ({m.GPU_NVLINK_UP.name})"
 NODES = "group by (node) (kube_node_info)"
@@ -99,7 +99,7 @@ WITHIN: Mapping[str, Range] = {
     STOPPED: AGE, SILENCE: AGE, QUIET: AGE, TELLING: THINGS, PAGES: CLOCK,
     LOST: GPUS_MISSING, XIDS: CLOCK, LINKS: NVLINKS, PORTS: FLAG,
 }  # fmt: skip
-"""What the answers can be: a value beyond it, whoever told it, is none."""
+"""What the answers can be: a value beyond it, whoever reported it, is none."""
 
 
 def up_by_page(pages: str | None = None) -> str:

@@ -55,7 +55,7 @@ def fetch(
 ) -> Fetched:
     """All samples of the targets in (start, end], those of other runs left out.
 
-    What several replicas of the server tell is there once (replicas.merged).
+    What several replicas of the server report is there once (replicas.merged).
 
     Args:
         connection: To the Prometheus.

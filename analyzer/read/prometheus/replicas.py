@@ -1,7 +1,7 @@
-"""Series that several replicas of a server wrote: the same pages, told apart by a label.
+"""Series that several replicas of a server wrote: the same pages, distinguished by a label.
 
 Replicas are not merged sample by sample: they scrape at other moments, by clocks of their own, and
-a counter read by turns would seem to fall. One tells, and another where that one is silent. Where
+a counter read by turns would seem to fall. One reports, and another where that one is silent. Where
 the server itself counts and adds, matchers leave out the replicas that repeat.
 """
 
@@ -36,10 +36,10 @@ def replica_labels(names: Iterable[str], named: Sequence[str] = ()) -> Identity:
 
 
 def merged(series: Sequence[Series], named: Sequence[str] = ()) -> list[Series]:
-    """Each series once: as one replica of its target tells it, and another where that is silent.
+    """Each series once: as one replica of its target reports it, and another where that is silent.
 
     Args:
-        series: As several replicas tell them, or one.
+        series: As several replicas report them, or one.
         named: Labels that name replicas, beside those called so.
     """
     names = {name for one in series for name in one.labels}
@@ -84,21 +84,21 @@ def _moments(scrapes: Mapping[Identity, NDArray[np.int64]]) -> dict[Identity, ND
 
 
 def _one(
-    told: Mapping[Identity, Series],
+    series: Mapping[Identity, Series],
     moments: Mapping[Identity, NDArray[np.int64]],
     labels: Mapping[str, str],
 ) -> Series:
-    """One series of what replicas tell of it; what only one tells is as that one tells it."""
+    """One series of what replicas report of it; what only one reports is as that one reports it."""
     if not moments:
-        (only,) = told.values()
+        (only,) = series.values()
         return only
     parts = []
-    for identity, one in told.items():
+    for identity, one in series.items():
         counts = np.isin(one.times, moments[identity])
         parts.append((one.times[counts], one.values[counts]))
     times, values = (np.concatenate(each) for each in zip(*parts, strict=True))
-    if len(told) == 1 or not len(times):
-        most = max(told.values(), key=lambda one: len(one.times))
+    if len(series) == 1 or not len(times):
+        most = max(series.values(), key=lambda one: len(one.times))
         return Series(labels, most.times, most.values)
     order = np.argsort(times, kind="stable")
     return Series(labels, times[order], values[order])
@@ -108,8 +108,8 @@ Answer = Sequence[tuple[Mapping[str, str], float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a replica tells of the pages.
+class Reported:
+    """What a replica reports of the pages.
 
     Attributes:
         targets: Whose pages.
@@ -128,9 +128,9 @@ class Choice:
 
     Attributes:
         labels: That name replicas.
-        asked: The replicas that tell, of shards one of each.
+        asked: The replicas that report, of shards one of each.
         silent: Those that mostly repeat.
-        lost: Targets that only silent ones tell of.
+        lost: Targets that only silent ones report.
         matchers: For each selector; empty = there are no replicas.
     """
 
@@ -151,7 +151,7 @@ class Choice:
             f"series come from replicas ({', '.join(self.labels)}): {', '.join(asked)} counts,"
             f" not {', '.join(others)}"
         )
-        lost = f"; {len(self.lost)} targets that only those tell of are not seen"
+        lost = f"; {len(self.lost)} targets that only those have are not seen"
         return said + (lost if self.lost else "")
 
 
@@ -174,37 +174,37 @@ def choice(newest: Answer, scrapes: Answer, labels: Identity) -> Choice:
     for series, time in newest:
         times.setdefault(who(series), {})[target_of(series)] = time
     return choose({
-        one: Told(frozenset(each), max(each.values()), LOOK_BACK / most.get(one, 1.0))
+        one: Reported(frozenset(each), max(each.values()), LOOK_BACK / most.get(one, 1.0))
         for one, each in times.items()
     }, labels)  # fmt: skip
 
 
-def choose(told: Mapping[Identity, Told], labels: Identity) -> Choice:
+def choose(reported: Mapping[Identity, Reported], labels: Identity) -> Choice:
     """One replica for each target: of those that live the one with most targets, then by name.
 
-    Who tells mostly of targets that nobody asked before tells of is a shard, and is asked; its few
+    Who reports mostly targets that none of those asked before has is a shard, and is asked; its few
     shared targets count twice, which is less than to lose all others.
 
     Args:
-        told: What each tells.
+        reported: What each reports.
         labels: What their names stand in.
     """
-    newest = max((one.newest for one in told.values()), default=0.0)
+    newest = max((one.newest for one in reported.values()), default=0.0)
 
-    def order(one: Identity) -> tuple[bool, int, Identity]:
-        behind = newest - told[one].newest > MAX_GAP * told[one].interval
-        return behind, -len(told[one].targets), one
+    def order(replica: Identity) -> tuple[bool, int, Identity]:
+        behind = newest - reported[replica].newest > MAX_GAP * reported[replica].interval
+        return behind, -len(reported[replica].targets), replica
 
     asked: list[Identity] = []
     silent: list[Identity] = []
     seen: frozenset[Target] = frozenset()
-    for one in sorted(told, key=order):
-        if len(told[one].targets & seen) * 2 <= len(told[one].targets):
+    for one in sorted(reported, key=order):
+        if len(reported[one].targets & seen) * 2 <= len(reported[one].targets):
             asked.append(one)
-            seen |= told[one].targets
+            seen |= reported[one].targets
         else:
             silent.append(one)
-    lost = frozenset[Target]().union(*(told[one].targets for one in silent)) - seen
+    lost = frozenset[Target]().union(*(reported[one].targets for one in silent)) - seen
     return Choice(labels, tuple(asked), tuple(silent), lost, _matchers(asked, silent, labels))
 
 

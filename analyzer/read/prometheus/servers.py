@@ -1,7 +1,7 @@
-"""What answers as a Prometheus does, and how each answers otherwise: the one place that knows.
+"""Servers with Prometheus' HTTP API, and how each differs: the one place that knows.
 
 A question is asked in words that all of them understand, so that hardly anything depends on who
-answers; what remains is told (docs/sre/servers.md).
+answers; what remains is reported (docs/sre/servers.md).
 """
 
 import re
@@ -39,14 +39,14 @@ class Server:
 PROMETHEUS = Server("Prometheus")
 VICTORIA_METRICS = Server(
     "VictoriaMetrics",
-    "rates begin at the sample before their window, and its targets' addresses are not told",
+    "rates begin at the sample before their window, and its targets' addresses are not known",
     held_back=300.0,
     marks_ends=True,
 )
 """`-search.latencyOffset` is 30 s and holds for ranges whatever is said: what a range asks of these
 seconds, it asks of earlier ones, with as large an offset into the future. Ten times the usual."""
-THANOS = Server("Thanos", "its targets' addresses are not told")
-MIMIR = Server("Grafana Mimir", "its targets' addresses are not told")
+THANOS = Server("Thanos", "its targets' addresses are not known")
+MIMIR = Server("Grafana Mimir", "its targets' addresses are not known")
 OTHER = Server("a server with Prometheus' HTTP API")
 
 

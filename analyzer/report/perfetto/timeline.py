@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from lockstep.analyzer.read.optrace.load import trace_of_run
-from lockstep.analyzer.read.optrace.windows import run_of_trace
+from lockstep.analyzer.read.optrace.load import run_of_trace, trace_of_run
 from lockstep.analyzer.report.perfetto.events import document
 from lockstep.analyzer.report.perfetto.operations import (
     NoIdealError,

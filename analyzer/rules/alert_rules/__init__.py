@@ -1,7 +1,7 @@
-"""The alerts that Prometheus raises by itself: data, one entry an alert, and the files made of it.
+"""The alerts that Prometheus raises by itself: one entry an alert, and the rule files.
 
 `kernel_log`, `gpu`, `links`, `ports`, `training`, `monitor` (tuples of entries) -> `groups`.
 Expressions reduce to identity labels (`max by (node, gpu, uuid)`), so that an alert
-neither restarts with a pod nor counts twice where two replicas tell the same, and say `on (...)`
+neither restarts with a pod nor counts twice where two replicas report the same, and say `on (...)`
 wherever two sides meet.
 """

@@ -27,7 +27,7 @@ max by (node, gpu, uuid) (lockstep_gpu_up) == 0""",
         ),
         wait="2m",
     ),
-    # The state that an XID 154 tells as an event: it lasts until somebody has done it.
+    # The state that an XID 154 reports as an event: it lasts until somebody has done it.
     Alert(
         "GpuRecoveryActionRequired",
         "max by (node, gpu, uuid) (lockstep_gpu_recovery_action) > 0",

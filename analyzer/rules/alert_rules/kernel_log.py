@@ -6,8 +6,8 @@ The latter are those of `lockstep.collector.contract.kernel_log`.
 from lockstep.analyzer.rules.alert_rules.shape import GPU, Alert, Recording, Severity
 from lockstep.collector.contract.kernel_log import TOLD
 from lockstep.collector.contract.xid import PAGED, REPEATED, selector
-from lockstep.collector.contract.xid import Severity as Line
 from lockstep.collector.contract.xid_catalogue.shape import Repeats
+from lockstep.collector.contract.xid_catalogue.shape import Severity as Line
 
 
 def _any(numbers: tuple[int, ...]) -> str:
@@ -18,7 +18,7 @@ _CONTAINED, _APPLICATION = REPEATED[Repeats.CONTAINED], REPEATED[Repeats.APPLICA
 _FATAL = f"{{{selector(PAGED, fatal=True)}}}"
 
 XID = (
-    # Two independent ways: the count rose (the collector tells 0 before the first event), or the
+    # Two independent ways: the count rose (the collector reports 0 before the first event), or the
     # time of the last event is not the one known five minutes ago. The second sees what happened
     # while nobody scraped and what a series was born with, and is not fooled by a count that comes
     # back with another pod. A minute of tolerance: clocks are stepped.
@@ -62,7 +62,7 @@ def _times(numbers: tuple[int, ...]) -> str:
 DAY = (
     # One series a GPU and XID whatever replicas, pods and tellers there are: so two tellers of one
     # event, or two replicas, are not two events, and a roll-out between two events hides none. Not
-    # by severity: no line of these rates them otherwise, and older collectors do not tell it.
+    # by severity: no line of these rates them otherwise, and older collectors do not report it.
     Recording(
         _COUNT,
         "sum by (node, gpu, uuid, xid) (max by (node, gpu, uuid, xid, source)"

@@ -1,4 +1,4 @@
-"""Alerts about what GPUs talk over: NVLink and PCIe.
+"""Alerts about NVLink and PCIe.
 
 Rates are over two minutes: the collector reads these registers every 30 s, and a rate over one
 minute would see one or two steps of a steady count.

@@ -1,4 +1,4 @@
-"""Alerts about the monitor itself, and about what it does to nodes."""
+"""Alerts about the monitor itself, and about what it changes on nodes."""
 
 from lockstep.analyzer.rules.alert_rules.shape import Alert, Severity
 
@@ -7,7 +7,7 @@ MONITOR = (
     # page itself needs no certain name of the job. A failed scrape ends it at once. A node that is
     # gone from the cluster is no page: while Prometheus knows nodes by the targets on them (of
     # whatever job), or by kube-state-metrics, a node that neither names is gone. Where nothing
-    # tells of any node, none is known to be gone.
+    # reports any node, none is known to be gone.
     Alert(
         "CollectorDown",
         """\

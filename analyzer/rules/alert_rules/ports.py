@@ -23,7 +23,7 @@ and on (node, device, port, kind)
 PORT = (
     # A port passes down, init, armed on its way up: changes of the state itself count too many.
     Recording(_ACTIVE, "max by (node, device, port) (lockstep_ib_port_state_id) == bool 4"),
-    # The second part: the adapter itself is gone, while its node still tells of itself.
+    # The second part: the adapter itself is gone, while its node still reports itself.
     Alert(
         "IbLinkDown",
         f"""\
@@ -46,9 +46,9 @@ or
     ),
     # The second and fourth part see what was counted while nobody scraped. A first sight of an old
     # count is no event: these registers count from the last reset of the port. The last part sees
-    # one that has reached its maximum and is told as that from now on; earlier collectors told the
-    # maximum itself as a count, which is no count of before. A link that went down and is up
-    # again is a flap that is over: IbLinkFlapping tells of those that come back.
+    # one that has reached its maximum and is reported as that from now on; earlier collectors
+    # reported the maximum itself as a count, which is no count of before. A link that went down
+    # and is up again is a flap that is over: IbLinkFlapping is about those that come back.
     Alert(
         "IbLinkDownedCounter",
         "(\n"

@@ -1,4 +1,4 @@
-"""What an alert is made of, and where its texts point to."""
+"""The parts of an alert, and the addresses in its texts."""
 
 import re
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ PLACEHOLDERS = Addresses(
 
 
 class Severity(StrEnum):
-    """Who is told: critical wakes someone, warning is for working hours, info for the record."""
+    """Who is notified: critical wakes someone, warning is for working hours, info is a record."""
 
     CRITICAL = "critical"
     WARNING = "warning"
@@ -51,7 +51,7 @@ class Severity(StrEnum):
 
 
 BY_TIER = '{{ if eq $labels.tier "page" }}critical{{ else }}warning{{ end }}'
-"""Severity of a finding, as a template: what is told over the API says the same."""
+"""Severity of a finding, as a template: what is reported over the API says the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Alert:
 
 
 _TOLD = {label: f"{label}={{{{ $labels.{label} | urlquery }}}}" for label in ("node", "run")}
-"""What a dashboard is told: names may hold anything, and are quoted for a URL."""
+"""What a dashboard is given: names may hold anything, and are quoted for a URL."""
 LOOK_BACK = "3h"
 """How far a page looks back: a rule does not know when its alert began, and few wait for longer."""
 
@@ -122,7 +122,7 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rules that are evaluated one after the other; by default as often as Prometheus is told."""
+    """Rules that are evaluated one after the other; by default in Prometheus' own interval."""
 
     name: str
     rules: tuple[Alert | Recording, ...]

@@ -121,8 +121,9 @@ max by (run) (lockstep_rank_up) == 1""",
         wait="1m",
         dashboard="run",
     ),
-    # A loss that is no number is not told (it would be the same as none): so what went on to step
-    # and told a loss before has lost it. A page that leaves the series out for its cap is no sign.
+    # A loss that is no number is not exported (it would be the same as none): so what goes on to
+    # step and exported a loss before has lost it. A page that omits the series for its cap is no
+    # sign.
     Alert(
         "LossNotFinite",
         """\

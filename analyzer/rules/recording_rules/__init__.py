@@ -1,4 +1,4 @@
-"""Push-down: peer statistics as recording rules of a Prometheus, and who reads only their outliers.
+"""Push-down: peer statistics as recording rules of a Prometheus, and their readers.
 
 `rules` makes the rules, `survey` reads what they single out, `narrow` fetches the windows of those
 few, and `diagnosis` says of them what a full read would.

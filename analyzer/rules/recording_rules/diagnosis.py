@@ -1,4 +1,4 @@
-"""The verdict of a run of which only the outliers and some of their peers are read.
+"""The verdict of a run of which only outliers and some of their peers are read.
 
 Whether a run is read whole is decided here (LARGE), and how the verdict of a part of its ranks
 becomes one about the run.
@@ -69,7 +69,7 @@ def choose(connection: Connection, run: str, since: str | None, until: str | Non
         return Choice(True, f"{ranks} ranks: those that the recording rules single out are read")
     if ranks:
         return Choice(False, f"{ranks} ranks: all are read")
-    return Choice(False, "all ranks are read: the recording rules told nothing of this run")
+    return Choice(False, "all ranks are read: the recording rules have nothing of this run")
 
 
 def diagnose_outliers(
@@ -142,7 +142,7 @@ def of_whole_run(diagnosis: Diagnosis, answered: Answered) -> Verdict:
     )
     if verdict.status == "unknown":
         return scaled
-    silent = answered.expected - round(answered.told)
+    silent = answered.expected - round(answered.known)
     if silent <= 0 or verdict.culprits:
         return sentence(scaled, grid, None)
     why = (
@@ -162,12 +162,12 @@ def _each(interval: tuple[float, float] | None, factor: float) -> tuple[float, f
     return None if interval is None else (interval[0] * factor, interval[1] * factor)
 
 
-def _per_day(told: Mapping[str, Any] | None, factor: float) -> Mapping[str, Any] | None:
-    if told is None:
+def _per_day(lost: Mapping[str, Any] | None, factor: float) -> Mapping[str, Any] | None:
+    if lost is None:
         return None
-    scaled = dict(told)
+    scaled = dict(lost)
     for name in PER_DAY:
-        value = told.get(name)
+        value = lost.get(name)
         if isinstance(value, (tuple, list)):
             scaled[name] = tuple(one * factor for one in value)
         elif value is not None:

@@ -1,7 +1,7 @@
-"""Where the rank-seconds of each run go, as Prometheus can tell: rank-seconds per second by bucket.
+"""Where the rank-seconds of each run go, as far as Prometheus knows: by bucket, per second.
 
-Whose the run is kube-state-metrics tells, where it was started with the labels of pods that
-lockstep.analyzer.read.prometheus.kubernetes names; of all others the team is `unknown`.
+The team of a run comes from kube-state-metrics, where it was started with the labels of pods that
+lockstep.analyzer.read.prometheus.kubernetes names; of all other runs it is `unknown`.
 
 The buckets of analyzer.ledger, of ranks that live: what was before their first scrape and after
 their last one, and the wait for a node, are not in series. Counters rise when a step ends, so steps
@@ -26,7 +26,8 @@ _NAMED, _TEAM = "lockstep:ledger_pod_team:group", "lockstep:ledger_team:group"
 RESTART = "5m"
 """For so long a team stays known while kube-state-metrics is not there."""
 KNOWN = 0.999999
-"""Of the steps of a run, whose own time must be known; else waiting is not told from computing."""
+"""Of the steps of a run, whose own time must be known; else waiting cannot be distinguished
+from computing."""
 
 
 def ledger_rules() -> Iterator[tuple[str, str]]:

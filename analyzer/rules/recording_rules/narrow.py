@@ -1,4 +1,4 @@
-"""The windows of the suspects and of some of their peers: the only raw samples that are read."""
+"""The windows of suspects and of some of their peers: the only raw samples that are read."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ from lockstep.analyzer.shapes.run import Run
 from lockstep.analyzer.shapes.windows import from_samples
 
 SUSPECT_NODES = 8
-"""More nodes are not read for suspects; how many are left out is told."""
+"""More nodes are not read for suspects; how many are left out is reported."""
 STRATA = 4
 """More are not given peers of their own: the pages of these have ranks of others too."""
 PEERS = 8
@@ -43,13 +43,13 @@ CUT = {
 """Why not every suspect was read, by `Survey.cut`."""
 
 
-def narrow(connection: Connection, run: str, found: Survey, start: float, end: float) -> Run:
+def narrow(connection: Connection, run: str, survey: Survey, start: float, end: float) -> Run:
     """The run as far as it was read: every rank on the pages of the suspects and their peers.
 
     Args:
         connection: To the Prometheus.
         run: The run's id.
-        found: What the rules say of it.
+        survey: What the rules say of it.
         start: Unix seconds.
         end: Likewise.
 
@@ -57,17 +57,17 @@ def narrow(connection: Connection, run: str, found: Survey, start: float, end: f
         RequestError: None of these ranks has a page.
         SourceError: Prometheus does not answer.
     """
-    chosen = _worst(found.suspects)
+    chosen = worst_suspects(survey.suspects)
     ranks = [one.rank for one in chosen]
-    ranks += _peers(connection, _strata(run, found, chosen), found, start, end)
+    ranks += peers_to_read(connection, strata_to_read(run, survey, chosen), survey, start, end)
     targets = _targets(connection, run, ranks, start, end)
     if not targets:
         raise RequestError(
-            f"{connection.url} has nothing that ranks of run {run!r} told themselves;"
+            f"{connection.url} has nothing that ranks of run {run!r} reported themselves;"
             " it must be asked where the collectors' series are kept, beside the rules'"
         )
     fetched = fetch(connection, run, targets, start, end)
-    missing = ["no operations: Prometheus has scrapes only", *_coverage_notes(run, found, chosen)]
+    missing = ["no operations: Prometheus has scrapes only", *coverage_notes(run, survey, chosen)]
     if fetched.start > start + 1.0:
         missing.append(
             f"too much for one analysis: read from {utc(fetched.start)} only;"
@@ -77,7 +77,7 @@ def narrow(connection: Connection, run: str, found: Survey, start: float, end: f
     windows = from_samples(samples)
     if windows.empty:
         missing.append("no training series of this run with two scrapes")
-    # Of all other ranks the survey tells: they are not silent, they were not asked.
+    # Of all other ranks the survey reports: they are not silent, they were not asked.
     table = ranks_frame(fetched.series, [])
     table = table[table["node"] != UNKNOWN_NODE]
     infos = rank_infos(table, samples, None, missing)
@@ -92,14 +92,14 @@ def narrow(connection: Connection, run: str, found: Survey, start: float, end: f
     )
 
 
-def _worst(suspects: Sequence[Suspect]) -> list[Suspect]:
+def worst_suspects(suspects: Sequence[Suspect]) -> list[Suspect]:
     """The worst, all of each node, on at most SUSPECT_NODES nodes."""
     nodes: dict[str, None] = dict.fromkeys(one.node for one in suspects)
     kept = set(list(nodes)[:SUSPECT_NODES])
     return [one for one in suspects if one.node in kept]
 
 
-def _strata(run: str, found: Survey, chosen: Sequence[Suspect]) -> list[Place]:
+def strata_to_read(run: str, survey: Survey, chosen: Sequence[Suspect]) -> list[Place]:
     """Those of the suspects, the worst's first; of a run without any, some spread over it.
 
     A stratum of every stage goes before a second one of the same: a node has the tensor-parallel
@@ -110,23 +110,23 @@ def _strata(run: str, found: Survey, chosen: Sequence[Suspect]) -> list[Place]:
         first = {pp: (name, pp, tp) for name, pp, tp in reversed(mine)}
         stages = [place for place in mine if first[place[1]] == place]
         return [*stages, *(place for place in mine if place not in stages)][:STRATA]
-    every = sorted({place for levels in found.levels.values() for place in levels})
+    every = sorted({place for levels in survey.levels.values() for place in levels})
     every = [place for place in every if place[0] == run]
     step = max(1, len(every) // STRATA)
     return every[::step][:STRATA]
 
 
-def _peers(
+def peers_to_read(
     connection: Connection,
     strata: list[Place],
-    found: Survey,
+    survey: Survey,
     start: float,
     end: float,
 ) -> list[int]:
     """PEERS ranks of each stratum that are no suspects, on as many nodes as can be."""
     if not strata:
         return []
-    known = {one.rank for one in found.suspects}
+    known = {one.rank for one in survey.suspects}
     wanted: dict[Place, list[Suspect]] = {place: [] for place in strata}
     for labels, _ in connection.instant(
         queries.peers(strata, min(end - start, PEER_SECONDS), ASKED), end
@@ -155,20 +155,20 @@ def _targets(
     return {job: tuple(sorted(instances)) for job, instances in sorted(found.items())}
 
 
-def _coverage_notes(run: str, found: Survey, chosen: Sequence[Suspect]) -> list[str]:
+def coverage_notes(run: str, survey: Survey, chosen: Sequence[Suspect]) -> list[str]:
     """What was not read, and what the rules say of it."""
-    answered = found.answered[run]
-    few = f"those that the rules single out ({len(found.suspects)})"
+    answered = survey.answered[run]
+    few = f"those that the rules single out ({len(survey.suspects)})"
     words = [f"of {answered.expected} ranks only {few} and some peers were read"]
-    silent = answered.expected - round(answered.told)
+    silent = answered.expected - round(answered.known)
     if silent > 0:
-        words.append(f"{silent} of {answered.expected} ranks told the rules nothing")
-    left = len(found.suspects) - len(chosen)
+        words.append(f"{silent} of {answered.expected} ranks reported nothing to the rules")
+    left = len(survey.suspects) - len(chosen)
     if left > 0:
         words.append(f"{left} more suspects on other nodes were not read")
-    unseen = found.slowest_unseen(run)
+    unseen = survey.slowest_unseen(run)
     if unseen is not None:
         words.append(f"a rank less than {unseen:.2f}x as slow as its peers is no suspect")
-    for _, signal in found.cut:
+    for _, signal in survey.cut:
         words.append(CUT[signal])
     return words

@@ -1,4 +1,4 @@
-"""PromQL that reads what the rules recorded: answers are as large as what is wrong, not the run."""
+"""PromQL for what the rules recorded: an answer grows with what is wrong, not with the run."""
 
 from lockstep.analyzer.read.prometheus.promql import one_of, quoted
 from lockstep.analyzer.read.prometheus.questions import (

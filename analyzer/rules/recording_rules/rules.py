@@ -26,7 +26,7 @@ INTERVAL = "15s"
 """Between evaluations: that of the scrapes."""
 RANKS = "lockstep:rank:count"
 AS_MANY = 0.9
-"""Share of the collectives of the rank that told most, which every other must have told."""
+"""Share of the collectives of the rank that reported most, which every other must have reported."""
 HEAD = (
     "# Peer statistics of training runs, computed inside Prometheus, Thanos or Mimir.\n"
     "# Load it where all ranks of a run are seen together: in the Prometheus that scrapes them,\n"
@@ -58,9 +58,9 @@ def recorded_series() -> tuple[str, ...]:
 
 
 def _place_rules() -> Iterator[tuple[str, str]]:
-    """Where ranks are: one series each, whatever number of pages and attempts tells of them.
+    """Where ranks are: one series each, whatever number of pages and attempts reports them.
 
-    Only of processes that live: the page of a node that a rank left tells of it for ten minutes.
+    Only of processes that live: the page of a node that a rank left reports it for ten minutes.
     Where the target has a label `node`, Prometheus calls the page's `exported_node`.
     """
     labels = ", ".join(("run", "rank", *PLACE_LABELS))
@@ -80,7 +80,7 @@ def _nccl_wait_rules() -> Iterator[tuple[str, str]]:
     """What each rank of a communicator waits more than the one that waits least, by NCCL Inspector.
 
     Of a minute: per collective the least is not in counters, but who waits least is, and by how
-    much less. Only where all ranks told, and of as many collectives (docs/method/durations.md).
+    much less. Only where all ranks reported, and of as many collectives (docs/method/durations.md).
     """
     by = "run, group, communicator"
     seconds, counts = "lockstep:nccl_rank_seconds:rate1m", "lockstep:nccl_rank_collectives:rate1m"

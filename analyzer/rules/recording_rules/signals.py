@@ -1,7 +1,7 @@
-"""What recording rules compare between peers: each a value of a rank, in PromQL.
+"""The signals that recording rules compare between peers: one value a rank, in PromQL.
 
 A value is computed a rank and joined with `lockstep:rank:place`, which has at most one series a
-rank: an info series per attempt, or a rank that two collectors tell of, is no second match.
+rank: an info series per attempt, or a rank that two collectors report, is no second match.
 """
 
 from dataclasses import dataclass
@@ -95,7 +95,7 @@ TEMPERATURE = Signal(
     (("avg1m", _of_gpu(metrics.GPU_TEMPERATURE, 'sensor="gpu",', f"> {ABSOLUTE_ZERO}")),),
     floor=2.0, share=0.0, high=True,
 )  # fmt: skip
-"""The sensor tells whole degrees."""
+"""The sensor reports whole degrees."""
 CLOCK = Signal(
     "gpu_sm_clock_hertz",
     (("avg1m", _of_gpu(metrics.GPU_CLOCK, 'domain="sm",', ">= 0")),),
@@ -107,6 +107,6 @@ POWER = Signal(
     (("avg1m", _of_gpu(metrics.GPU_POWER, "", ">= 0")),),
     floor=0.0, share=0.05, high=None,
 )  # fmt: skip
-"""NVML tells power to within 5 % (nvmlDeviceGetPowerUsage)."""
+"""NVML reports power to within 5 % (nvmlDeviceGetPowerUsage)."""
 
 SIGNALS: tuple[Signal, ...] = (OWN, WAIT, TEMPERATURE, CLOCK, POWER)

@@ -1,4 +1,4 @@
-"""Asks the recording rules who is unlike their peers: answers of O(anomalies + groups) bytes."""
+"""Reads the recording rules: who differs from their peers, in O(anomalies + groups) bytes."""
 
 import math
 
@@ -98,7 +98,7 @@ def survey_span(connection: Connection, run: str, start: float, end: float) -> S
     seconds = max(SHORTEST, (end - start) / count)
     ends = [end - index * seconds for index in reversed(range(count))]
     pieces = [survey(connection, run, each, seconds) for each in ends]
-    told = [piece for piece in pieces if run in piece.answered and piece.answered[run].told > 0]
+    told = [piece for piece in pieces if run in piece.answered and piece.answered[run].known > 0]
     if not told:
         raise RequestError(
             f"the rules of {connection.url} know own time of no rank of run {run!r} then;"
@@ -110,7 +110,7 @@ def survey_span(connection: Connection, run: str, start: float, end: float) -> S
         for one in piece.suspects:
             add(found, one)
     each = [piece.answered[run] for piece in pieces if run in piece.answered]
-    most = sorted(one.told for one in each)[int(queries.SHARE * len(each))]
+    most = sorted(one.known for one in each)[int(queries.SHARE * len(each))]
     return Survey(
         suspects=worst_first(found),
         levels=told[-1].levels,
@@ -140,10 +140,10 @@ def require_rules(connection: Connection) -> None:
         )
 
 
-def _slow(found: Found) -> dict[str, list[int]]:
+def _slow(suspects: Found) -> dict[str, list[int]]:
     """Suspects by own time: run -> ranks."""
     ranks: dict[str, list[int]] = {}
-    for one in found.values():
+    for one in suspects.values():
         if OWN.name in one.z:
             ranks.setdefault(one.run, []).append(one.rank)
     return ranks

@@ -1,4 +1,4 @@
-"""What the recording rules single out: suspects, what their strata have in common, who answered."""
+"""The answers of the recording rules: suspects, levels of their strata, who answered."""
 
 import dataclasses
 import math
@@ -63,15 +63,15 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """How many of a run's ranks told the rules of their steps, of how many there should be."""
+    """How many of a run's ranks the rules know, of how many there should be."""
 
-    told: float
+    known: float
     expected: int
 
     @property
     def coverage(self) -> float:
         """A share, 0 to 1."""
-        return min(1.0, self.told / self.expected) if self.expected else 0.0
+        return min(1.0, self.known / self.expected) if self.expected else 0.0
 
 
 def answered_of(meta: Mapping[str, Any]) -> Answered | None:
@@ -88,7 +88,7 @@ class Survey:
     Attributes:
         suspects: The worst first.
         levels: signal -> stratum -> Level.
-        answered: run -> how many told.
+        answered: run -> how many reported.
         limit: |z| from which a rank is a suspect.
         cut: run and signal of which more deviate than were asked for.
     """
@@ -131,9 +131,9 @@ def levels_of(answer: Answer) -> dict[str, dict[Place, Level]]:
     return found
 
 
-def answered_by_run(told: Answer, expected: Answer) -> dict[str, Answered]:
-    """Run -> how many told, of how many."""
-    counts = {labels.get("run", ""): count for labels, count in told}
+def answered_by_run(counted: Answer, expected: Answer) -> dict[str, Answered]:
+    """Run -> how many reported, of how many."""
+    counts = {labels.get("run", ""): count for labels, count in counted}
     worlds: dict[str, int] = {}
     for labels, placed in expected:
         run = labels.get("run", "")
@@ -155,36 +155,39 @@ def suspect(labels: Labels, z: Mapping[str, float], *, stopped: bool = False) ->
     )  # fmt: skip
 
 
-def add(found: Found, one: Suspect | None) -> None:
+def add(suspects: Found, suspected: Suspect | None) -> None:
     """Joins what is known of a rank; where it has two places, that of the worse word stays."""
-    if one is None:
+    if suspected is None:
         return
-    key = one.run, one.rank
-    known = found.get(key)
+    key = suspected.run, suspected.rank
+    known = suspects.get(key)
     if known is None:
-        found[key] = one
+        suspects[key] = suspected
         return
-    worse, other = (one, known) if one.severity > known.severity else (known, one)
+    worse, other = (suspected, known) if suspected.severity > known.severity else (known, suspected)
     z = dict(other.z)
     for name, value in worse.z.items():
         z[name] = max(value, z.get(name, 0.0), key=abs)
-    slowdowns = [each.slowdown for each in (one, known) if each.slowdown is not None]
-    found[key] = dataclasses.replace(
-        worse, z=z, slowdown=max(slowdowns, default=None), stopped=one.stopped or known.stopped
+    slowdowns = [each.slowdown for each in (suspected, known) if each.slowdown is not None]
+    suspects[key] = dataclasses.replace(
+        worse,
+        z=z,
+        slowdown=max(slowdowns, default=None),
+        stopped=suspected.stopped or known.stopped,
     )
 
 
-def tell_slowdowns(found: Found, run: str, answer: Answer) -> None:
+def tell_slowdowns(suspects: Found, run: str, answer: Answer) -> None:
     """Gives suspects of a run their slowdown, as `queries.slowdowns` answers it."""
     for labels, ratio in answer:
         rank = number(labels, "rank")
-        one = None if rank is None else found.get((run, rank))
+        one = None if rank is None else suspects.get((run, rank))
         if one is not None and math.isfinite(ratio):
             known = one.slowdown or 0.0
-            found[one.run, one.rank] = dataclasses.replace(one, slowdown=max(ratio, known))
+            suspects[one.run, one.rank] = dataclasses.replace(one, slowdown=max(ratio, known))
 
 
-def worst_first(found: Found) -> tuple[Suspect, ...]:
+def worst_first(suspects: Found) -> tuple[Suspect, ...]:
     """By severity; equals in rank order."""
-    ordered = sorted(found.values(), key=lambda one: (one.run, one.rank))
+    ordered = sorted(suspects.values(), key=lambda one: (one.run, one.rank))
     return tuple(sorted(ordered, key=lambda one: one.severity, reverse=True))

@@ -38,7 +38,7 @@ def change(grid: Grid, precision: Precision = WINDOWS) -> Sequence[Finding]:
 
     Args:
         grid: The run's windows.
-        precision: What these can tell.
+        precision: What these can show.
     """
     groups, unseen = blocks(grid, "wall", precision.block_steps), unseen_ranks(grid)
     # Steps as they are: less work is not done faster in proportion.
@@ -129,7 +129,7 @@ def _finding(grid: Grid, groups: Blocks, shift: Shift, *, uniform: bool, known: 
 
 
 def per_work(grid: Grid) -> Grid:
-    """The grid with times per usual work of a step; as they are where nobody told it."""
+    """The grid with times per usual work of a step; as they are where that is not known."""
     if grid.work is None or not np.isfinite(grid.work[~grid.masked]).any():
         return grid
     share = grid.work / np.nanmedian(grid.work[~grid.masked])

@@ -207,7 +207,7 @@ def _writes(grid: Grid) -> list[NDArray[np.int64]]:
 
 
 def _seconds(grid: Grid, windows: NDArray[np.int64]) -> FloatGrid:
-    """(R,) that each rank wrote; NaN of one that told nothing."""
+    """(R,) that each rank wrote; NaN of one that reported nothing."""
     steps = (grid.to_step - grid.from_step)[windows, None]
     told: FloatGrid = grid.time.get(WRITTEN, grid.time[Phase.CHECKPOINT])[windows]
     written = np.nansum(told * steps, axis=0)

@@ -75,7 +75,7 @@ FULL = "waiting_nodes"
 """`details` of a finding that accuses nobody: on how many nodes packets wait, while no link counts
 errors; 0 where that is less than half."""
 BY_GROUPS = "groups"
-"""`details["by"]` of a link that nothing but slow and healthy groups tells of."""
+"""`details["by"]` of a link that only slow and healthy groups show."""
 COUNTERS = (*SPEEDS, *BAD_LINK, *FULL_LINK, ROUND_TRIP)
 
 
@@ -93,7 +93,7 @@ def links(grid: Grid) -> Sequence[Finding]:
     Times alone must be far from usual, because a lack of processors lengthens transfers as well,
     and accuse nobody where a rank's CPU quota holds it back; with counters that moved they must be
     longer in most steps. With pipeline stages collectives hold bubbles, and only times with
-    counters tell, or groups. A window in which a rank did not tell says nothing: all may wait for
+    counters tell, or groups. A window in which a rank did not report says nothing: all may wait for
     it.
 
     Beside the clearest link another one is accused of what transfers take longer at another time.
@@ -121,22 +121,27 @@ def _clearest(grid: Grid) -> Finding | None:
     if len({info.node for info in grid.ranks}) < 2 or not groups.members or not usual > 0:
         return None
     transfer = transfers(grid)
-    longer = (
+    candidates = (
         *_spans(grid, groups, transfer, usual),
         *_again_and_again(grid, groups, transfer, usual),
         *_with_a_counter(grid, groups, usual),
         *_ramp(grid, groups, transfer, usual),
     )
     findings = [
-        finding for one in longer if (finding := _judged(grid, one, transfer, usual)) is not None
+        finding
+        for longer in candidates
+        if (finding := _judged(grid, longer, transfer, usual)) is not None
     ]
     if one_host(grid):
-        findings = [_of_one_host(one) for one in findings]
+        findings = [_of_one_host(finding) for finding in findings]
     # Who tells whose it is explains more than who only tells that it is the network; and what
     # transfers tell by themselves more than what they tell at a time that a counter knows.
     return min(
         findings,
-        key=lambda each: (each.kind != "link", each.score < each.details["critical_score"]),
+        key=lambda finding: (
+            finding.kind != "link",
+            finding.score < finding.details["critical_score"],
+        ),
         default=None,
     )
 
@@ -238,7 +243,7 @@ def _again_and_again(
     What chance can do is what the windows outside show: bubbles of a pipeline are long now and
     then. Of one that is there from the first step on there are none, and counters must move with
     each turn; by design, as of every n-th step, none move. Where ranks fell silent, when they take
-    longer is told by the others, and by how much by the windows in which all told.
+    longer is told by the others, and by how much by the windows in which all reported.
     """
     usable = np.concatenate(groups.members)
     bound, _ = of_those_who_told(grid, _end(groups))
@@ -444,7 +449,7 @@ def _finding(
 
 
 def _nowhere(grid: Grid) -> bool:
-    """Whether nobody told where the nodes stand: else who shares nothing has its own trouble."""
+    """Whether it is not known where nodes stand: else who shares nothing has its own trouble."""
     return not any(set(places) & set(DRAINED) for places in places_of(grid.meta).values())
 
 

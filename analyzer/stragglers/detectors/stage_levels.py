@@ -74,7 +74,7 @@ def as_heavier(
     info = grid.ranks[column]
     low, ratio, high = interval_95(over, error)
     mine = median_of(grid.time["own"][usable, column])
-    stages = sorted({one.pp for one in grid.ranks if one.node == node})
+    stages = sorted({info.pp for info in grid.ranks if info.node == node})
     names = f"stage{'s' if len(stages) > 1 else ''} {', '.join(map(str, stages))}"
     return Finding(
         detector="stage_levels",

@@ -41,7 +41,7 @@ def without_run_queue(grid: Grid) -> Grid | None:
     sched-stats.rst), so it is taken off with the coefficient 1. What is left is what a rank does
     itself.
 
-    None where it makes no difference: not told of all ranks, less of each one's own time than the
+    None where it makes no difference: not known of all ranks, less of each one's own time than the
     smallest slowdown that is recorded, or no part of it. Who waits for a GPU, or an emulated
     device, meanwhile loses nothing: then own time is steadier with the waiting than without.
 
@@ -138,7 +138,7 @@ def with_quick_steps(grid: Grid, precision: Precision) -> Grid | None:
 
     Args:
         grid: The run's windows.
-        precision: What these can tell.
+        precision: What these can show.
     """
     groups = blocks(grid, least=precision.block_steps)
     if not groups.members or min(map(len, groups.members)) < BLOCK_STEPS_AT_LEAST:
@@ -190,7 +190,7 @@ def without_slow(grid: Grid, findings: Sequence[Finding]) -> Grid | None:
     """The grid with own times as if nobody were slow, and without the waiting for it.
 
     Who waits for a slow rank spends in collectives what that rank takes longer, so a slow network
-    beside it hides: nobody could tell whether the others wait for the rank or for the network.
+    beside it hides: it is not known whether the others wait for the rank or for the network.
 
     Own time of an accused rank is in its span less by what it is longer than its peers', as it
     usually is beside them. Everybody else waits so much less, a rank that is slow itself by what
@@ -203,9 +203,9 @@ def without_slow(grid: Grid, findings: Sequence[Finding]) -> Grid | None:
     """
     told = ~grid.masked
     slow = [
-        (column, one)
-        for one in findings
-        if one.kind == "slow" and (column := column_of(grid, one.rank)) is not None
+        (column, finding)
+        for finding in findings
+        if finding.kind == "slow" and (column := column_of(grid, finding.rank)) is not None
     ]
     own, some = grid.time["own"], np.zeros(len(told), dtype=bool)
     others = np.setdiff1d(np.arange(len(grid.ranks)), [column for column, _ in slow])

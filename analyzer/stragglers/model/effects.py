@@ -70,7 +70,7 @@ def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
 
     Args:
         grid: The run.
-        precision: What its own time can tell.
+        precision: What its own time can show.
     """
     precision, accused = for_roles(grid, precision), set[int]()
     eased = without_run_queue(grid)
@@ -84,14 +84,14 @@ def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
         of_host += _by_quick_steps(grid if eased is None else eased, precision, accused, groups)
     if eased is not None:
         more = _search(_without(grid, accused), precision, accused, groups)
-        candidates += [one for one in more if _waits_for_processor(grid, one)]
-    candidates = sorted((*candidates, *of_host), key=lambda each: -each.shift.score)
-    accused = {column for one in candidates for column in one.scope.columns.tolist()}
+        candidates += [candidate for candidate in more if _waits_for_processor(grid, candidate)]
+    candidates = sorted((*candidates, *of_host), key=lambda candidate: -candidate.shift.score)
+    accused = {column for candidate in candidates for column in candidate.scope.columns.tolist()}
     crowded = len(candidates) > 1 and _moves_peers(grid, accused)
     parted = eased is not None or bool(of_host)
     told = tables(grid, precision) if parted and candidates and not crowded else ()
     sized = []
-    for candidate in sorted(candidates, key=lambda each: each.gain):
+    for candidate in sorted(candidates, key=lambda candidate: candidate.gain):
         others = accused - set(candidate.scope.columns.tolist())
         whole = tables(_without(grid, others), precision) if crowded else told
         if crowded and not _is_left(candidate, whole):
@@ -101,8 +101,12 @@ def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
         sized.append((candidate, _measured(candidate, whole, by_part=by_part)))
     sized.sort(key=lambda each: -each[0].shift.score)
     told_of = (
-        tuple(_findings(one, size, accused, half=_half_is_slow(grid, one, accused, groups)))
-        for one, size in sized
+        tuple(
+            _findings(
+                candidate, size, accused, half=_half_is_slow(grid, candidate, accused, groups)
+            )
+        )
+        for candidate, size in sized
     )
     shared = eased is not None
     recorded = (some for some in told_of if _recorded(some, precision, shared=shared))
@@ -110,7 +114,7 @@ def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
 
 
 def _recorded(some: Sequence[Finding], precision: Precision, *, shared: bool) -> bool:
-    """Whether a scope is slow by the smallest slowdown that is recorded, as its size is told.
+    """Whether a scope is slow by the smallest slowdown that is recorded, by its measured size.
 
     Beside others that are slow it is found in some of the windows, and measured in all; and where
     ranks share processors in a part of own time. There a burst of another process looks like
@@ -126,7 +130,7 @@ def _recorded(some: Sequence[Finding], precision: Precision, *, shared: bool) ->
 def _by_quick_steps(
     grid: Grid, precision: Precision, accused: set[int], groups: Mapping[int, NDArray[np.int64]]
 ) -> list[Candidate]:
-    """Those whose quick steps are slow, where means of steps are too noisy to tell of anybody.
+    """Those whose quick steps are slow, where means of steps are too noisy to name anybody.
 
     For as long as what came and went: of a crowded host nobody knows whether a burst is over. Who
     is left is added to the accused.
@@ -147,7 +151,7 @@ def _by_quick_steps(
         ):
             sure.append(candidate)
     kept = _confirmed(sure, grid, precision)
-    accused.update(column for one in kept for column in one.scope.columns.tolist())
+    accused.update(column for candidate in kept for column in candidate.scope.columns.tolist())
     return kept
 
 
@@ -228,7 +232,7 @@ def _measured(candidate: Candidate, whole: Sequence[Table], *, by_part: bool) ->
         return candidate
     table, index = same
     columns = candidate.scope.columns
-    part, every = (each.grid.time["own"][:, columns] for each in (candidate.table, table))
+    part, every = (table.grid.time["own"][:, columns] for table in (candidate.table, table))
     share = _part(candidate, table, index)
     if np.array_equal(part, every, equal_nan=True) or not np.isfinite(share):
         return of_all
@@ -255,7 +259,7 @@ def _usual_seconds(candidate: Candidate, table: Table, index: int) -> float:
 def _again_in(candidate: Candidate, whole: Sequence[Table]) -> tuple[Table, int] | None:
     """The table and the column of the scope of a candidate; None where some window is missing.
 
-    In that nobody but the accused told of own time.
+    In that only the accused reported own time.
     """
     columns, windows = candidate.scope.columns.tolist(), np.concatenate(candidate.groups.members)
     for table in whole:
@@ -291,9 +295,9 @@ def _search(
 
     Args:
         grid: The windows in which to look.
-        precision: What these can tell.
+        precision: What these can show.
         accused: Columns known to be slow.
-        groups: Column -> its peer group with all that told, of which half can be slow.
+        groups: Column -> its peer group with all that reported, of which half can be slow.
     """
     candidates: list[Candidate] = []
     while taken := list(_taken(tables(grid, precision), accused, groups)):
@@ -342,11 +346,11 @@ def _taken(
     At most half of a peer group, where the others are the ruler. Of who changed it is half of those
     that nobody was accused of before, while these have a middle.
     """
-    seen = [one for table in tables for one in _shapes(table)]
+    seen = [candidate for table in tables for candidate in _shapes(table)]
     seen += _by_their_ranks(tables, seen)
     concerned: set[int] = set()
     slow = set(accused)
-    for candidate in sorted(whole_or_parts(seen), key=lambda each: -each.gain):
+    for candidate in sorted(whole_or_parts(seen), key=lambda candidate: -candidate.gain):
         columns = set(candidate.scope.columns.tolist())
         groups = [set(group_of[column].tolist()) for column in columns]
         if candidate.shift.first > 0:
@@ -498,7 +502,7 @@ def _half_is_slow(
 ) -> bool:
     """Whether it always was slow, and half of the nodes are: two kinds of machines look like that.
 
-    Of few nodes half is one, or two by chance. What operations take tells of no machine.
+    Of few nodes half is one, or two by chance. What operations take shows no machine.
 
     Args:
         grid: The run.

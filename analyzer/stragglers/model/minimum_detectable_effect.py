@@ -22,7 +22,7 @@ def smallest_noticed(grid: Grid, precision: Precision = WINDOWS) -> float | None
 
     Args:
         grid: The run's windows.
-        precision: What these can tell.
+        precision: What these can show.
     """
     precision = for_roles(grid, precision)
     groups = blocks(grid, least=precision.block_steps)

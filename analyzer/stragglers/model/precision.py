@@ -1,4 +1,4 @@
-"""What a way of observing own time can tell: windows of steps, or single operations."""
+"""What a way of observing own time can show: windows of steps, or single operations."""
 
 from dataclasses import dataclass, replace
 

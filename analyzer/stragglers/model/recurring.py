@@ -118,7 +118,7 @@ def stand_stills(table: Table) -> Iterator[Candidate]:
     """The longest pauses of the whole run, when all of them are one scope's.
 
     Without what takes long by design, as an evaluation. Whoever pauses now and then since the start
-    may do so by design, and so may the first rank once, which tells of the run; but a process that
+    may do so by design, and so may the first rank once, which logs for the run; but a process that
     does not run is no design. Stalls of other kinds may be longer than the pauses in which a
     heartbeat stopped: so these are looked at for themselves as well, and by the rank's own usual
     time, as nobody else is needed to see them.

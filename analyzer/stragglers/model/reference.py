@@ -124,12 +124,12 @@ def part_references(grid: Grid, nodes_of: Sequence[frozenset[str]]) -> list[Refe
 def natural_levels(own: FloatGrid) -> FloatGrid:
     """(R,) the level of each rank's log own time (W, R), over what all have in common in a window.
 
-    Where ranks told of different windows, their medians are of different times: of a run that
+    Where ranks reported different windows, their medians are of different times: of a run that
     became slower as a whole, who fell silent before would stand lower than who did not, for ever.
     So levels and what windows have in common are fitted to the cells that are known (least
     squares of a two-way layout), and what outliers do to that is taken off by medians in turns
     (median polish: Tukey, Exploratory Data Analysis, 1977, chapter 11; by itself it can stop far
-    from the levels). Where all told of the same windows it is their medians. Of ranks that no
+    from the levels). Where all reported the same windows it is their medians. Of ranks that no
     chain of common windows joins, how their levels differ is not known; nobody compares them.
     """
     level, known = column_medians(own), np.isfinite(own)
@@ -155,7 +155,7 @@ def _two_way(own: FloatGrid, known: NDArray[np.bool_], start: FloatGrid) -> Floa
     With m taken out these are linear equations in a alone; what they leave open stays as at the
     start.
     """
-    # A fifth of a second, and needed only where ranks told of different windows.
+    # A fifth of a second, and needed only where ranks reported different windows.
     from scipy.sparse.linalg import LinearOperator, cg
 
     weight = known.astype(float)

@@ -115,7 +115,7 @@ def roles_differ(grid: Grid) -> bool:
 
 
 def for_roles(grid: Grid, precision: Precision) -> Precision:
-    """What windows can tell: where work differs by role it may change as well, as an expert's load.
+    """What windows can show: where work differs by role it may change as well, as an expert's load.
 
     Then a change must be larger than identical parts differ, as what stands since the start.
     """
@@ -261,15 +261,15 @@ def equal_work(grid: Grid, column: int) -> bool:
     * they are in the same groups and do nothing in them but average gradients, which is the same
       number of all-reduces of the same sizes on every rank, or torch would fail. So no rank hands
       another one work: no tokens for an expert, no activations, no rollouts;
-    * the work that each tells of a step (FLOPs, or tokens) is the same in every window, and steps
-      vary by less than parts do, or what is told would not be what they take;
+    * the work that each reports (FLOPs or tokens of a step) is the same in every window, and steps
+      vary by less than parts do, or what is reported would not be what they take;
     * it is longer in the phase `forward` and in the rest of own time by most of what it is longer
       in all: a slow part lengthens both, while work that nobody tells lies in one of them. All that
       it spends in phases without training would not be most of the excess, so it is not that;
     * more than half of them are quicker by as much in `forward`: of two, or two halves, either may
       be normal.
 
-    What is told wrongly (work that is extra in forward and backward alike, as hooks that log both)
+    What is reported wrongly (work that is extra in forward and backward, as hooks that log both)
     passes, which is why it is a probability and no certainty (BY_EQUAL_WORK).
 
     Args:

@@ -77,7 +77,7 @@ class Table:
 
     Attributes:
         grid: The run's windows.
-        precision: What these can tell.
+        precision: What these can show.
         scopes: Who.
         of: Whom their ranks are compared with.
         level: (R,) the natural level of each rank's log own time, by its windows: blocks of what
@@ -149,7 +149,7 @@ def tables(grid: Grid, precision: Precision = WINDOWS) -> tuple[Table, ...]:
 
     Args:
         grid: The run's windows.
-        precision: What these can tell.
+        precision: What these can show.
     """
     usable = np.flatnonzero(~grid.masked & np.isfinite(grid.time["own"]).any(axis=1))
     own = np.log(grid.time["own"][usable])
@@ -215,8 +215,8 @@ def _nodes(grid: Grid, of: Sequence[Reference], there: NDArray[np.bool_]) -> tup
         if len(every) >= 2 and len(every) == told.get(node):
             whom = np.unique(np.concatenate([peers for _, _, peers in parts]))
             scopes.append(
-                Scope(node, None, every, whom, all(each.alike for each, _, _ in parts),
-                      all(each.majority for each, _, _ in parts))
+                Scope(node, None, every, whom, all(reference.alike for reference, _, _ in parts),
+                      all(reference.majority for reference, _, _ in parts))
             )  # fmt: skip
     return tuple(scopes) if len(scopes) > 1 else ()
 
@@ -226,7 +226,7 @@ def _parts(
 ) -> tuple[list[Reference], tuple[Scope, ...]]:
     """Leaves or racks of two nodes and more in the run, with two and more elsewhere.
 
-    Of whose nodes some are not told of nobody knows whether all of it is slow.
+    Of a part some of whose nodes are not seen it is not known whether all of it is slow.
     """
     told = {grid.ranks[column].node for column in np.flatnonzero(there).tolist()}
     everybody = {info.node for info in grid.ranks}
@@ -247,7 +247,7 @@ def _parts(
         ]
         columns = [reference.columns for reference in mine]
         ranks = sum(info.node in nodes for info in grid.ranks)
-        # Of whose ranks none has a peer elsewhere it cannot be told from the stages that it holds.
+        # A part without a peer elsewhere cannot be distinguished from the stages that it holds.
         if any(reference.alike for reference in mine) and len(np.concatenate(columns)) == ranks:
             scopes.append(
                 Scope(
@@ -263,7 +263,7 @@ def _parts(
 
 
 def _stages(grid: Grid, of: Sequence[Reference]) -> tuple[Scope, ...]:
-    """Of a stage on one node it cannot be told from the node."""
+    """Stages of several nodes: one on a single node cannot be distinguished from it."""
     return tuple(
         Scope(None, grid.ranks[int(reference.columns[0])].pp, reference.columns, reference.peers,
               reference.alike, reference.majority)

@@ -237,7 +237,7 @@ def _faster_by(table: Table, scope: Scope) -> float:
     false ones are counted on the side where all are false (Barber and Candes, Annals of Statistics
     43, 2015, equation 1.6). Of two alone nobody knows which is which.
     """
-    sure = [each for each in table.scopes if each.majority]
+    sure = [scope for scope in table.scopes if scope.majority]
     if not sure:
         return 0.0
     levels = middles(table.levels_without(scope)[None, :], sure)

@@ -31,9 +31,11 @@ def whole_or_parts(seen: Sequence[Candidate]) -> list[Candidate]:
     """Each node, leaf, rack and stage as a whole or by its parts, whichever is likelier."""
     kept: list[Candidate] = []
     taken: set[int] = set()
-    ranks = {int(one.scope.columns[0]): one for one in seen if one.scope.is_rank}
+    ranks = {
+        int(candidate.scope.columns[0]): candidate for candidate in seen if candidate.scope.is_rank
+    }
     # The wider first: a stage or rack, then its nodes, then their ranks.
-    for candidate in sorted(seen, key=lambda each: -len(each.scope.columns)):
+    for candidate in sorted(seen, key=lambda candidate: -len(candidate.scope.columns)):
         columns = set(candidate.scope.columns.tolist())
         if not columns & taken and (
             candidate.scope.is_rank
@@ -172,7 +174,7 @@ def _are_apart(candidate: Candidate, ranks: Mapping[int, Candidate]) -> bool:
         return False
     cells = candidate.table.view(candidate.groups).ranks
     shared = sum(_left(cells[:, c], candidate.blocks_high) for c in mine)
-    apart = sum(_left(cells[:, c], each.blocks_high) for c, each in mine.items())
+    apart = sum(_left(cells[:, c], candidate.blocks_high) for c, candidate in mine.items())
     known = int(np.isfinite(cells[:, list(mine)]).sum())
     gain = known * float(np.log(max(shared, NOTHING) / max(apart, NOTHING)))
     return gain > len(mine) * float(np.log(len(cells) ** 2 / 2 * cells.shape[1]))

@@ -95,4 +95,4 @@ OF_UNITS: tuple[tuple[str, Range], ...] = (
 
 def of_unit(name: str) -> Range:
     """The range of a metric whose row has none of its own; without a unit it numbers things."""
-    return next((found for end, found in OF_UNITS if name.endswith(end)), THINGS)
+    return next((within for end, within in OF_UNITS if name.endswith(end)), THINGS)

@@ -147,14 +147,14 @@ def _groups(
         raise ValueError(f"{len(entries)} entries")
     configured = tree.get("pg_config", {})
     statuses = tree.get("pg_status")
-    found: dict[str, _Group] = {}
+    groups: dict[str, _Group] = {}
     names: dict[str, str] = {}
     anywhere = False
 
     def add(key: str, name: Any, description: Any) -> None:
-        found[key] = _Group(_named(name, description, configured))
-        members = sum(len(one.state.members) for one in found.values())
-        if len(found) > MAX_GROUPS or members > MAX_MEMBERS:
+        groups[key] = _Group(_named(name, description, configured))
+        members = sum(len(group.state.members) for group in groups.values())
+        if len(groups) > MAX_GROUPS or members > MAX_MEMBERS:
             raise BoundError(f"over {MAX_GROUPS} groups, or {MAX_MEMBERS} ranks in them")
 
     for entry in entries:
@@ -164,19 +164,19 @@ def _groups(
             name, description = entry["process_group"]
             names[key] = text(name)
             if not entry.get("is_p2p", False):
-                if key not in found:
+                if key not in groups:
                     add(key, name, description)
-                found[key].entries.append(_checked(entry))
+                groups[key].entries.append(_checked(entry))
         except BoundError:
             raise
         except WRONG as error:
             rejected.append(_left_out("an entry", error))
-            if key in found:
-                found[key].broken = True
-            anywhere |= key not in found
-    for key, told in (statuses or {}).items():
+            if key in groups:
+                groups[key].broken = True
+            anywhere |= key not in groups
+    for key, status in (statuses or {}).items():
         try:
-            if key not in found:
+            if key not in groups:
                 # Its entries were overwritten.
                 name = _name_of(key, names, configured, statuses or {})
                 if name is None:
@@ -184,21 +184,21 @@ def _groups(
                     rejected.append(Rejected(NOT_UNDERSTOOD, words))
                     continue
                 add(key, name, "")
-            one = found[key]
-            one.told = True
-            one.state = replace(
-                one.state,
-                enqueued=sequence(told.get("last_enqueued_collective")),
-                started=sequence(told.get("last_started_collective")),
-                completed=sequence(told.get("last_completed_collective")),
+            group = groups[key]
+            group.told = True
+            group.state = replace(
+                group.state,
+                enqueued=sequence(status.get("last_enqueued_collective")),
+                started=sequence(status.get("last_started_collective")),
+                completed=sequence(status.get("last_completed_collective")),
             )
         except BoundError:
             raise
         except WRONG as error:
             rejected.append(_left_out("the status of a group", error))
-    for one in found.values():
-        one.broken |= anywhere
-        yield _finished(one, written_at, not statuses)
+    for group in groups.values():
+        group.broken |= anywhere
+        yield _finished(group, written_at, not statuses)
 
 
 def _left_out(what: str, error: Exception) -> Rejected:
@@ -217,10 +217,10 @@ def _name_of(
     entries say otherwise is not such a one.
     """
     numbers, words = [*statuses], [*configured]
-    if not all(re.fullmatch(r"[0-9]{1,9}", one) for one in (*numbers, *words)):
+    if not all(re.fullmatch(r"[0-9]{1,9}", word) for word in (*numbers, *words)):
         return key if key == "0" else None
     pairs = dict(zip(sorted(numbers, key=int), sorted(words, key=int), strict=False))
-    if len(numbers) == len(words) and all(pairs.get(each) == names[each] for each in names):
+    if len(numbers) == len(words) and all(pairs.get(number) == names[number] for number in names):
         return pairs[key]
     # The first group of all is that of all ranks.
     return key if key == "0" else None
@@ -238,28 +238,28 @@ def _named(name: Any, description: Any, configured: Mapping[str, Any]) -> GroupS
     """A group by its name; torch calls a group without a description "undefined"."""
     if not _NAME.fullmatch(text(name)):
         raise ValueError(f"{name[:40]!r} is no name of a group")
-    told = configured.get(name)
-    told = told if isinstance(told, dict) else {}
-    words = text(description or told.get("desc", ""))
+    config = configured.get(name)
+    config = config if isinstance(config, dict) else {}
+    words = text(description or config.get("desc", ""))
     group = name if words in ("", "undefined") else words
     if group in WORLD:
         group = "world"
     if not group.isprintable():
         raise ValueError(f"{group[:40]!r} is no name of a group")
-    return GroupState(name, group[:64] or "world", tuple(sorted(members(told.get("ranks", ())))))
+    return GroupState(name, group[:64] or "world", tuple(sorted(members(config.get("ranks", ())))))
 
 
-def _finished(one: _Group, written_at: float, without_statuses: bool) -> GroupState:
-    """With what the entries tell: operations that are open, and all where there is no pg_status.
+def _finished(group: _Group, written_at: float, without_statuses: bool) -> GroupState:
+    """With what the entries show: operations that are open, and all where there is no pg_status.
 
     Of a group whose entries are not all understood, they tell nothing.
     """
-    state = one.state
-    gloo = any(_on_gloo(each) for each in one.entries)
-    if one.broken:
+    state = group.state
+    gloo = any(_on_gloo(entry) for entry in group.entries)
+    if group.broken:
         return replace(state, enqueued=None, completed=None) if gloo else state
-    done = [whole(each["collective_seq_id"]) for each in one.entries if _is_done(each)]
-    every = [whole(each["collective_seq_id"]) for each in one.entries]
+    done = [whole(entry["collective_seq_id"]) for entry in group.entries if _is_done(entry)]
+    every = [whole(entry["collective_seq_id"]) for entry in group.entries]
     if gloo:
         # Gloo's pg_status counts transfers from rank to rank, too, and the entries do not. What
         # went before the oldest entry is over.
@@ -271,10 +271,10 @@ def _finished(one: _Group, written_at: float, without_statuses: bool) -> GroupSt
     behind = state.completed or 0
     waiting = sorted(
         (
-            _operation(each, written_at)
-            for each in one.entries
+            _operation(entry, written_at)
+            for entry in group.entries
             # Gloo may end overlapped operations in another order than they began.
-            if (_on_gloo(each) or each["collective_seq_id"] > behind) and not _is_done(each)
+            if (_on_gloo(entry) or entry["collective_seq_id"] > behind) and not _is_done(entry)
         ),
         key=lambda operation: operation.sequence,
     )
@@ -304,7 +304,7 @@ def _refused(word: str) -> float:
 BATCH_BYTES = 8 << 20
 """Half of what a child is known to read within its bounds."""
 CHILDREN = 2
-"""At once; whoever sends dumps may be on a node that still trains."""
+"""At once: dumps may be sent from a node that still trains."""
 
 
 def trees(dumps: Sequence[bytes]) -> Iterator[Any | SourceError]:
@@ -330,14 +330,14 @@ def _batches(dumps: Sequence[bytes]) -> Iterator[list[bytes]]:
 
 def _converted(batch: list[bytes]) -> tuple[list[bytes], list[bytes | SourceError | None]]:
     """The JSON of each pickle; None = it is no pickle."""
-    found: list[bytes | SourceError | None] = [None] * len(batch)
+    answers: list[bytes | SourceError | None] = [None] * len(batch)
     pickles = [index for index, data in enumerate(batch) if data[:1] == PICKLE]
     small = [index for index in pickles if len(batch[index]) <= MAX_BYTES]
     for index in pickles:
-        found[index] = SourceError("too_large", f"a dump of over {MAX_BYTES >> 20} MiB")
+        answers[index] = SourceError("too_large", f"a dump of over {MAX_BYTES >> 20} MiB")
     for index, answer in zip(small, many_as_json([batch[each] for each in small]), strict=True):
-        found[index] = answer
-    return batch, found
+        answers[index] = answer
+    return batch, answers
 
 
 def _tree(text: bytes) -> Any | SourceError:

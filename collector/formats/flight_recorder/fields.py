@@ -45,13 +45,13 @@ class OperationName(NamedTuple):
     sends: bool
 
 
-def operation_name(told: Any) -> OperationName:
+def operation_name(value: Any) -> OperationName:
     """The parts of a `profiling_name`.
 
     Raises:
         ValueError, TypeError: It is none.
     """
-    name = text(told)[:100]
+    name = text(value)[:100]
     match = _NAME.fullmatch(name)
     if match is None:
         raise ValueError(f"{name[:40]!r} is no operation")

@@ -59,11 +59,11 @@ def _one(data: bytes) -> bytes | SourceError:
 
 
 def _answers(output: bytes) -> Iterator[bytes | SourceError]:
-    place = 0
-    while place < len(output):
-        size = int.from_bytes(output[place : place + 8], "little")
-        answer = output[place + 8 : place + 8 + size]
-        place += 8 + size
+    offset = 0
+    while offset < len(output):
+        size = int.from_bytes(output[offset : offset + 8], "little")
+        answer = output[offset + 8 : offset + 8 + size]
+        offset += 8 + size
         if answer[:1] == b"!":
             reason, _, words = answer[1:].decode("utf-8", "replace").partition(" ")
             yield SourceError(reason if reason in _REASONS else "content", words)

@@ -104,7 +104,7 @@ def _drop_frames(tree: Any) -> None:
 def _drop_old(tree: Any, newest: int | None) -> None:
     """What came to an end long before the dump: who compares many dumps looks at their ends.
 
-    How long the rank has ever been still goes with it, so that is told in its place.
+    How long the rank has been still at most is lost with it, and is stored in its place.
     """
     entries = tree.get("entries") if isinstance(tree, dict) else None
     if newest is None or not isinstance(entries, list) or len(entries) <= newest:
@@ -114,7 +114,7 @@ def _drop_old(tree: Any, newest: int | None) -> None:
         entry.get("time_discovered_completed_ns") or begun
         for entry, begun in zip(entries, created, strict=True)
     ]
-    begun = [each for each in created if each]
+    begun = [moment for moment in created if moment]
     tree["longest_quiet_ns"] = max(0, *map(sub, begun[1:], begun), *map(sub, ended, created))
     tree["entries"] = [
         entry for entry in entries[:-newest] if entry.get("state") != "completed"

@@ -35,7 +35,7 @@ class Bindings(NamedTuple):
 
 def installed(folders: Sequence[Path]) -> bool:
     """Whether the bindings are in one of the folders, or loaded already."""
-    return "pydcgm" in sys.modules or any((one / "pydcgm.py").exists() for one in folders)
+    return "pydcgm" in sys.modules or any((folder / "pydcgm.py").exists() for folder in folders)
 
 
 def load(folders: Sequence[Path]) -> Bindings:
@@ -44,7 +44,7 @@ def load(folders: Sequence[Path]) -> Bindings:
     Raises:
         SourceError: They are not there, or do not load (libdcgm is missing, say).
     """
-    folder = next((one for one in folders if (one / "pydcgm.py").exists()), None)
+    folder = next((candidate for candidate in folders if (candidate / "pydcgm.py").exists()), None)
     if folder is not None and str(folder) not in sys.path:
         sys.path.append(str(folder))
     try:
@@ -98,11 +98,11 @@ class Instance(NamedTuple):
 
 def states(discovery: Any) -> dict[int, int]:
     """How every GPU is that DCGM has seen, by DCGM's number."""
-    told = {
+    fresh = {
         number: discovery.GetGpuStatus(number) for number in discovery.GetAllGpuIds()[:MAX_GPUS]
     }
     # A c_uint, or what it holds.
-    return {number: int(getattr(status, "value", status)) for number, status in told.items()}
+    return {number: int(getattr(status, "value", status)) for number, status in fresh.items()}
 
 
 def instances(hierarchy: Any) -> tuple[Instance, ...]:
@@ -116,19 +116,19 @@ def instances(hierarchy: Any) -> tuple[Instance, ...]:
     for row in rows:
         if row.entity.kind == COMPUTE_INSTANCE:
             divided.setdefault((row.parent, row.gpu_instance), []).append(row)
-    found: list[Instance] = []
+    instances: list[Instance] = []
     for row in rows:
         if row.entity.kind == GPU_INSTANCE:
             inside = divided.get((row.parent, row.gpu_instance), [])
             alone = inside[0].compute_instance if len(inside) == 1 else None
-            found.append(row._replace(compute_instance=alone))
-            found += inside if len(inside) > 1 else []
-    return tuple(found)
+            instances.append(row._replace(compute_instance=alone))
+            instances += inside if len(inside) > 1 else []
+    return tuple(instances)
 
 
 def _rows(hierarchy: Any) -> Iterator[Instance]:
-    for place in range(min(hierarchy.count, MAX_INSTANCES)):
-        row = hierarchy.entityList[place]
+    for index in range(min(hierarchy.count, MAX_INSTANCES)):
+        row = hierarchy.entityList[index]
         kind, info = row.entity.entityGroupId, row.info
         if kind in (GPU_INSTANCE, COMPUTE_INSTANCE):
             uuid = info.gpuUuid
@@ -185,9 +185,11 @@ class Session:
         self._instances = self._look()
         self._watched = [number for number, state in self._states.items() if state in READABLE]
         gpus = [Entity(GPU, number) for number in self._watched]
-        parts = [one.entity for one in self._instances]
+        parts = [instance.entity for instance in self._instances]
         ours = [
-            number for one in DCGM_FIELDS for number in (one.id, *(also.id for also in one.also))
+            number
+            for field in DCGM_FIELDS
+            for number in (field.id, *(also.id for also in field.also))
         ]
         ours += [number for number, _ in RAW_FIELDS]
         plain = [number for number in ours if number not in PROFILING]
@@ -229,15 +231,17 @@ class Session:
                 gpus.append(self._lost(number, latest.get(Entity(GPU, number), {}), rejected))
             elif number in self._watched:
                 gpus += self._gpu(number, latest.get(Entity(GPU, number), {}), rejected)
-        for one in self._instances:
-            gpus.append(self._part(one, latest.get(one.entity, {}), rejected))
+        for instance in self._instances:
+            gpus.append(self._part(instance, latest.get(instance.entity, {}), rejected))
         present = sum(state not in GONE for state in self._states.values())
         return GpuReading(tuple(gpus), tuple(rejected), present=present)
 
     def _watch(self, name: str, entities: Iterable[Entity], numbers: Iterable[int]) -> Any:
         """A group and its fields, without those that this DCGM does not know yet."""
         pydcgm, structs = self._bindings.pydcgm, self._bindings.structs
-        known = [one for one in numbers if self._system.fields.GetFieldById(one) is not None]
+        known = [
+            number for number in numbers if self._system.fields.GetFieldById(number) is not None
+        ]
         group = pydcgm.DcgmGroup(self._handle, groupName=name, groupType=structs.DCGM_GROUP_EMPTY)
         for entity in entities:
             group.AddEntity(*entity)
@@ -254,8 +258,8 @@ class Session:
             return ()
         return instances(hierarchy)
 
-    def _gpu(self, number: int, told: Mapping[int, Any], rejected: list[Rejected]) -> list[Gpu]:
-        words, numbers = self._split(f"GPU {number}", told, rejected)
+    def _gpu(self, number: int, fields: Mapping[int, Any], rejected: list[Rejected]) -> list[Gpu]:
+        words, numbers = self._split(f"GPU {number}", fields, rejected)
         if not numbers.keys() - {XID}:
             rejected.append(Rejected("no_data", f"DCGM has nothing of GPU {number}"))
             return []
@@ -266,43 +270,43 @@ class Session:
         self._known[number] = known
         return [replace(known, values=values(numbers))]
 
-    def _lost(self, number: int, told: Mapping[int, Any], rejected: list[Rejected]) -> Gpu:
+    def _lost(self, number: int, fields: Mapping[int, Any], rejected: list[Rejected]) -> Gpu:
         """Who it was, and its last XID: most often why it is lost."""
-        last = {field: series for field, series in told.items() if field == XID}
+        last = {field: series for field, series in fields.items() if field == XID}
         _, numbers = self._split(f"GPU {number}", last, rejected)
         known = self._known.get(number, Gpu(number, ""))
         return replace(known, up=False, values=values(numbers))
 
-    def _part(self, one: Instance, told: Mapping[int, Any], rejected: list[Rejected]) -> Gpu:
-        words, numbers = self._split(one.uuid, told, rejected)
-        compute = "" if one.compute_instance is None else str(one.compute_instance)
+    def _part(self, instance: Instance, fields: Mapping[int, Any], rejected: list[Rejected]) -> Gpu:
+        words, numbers = self._split(instance.uuid, fields, rejected)
+        compute = "" if instance.compute_instance is None else str(instance.compute_instance)
         info = {
-            "parent": one.parent,
-            "profile": words.get(NAME, "").removeprefix("MIG ") or f"{one.slices}g",
-            "gpu_instance": str(one.gpu_instance),
+            "parent": instance.parent,
+            "profile": words.get(NAME, "").removeprefix("MIG ") or f"{instance.slices}g",
+            "gpu_instance": str(instance.gpu_instance),
             "compute_instance": compute,
         }
-        return Gpu(one.gpu, one.uuid, info=info, values=values(numbers))
+        return Gpu(instance.gpu, instance.uuid, info=info, values=values(numbers))
 
     def _split(
-        self, who: str, told: Mapping[int, Any], rejected: list[Rejected]
+        self, who: str, fields: Mapping[int, Any], rejected: list[Rejected]
     ) -> tuple[dict[int, str], dict[int, float]]:
         """Words and numbers by field, without what is blank, stale or cannot be."""
         words: dict[int, str] = {}
         numbers: dict[int, float] = {}
         stale = 0
         now = self._clock.wall() * 1e6
-        for field, series in told.items():
-            one = series.values[-1] if series.values else None
-            if one is None or one.isBlank:
+        for field, series in fields.items():
+            value = series.values[-1] if series.values else None
+            if value is None or value.isBlank:
                 continue
             if field in IDENTITY or field in (UUID, INDEX):  # they do not age
-                words[field] = str(one.value)
-            elif field != XID and abs(now - one.ts) > STALE_SECONDS * 1e6:
+                words[field] = str(value.value)
+            elif field != XID and abs(now - value.ts) > STALE_SECONDS * 1e6:
                 stale += 1
             else:
                 try:
-                    number = checked(field, one.value)
+                    number = checked(field, value.value)
                 except ImplausibleError as error:
                     rejected.append(Rejected(IMPLAUSIBLE, f"{who}: {error}"))
                     continue
@@ -340,7 +344,7 @@ class Dcgm:
 
     def why_not(self) -> str:
         """What is missing."""
-        return f"pydcgm is in none of {', '.join(str(one) for one in self._folders)}"
+        return f"pydcgm is in none of {', '.join(str(folder) for folder in self._folders)}"
 
     def read(self) -> GpuReading:
         """The latest value of every field of every GPU.

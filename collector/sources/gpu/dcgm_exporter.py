@@ -36,7 +36,7 @@ TIMEOUT_SECONDS = 1.5
 MAX_GPUS = 64
 """GPUs and MIG devices of one page; and as many that are gone are remembered."""
 LOST_SECONDS = 600.0
-"""How long a GPU that left the page is told as not up: as long as a rank that is gone."""
+"""How long a GPU that left the page is reported as not up: as long as a rank that is gone."""
 
 _NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|[iI]nf|[nN]a[nN])"
 _SAMPLE = re.compile(
@@ -61,7 +61,7 @@ _LABEL = re.compile(
 
 
 @dataclass(slots=True)
-class _Told:
+class _Device:
     """What the lines of a page tell of one GPU or MIG device.
 
     Attributes:
@@ -75,14 +75,14 @@ class _Told:
     more: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def values(self) -> Values:
-        """All of it; of errors that are told as a sum too, the links alone tell nothing more."""
-        said = {name: dict(told) for name, told in values(self.fields).items()}
-        for name, told in self.more.items():
+        """All of it; errors that have a sum are left out link by link."""
+        said = {name: dict(labelled) for name, labelled in values(self.fields).items()}
+        for name, labelled in self.more.items():
             sums = {label.removeprefix(f"{ALL_LINKS}/") for label in said.get(name, ())}
             said.setdefault(name, {}).update(
                 {
                     label: value
-                    for label, value in told.items()
+                    for label, value in labelled.items()
                     if label.partition("/")[2] not in sums
                 }
             )
@@ -152,7 +152,7 @@ class DcgmExporter:
 
 
 def _lost(gpu: Gpu, rest: Gpu | None) -> Gpu:
-    """A GPU that is not up: its words, and the XIDs that the page still tells of it."""
+    """A GPU that is not up: its words, and the XIDs that the page still has of it."""
     if rest is None:
         return replace(gpu, up=False, values={})
     return replace(gpu, up=False, info={**gpu.info, **rest.info}, values=rest.values)
@@ -166,7 +166,7 @@ def parse(text: str) -> GpuReading:
     Raises:
         SourceError: No line is a field of DCGM.
     """
-    gpus: dict[tuple[int, str], _Told] = {}
+    gpus: dict[tuple[int, str], _Device] = {}
     bad: Counter[tuple[str, str]] = Counter()
     names: set[str] = set()
     *lines, rest = text.split("\n")
@@ -191,8 +191,8 @@ def parse(text: str) -> GpuReading:
     ]
     return GpuReading(
         tuple(
-            Gpu(index, uuid, info=told.info, values=told.values())
-            for (index, uuid), told in sorted(gpus.items(), key=lambda item: item[0])
+            Gpu(index, uuid, info=device.info, values=device.values())
+            for (index, uuid), device in sorted(gpus.items(), key=lambda item: item[0])
         ),
         tuple(rejected),
         unknown_names=frozenset(
@@ -201,21 +201,21 @@ def parse(text: str) -> GpuReading:
     )
 
 
-def _utilization(gpus: Iterable[_Told], names: Collection[str]) -> Iterator[str]:
-    """Give each GPU what AMBIGUOUS tells of it; yields what cannot be."""
-    told = [one for one in gpus if one.utilization]
-    field = PERCENT_FIELD if told and _in_percent(told, names) else SHARE_FIELD
-    for one in told:
+def _utilization(gpus: Iterable[_Device], names: Collection[str]) -> Iterator[str]:
+    """Give each GPU its value of AMBIGUOUS; yields what cannot be."""
+    devices = [device for device in gpus if device.utilization]
+    field = PERCENT_FIELD if devices and _in_percent(devices, names) else SHARE_FIELD
+    for device in devices:
         try:
-            value = checked(field, float(one.utilization))
+            value = checked(field, float(device.utilization))
         except ImplausibleError as error:
             yield str(error)
         else:
             if value is not None:
-                one.fields.setdefault(field, value)
+                device.fields.setdefault(field, value)
 
 
-def _in_percent(told: Sequence[_Told], names: Collection[str]) -> bool:
+def _in_percent(devices: Sequence[_Device], names: Collection[str]) -> bool:
     """Whether AMBIGUOUS is field 203 on this page, in percent, or 1613, a share: of all GPUs alike.
 
     A page is of one exporter, so what one GPU's value shows holds for all. 0 and 1 are both: a
@@ -224,7 +224,7 @@ def _in_percent(told: Sequence[_Told], names: Collection[str]) -> bool:
     203, an integer, without a point, and 1613 with one.
     """
     share = m.GPU_UTILIZATION.within
-    numbers = [float(one.utilization) for one in told]
+    numbers = [float(device.utilization) for device in devices]
     large = any(share.high < number <= 100 * share.high for number in numbers)
     parts = any(0 < number <= share.high and number != int(number) for number in numbers)
     if large != parts:
@@ -232,17 +232,17 @@ def _in_percent(told: Sequence[_Told], names: Collection[str]) -> bool:
     if not OF_4_7.isdisjoint(names):
         return False
     busy = {
-        one.fields[ENGINE_FIELD] > 0.5
-        for one, number in zip(told, numbers, strict=True)
-        if ENGINE_FIELD in one.fields and number == 1
+        device.fields[ENGINE_FIELD] > 0.5
+        for device, number in zip(devices, numbers, strict=True)
+        if ENGINE_FIELD in device.fields and number == 1
     }
     if len(busy) == 1:
         return not busy.pop()
-    return not any("." in one.utilization for one in told)
+    return not any("." in device.utilization for device in devices)
 
 
-def _take(line: str, gpus: dict[tuple[int, str], _Told]) -> str:
-    """Keep what a line tells of a GPU; returns its field, empty where it is about another part."""
+def _take(line: str, gpus: dict[tuple[int, str], _Device]) -> str:
+    """Keep the value of a line; returns its field, empty where it is about another part."""
     match = _SAMPLE.fullmatch(line.rstrip("\r"))
     if match is None:
         raise ValueError("not a sample")
@@ -262,44 +262,44 @@ def _take(line: str, gpus: dict[tuple[int, str], _Told]) -> str:
     key = (int(index), f"{uuid}/gi{part}" if mig else uuid)
     if key not in gpus and len(gpus) >= MAX_GPUS:
         raise ValueError(f"more than {MAX_GPUS} GPUs")
-    told = gpus.setdefault(key, _Told())
+    device = gpus.setdefault(key, _Device())
     words = {"pci_bus_id": labels.get("pci_bus_id", "")}
     if mig:
-        told.info |= {"parent": uuid, "profile": profile, "gpu_instance": part}
+        device.info |= {"parent": uuid, "profile": profile, "gpu_instance": part}
     else:
         words["model"] = labels.get("modelName", labels.get("model_name", ""))
         words["driver"] = next((labels[label] for label in _DRIVER if label in labels), "")
-    told.info |= {word: text for word, text in words.items() if text and _printable(text)}
+    device.info |= {word: text for word, text in words.items() if text and _printable(text)}
     if name in _OF_XIDS:
-        _keep_xids(told, _OF_XIDS[name], labels.get("xid", ""), float(number))
+        _keep_xids(device, _OF_XIDS[name], labels.get("xid", ""), float(number))
     elif "nvlink" in labels:
-        _keep_link(told, name, labels["nvlink"], float(number))
+        _keep_link(device, name, labels["nvlink"], float(number))
     elif name == AMBIGUOUS:
         if not math.isfinite(float(number)):
             raise ValueError("not a finite number")
-        told.utilization = told.utilization or number
+        device.utilization = device.utilization or number
     else:
         field = FIELD_IDS.get(name, 0)
         value = checked(field, float(number))
         if field and value is not None:
-            told.fields.setdefault(field, value)
+            device.fields.setdefault(field, value)
     return name
 
 
-def _keep_xids(told: _Told, word: str, xid: str, count: float) -> None:
+def _keep_xids(device: _Device, word: str, xid: str, count: float) -> None:
     """A count of one XID; a GPU that has none yet has a line without the label `xid`."""
     if not xid:
-        told.more.setdefault(word, {})  # XIDs would be told
+        device.more.setdefault(word, {})  # XIDs would be reported
         return
     if not _INDEX.fullmatch(xid) or not ranges.THINGS.holds(count) or count != count:
         raise ImplausibleError(f"XID {xid[:8]!r} cannot have been counted {count:g} times")
-    counts = told.more.setdefault(word, {})
+    counts = device.more.setdefault(word, {})
     if int(xid) and (xid in counts or len(counts) < _MAX_XIDS):
         counts.setdefault(str(int(xid)), count)
 
 
-def _keep_link(told: _Told, name: str, link: str, value: float) -> None:
-    """What is told of one NVLink of a GPU."""
+def _keep_link(device: _Device, name: str, link: str, value: float) -> None:
+    """Keep the value of one NVLink."""
     metric, kind = LINK_FIELDS.get(name, (None, ""))
     if metric is None or blank(value):
         return
@@ -310,7 +310,7 @@ def _keep_link(told: _Told, name: str, link: str, value: float) -> None:
     if value != value or not metric.within.holds(value):
         raise ImplausibleError(f"{name} of a link is {value:g} ({metric.within.reason})")
     label = f"{int(link)}/{kind}" if kind else str(int(link))
-    told.more.setdefault(metric.name, {}).setdefault(label, value)
+    device.more.setdefault(metric.name, {}).setdefault(label, value)
 
 
 def _labels(text: str) -> dict[str, str]:

@@ -75,9 +75,9 @@ class Ranked:
 
     def why_not(self) -> str:
         """What is missing, or who serves in its place."""
-        for one in self._better:
-            if one.serving:
-                return f"{one.name} feeds the page"
+        for source in self._better:
+            if source.serving:
+                return f"{source.name} feeds the page"
         return self._source.why_not()
 
     def close(self) -> None:
@@ -110,10 +110,10 @@ class Ranked:
         self._settled.set()
 
     def _kept_off(self) -> bool:
-        for one in self._better:
-            if not one._settled.wait(self._patience):
-                one._settled.set()  # it had its time: nobody waits for it again
-            if one.serving:
+        for source in self._better:
+            if not source._settled.wait(self._patience):
+                source._settled.set()  # it had its time: nobody waits for it again
+            if source.serving:
                 return True
         return False
 
@@ -137,16 +137,16 @@ class GpuInventory:
         return next((gpus for gpus in self._told.values() if gpus), ())
 
     def source(self) -> str:
-        """Who told of them; empty when none answers."""
+        """The source that read them; empty when none answers."""
         return next((name for name, gpus in self._told.items() if gpus), "")
 
 
 class NotedGpuSource:
     """A source of GPUs whose last reading is noted under its name."""
 
-    def __init__(self, source: GpuSource, told: dict[str, tuple[Gpu, ...]]) -> None:
+    def __init__(self, source: GpuSource, readings: dict[str, tuple[Gpu, ...]]) -> None:
         self._source = source
-        self._told = told
+        self._told = readings
         self.name = source.name
 
     def available(self) -> bool:

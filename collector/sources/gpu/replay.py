@@ -83,8 +83,8 @@ def lines(origin: str, readings: Iterable[tuple[float, GpuReading]]) -> list[str
 
 def _written(gpu: Gpu) -> dict[str, Any]:
     values = {
-        name.removeprefix(PREFIX): dict(told)
-        for name, told in gpu.values.items()
+        name.removeprefix(PREFIX): dict(labelled)
+        for name, labelled in gpu.values.items()
         if name != PROCESSES
     }
     return {
@@ -94,25 +94,25 @@ def _written(gpu: Gpu) -> dict[str, Any]:
 
 
 def _reading(row: Mapping[str, Any]) -> GpuReading:
-    gpus = tuple(_gpu(one) for one in row["gpus"][:MAX_GPUS])
+    gpus = tuple(_gpu(gpu) for gpu in row["gpus"][:MAX_GPUS])
     expected, present = row.get("expected"), row.get("present")
     if not all(count is None or type(count) is int for count in (expected, present)):
         raise ValueError("expected and present are whole numbers")
     return GpuReading(gpus, expected=expected, present=present)
 
 
-def _gpu(one: Mapping[str, Any]) -> Gpu:
-    if type(one["index"]) is not int or type(one["uuid"]) is not str:
+def _gpu(tree: Mapping[str, Any]) -> Gpu:
+    if type(tree["index"]) is not int or type(tree["uuid"]) is not str:
         raise ValueError("a GPU has an index and a uuid")
-    info = {str(label): str(text) for label, text in one["info"].items()}
+    info = {str(label): str(text) for label, text in tree["info"].items()}
     if not info.keys() <= _INFO:
-        raise ValueError(f"GPU {one['index']}: unknown in info: {sorted(info.keys() - _INFO)}")
+        raise ValueError(f"GPU {tree['index']}: unknown in info: {sorted(info.keys() - _INFO)}")
     values = {
         _name(word): {_labels(word, key): _finite(number) for key, number in told.items()}
-        for word, told in one["values"].items()
+        for word, told in tree["values"].items()
     }
-    up, stalled = bool(one.get("up", True)), bool(one.get("stalled", False))
-    return Gpu(one["index"], one["uuid"], up, stalled, info, values)
+    up, stalled = bool(tree.get("up", True)), bool(tree.get("stalled", False))
+    return Gpu(tree["index"], tree["uuid"], up, stalled, info, values)
 
 
 def _name(word: str) -> str:

@@ -133,5 +133,5 @@ def _is(kind: Any, value: Any) -> bool:
     if kind is float:
         return _is(int, value) or (type(value) is float and math.isfinite(value))
     if kind == dict[str, float]:
-        return isinstance(value, Mapping) and all(_is(float, one) for one in value.values())
-    return isinstance(value, list) and all(_is(str, one) for one in value)
+        return isinstance(value, Mapping) and all(_is(float, number) for number in value.values())
+    return isinstance(value, list) and all(_is(str, text) for text in value)

@@ -60,13 +60,13 @@ class Cgroups:
         known_folders, self._folders = self._folders, {}
         for rank in ranks:
             try:
-                found = self._throttled(rank.pid, known_folders)
+                throttled = self._throttled(rank.pid, known_folders)
             except SourceError as error:
                 if error.reason != "missing":  # ended, or no CPU controller here
                     rejected.append(Rejected.of(error))
                 continue
-            if found is not None:
-                group, raw = found
+            if throttled is not None:
+                group, raw = throttled
                 known = self._counters.get(rank)
                 counter = known.next(group, raw) if known else _Counter(group, raw, raw)
                 self._counters[rank] = counter

@@ -68,7 +68,7 @@ class Diskstats:
         return self._before[1]  # the very same while no disk does anything
 
     def _parsed(self, text: bytes) -> Disks:
-        found: dict[str, Disk] = {}
+        disks: dict[str, Disk] = {}
         rejected: list[Rejected] = []
         for line in text.decode("utf-8", "replace").split("\n")[:-1]:
             match = _LINE.fullmatch(line)
@@ -77,12 +77,12 @@ class Diskstats:
                     Rejected("content", f"{self._file.path}: {line[:80]!r} is not a disk")
                 )
             elif not _NO_DISK.fullmatch(match[1]):
-                found.setdefault(match[1], _disk(match[1], match[2]))
-        if len(found) > MAX_DISKS:
-            rejected.append(Rejected("too_many", f"{len(found)} disks; {MAX_DISKS} are read"))
-        if not found and rejected:
+                disks.setdefault(match[1], _disk(match[1], match[2]))
+        if len(disks) > MAX_DISKS:
+            rejected.append(Rejected("too_many", f"{len(disks)} disks; {MAX_DISKS} are read"))
+        if not disks and rejected:
             raise SourceError(rejected[0].reason, rejected[0].message)
-        return Disks(tuple(found.values())[:MAX_DISKS], tuple(rejected))
+        return Disks(tuple(disks.values())[:MAX_DISKS], tuple(rejected))
 
 
 def _disk(device: str, numbers: str) -> Disk:

@@ -65,8 +65,8 @@ class Identity:
             lines = read_lines(self._stat, STAT_LIMIT)
         except SourceError:
             return None  # the names stand; source procfs counts what is wrong with this file
-        found = [match for line in lines if (match := _BOOT_TIME.fullmatch(line))]
-        return int(found[0][1]) if found else None
+        matches = [match for line in lines if (match := _BOOT_TIME.fullmatch(line))]
+        return int(matches[0][1]) if matches else None
 
     def _line(self, name: str) -> str:
         path = self._kernel / name

@@ -32,7 +32,7 @@ READ_COST = 100
 MAX_WAITING = 2048
 """Events that wait to be fetched; with so many, nothing more is read."""
 MAX_REJECTED = 100
-"""Malformed records that are told by one reading."""
+"""Malformed records that one reading reports."""
 NVIDIA = "nvidia"
 """Whose an XID or SXID is that cannot be read."""
 UNREAD = (NVIDIA, *kernel_log.DRIVERS)
@@ -118,7 +118,7 @@ class Kmsg:
         """What was heard since the last call.
 
         Reads the log itself, so that an event waits for one period and not for two. What fails
-        on the way is told by `read`.
+        on the way is reported by `read`.
         """
         with self._lock:
             self._open()

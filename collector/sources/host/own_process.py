@@ -71,7 +71,7 @@ class OwnProcessStat:
 
     def _children(self) -> list[str]:
         """Process ids; none where the kernel was built without the list."""
-        found: list[str] = []
+        pids: list[str] = []
         for path in (self._proc / "self" / "task").glob("*/children"):
             try:
                 # Every number ends in a space, none in a line's end.
@@ -80,5 +80,5 @@ class OwnProcessStat:
                 if error.reason != "missing":  # the thread has ended since
                     raise
                 continue
-            found += text.decode("ascii").split() if _PIDS.fullmatch(text) else []
-        return found
+            pids += text.decode("ascii").split() if _PIDS.fullmatch(text) else []
+        return pids

@@ -175,11 +175,11 @@ def memory_bytes(text: bytes) -> Memory:
     Raises:
         ValueError: MemTotal or MemAvailable is missing.
     """
-    found = {name: int(size) * 1024 for name, size in _MEMORY.findall(text)}
-    if b"MemTotal" not in found or b"MemAvailable" not in found:
+    sizes = {name: int(size) * 1024 for name, size in _MEMORY.findall(text)}
+    if b"MemTotal" not in sizes or b"MemAvailable" not in sizes:
         raise ValueError("MemTotal or MemAvailable is missing")
-    parts = tuple((part, found[name]) for name, part in _NAMES.items() if name in found)
-    return Memory(found[b"MemTotal"], found[b"MemAvailable"], parts)
+    parts = tuple((part, sizes[name]) for name, part in _NAMES.items() if name in sizes)
+    return Memory(sizes[b"MemTotal"], sizes[b"MemAvailable"], parts)
 
 
 def pressure_totals(text: bytes) -> list[tuple[str, float]]:
@@ -188,7 +188,7 @@ def pressure_totals(text: bytes) -> list[tuple[str, float]]:
     Raises:
         ValueError: No line is a pressure line.
     """
-    found = {scope.decode(): int(total) / 1e6 for scope, total in _PRESSURE.findall(text)}
-    if not found:
+    totals = {scope.decode(): int(total) / 1e6 for scope, total in _PRESSURE.findall(text)}
+    if not totals:
         raise ValueError("there is no pressure total")
-    return list(found.items())
+    return list(totals.items())

@@ -73,16 +73,16 @@ class ThermalZones:
                 zones.append(Zone(str(number), kind, _celsius(folder / "temp")))
             except SourceError as error:
                 rejected.append(Rejected.of(error))
-        told = 0
+        count = 0
         for place, value, chip, label in islice(sensors(self._chips_of), MAX_LOOKED_AT):
             try:
                 sensor = _kind(chip, label)
                 if sensor is not None:
-                    told += 1
+                    count += 1
                     zones.append(Zone(place, sensor, _celsius(value)))
             except SourceError as error:
                 rejected.append(Rejected.of(error))
-            if told == MAX_SENSORS:
+            if count == MAX_SENSORS:
                 break
         return HostTemperature(tuple(zones), tuple(rejected))
 
@@ -91,8 +91,8 @@ class ThermalZones:
             entries = list(self._zones_of.iterdir())
         except OSError:
             return []
-        found = [(match, path) for path in entries if (match := _ZONE.fullmatch(path.name))]
-        return sorted((int(match[1]), path) for match, path in found)
+        zones = [(match, path) for path in entries if (match := _ZONE.fullmatch(path.name))]
+        return sorted((int(match[1]), path) for match, path in zones)
 
 
 def _kind(chip: Path, label: Path) -> str | None:
@@ -131,7 +131,7 @@ _OF_A_ZONE = "/thermal_zone"
 def sensors(folder: Path) -> Iterator[tuple[str, Path, Path, Path]]:
     """(place, file of the value, of the chip's name, of the sensor's label), chip by chip.
 
-    Chips that show a thermal zone are left out: the zone is told already.
+    Chips that show a thermal zone are left out: the zone is read already.
     """
     for chip in _numbered(folder, _CHIP):
         if _OF_A_ZONE in os.path.realpath(chip):
@@ -146,5 +146,5 @@ def _numbered(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
         names = os.listdir(folder)
     except OSError:  # no such class, or a chip that has just gone
         return []
-    found = [(int(match[1]), name) for name in names if (match := pattern.fullmatch(name))]
-    return [folder / name for _, name in sorted(found)]
+    numbered = [(int(match[1]), name) for name in names if (match := pattern.fullmatch(name))]
+    return [folder / name for _, name in sorted(numbered)]

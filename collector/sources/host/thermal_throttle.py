@@ -91,13 +91,15 @@ class ThermalThrottles:
             names = os.listdir(self._folder)
         except OSError as error:
             raise SourceError("missing", f"{self._folder}: {error.strerror}") from error
-        found = [(int(match[1]), name) for name in names if (match := _PROCESSOR.fullmatch(name))]
-        return [name for _, name in sorted(found)[:MAX_PROCESSORS]]
+        numbered = [
+            (int(match[1]), name) for name in names if (match := _PROCESSOR.fullmatch(name))
+        ]
+        return [name for _, name in sorted(numbered)[:MAX_PROCESSORS]]
 
     def _counts(self, processor: str) -> dict[tuple[Place, str], int]:
         folder = self._folder / processor
         package, core = self._place(processor)
-        found: dict[tuple[Place, str], int] = {}
+        counts: dict[tuple[Place, str], int] = {}
         for level, place in (("core", (package, core)), ("package", (package,))):
             for file in FILES:
                 try:
@@ -106,8 +108,8 @@ class ThermalThrottles:
                     if error.reason != "missing":
                         raise
                     continue  # a kernel without times, or a processor without packages
-                found[(level, *place), file] = count
-        return found
+                counts[(level, *place), file] = count
+        return counts
 
     def _place(self, processor: str) -> tuple[str, str]:
         """Package and core, which do not change while the machine runs."""

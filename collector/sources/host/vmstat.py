@@ -42,7 +42,7 @@ class Vmstat:
             SourceError: The file cannot be read or holds neither.
         """
         lines = read_lines(self._path, LIMIT)
-        found = {m[1]: int(m[2]) for line in lines if (m := _LINE.fullmatch(line))}
-        if not found:
+        counts = {m[1]: int(m[2]) for line in lines if (m := _LINE.fullmatch(line))}
+        if not counts:
             raise SourceError("content", f"{self._path} has neither oom_kill nor numa_miss")
-        return VirtualMemory(found.get("oom_kill"), found.get("numa_miss"))
+        return VirtualMemory(counts.get("oom_kill"), counts.get("numa_miss"))

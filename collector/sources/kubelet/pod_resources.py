@@ -93,35 +93,35 @@ def _checked(raw: bytes) -> str:
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
     """(number, value) of the fields that hold bytes; numbers are stepped over."""
-    place = 0
-    while place < len(message):
-        key, place = _varint(message, place)
+    offset = 0
+    while offset < len(message):
+        key, offset = _varint(message, offset)
         number, kind = key >> 3, key & 7
         if number == 0:
             raise SourceError("content", "the kubelet's answer has a field 0")
         if kind == _VARINT:
-            _, place = _varint(message, place)
+            _, offset = _varint(message, offset)
             continue
         if kind == _BYTES:
-            size, start = _varint(message, place)
+            size, start = _varint(message, offset)
         elif kind in _FIXED_SIZES:
-            size, start = _FIXED_SIZES[kind], place
+            size, start = _FIXED_SIZES[kind], offset
         else:
             raise SourceError("content", f"the kubelet's answer has a field of type {kind}")
-        place = start + size
-        if place > len(message):
+        offset = start + size
+        if offset > len(message):
             raise SourceError("truncated", "the kubelet's answer ends inside a field")
         if kind == _BYTES:
-            yield number, message[start:place]
+            yield number, message[start:offset]
 
 
-def _varint(message: bytes, place: int) -> tuple[int, int]:
+def _varint(message: bytes, offset: int) -> tuple[int, int]:
     """(value, place behind it)."""
     value = 0
-    for index, byte in enumerate(message[place : place + _MAX_VARINT_BYTES]):
+    for index, byte in enumerate(message[offset : offset + _MAX_VARINT_BYTES]):
         value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
-            return value, place + index + 1
+            return value, offset + index + 1
     raise SourceError("truncated", "the kubelet's answer ends inside a number, or it is too long")
 
 

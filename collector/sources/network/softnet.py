@@ -62,13 +62,13 @@ class SoftnetStat:
         return Softnet(*self._totals)
 
     def _processors(self, text: bytes) -> dict[int, tuple[int, ...]]:
-        found: dict[int, tuple[int, ...]] = {}
+        counts: dict[int, tuple[int, ...]] = {}
         for number, line in enumerate(text.splitlines()):
             if _LINE.fullmatch(line) is None:
                 raise SourceError("content", f"{self._file.path}: {line[:80]!r} is not a processor")
             columns = [int(column, 16) for column in line.split()]
             processor = columns[_PROCESSOR] if len(columns) > _PROCESSOR else number
-            found[processor] = tuple(columns[:3])
-        if not found:
+            counts[processor] = tuple(columns[:3])
+        if not counts:
             raise SourceError("content", f"{self._file.path} names no processor")
-        return found
+        return counts

@@ -29,7 +29,7 @@ class TcpCounters:
 
     Args:
         proc: Where procfs is mounted.
-        elsewhere: Whether it tells of another network than the node's.
+        elsewhere: Whether it is of another network than the node's.
     """
 
     name = "tcp"
@@ -86,10 +86,10 @@ class _Table:
             self._names, self._columns = names, self._looked_up(names.split())
         if len(fields) != names.count(b" ") + 1:
             raise self._not("has not one value a name")
-        found = [fields[column] for column in self._columns]
-        if not all(map(_NUMBER.fullmatch, found)):
+        columns = [fields[column] for column in self._columns]
+        if not all(map(_NUMBER.fullmatch, columns)):
             raise self._not(f"has no number for one of {', '.join(self._wanted)}")
-        return dict(zip(self._wanted, map(int, found), strict=True))
+        return dict(zip(self._wanted, map(int, columns), strict=True))
 
     def _looked_up(self, names: list[bytes]) -> list[int]:
         try:

@@ -185,32 +185,44 @@ def _decode(page: bytes, clock: Clock, *, consistent: bool) -> Header:
     )  # fmt: skip
 
 
-def _identity(told: ring.Identity) -> Identity:
-    if told.magic != ring.MAGIC:
-        raise SourceError("magic", f"ring begins with {told.magic!r}; it must be {ring.MAGIC!r}")
-    if told.version not in ring.STEP_RECORDS:
+def _identity(identity: ring.Identity) -> Identity:
+    if identity.magic != ring.MAGIC:
+        raise SourceError(
+            "magic", f"ring begins with {identity.magic!r}; it must be {ring.MAGIC!r}"
+        )
+    if identity.version not in ring.STEP_RECORDS:
         versions = " and ".join(map(str, ring.STEP_RECORDS))
         raise SourceError(
             "version",
-            f"ring version {told.version}; this collector reads {versions}: update the collector",
+            f"ring version {identity.version}; this collector reads {versions}: update the"
+            " collector",
         )
-    sizes = (told.header_bytes, *told[-4:])
+    sizes = (identity.header_bytes, *identity[-4:])
     right = (
         ring.HEADER_BYTES, ring.OP_CAPACITY, ring.STEP_CAPACITY, ring.OP_RECORD.size,
         ring.STEP_RECORD.size,
     )  # fmt: skip
     if sizes != right:
         raise SourceError("version", f"ring layout {sizes}; this collector reads {right}")
-    numbers = told[6:16]
-    places = (told.rank, told.local_rank, told.dp, told.pp, told.tp, told.ep, told.cp)
-    if min(numbers) < 0 or max(places) >= told.world or told.gpu < -1:
+    numbers = identity[6:16]
+    places = (
+        identity.rank,
+        identity.local_rank,
+        identity.dp,
+        identity.pp,
+        identity.tp,
+        identity.ep,
+        identity.cp,
+    )
+    if min(numbers) < 0 or max(places) >= identity.world or identity.gpu < -1:
         raise SourceError(
-            "content", f"identity of rank {told.rank} of {told.world} does not hold together"
+            "content",
+            f"identity of rank {identity.rank} of {identity.world} does not hold together",
         )
     return Identity(
-        _ring_name(told.run, "run"), _ring_name(told.node, "node"),
-        _text(told.uuid, "uuid") or None,
-        *numbers, told.gpu if told.gpu >= 0 else None, *told[18:22],
+        _ring_name(identity.run, "run"), _ring_name(identity.node, "node"),
+        _text(identity.uuid, "uuid") or None,
+        *numbers, identity.gpu if identity.gpu >= 0 else None, *identity[18:22],
     )  # fmt: skip
 
 
@@ -223,8 +235,8 @@ def _live(header: ring.Header, group_names: tuple[str, ...]) -> Live:
     )
     signed = [counters.wall_ns, counters.own_ns, counters.cpu_ns, *phase_ns]
     signed += (live.since_ns, live.progress_ns)
-    for one in groups:
-        signed += (one.collective_ns, one.enqueued, one.completed)
+    for group in groups:
+        signed += (group.collective_ns, group.enqueued, group.completed)
     if min(signed) < 0 or not 0 <= counters.flops < math.inf:
         raise SourceError("content", "a counter of the ring is below zero or endless")
     return Live(
@@ -236,15 +248,18 @@ def _live(header: ring.Header, group_names: tuple[str, ...]) -> Live:
 
 def _exchange(header: ring.Header) -> ring.Exchange | None:
     """None where nobody told, or ranks are told that the run has not."""
-    told, world = header.exchange, header.identity.world
-    ranks = [*(group.size - 1 for group in told.groups), *(peer.rank for peer in told.peers)]
-    sound = told.plain <= told.total and all(0 <= rank < world for rank in ranks)
-    return told if told.total and sound else None
+    exchange, world = header.exchange, header.identity.world
+    ranks = [
+        *(group.size - 1 for group in exchange.groups),
+        *(peer.rank for peer in exchange.peers),
+    ]
+    sound = exchange.plain <= exchange.total and all(0 <= rank < world for rank in ranks)
+    return exchange if exchange.total and sound else None
 
 
 def _values(header: ring.Header) -> tuple[tuple[str, float], ...]:
-    told = [(_name(name, "value"), value) for name, value in header.values]
-    used = [(name, value) for name, value in told if name]
+    named = [(_name(name, "value"), value) for name, value in header.values]
+    used = [(name, value) for name, value in named if name]
     names = [name for name, _ in used]
     if len(set(names)) != len(names):
         raise SourceError("content", f"the value names repeat: {', '.join(names)}")
@@ -260,15 +275,15 @@ def _check_reach(live: Live, latest_ns: int) -> None:
     """
     if max(live.wall_ns, live.own_ns, live.cpu_ns, *live.phase_ns) > latest_ns:
         raise SourceError("content", "a time of the ring is longer than this machine is up")
-    for one in live.groups:
+    for group in live.groups:
         # Overlapped operations add up to more than the time that passed, each to no more.
-        most = latest_ns * max(1, one.collectives)
-        if max(one.completed, one.collectives) > one.enqueued or one.collective_ns > most:
-            raise SourceError("content", f"group {one.name} of the ring did more than it began")
+        most = latest_ns * max(1, group.collectives)
+        if max(group.completed, group.collectives) > group.enqueued or group.collective_ns > most:
+            raise SourceError("content", f"group {group.name} of the ring did more than it began")
     if live.known_steps > live.steps:
         raise SourceError("content", "the ring knows the own time of more steps than it made")
     counts = [live.steps, live.samples, live.tokens, live.op_cursor, live.step_cursor]
-    if max(*counts, *(one.enqueued for one in live.groups)) > ring.MAX_COUNT:
+    if max(*counts, *(group.enqueued for group in live.groups)) > ring.MAX_COUNT:
         raise SourceError("content", f"a counter of the ring is above {ring.MAX_COUNT}")
 
 

@@ -76,8 +76,8 @@ class Owners:
         folder (inode(7)): who should be root, or the user that reads them.
         """
         below = {path.parent for path in paths} if self._shared else set()
-        told = ((folder, _danger(folder)) for folder in sorted({self._folder, *below}))
-        return [Rejected("unsafe_folder", f"{folder}: {why}") for folder, why in told if why]
+        dangers = ((folder, _danger(folder)) for folder in sorted({self._folder, *below}))
+        return [Rejected("unsafe_folder", f"{folder}: {why}") for folder, why in dangers if why]
 
     def of(self, path: Path, uid: int) -> str:
         """The owner of a ring in a file of this user."""
@@ -95,7 +95,7 @@ class Claims:
     """Remembers who had a run first. It is his as long as he lives, and for longer if nobody asks.
 
     A user has a run with all its ranks, and keeps it for RANK_GONE_SECONDS after the last of them:
-    so long the collector tells of them, and somebody else's rank would speak for them. A folder has
+    so long the collector reports them, and somebody else's rank would speak for them. A folder has
     the ranks that it had first, because several pods of one node may be of one run, and only while
     they live, because a pod comes again in another folder. Who was first is remembered over a
     restart; where nothing is remembered the kernel's word decides, not what a ring says of itself.

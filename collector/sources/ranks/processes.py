@@ -137,13 +137,13 @@ class Writers:
         if searches < MAX_SEARCHES and self._clock.monotonic() >= self._due:
             self._inside = self._search()
             self._due = self._clock.monotonic() + SEARCH_SECONDS
-            self._searches = {one: count + 1 for one, count in self._searches.items()}
+            self._searches = {search: count + 1 for search, count in self._searches.items()}
         while len(self._searches) > MAX_RINGS:
             del self._searches[next(iter(self._searches))]
         return self._inside.get(ring.pid, [])
 
     def _search(self) -> dict[int, list[int]]:
-        found: dict[int, list[int]] = {}
+        pids: dict[int, list[int]] = {}
         try:
             names = os.listdir(self._proc)[:MAX_PROCESSES]
         except OSError as error:
@@ -155,8 +155,8 @@ class Writers:
                 except SourceError:
                     continue  # it has just ended
                 if match := _INSIDE.search(status):
-                    found.setdefault(int(match[1]), []).append(int(name))
-        return found
+                    pids.setdefault(int(match[1]), []).append(int(name))
+        return pids
 
 
 def _slept() -> float:

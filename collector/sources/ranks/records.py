@@ -143,7 +143,7 @@ def _first_step_held(ops: SlotCopy, steps: SlotCopy) -> int | None:
     oldest_op, oldest_step = ops.oldest_step(), steps.oldest_step()
     if oldest_op is not None and ops.lost:
         oldest_op += 1  # what is left of its step may be the end of it
-    floors = [one for one in (oldest_op, oldest_step) if one is not None]
+    floors = [floor for floor in (oldest_op, oldest_step) if floor is not None]
     return (max if ops.lost or steps.lost else min)(floors, default=None)
 
 

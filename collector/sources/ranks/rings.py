@@ -144,13 +144,13 @@ def _there_ns(path: Path, status: os.stat_result) -> int:
 
 def scan(folder: Path, proc: Path, clock: Clock) -> tuple[list[Rank], list[Rejected]]:
     """The ranks with a ring in the folder, and what was refused, for who looks but once."""
-    found = Rings(folder, proc, clock).scan()
-    return list(found.ranks), list(found.rejected)
+    scan = Rings(folder, proc, clock).scan()
+    return list(scan.ranks), list(scan.rejected)
 
 
 # The living ranks of this node, for the sources that look at their processes; one scan for all.
 
-FRESH_SECONDS = 0.5
+SCAN_SECONDS = 0.5
 """A scan serves all who ask within so long; whose rank has ended meanwhile finds no process."""
 
 
@@ -164,7 +164,7 @@ class LivingRanks:
     def __call__(self) -> tuple[Rank, ...]:
         """The living ranks; those who ask at the same time share one scan, and the tuple."""
         scan, ranks = self._found
-        now = self._rings.scan(FRESH_SECONDS)
+        now = self._rings.scan(SCAN_SECONDS)
         if now is not scan:
             ranks = tuple(rank for rank in now.ranks if rank.up)
             self._found = now, ranks

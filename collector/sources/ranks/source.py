@@ -120,34 +120,34 @@ class RankRings:
         """Read every ring's header and ask the process table who still lives."""
         now = self._clock.monotonic()
         scan = self.rings.scan()
-        found = {rank.key: rank for rank in scan.ranks}
+        ranks = {rank.key: rank for rank in scan.ranks}
         for key, rank in self._known.items():
             # Of a file that vanished or broke its last word tells whether its rank lives, else the
             # process table: where that cannot be seen, a heartbeat is fresh for seconds after.
-            if key not in found:
+            if key not in ranks:
                 last = self._last_words.of(rank)
                 ended = last.header.state not in LIVING_STATES
                 if ended or not self.rings.writers.find(last.path, last.header)[0]:
                     # Once more: it may have said it, and ended, since.
-                    found[key] = replace(self._last_words.of(last), up=False, pid=None)
-        for key, rank in found.items():
+                    ranks[key] = replace(self._last_words.of(last), up=False, pid=None)
+        for key, rank in ranks.items():
             # Killed inside the guarded part: the reading before is the last whole one.
             if not rank.up and rank.header.live is None and key in self._known:
-                found[key] = replace(self._known[key], up=False, pid=None)
+                ranks[key] = replace(self._known[key], up=False, pid=None)
         self._gone_since = {
             key: self._gone_since.get(
                 key, now if key in self._known else _last_sign_of_life(rank, now)
             )
-            for key, rank in found.items()
+            for key, rank in ranks.items()
             if not rank.up
         }
         shown = {
             key: rank
-            for key, rank in found.items()
+            for key, rank in ranks.items()
             if rank.up or now - self._gone_since[key] < RANK_GONE_SECONDS
         }
         self._known = dict(list((self._known | shown).items())[-2 * MAX_RINGS :])
-        for key in found.keys() - shown.keys():
+        for key in ranks.keys() - shown.keys():
             self._known.pop(key, None)
         self._last_words.keep(rank for rank in self._known.values() if rank.up)
         return RingReading(

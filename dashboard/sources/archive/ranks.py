@@ -128,7 +128,7 @@ def beside_peers(own: Floats, who: pd.DataFrame) -> Floats:
         who: A row a rank.
     """
     places = list(zip(who["pp"].tolist(), who["tp"].tolist(), strict=True))
-    return over_peers(own, group_numbers(places, np.isfinite(own).any(axis=0)))
+    return over_peers(own, group_numbers(places, np.asarray(np.isfinite(own).any(axis=0))))
 
 
 def times(who: pd.DataFrame, steps: Steps, unit_title: str = "Own time over peers") -> Matrix:

@@ -163,7 +163,7 @@ def plot(
     """
     from lockstep.bench import plots
     from lockstep.bench.spec import BenchError
-    from lockstep.diagnose.diagnosis import write_whole
+    from lockstep.collector.contract.whole_file import write_whole
 
     if form not in ("svg", "png"):
         raise typer.BadParameter(f"--format is {form!r}; it must be svg or png")
@@ -198,7 +198,7 @@ def tf_cnn(
 
     from lockstep.bench.exports import numbers, read
     from lockstep.bench.spec import BenchError
-    from lockstep.diagnose.diagnosis import write_whole
+    from lockstep.collector.contract.whole_file import write_whole
 
     try:
         told = read(log)

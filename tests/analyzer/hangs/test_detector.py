@@ -8,7 +8,7 @@ import pytest
 from lockstep.analyzer.align.grid import align
 from lockstep.analyzer.hangs.detector import hang
 from lockstep.analyzer.hangs.last_seen import died_first, out_of_sight
-from lockstep.analyzer.hangs.onset import since, standings
+from lockstep.analyzer.hangs.onset import group_waits, since
 from lockstep.analyzer.hangs.run_end import ended
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract.words import Cause
@@ -243,7 +243,7 @@ def test_one_that_sent_ahead_and_computes_on_does_not_hide_since_when_the_others
     arrived = 'lockstep_train_enqueued_sequence{group="dp"}'
     grid = pipeline(ALIVE, {arrived: [246, 248, 123, 124, 124, 124, 246, 248]})
 
-    assert np.isfinite(since(tuple(standings(grid, ended(grid)))))
+    assert np.isfinite(since(tuple(group_waits(grid, ended(grid)))))
 
 
 def test_if_everybody_waits_it_cannot_be_told_for_whom(pipeline):

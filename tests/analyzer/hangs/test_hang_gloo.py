@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from lockstep.analyzer.hangs.dumps import Fact, FactKind
 from lockstep.analyzer.hangs.flight_recorder import parse
-from lockstep.analyzer.hangs.jobs import Named, jobs
+from lockstep.analyzer.hangs.jobs import NamedDump, jobs
 from lockstep.analyzer.hangs.verdict import HangVerdict, Status, judge
 
 BEGIN = 1_758_000_000
@@ -13,7 +13,7 @@ Call = tuple[str, int, bool, int]
 """Group, sequence, whether it is over (or failed), elements."""
 
 
-def trace(rank: int, calls: Sequence[Call]) -> Named:
+def trace(rank: int, calls: Sequence[Call]) -> NamedDump:
     """A dump of gloo, whose groups have no members; 60 s after the last call."""
     entries = [
         {
@@ -34,10 +34,10 @@ def trace(rank: int, calls: Sequence[Call]) -> Named:
         for number, (group, sequence, over, size) in enumerate(calls)
     ]
     tree = {"version": "2.10", "pg_config": {}, "pg_status": {}, "entries": entries}
-    return Named("dump", parse(tree, rank, BEGIN + len(calls) + 60.0))
+    return NamedDump("dump", parse(tree, rank, BEGIN + len(calls) + 60.0))
 
 
-def verdict(traces: Sequence[Named], *facts: tuple[int, FactKind, str]) -> HangVerdict:
+def verdict(traces: Sequence[NamedDump], *facts: tuple[int, FactKind, str]) -> HangVerdict:
     return judge(jobs(traces, {".": [Fact(*one) for one in facts]})[0][1])
 
 

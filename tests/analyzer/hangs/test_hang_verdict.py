@@ -12,7 +12,7 @@ from lockstep.analyzer.hangs.document import document, sentence, table
 from lockstep.analyzer.hangs.dumps import Dumps, Fact, FactKind
 from lockstep.analyzer.hangs.evidence import Kind
 from lockstep.analyzer.hangs.flight_recorder import TreeError, parse
-from lockstep.analyzer.hangs.jobs import Named, jobs
+from lockstep.analyzer.hangs.jobs import NamedDump, jobs
 from lockstep.analyzer.hangs.verdict import Status, judge
 from lockstep.runs.hang_dumps import read_folder
 from tests.hang_programs import (
@@ -68,7 +68,7 @@ def tree(entries=(), groups=None, status=None):
 
 def verdict_of(trees, *, written=100.0, facts=(), limit=None):
     named = [
-        Named("dump", parse(one, rank, None if written is None else BEGIN + written))
+        NamedDump("dump", parse(one, rank, None if written is None else BEGIN + written))
         for rank, one in trees.items()
     ]
     return judge(jobs(named, {".": facts})[0][1], limit)
@@ -193,7 +193,7 @@ def test_a_rank_that_only_its_absence_tells_of_is_put_into_its_group():
         first = each["entries"][0]
         first["process_group"] = (first["process_group"][0], "tp")
         each["entries"].append(entry("gloo:barrier", 1, group="0", at=1, retired=True))
-    named = [Named("d", parse(one, rank, BEGIN + 99)) for rank, one in trees.items()]
+    named = [NamedDump("d", parse(one, rank, BEGIN + 99)) for rank, one in trees.items()]
     ((_, dumps),) = jobs(named)
 
     assert {3: Kind.SILENT} == ranks_of(judge(replace(dumps, world=(0, 1, 2, 3))))
@@ -274,7 +274,7 @@ def test_a_rank_that_works_elsewhere_is_on_its_way():
 def test_what_a_dump_older_than_the_wait_lacks_is_no_evidence():
     trees = {rank: tree([entry(at=50)]) for rank in range(3)} | {3: tree(status={0: (0, 0)})}
     named = [
-        Named("dump", parse(one, rank, BEGIN + (49.0 if rank == 3 else 100.0)))
+        NamedDump("dump", parse(one, rank, BEGIN + (49.0 if rank == 3 else 100.0)))
         for rank, one in trees.items()
     ]
 
@@ -302,8 +302,8 @@ def test_a_copy_s_time_is_not_the_dump_s():
 def test_two_jobs_in_one_folder_are_told_apart():
     mine = {rank: tree([entry()]) for rank in range(3)} | {3: tree(status={0: (0, 0)})}
     old = {rank: tree([entry(at=-9000)]) for rank in range(4, 8)}
-    named = [Named("dump", parse(one, rank, None)) for rank, one in (mine | old).items()]
-    other = [Named("other/dump", one.trace) for one in named[:3]]
+    named = [NamedDump("dump", parse(one, rank, None)) for rank, one in (mine | old).items()]
+    other = [NamedDump("other/dump", one.trace) for one in named[:3]]
     found = jobs([*named, *other])
 
     assert [[0, 1, 2], [0, 1, 2, 3], [4, 5, 6, 7]] == sorted(list(one.traces) for _, one in found)
@@ -315,7 +315,9 @@ def test_files_numbered_within_a_node_get_the_rank_that_their_groups_tell():
     world = World(program(layout, 4, random.Random(1)), Wrong("host-stopped", 5, 0.05))
     world.run(float("inf"), random.Random(1))
     named = [
-        Named(f"node-{rank // 4}/dump", parse(dump(world, rank, world.end + 99), rank % 4, None))
+        NamedDump(
+            f"node-{rank // 4}/dump", parse(dump(world, rank, world.end + 99), rank % 4, None)
+        )
         for rank in range(8)
     ]
     ((_, dumps),) = jobs(named)
@@ -332,7 +334,7 @@ def test_counters_get_their_group_s_name_by_order_and_by_the_peers_counts():
         parse(tree([entry(sequence=70, group="12", pg=3)], {"12": [0, 1]}, {3: (70, 69)}), 1, None),
         parse(tree([], {"105": [0, 2]}, {3: (900, 900)}), 2, None),
     ]  # fmt: skip
-    verdict = judge(jobs([Named("dump", one) for one in (fewer, *peers)])[0][1])
+    verdict = judge(jobs([NamedDump("dump", one) for one in (fewer, *peers)])[0][1])
 
     assert {"3": 4, "12": 70, "105": 900} == {n: g.enqueued for n, g in exact.groups.items()}
     assert (None, 1) == (fewer.groups["12"].enqueued, len(fewer.unmapped))
@@ -686,7 +688,9 @@ def test_names_follow_ranks_however_they_are_numbered(seed, fault, dice):
     case = hang(seed, fault, Layout(2, 2, 2))
     order = list(range(case.layout.world))
     dice.shuffle(order)
-    dumps = jobs([Named("d", parse(t, r, case.written[r])) for r, t in case.trees.items()])[0][1]
+    dumps = jobs([NamedDump("d", parse(t, r, case.written[r])) for r, t in case.trees.items()])[0][
+        1
+    ]
     facts = tuple(Fact(order[rank], FactKind(kind), value) for rank, kind, value in case.facts)
     renamed = Dumps(
         {
@@ -731,7 +735,7 @@ def without_node(case, first):
     """The case, as whoever asked got nothing from the node of two ranks; the world is known."""
     gone = {first, first + 1}
     traces = [
-        Named("dump", parse(one, rank, case.written[rank]))
+        NamedDump("dump", parse(one, rank, case.written[rank]))
         for rank, one in case.trees.items()
         if rank not in gone
     ]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lockstep.analyzer.hangs.document import document, table
 from lockstep.analyzer.hangs.dumps import Dumps, Fact, FactKind
 from lockstep.analyzer.hangs.evidence import Kind
-from lockstep.analyzer.hangs.jobs import Named, jobs
+from lockstep.analyzer.hangs.jobs import NamedDump, jobs
 from lockstep.analyzer.hangs.stacks import (
     MOST_BLAMED,
     MOST_RANKS,
@@ -136,13 +136,6 @@ def test_ranks_part_where_their_calls_differ():
     assert Node(
         (0, 1, 2), (START, STEP), (Node((0, 2), (REDUCE,)), Node((1,), (LOAD, READ)))
     ) == tree  # fmt: skip
-
-
-def test_a_rank_that_stands_above_the_others_is_in_no_child():
-    tree = prefix_tree({0: [START], 1: [START, STEP]})
-
-    assert Node((0, 1), (START,), (Node((1,), (STEP,)),)) == tree
-    assert Node((), ()) == prefix_tree({})
 
 
 CALLS = st.builds(
@@ -342,7 +335,7 @@ def test_any_stacks_give_a_document_and_a_table(some):
 
 def test_the_newest_stacks_of_a_rank_in_the_folders_of_one_job_count():
     case = hang(7, "host-stopped", Layout(8, 1, 1))
-    traces = [Named("node-0/dump", one) for one in judged(case).merged.dumps.traces.values()]
+    traces = [NamedDump("node-0/dump", one) for one in judged(case).merged.dumps.traces.values()]
     old, new = replace(stood(1, START), taken=1.0), replace(stood(1, LOAD), taken=2.0)
     [(_, dumps)] = jobs(traces, {}, {"node-0": [new, old], "elsewhere": [stood(2, START)]})
 

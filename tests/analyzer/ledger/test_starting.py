@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from lockstep.analyzer.ledger import stretches
 from lockstep.analyzer.ledger.attempt import attempt_of
 from lockstep.analyzer.ledger.buckets import Bucket
 from lockstep.analyzer.ledger.ledger import ledger
@@ -92,7 +91,7 @@ def test_a_rank_that_told_nothing_is_unknown_and_never_the_rest(synthetic):
         silent[PLACE[StartPart.UNKNOWN]] + silent[PLACE[StartPart.WARMUP]]
     )
     assert any("nobody says what they were (not measured: image)" in each or
-               "not all ranks told" in each for each in book.missing)  # fmt: skip
+               "not all ranks reported" in each for each in book.missing)  # fmt: skip
 
 
 def test_without_marks_no_part_is_told(synthetic):
@@ -178,13 +177,3 @@ def test_the_start_before_one_in_place_is_unknown_and_no_launch(synthetic, means
 
     assert book.parts()[StartPart.LAUNCH] is None
     assert book.parts()[StartPart.UNKNOWN] == pytest.approx(4 * LEAD, abs=0.5)
-
-
-def test_pods_are_read_once_a_run(synthetic, monkeypatch):
-    asked = []
-    monkeypatch.setattr(stretches, "pod_times", lambda meta: asked.append(meta) or {})
-    run = _run(synthetic, _late)
-    _book(run)
-
-    assert len(run.ranks) > 1
-    assert len(asked) == 1

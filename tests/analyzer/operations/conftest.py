@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.analyzer.read.optrace.layout import read_meta
-from lockstep.analyzer.read.optrace.load import load_trace
+from lockstep.analyzer.read.optrace.load import load_trace, read_meta
 from tests.analyzer.edited import healed
 
 PUBLISHED = "shared/data/bytedance"

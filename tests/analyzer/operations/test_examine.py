@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from lockstep.analyzer.operations import examine
-from lockstep.analyzer.read.optrace.windows import run_of_trace
+from lockstep.analyzer.read.optrace.load import run_of_trace
 from lockstep.analyzer.shapes.operations import Trace
 from lockstep.analyzer.shapes.run import Run, Verdict
 from lockstep.analyzer.verdict.pipeline import diagnose

@@ -7,6 +7,7 @@ import pytest
 
 from lockstep.analyzer.align.grid import align
 from lockstep.analyzer.stats.changepoint import clearest_spans
+from lockstep.analyzer.stragglers.confidence import accepted
 from lockstep.analyzer.stragglers.model.effects import effects
 from lockstep.analyzer.stragglers.model.reference import natural_levels
 from lockstep.analyzer.verdict.pipeline import diagnose
@@ -273,3 +274,144 @@ def test_a_large_rise_after_a_smaller_one_is_found(synthetic, slowed, steadily, 
 
     (culprit,) = diagnose(run).verdict.culprits
     assert 2 == culprit.rank
+
+
+# Small peer groups: the own past of a rank names it.
+
+
+@pytest.fixture(scope="module")
+def two_stages(synthetic):
+    """Two replicas of two stages."""
+    run = synthetic(seed=3, world=4, steps=240, telemetry=False).run()
+    ranks = tuple(dataclasses.replace(i, pp=i.rank // 2, dp=i.rank % 2) for i in run.ranks)
+    return dataclasses.replace(run, ranks=ranks)
+
+
+def named_in(run):
+    return [finding.rank for finding in effects(align(run))]
+
+
+def test_two_slow_ranks_of_two_stages_are_both_named(two_stages, slowed, steadily):
+    run = slowed(slowed(two_stages, [0], 1.5, steadily(80)), [3], 1.3, steadily(120))
+
+    assert [0, 3] == sorted(named_in(run))
+
+
+@pytest.mark.parametrize("rank", range(4))
+def test_one_slow_rank_is_named_alone(two_stages, slowed, steadily, rank):
+    assert [rank] == named_in(slowed(two_stages, [rank], 1.5, steadily(80)))
+
+
+def test_two_slow_ranks_of_one_stage_are_told_by_the_other_stage(two_stages, slowed, steadily):
+    run = slowed(slowed(two_stages, [0], 1.5, steadily(60)), [1], 1.5, steadily(150))
+
+    assert [0, 1] == sorted(named_in(run))
+
+
+def test_healthy_ranks_are_silent(two_stages):
+    assert [] == named_in(two_stages)
+
+
+# Slow from the first step on: beyond what identical parts differ by, or nobody.
+
+PARTS = (1.0, 1.13, 1.04, 1.17, 1.06, 1.0, 1.15, 1.09)
+"""Factors of parts of which none is broken."""
+
+
+@pytest.fixture(scope="module")
+def of_parts(synthetic):
+    return synthetic(seed=7, world=8, steps=200, telemetry=False).run()
+
+
+def accused(run):
+    grid = align(run)
+    found = accepted(grid, [*effects(grid), *effects(grid)])
+    return {finding.details.get("node", finding.rank) for finding in found}
+
+
+@pytest.mark.parametrize(("factor", "named"), [(1.18, set()), (1.35, {2})])
+def test_a_part_is_named_beyond_the_spread_of_parts(of_parts, slowed, steadily, factor, named):
+    assert named == accused(slowed(of_parts, [2], factor, steadily(0)))
+
+
+def test_of_two_nodes_the_one_that_always_was_slower_is_named(of_parts, slowed, steadily, on_nodes):
+    run = on_nodes(slowed(of_parts, [4, 5, 6, 7], 1.12, steadily(0)), 4)
+
+    assert {"node-1"} == accused(run)
+
+
+@pytest.mark.parametrize("per_node", [2, 4])
+def test_nodes_of_parts_that_differ_are_no_slow_nodes(
+    of_parts, slowed, steadily, on_nodes, per_node
+):
+    run = of_parts
+    for rank, factor in enumerate(PARTS):
+        run = slowed(run, [rank], factor, steadily(0))
+
+    assert set() == accused(on_nodes(dataclasses.replace(run), per_node))
+
+
+@pytest.mark.parametrize(("fast", "named"), [(1.0, {"node-2"}), (1.0 / 1.2, set())])
+def test_a_node_as_much_slower_as_another_is_faster_is_of_another_kind(
+    synthetic, slowed, steadily, on_nodes, fast, named
+):
+    """Nothing that breaks makes a node faster: such a fleet has parts of two kinds."""
+    run = synthetic(seed=7, world=16, steps=200, telemetry=False).run()
+    run = slowed(run, [4, 5], 1.2, steadily(0))
+
+    assert named == accused(on_nodes(slowed(run, [10, 11], fast, steadily(0)), 2))
+
+
+# What began only just now.
+
+
+@pytest.fixture(scope="module")
+def short_run(synthetic):
+    return synthetic(seed=7, world=8, steps=200, telemetry=False).run()
+
+
+def seen_until(run, step):
+    return dataclasses.replace(run, windows=run.windows[run.windows["from_step"] < step])
+
+
+def test_a_rank_is_named_ten_steps_after_it_became_slow(short_run, slowed, steadily):
+    grid = align(seen_until(slowed(short_run, [3], 1.3, steadily(150)), 161))
+    (finding,) = effects(grid)
+
+    assert (3, None) == (finding.rank, finding.last)
+    assert abs(finding.slowdown - 1.3) < 0.06
+    assert abs(int(grid.from_step[finding.first]) - 150) <= 3
+
+
+@pytest.mark.parametrize("step", range(100, 201, 20))
+def test_a_healthy_run_is_silent_whenever_it_is_asked(short_run, step):
+    assert () == effects(align(seen_until(short_run, step)))
+
+
+def test_one_long_pause_is_no_slowness(short_run, slowed):
+    run = slowed(short_run, [3], 4.0, lambda step: np.isin(step, [191, 196]).astype(float))
+
+    assert () == effects(align(run))
+
+
+@pytest.mark.parametrize(
+    ("total", "steps", "factor", "named"),
+    [(800, 80, 1.6, True), (800, 80, 1.12, False), (240, 24, 1.6, True), (240, 12, 1.6, False)],
+)
+def test_what_came_and_went_is_named_by_what_it_cost(
+    synthetic, slowed, total, steps, factor, named
+):
+    """A percent of the run and twenty steps, however long the run is; it wakes nobody."""
+    long, begin = synthetic(seed=7, world=8, steps=total, telemetry=False).run(), total // 3
+    run = slowed(long, [5], factor, lambda step: (step >= begin) & (step < begin + steps))
+    culprits = diagnose(run).verdict.culprits
+
+    assert ([5] if named else []) == [one.rank for one in culprits]
+    assert all(one.tier == "record" and abs(one.from_step - begin) <= 3 for one in culprits)
+
+
+def test_less_than_a_tenth_is_named_after_more_steps(short_run, slowed, steadily):
+    run = slowed(short_run, [3], 1.06, steadily(150))
+
+    assert () == effects(align(seen_until(run, 160)))
+    assert [3] == [each.rank for each in effects(align(run))]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lockstep.analyzer.align.grid import align
-from lockstep.analyzer.read.optrace.windows import run_of_trace
+from lockstep.analyzer.read.optrace.load import run_of_trace
 from lockstep.analyzer.shapes.run import Finding
 from lockstep.analyzer.verdict.rejected import rejected
 from lockstep.evaluation.synth import traces as synth

@@ -30,9 +30,8 @@ def write_ranks(
 
 
 def steps_table(values: Mapping[str, npt.ArrayLike]) -> Any:
-    """All columns of steps.parquet, each of as many values as there are rows."""
-    wait = np.asarray(values["wall_seconds"]) - np.asarray(values["own_seconds"])
-    return _table(STEPS, {**values, "wait_seconds": wait})
+    """Columns of steps.parquet that every archive has, each of as many values as there are rows."""
+    return _table([column for column in STEPS if not column.added], values)
 
 
 def _table(columns: Sequence[Column], values: Mapping[str, Any]) -> Any:

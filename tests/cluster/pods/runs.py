@@ -44,7 +44,7 @@ def mpi_operator(nodes: RealNodes) -> Iterator[None]:
 def plain_jobs(nodes: RealNodes, spec: RunSpec) -> Iterator[None]:
     """The run as Jobs of one pod each: this Kubernetes gives the pods of one Job no index."""
     settings = Settings(f"{REGISTRY}/lockstep-workloads:0.2.0", kind=Kind.JOB, timeout=600)
-    whole, batch = job_manifests.job(spec, settings), client.BatchV1Api(nodes.api)
+    whole, batch = job_manifests.indexed_job(spec, settings), client.BatchV1Api(nodes.api)
     name, names = whole["metadata"]["name"], []
     service = job_manifests.service(spec, settings)
     nodes.core.create_namespaced_service(RUNS, service)

@@ -89,7 +89,7 @@ class Launcher:
 def test_a_run_is_recorded_under_the_names_of_its_nodes(monkeypatch, asked: str, called):
     monkeypatch.setenv(VARIABLE, asked)
     monkeypatch.setattr(launching, "MpirunLauncher", Launcher)
-    monkeypatch.setattr(launching.node_names, "ask", lambda _: {"w-0": "n7", "w-1": "n8"})
+    monkeypatch.setattr(launching, "ask", lambda _: {"w-0": "n7", "w-1": "n8"})
     hosts = launching.hosts_of(Path("hosts"), 2, 1)
     spec = RunSpec("gpt-1", "gpt", Layout(2, 1, 2), 4, 0, launcher="mpirun", hostfile="hosts",
                    hosts=hosts)  # fmt: skip

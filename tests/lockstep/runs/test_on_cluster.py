@@ -18,7 +18,7 @@ from lockstep.workloads.launch.kubernetes import cluster_run
 from lockstep.workloads.launch.kubernetes.cluster import RefusedError
 from lockstep.workloads.launch.kubernetes.settings import Kind, Settings
 from lockstep.workloads.spec import Layout, RunSpec
-from tests.workloads.kubernetes.conftest import NAMESPACE, FakeCluster, claim, node
+from tests.workloads.launch.kubernetes.conftest import NAMESPACE, FakeCluster, claim, node
 
 Lockstep = Callable[..., Any]
 RUN = "gpt-20260101T000000-abcd"

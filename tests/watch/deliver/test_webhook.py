@@ -9,8 +9,12 @@ import pytest
 
 from lockstep.analyzer.findings.alertmanager.webhook import MAX_BYTES
 from lockstep.terminal.output import CommandError
-from lockstep.watch.deliver import webhook as webhook_token
-from lockstep.watch.deliver.webhook import Webhook
+from lockstep.watch.deliver.webhook import (
+    TOKEN_FILE,
+    Webhook,
+    ensure_token_file,
+    read_token,
+)
 
 BODY = json.dumps({"version": "4", "alerts": [], "truncatedAlerts": 3}).encode()
 
@@ -70,7 +74,7 @@ def test_what_is_wrong_is_refused_counted_and_logged(guarded, taken, caplog) -> 
 
 
 def test_without_room_the_alertmanager_is_asked_to_try_again(tmp_path) -> None:
-    webhook = Webhook(lambda told: False, webhook_token.ensure_token_file(tmp_path))
+    webhook = Webhook(lambda told: False, ensure_token_file(tmp_path))
 
     assert 503 == webhook.answer(BODY)[0]
     assert {"busy": 1} == counted(webhook)
@@ -131,35 +135,35 @@ def test_what_a_page_of_others_sends_is_refused_even_with_the_token(
 
 
 def test_the_token_is_made_once_and_for_its_owner_only(tmp_path, caplog) -> None:
-    path = webhook_token.ensure_token_file(tmp_path)
-    token = webhook_token.read_token(path)
+    path = ensure_token_file(tmp_path)
+    token = read_token(path)
 
     assert 0o600 == stat.S_IMODE(path.stat().st_mode)
     assert 43 == len(token or b"")
     assert str(path) in caplog.text
     assert token.decode() not in caplog.text
-    assert token == webhook_token.read_token(webhook_token.ensure_token_file(tmp_path))
+    assert token == read_token(ensure_token_file(tmp_path))
     assert [path] == list(tmp_path.iterdir())
 
 
 def test_a_token_that_an_earlier_start_could_not_write_whole_is_made_anew(tmp_path) -> None:
-    (tmp_path / webhook_token.TOKEN_FILE).touch()
+    (tmp_path / TOKEN_FILE).touch()
 
-    assert webhook_token.read_token(webhook_token.ensure_token_file(tmp_path))
+    assert read_token(ensure_token_file(tmp_path))
 
 
 def test_a_token_that_cannot_be_read_is_not_replaced(tmp_path) -> None:
-    (tmp_path / webhook_token.TOKEN_FILE).symlink_to(webhook_token.FILE)  # ELOOP, also for root
+    (tmp_path / TOKEN_FILE).symlink_to(TOKEN_FILE)  # ELOOP, also for root
 
     with pytest.raises(CommandError, match="cannot be read") as refused:
-        webhook_token.ensure_token_file(tmp_path)
+        ensure_token_file(tmp_path)
     assert 69 == refused.value.code
-    assert (tmp_path / webhook_token.TOKEN_FILE).is_symlink()
+    assert (tmp_path / TOKEN_FILE).is_symlink()
 
 
 def test_while_the_token_cannot_be_read_nobody_is_let_in(tmp_path) -> None:
-    path = webhook_token.ensure_token_file(tmp_path)
-    token = (webhook_token.read_token(path) or b"").decode()
+    path = ensure_token_file(tmp_path)
+    token = (read_token(path) or b"").decode()
     webhook = Webhook(lambda told: True, path)
     known = headers(f"Bearer {token}")
     assert webhook.admit(known) is None
@@ -171,7 +175,7 @@ def test_while_the_token_cannot_be_read_nobody_is_let_in(tmp_path) -> None:
 
 def test_a_folder_that_takes_no_token_ends_the_start(tmp_path) -> None:
     with pytest.raises(CommandError, match="cannot be written") as refused:
-        webhook_token.ensure_token_file(tmp_path / "nowhere")
+        ensure_token_file(tmp_path / "nowhere")
     assert 69 == refused.value.code
 
 

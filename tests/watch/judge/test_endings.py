@@ -172,7 +172,7 @@ PACE = Settings(access("http://127.0.0.1:9", {}), None, None, SCRAPE).pace
         (silent_since(301.0, NEITHER), Heard.UNREACHED),
         (silent_since(299.0, NEITHER), None),
         # A collector answers, and knows nothing of the run; the other went with its node.
-        (silent_since(301.0, {0: 1.0, 1: 0.0}, answers=(0,)), Heard.MIXED),
+        (silent_since(301.0, {0: 1.0, 1: 0.0}, answers=(0,)), Heard.UNREACHED),
         (silent_since(301.0, {}, answers=(0, 1)), Heard.ANSWER),
         # No page at all is reached: it may be Prometheus that is cut off.
         (silent_since(600.0, NOBODY), None),
@@ -202,7 +202,7 @@ def test_of_collectors_that_nobody_scrapes_is_not_said_that_prometheus_does_not_
     life = silent_since(901.0, {}, answers=(0,))  # of page 1 there is no `up`
     assert life.end is not None
 
-    assert Heard.MIXED is life.end.heard
+    assert Heard.UNREACHED is life.end.heard
     assert "the others tell nothing" in detection("gpt", life, life.end).sentence
 
 

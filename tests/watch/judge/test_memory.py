@@ -15,7 +15,7 @@ from lockstep.analyzer.shapes.run import Fact
 from lockstep.watch.judge.hardware import Event, Inventory, seen
 from lockstep.watch.judge.memory import Memory, MemoryFileError, from_json, to_json
 from lockstep.watch.judge.progress import Progress
-from lockstep.watch.judge.run_life import End, How, Life, Lost, Place
+from lockstep.watch.judge.run_life import End, Heard, How, Life, Lost, Place
 
 
 @pytest.fixture
@@ -175,3 +175,11 @@ def test_what_is_of_tomorrow_is_not_missed_for_ever():
     later = seen({("node-9",): (1.0, 4e9)}, [], 1000.0)
 
     assert {} == later
+
+
+def test_a_run_that_an_older_version_took_for_vanished_is_read():
+    end = End(900.0, How.VANISHED, heard=Heard.UNREACHED)
+    life = Life({0: Place("node-0", -1)}, frozenset(), 0, 900.0, end=end)
+    text = to_json(Memory(lives={"gpt": life}))
+
+    assert life == from_json(text.replace('"unreached"', '"mixed"')).lives["gpt"]

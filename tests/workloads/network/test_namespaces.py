@@ -34,14 +34,14 @@ def test_what_is_made_is_found_with_its_owner_and_removed_whole(
     make_network: Callable[[int], Names],
 ) -> None:
     names = make_network(8)
-    owner = namespaces.found()[names.token]
+    owner = namespaces.listed()[names.token]
 
     assert owner is not None
     assert (os.getpid(), namespaces.start_ticks(os.getpid())) == (owner.pid, owner.start_ticks)
     assert 8 + 2 == len(traces(names.token))
     namespaces.remove(names.token)
     assert [] == traces(names.token)
-    assert names.token not in namespaces.found()
+    assert names.token not in namespaces.listed()
 
 
 def test_the_machines_own_network_is_left_alone(make_network: Callable[[int], Names]) -> None:

@@ -130,15 +130,15 @@ class Follower:
 
     def _write(self) -> None:
         """Record what is not yet: its loss may have stood on the lines after it, until here."""
-        told, self._step = self._step, None
-        if told is None:
+        steps, self._step = self._step, None
+        if steps is None:
             return
         assert self._writer is not None
-        wall = (told.end - told.since) // told.steps
-        for index in range(told.steps):
-            last = index == told.steps - 1
+        wall = (steps.end - steps.since) // steps.steps
+        for index in range(steps.steps):
+            last = index == steps.steps - 1
             self._writer.end_step(
-                start_ns=told.since + index * wall, wall_ns=wall, cpu_ns=0, own_ns=None,
+                start_ns=steps.since + index * wall, wall_ns=wall, cpu_ns=0, own_ns=None,
                 wait_ns=None, phase_ns=[*_BEFORE_OTHER, wall], tags=0, samples=0, tokens=0,
-                flops=0.0, loss=told.loss if last else math.nan,
+                flops=0.0, loss=steps.loss if last else math.nan,
             )  # fmt: skip

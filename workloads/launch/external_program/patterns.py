@@ -181,7 +181,7 @@ class Form:
             said = self.find(line)
             return [] if said is None else [said]
         text = cleaned(line)
-        found: dict[tuple[str, str], set[Said]] = {}
+        candidates: dict[tuple[str, str], set[Said]] = {}
         for match in self.expression.finditer(text):
             before = text[: match.start()]
             if _OTHER["plain"].search(before):
@@ -192,12 +192,12 @@ class Form:
             said = _said(match, self.name, text, word)
             if said is not None:
                 said = replace(said, rank=MICRO if word in _PARTS else RANKS.get(name, STEP))
-                found.setdefault((word, name), set()).add(said)
+                candidates.setdefault((word, name), set()).add(said)
         # Twice the same counter with other numbers: two lines were written into each other.
-        told = {key: said.pop() for key, said in found.items() if len(said) == 1}
-        if len(found) == 1:
-            return list(told.values())
-        return [replace(said, word=f"{word} {name}") for (word, name), said in told.items()]
+        unambiguous = {key: said.pop() for key, said in candidates.items() if len(said) == 1}
+        if len(candidates) == 1:
+            return list(unambiguous.values())
+        return [replace(said, word=f"{word} {name}") for (word, name), said in unambiguous.items()]
 
     def find(self, line: str) -> Said | None:
         """What the line says, if it is about a step of training."""
@@ -231,13 +231,13 @@ def said_of_samples(line: str, batch: int) -> Said | None:
     Args:
         batch: Samples of a step.
     """
-    found = _SAMPLES.search(cleaned(line))
-    if found is None:
+    match = _SAMPLES.search(cleaned(line))
+    if match is None:
         return None
-    number, rest = divmod(int(found["step"]), batch)
+    number, rest = divmod(int(match["step"]), batch)
     if rest:  # samples come in whole batches, and steps one by one
         return (
-            Said(int(found["step"]), math.nan, "MLPerf step") if found["name"] == "step" else None
+            Said(int(match["step"]), math.nan, "MLPerf step") if match["name"] == "step" else None
         )
     key = _KEY.search(line)
     trained = key is not None and key[1] in ("train_loss", "tracked_stats", "loss")
@@ -253,8 +253,8 @@ def is_mlperf(line: str) -> bool:
 
 def batch_size(line: str) -> int | None:
     """The global batch size that a line tells; None where it tells none."""
-    found = _BATCH.search(cleaned(line))
-    return None if found is None or int(found["size"]) == 0 else int(found["size"])
+    match = _BATCH.search(cleaned(line))
+    return None if match is None or int(match["size"]) == 0 else int(match["size"])
 
 
 def loss_alone(line: str) -> float | None:
@@ -262,8 +262,8 @@ def loss_alone(line: str) -> float | None:
     text = cleaned(line)
     if _ALONE.match(text) is None:
         return None
-    found = _LOSS.search(text)
-    return None if found is None else float(found["loss"])
+    match = _LOSS.search(text)
+    return None if match is None else float(match["loss"])
 
 
 def known_forms() -> tuple[Form, ...]:
@@ -294,7 +294,7 @@ def _contradicted(match: re.Match[str], text: str) -> bool:
     """Whether a line says the same twice with other numbers: two were written into each other."""
     words = _DIGITS.sub("", match[0])
     others = match.re.finditer(text, match.end())
-    return any(one[0] != match[0] and _DIGITS.sub("", one[0]) == words for one in others)
+    return any(other[0] != match[0] and _DIGITS.sub("", other[0]) == words for other in others)
 
 
 def _said(match: re.Match[str], form: str, text: str, word: str) -> Said | None:

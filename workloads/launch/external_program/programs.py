@@ -130,10 +130,10 @@ class Programs:
                 sleep(REAP_SECONDS)
                 continue
             look = monotonic() + POLL_SECONDS
-            told = [known for rank in self._ranks if (known := rank.ring_state())]
-            if pulse.moved([one.steps for one in told]):
+            states = [known for rank in self._ranks if (known := rank.ring_state())]
+            if pulse.moved([state.steps for state in states]):
                 self._look_at_holders()
-                on_progress(_progress(told))
+                on_progress(_progress(states))
             elif pulse.stopped():
                 missing = self._explain()
                 if pulse.began or (missing is not None and missing.seconds >= pulse.patience):
@@ -152,7 +152,11 @@ class Programs:
             late = who
             parts += stand(raised)
         else:
-            wrote = {one.rank: last_line(one.log) for one in self._ranks if one.rank in late}
+            wrote = {
+                watched.rank: last_line(watched.log)
+                for watched in self._ranks
+                if watched.rank in late
+            }
             parts += [f"rank {rank} last wrote: {line}" for rank, line in wrote.items() if line]
         return Outcome(Ending.HANG, late, "; ".join(parts), ended, raised)
 
@@ -198,8 +202,8 @@ class _Pulse:
         return self._moved - self._began
 
 
-def _progress(told: list[RingState]) -> Progress:
+def _progress(states: list[RingState]) -> Progress:
     """The slowest of the ranks that have shown a step: often only one writes a log."""
-    steps = [one.steps for one in told if one.steps]
-    losses = [one.loss for one in told if not math.isnan(one.loss)]
+    steps = [state.steps for state in states if state.steps]
+    losses = [state.loss for state in states if not math.isnan(state.loss)]
     return Progress(min(steps, default=0), 0, losses[0] if losses else None)

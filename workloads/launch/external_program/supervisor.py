@@ -144,12 +144,12 @@ def _end_family() -> None:
     """End every process below this one; stopped ones too."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = monotonic() + GRACE_SECONDS
-        told: set[int] = set()
+        signalled: set[int] = set()
         while family := _descendants(os.getpid()):
-            for pid in family - told:
+            for pid in family - signalled:
                 _send(pid, number)
                 _send(pid, signal.SIGCONT)
-            told |= family
+            signalled |= family
             _reaped(0)
             if monotonic() > deadline:
                 break
@@ -170,13 +170,13 @@ def _descendants(ancestor: int) -> set[int]:
             continue
         if state not in {"Z", "X"}:
             children.setdefault(int(parent), []).append(int(entry.name))
-    found: set[int] = set()
+    descendants: set[int] = set()
     todo = [ancestor]
     while todo:
         below = children.get(todo.pop(), [])
-        found.update(below)
+        descendants.update(below)
         todo.extend(below)
-    return found
+    return descendants
 
 
 def _send(pid: int, number: signal.Signals) -> None:

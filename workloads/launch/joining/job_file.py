@@ -10,7 +10,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from lockstep.collector.contract import bounded_json
 from lockstep.workloads.spec import RunSpec
 
-# JSON types to dataclasses, by their annotations; the other way is dataclasses.asdict.
+# Dataclasses from JSON, by their annotations; dataclasses.asdict is the inverse.
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ def _value(kind: Any, value: object, where: str) -> Any:
     if get_origin(kind) in (Union, UnionType):
         if value is None and NoneType in get_args(kind):
             return None
-        (kind,) = (one for one in get_args(kind) if one is not NoneType)
+        (kind,) = (member for member in get_args(kind) if member is not NoneType)
         return _value(kind, value, where)
     if get_origin(kind) is tuple:
         if not isinstance(value, list):
@@ -68,7 +68,7 @@ def _value(kind: Any, value: object, where: str) -> Any:
 
 def _scalar(kind: type, value: object, where: str) -> Any:
     if issubclass(kind, Enum):
-        known = [one.value for one in kind]
+        known = [member.value for member in kind]
         if value not in known:
             raise ShapeError(f"{where} is {_shown(value)}; one of {', '.join(map(str, known))}")
         return kind(value)

@@ -93,7 +93,7 @@ def _remedy(hosts: int) -> str:
     return f"give mpirun a host file of {_counted(hosts)}: --hostfile FILE"
 
 
-# The ranks of an mpirun meet by mpi4py, and leave MPI again before anything is trained.
+# The ranks of an mpirun meet through mpi4py, and leave MPI before anything is trained.
 #
 # MPI's collectives and gloo's must not run from different threads at a time, and a process that is
 # inside MPI must not fork: so MPI is used for this alone.

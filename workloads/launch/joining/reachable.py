@@ -87,8 +87,8 @@ def _addresses() -> dict[str, str]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
         fcntl.ioctl(asker, _SIOCGIFCONF, request)
     (length,) = struct.unpack_from("i", request)
-    found = {}
+    addresses = {}
     for name, data in _INTERFACE_REQUEST.iter_unpack(room.tobytes()[:length]):
         # A sockaddr_in: two bytes of family, two of port, four of address.
-        found[socket.inet_ntoa(data[4:8])] = name.rstrip(b"\0").decode().partition(":")[0]
-    return found
+        addresses[socket.inet_ntoa(data[4:8])] = name.rstrip(b"\0").decode().partition(":")[0]
+    return addresses

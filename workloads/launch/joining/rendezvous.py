@@ -220,10 +220,10 @@ def first_host(nodes: str) -> str:
     Raises:
         ValueError: It is no node list.
     """
-    found = _FIRST.match(nodes)
-    if found is None or not found[0] or nodes[found.end() : found.end() + 1] not in ("", ","):
+    match = _FIRST.match(nodes)
+    if match is None or not match[0] or nodes[match.end() : match.end() + 1] not in ("", ","):
         raise ValueError(f"Slurm's node list {nodes!r} does not begin with a host name")
-    return f"{found['head'] or ''}{found['low'] or ''}{found['tail'] or ''}"
+    return f"{match['head'] or ''}{match['low'] or ''}{match['tail'] or ''}"
 
 
 def port_of_job(job: int) -> int:
@@ -234,7 +234,7 @@ def port_of_job(job: int) -> int:
     return FIRST_PORT + job % PORTS
 
 
-# What a rank calls its host: a pod's host name is no node's, and Slurm has names of its own.
+# The name of the host: a pod's host name is not its node's, and Slurm has names of its own.
 
 NODE_VARIABLES = ("LOCKSTEP_NODE", "SLURMD_NODENAME")
 """Who sets one knows better: a pod's template by spec.nodeName, slurmd by its configuration."""
@@ -242,5 +242,5 @@ NODE_VARIABLES = ("LOCKSTEP_NODE", "SLURMD_NODENAME")
 
 def host_name(environment: Mapping[str, str] = os.environ) -> str:
     """Name of the node, or else of the host, as a ring may tell it."""
-    told = (environment.get(name, "") for name in NODE_VARIABLES)
-    return RingName.mapped(next(filter(None, told), "") or socket.gethostname(), "node")
+    names = (environment.get(name, "") for name in NODE_VARIABLES)
+    return RingName.mapped(next(filter(None, names), "") or socket.gethostname(), "node")

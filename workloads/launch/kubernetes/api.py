@@ -125,12 +125,12 @@ def _inside() -> bool:
 
 def _object(content: bytes) -> dict[str, Any]:
     try:
-        told = bounded_json.loads(content)
+        parsed = bounded_json.loads(content)
     except ValueError:
-        told = None
-    if not isinstance(told, dict):
+        parsed = None
+    if not isinstance(parsed, dict):
         raise ClusterError("the API server answered something that is no object")
-    return told
+    return parsed
 
 
 def _message(content: bytes) -> str:

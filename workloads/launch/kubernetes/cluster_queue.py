@@ -20,7 +20,7 @@ from lockstep.workloads.launch.kubernetes.settings import Settings
 from lockstep.workloads.launch.kubernetes.submission import submission
 from lockstep.workloads.spec import RunSpec
 
-# What the pods of a run ask for, as the scheduler and Kueue count it: by its own manifest.
+# Requests of the pods of a run, counted from its manifest as the scheduler and Kueue count them.
 
 Need = Mapping[str, Fraction]
 Told = Mapping[str, Any]
@@ -31,19 +31,19 @@ class PodSet:
     """Pods of one template.
 
     Attributes:
-        each: Resource -> how much one pod asks for.
+        of_one: Resource -> how much one pod asks for.
         tolerations: Of its pods.
     """
 
     name: str
     count: int
-    each: Need
+    of_one: Need
     tolerations: tuple[Told, ...] = ()
 
     @property
     def whole(self) -> Need:
         """Of all its pods."""
-        return {what: self.count * much for what, much in self.each.items()}
+        return {what: self.count * much for what, much in self.of_one.items()}
 
 
 def pod_sets(spec: RunSpec, settings: Settings) -> tuple[PodSet, ...]:
@@ -52,8 +52,8 @@ def pod_sets(spec: RunSpec, settings: Settings) -> tuple[PodSet, ...]:
     if "mpiReplicaSpecs" not in whole:
         return (_pod_set("main", int(whole["parallelism"]), whole["template"]),)
     return tuple(
-        _pod_set(name.lower(), int(told["replicas"]), told["template"])
-        for name, told in whole["mpiReplicaSpecs"].items()
+        _pod_set(name.lower(), int(replicas["replicas"]), replicas["template"])
+        for name, replicas in whole["mpiReplicaSpecs"].items()
     )
 
 
@@ -63,11 +63,11 @@ def _pod_set(name: str, count: int, template: Told) -> PodSet:
 
 def total(sets: Sequence[PodSet]) -> Need:
     """Of all pods of a run, and how many there are."""
-    found: dict[str, Fraction] = {"pods": Fraction(sum(each.count for each in sets))}
-    for each in sets:
-        for what, much in each.whole.items():
-            found[what] = found.get(what, Fraction(0)) + much
-    return found
+    requests: dict[str, Fraction] = {"pods": Fraction(sum(pod_set.count for pod_set in sets))}
+    for pod_set in sets:
+        for what, much in pod_set.whole.items():
+            requests[what] = requests.get(what, Fraction(0)) + much
+    return requests
 
 
 def _asked(template: Told) -> Need:
@@ -76,20 +76,20 @@ def _asked(template: Told) -> Need:
     https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers
     """
     pod = template["spec"]
-    found: dict[str, Fraction] = {}
-    for one in pod["containers"]:
-        for what, much in _requests(one).items():
-            found[what] = found.get(what, Fraction(0)) + much
-    for one in pod.get("initContainers", ()):
-        for what, much in _requests(one).items():
-            found[what] = max(found.get(what, Fraction(0)), much)
-    return found
+    requests: dict[str, Fraction] = {}
+    for container in pod["containers"]:
+        for what, much in _requests(container).items():
+            requests[what] = requests.get(what, Fraction(0)) + much
+    for container in pod.get("initContainers", ()):
+        for what, much in _requests(container).items():
+            requests[what] = max(requests.get(what, Fraction(0)), much)
+    return requests
 
 
 def _requests(container: Told) -> Need:
     """Where only a limit is given, that is asked for."""
-    told = container.get("resources") or {}
-    asked = {**(told.get("limits") or {}), **(told.get("requests") or {})}
+    resources = container.get("resources") or {}
+    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
     return {what: parsed(much) for what, much in asked.items()}
 
 
@@ -111,11 +111,11 @@ _BINARY = {f"{name}i": Fraction(1024) ** power for power, name in enumerate("KMG
 
 def parsed(text: object) -> Fraction:
     """The number; 0 of what is none, for only the API itself writes quantities."""
-    found = _FORM.fullmatch(str(text).strip())
-    if found is None:
+    match = _FORM.fullmatch(str(text).strip())
+    if match is None:
         return Fraction(0)
-    suffix = found["suffix"] or ""
-    number = Fraction(found["number"])
+    suffix = match["suffix"] or ""
+    number = Fraction(match["number"])
     if suffix[:1] in ("e", "E") and suffix[1:]:
         return number * Fraction(10) ** int(suffix[1:])
     return number * (_BINARY.get(suffix) or _SCALES.get(suffix) or 1)
@@ -152,7 +152,7 @@ class Lacking:
 def uncovered(cluster_queue: Told, sets: Sequence[PodSet]) -> tuple[str, ...]:
     """Resources that a run asks for and the queue covers not at all."""
     known = {what for covered, _, _ in _groups(cluster_queue) for what in covered}
-    asked = dict.fromkeys(what for one in sets for what, much in one.each.items() if much)
+    asked = dict.fromkeys(what for pod_set in sets for what, much in pod_set.of_one.items() if much)
     return tuple(what for what in asked if what not in known)
 
 
@@ -172,23 +172,25 @@ def lacking(
         known: ResourceFlavors by name; one that may not be seen has no taints.
     """
     for names, flavors, called in _groups(cluster_queue):
-        needs = [{what: much for what, much in _counted(one).items() if what in names and much}
-                 for one in sets]  # fmt: skip
-        repel = [{name: _untolerated(known.get(name) or {}, one) for name in called}
-                 for one in sets]  # fmt: skip
-        suits = [[place for place, name in enumerate(called) if not taints[name]]
+        needs = [{what: much for what, much in _counted(pod_set).items() if what in names and much}
+                 for pod_set in sets]  # fmt: skip
+        repel = [{name: _untolerated(known.get(name) or {}, pod_set) for name in called}
+                 for pod_set in sets]  # fmt: skip
+        suits = [[index for index, name in enumerate(called) if not taints[name]]
                  for taints in repel]  # fmt: skip
         if _fit(needs, flavors, suits):
             continue
         anywhere = [range(len(flavors))] * len(needs)
         if _fit(needs, flavors, anywhere):
             met = [taints for need, taints in zip(needs, repel, strict=True) if need]
-            told = {f"{name}: {taints[name]}" for taints in met for name in called if taints[name]}
-            return Lacking(" and ".join(names), Fraction(0), None, ", ".join(sorted(told)))
+            reasons = {
+                f"{name}: {taints[name]}" for taints in met for name in called if taints[name]
+            }
+            return Lacking(" and ".join(names), Fraction(0), None, ", ".join(sorted(reasons)))
         for what in names:
-            only = [{what: one[what]} for one in needs if what in one]
+            only = [{what: need[what]} for need in needs if what in need]
             if only and not _fit(only, flavors, anywhere):
-                return _short(what, [one[what] for one in only], flavors)
+                return _short(what, [need[what] for need in only], flavors)
         largest = max(needs, key=lambda one: sum(one.values()))
         return Lacking(" and ".join(largest), Fraction(0), None)
     return None
@@ -202,10 +204,12 @@ def left_out(resources: Told, what: str) -> bool:
     """
     if resources.get("quotaCheckStrategy") == IGNORES:
         return True
-    if any(what.startswith(str(one)) for one in resources.get("excludeResourcePrefixes") or ()):
+    if any(
+        what.startswith(str(prefix)) for prefix in resources.get("excludeResourcePrefixes") or ()
+    ):
         return True
-    return any(one.get("input") == what and one.get("strategy") == "Replace"
-               for one in resources.get("transformations") or ())  # fmt: skip
+    return any(transformation.get("input") == what and transformation.get("strategy") == "Replace"
+               for transformation in resources.get("transformations") or ())  # fmt: skip
 
 
 def takes(cluster_queue: Told, namespace: Told) -> bool:
@@ -219,7 +223,9 @@ def takes(cluster_queue: Told, namespace: Told) -> bool:
     labels = (namespace.get("metadata") or {}).get("labels") or {}
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False
-    return all(_matches(one, labels) for one in selector.get("matchExpressions") or ())
+    return all(
+        _matches(expression, labels) for expression in selector.get("matchExpressions") or ()
+    )
 
 
 def _matches(one: Told, labels: Told) -> bool:
@@ -250,11 +256,11 @@ def _groups(
         flavors = []
         for flavor in group.get("flavors") or ():
             gives: dict[str, Fraction | None] = {}
-            for one in flavor.get("resources") or ():
-                borrows = one.get("borrowingLimit") if shared else "0"
-                gives[str(one.get("name"))] = (
+            for resource in flavor.get("resources") or ():
+                borrows = resource.get("borrowingLimit") if shared else "0"
+                gives[str(resource.get("name"))] = (
                     None if borrows is None
-                    else parsed(one.get("nominalQuota", "0")) + parsed(borrows)
+                    else parsed(resource.get("nominalQuota", "0")) + parsed(borrows)
                 )  # fmt: skip
             flavors.append(gives)
         names = dict.fromkeys([*(group.get("coveredResources") or ()),
@@ -267,14 +273,14 @@ def _untolerated(flavor: Told, one: PodSet) -> str:
     """Taints of a flavor that neither pods nor the flavor itself tolerate, as kubectl has them."""
     spec = flavor.get("spec") or {}
     tolerations = (*one.tolerations, *(spec.get("tolerations") or ()))
-    found = (
+    taints = (
         taint for taint in spec.get("nodeTaints") or ()
         if taint.get("effect") in ("NoSchedule", "NoExecute")
-        and not any(_tolerates(each, taint) for each in tolerations)
+        and not any(_tolerates(toleration, taint) for toleration in tolerations)
     )  # fmt: skip
     return " ".join(
-        f"{each.get('key')}{'=' * bool(each.get('value'))}{each.get('value') or ''}"
-        f":{each.get('effect')}" for each in found
+        f"{taint.get('key')}{'=' * bool(taint.get('value'))}{taint.get('value') or ''}"
+        f":{taint.get('effect')}" for taint in taints
     )  # fmt: skip
 
 
@@ -296,7 +302,7 @@ def _counted(one: PodSet) -> Need:
 
 def _fit(needs: Sequence[Need], flavors: Sequence[Flavor], suits: Sequence[Sequence[int]]) -> bool:
     """Whether some choice of a flavor for each, of those that suit it, has room for all."""
-    asking = [one for one in needs if one]
+    asking = [need for need in needs if need]
     places = [places for one, places in zip(needs, suits, strict=False) if one]
     return any(_room(asking, chosen, flavors) for chosen in product(*places))
 
@@ -315,7 +321,7 @@ def _room(needs: Sequence[Need], chosen: Sequence[int], flavors: Sequence[Flavor
 
 def _short(what: str, needs: Sequence[Fraction], flavors: Sequence[Flavor]) -> Lacking:
     """One set alone is too large, or all together are."""
-    gives = [each.get(what) or Fraction(0) for each in flavors]
+    gives = [flavor.get(what) or Fraction(0) for flavor in flavors]
     if max(needs) > max(gives, default=Fraction(0)):
         return Lacking(what, max(needs), max(gives, default=Fraction(0)))
     return Lacking(what, sum(needs, Fraction(0)), sum(gives, Fraction(0)))

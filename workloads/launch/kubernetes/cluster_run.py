@@ -141,7 +141,7 @@ class ClusterRun:
         if not self.settings.queue:
             return None
         chain = not self.made.workers
-        began = any(each.role == WORKER for each in pods) if chain else self._ran_after is not None
+        began = any(pod.role == WORKER for pod in pods) if chain else self._ran_after is not None
         job = None if began else self.objects.started() if chain else whole
         if not suspended(job):
             return None
@@ -159,13 +159,13 @@ class ClusterRun:
             self._lost = None
         missing = conditions.gone(self._known, pods)
         if held is None:
-            self._known.update({each.name: each for each in pods if not each.deleted})
+            self._known.update({pod.name: pod for pod in pods if not pod.deleted})
         launched = self.made.resource is MPIJOB
         if self._ran_after is None and conditions.running(
             pods, self.made.workers, launched=launched
         ):
             self._ran_after = self._spent
-        self._noted.update({each.name: each.noted for each in pods if each.noted})
+        self._noted.update({pod.name: pod.noted for pod in pods if pod.noted})
 
         def ended(phase: Phase, why: str) -> Ended:
             noted = tuple(self._noted.values())
@@ -174,20 +174,20 @@ class ClusterRun:
 
         if whole is None:
             return ended(Phase.STOPPED, f"somebody deleted {self._name}")
-        told = self._trouble(pods, missing if self.made.workers else [])
-        if found := conditions.ended(whole):
-            phase, why = found
+        trouble = self._trouble(pods, missing if self.made.workers else [])
+        if state := conditions.ended(whole):
+            phase, why = state
             if phase is Phase.SUCCEEDED:
                 return ended(phase, "")
-            if phase is Phase.FAILED and any(each.late for each in pods):
+            if phase is Phase.FAILED and any(pod.late for pod in pods):
                 phase = Phase.LATE
-            return ended(phase, "; ".join(filter(None, (told, why))))
+            return ended(phase, "; ".join(filter(None, (trouble, why))))
         if held is not None and self.made.workers:
             why = self._never(held)
             return ended(Phase.FAILED, why) if why else None
-        if found := self._suspended(whole):
-            return ended(*found)
-        if why := self._must_end(pods, told):
+        if state := self._suspended(whole):
+            return ended(*state)
+        if why := self._must_end(pods, trouble):
             return ended(Phase.FAILED, why)
         return ended(Phase.LATE, self._late) if self._is_late() else None
 
@@ -249,21 +249,21 @@ class ClusterRun:
                 return list(self.cluster.read(version.path(self.made.namespace)).get("items") or ())
         return []
 
-    def _must_end(self, pods: tuple[Pod, ...], told: str) -> str:
+    def _must_end(self, pods: tuple[Pod, ...], trouble: str) -> str:
         """Why it is not waited for any longer; empty = it is.
 
         Args:
-            told: Which of its pods failed.
+            trouble: Which of its pods failed.
         """
         now, chain = self.clock(), not self.made.workers
-        for each in pods:
-            if each.hopeless:
-                return f"{each.place} cannot start: {each.waits_for}"
+        for pod in pods:
+            if pod.hopeless:
+                return f"{pod.described} cannot start: {pod.waits_for}"
         # Workers of a chain are its first step's to judge: they go while the analysis runs.
-        lost = told and not chain
+        lost = trouble and not chain
         self._lost = (now if self._lost is None else self._lost) if lost else None
         if self._lost is not None and now - self._lost > LOST_SECONDS:
-            return told
+            return trouble
         if self._ran_after is None and self._spent > self.settings.start_timeout:
             why = conditions.waits(pods) or "nobody creates its pods"
             return f"not all of its pods ran within {self._spent:.0f} s: {why}"
@@ -271,18 +271,18 @@ class ClusterRun:
 
     def logs(self, pods: tuple[Pod, ...]) -> dict[str, str]:
         """The logs of its pods, by `<pod>.<container>`; of what cannot be had, the reason."""
-        found: dict[str, str] = {}
-        for each in pods:
-            path = f"{POD.path(self.made.namespace, each.name)}/log"
-            for name in each.containers:
+        logs: dict[str, str] = {}
+        for pod in pods:
+            path = f"{POD.path(self.made.namespace, pod.name)}/log"
+            for name in pod.containers:
                 try:
                     text = self.cluster.text(path, container=name, limitBytes=str(LOG_BYTES))
                 except ClusterError as error:
                     if isinstance(error, RefusedError) and error.status == MISSING:
                         continue  # gone, by the clean-up or with its node
                     text = f"no log could be had: {error}\n"
-                found[f"{each.name}.{name}"] = text
-        return found
+                logs[f"{pod.name}.{name}"] = text
+        return logs
 
     def end(self) -> bool:
         """Delete all of it; whether nothing of it is left that runs, or could.
@@ -296,11 +296,11 @@ class ClusterRun:
             with suppress(UnreachableError):  # it goes on without us
                 # Again: the first step of a chain may have created a run in the meantime.
                 there = self.objects.delete()
-                pods = tuple(each for each in self._look()[1] if not each.over)
+                pods = tuple(pod for pod in self._look()[1] if not pod.over)
                 if not there and not pods:
                     self.leaving = ()
                     return True
-                deleted = not there and all(each.deleted for each in pods)
+                deleted = not there and all(pod.deleted for pod in pods)
                 self.leaving = pods if deleted else ()
             self.pause(min(POLL_SECONDS, 0.5))
         return False
@@ -314,22 +314,25 @@ class ClusterRun:
         whole, anothers = self.objects.look()
         if anothers:  # and so are the pods
             return None, ()
-        found = self.cluster.read(POD.path(self.made.namespace), labelSelector=selector(self.run))
-        pods = (conditions.pod(each) for each in found.get("items") or ())
+        listed = self.cluster.read(POD.path(self.made.namespace), labelSelector=selector(self.run))
+        pods = (conditions.pod(item) for item in listed.get("items") or ())
         # Steps of a chain carry the run's label, and we may be in one: only the chain is made of
         # them.
-        own = (each for each in pods if each.role != STEP or self.made.resource is WORKFLOW)
+        own = (pod for pod in pods if pod.role != STEP or self.made.resource is WORKFLOW)
         return whole, tuple(sorted(own, key=lambda each: each.name))
 
     def _trouble(self, pods: tuple[Pod, ...], missing: list[Pod]) -> str:
-        words = [conditions.trouble(pods), *(f"worker {each.place} is gone" for each in missing)]
+        words = [
+            conditions.trouble(pods),
+            *(f"worker {pod.described} is gone" for pod in missing),
+        ]
         return "; ".join(filter(None, words))
 
     def _stage(self, pods: tuple[Pod, ...]) -> tuple[str, str]:
         if self._lost is not None:
             return "failing", self._trouble(pods, conditions.gone(self._known, pods))
         if self._ran_after is not None:
-            up = f"{sum(each.phase == 'Running' for each in pods)} pods"
+            up = f"{sum(pod.phase == 'Running' for pod in pods)} pods"
             return "running", "; ".join((up, *self._noted.values()))
         return "waiting for pods", conditions.waits(pods) or f"of {self._name}"
 

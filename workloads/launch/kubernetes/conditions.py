@@ -78,7 +78,7 @@ class Pod:
     over: bool = False
 
     @property
-    def place(self) -> str:
+    def described(self) -> str:
         """Its name and node."""
         return f"{self.name} on node {self.node}" if self.node else self.name
 
@@ -91,13 +91,13 @@ class Pod:
 def ended(whole: Told) -> tuple[Phase, str] | None:
     """How the object of a run says that it ended; None = it did not."""
     status = whole.get("status") or {}
-    for one in status.get("conditions") or ():
-        if one.get("status") == "True" and one.get("type") in FAILED_CONDITIONS:
-            late = one.get("reason") == DEADLINE
-            words = _words(one.get("reason"), one.get("message"))
+    for condition in status.get("conditions") or ():
+        if condition.get("status") == "True" and condition.get("type") in FAILED_CONDITIONS:
+            late = condition.get("reason") == DEADLINE
+            words = _words(condition.get("reason"), condition.get("message"))
             return Phase.LATE if late else Phase.FAILED, words
-    for one in status.get("conditions") or ():
-        if one.get("status") == "True" and one.get("type") in SUCCEEDED_CONDITIONS:
+    for condition in status.get("conditions") or ():
+        if condition.get("status") == "True" and condition.get("type") in SUCCEEDED_CONDITIONS:
             return Phase.SUCCEEDED, ""
     if status.get("phase") in SUCCEEDED_PHASES:
         return Phase.SUCCEEDED, ""
@@ -108,13 +108,13 @@ def ended(whole: Told) -> tuple[Phase, str] | None:
     return None
 
 
-def pod(told: Told) -> Pod:
+def pod(manifest: Told) -> Pod:
     """A pod by what the API says of it."""
-    about, status = told.get("metadata") or {}, told.get("status") or {}
+    about, status = manifest.get("metadata") or {}, manifest.get("status") or {}
     labels = about.get("labels") or {}
     waits_for, hopeless = _waiting(status)
-    spec = told.get("spec") or {}
-    found = Pod(
+    spec = manifest.get("spec") or {}
+    result = Pod(
         name=str(about.get("name", "")),
         role=str(labels.get(ROLE_LABEL, "")),
         node=str(spec.get("nodeName") or ""),
@@ -123,22 +123,22 @@ def pod(told: Told) -> Pod:
         hopeless=hopeless,
         failed=_failure(status),
         late=status.get("reason") == DEADLINE,
-        containers=tuple(str(each.get("name")) for each in spec.get("containers") or ()),
+        containers=tuple(str(container.get("name")) for container in spec.get("containers") or ()),
         image=_digest(status),
         placed=_placed(status),
         ran=_ran(status),
         deleted=bool(about.get("deletionTimestamp")),
         over=bool(about.get("deletionTimestamp")) and _stands(status),
     )
-    if found.deleted or found.phase != "Running" or found.failed:
-        return found  # then its collector ends, too
-    return replace(found, noted=_without_collector(found, status))
+    if result.deleted or result.phase != "Running" or result.failed:
+        return result  # then its collector ends, too
+    return replace(result, noted=_without_collector(result, status))
 
 
 def trouble(pods: Sequence[Pod]) -> str:
     """The pods that failed, in words; empty = none."""
     return "; ".join(
-        f"{each.role or 'pod'} {each.place} {each.failed}" for each in pods if each.failed
+        f"{each.role or 'pod'} {each.described} {each.failed}" for each in pods if each.failed
     )
 
 
@@ -175,18 +175,21 @@ def gone(known: Mapping[str, Pod], pods: Sequence[Pod]) -> list[Pod]:
 
 
 def _waiting(status: Told) -> tuple[str, bool]:
-    for one in _containers(status):
-        state = (one.get("state") or {}).get("waiting") or {}
+    for container in _containers(status):
+        state = (container.get("state") or {}).get("waiting") or {}
         reason = state.get("reason", "")
-        if reason in NEVER_STARTS and one.get("name") != COLLECTOR:
-            return f"{one.get('image', 'the image')}: {_words(reason, state.get('message'))}", True
+        if reason in NEVER_STARTS and container.get("name") != COLLECTOR:
+            return (
+                f"{container.get('image', 'the image')}: {_words(reason, state.get('message'))}",
+                True,
+            )
     if status.get("phase", "Pending") != "Pending":
         return "", False
-    for one in status.get("conditions") or ():
-        if one.get("type") == "PodScheduled" and one.get("status") == "False":
-            return _words(one.get("reason"), one.get("message")), False
-    for one in _containers(status):
-        state = (one.get("state") or {}).get("waiting") or {}
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return _words(condition.get("reason"), condition.get("message")), False
+    for container in _containers(status):
+        state = (container.get("state") or {}).get("waiting") or {}
         if state:
             return _words(state.get("reason"), state.get("message")), False
     return "it starts", False
@@ -194,9 +197,9 @@ def _waiting(status: Told) -> tuple[str, bool]:
 
 def _failure(status: Told) -> str:
     """Of its ranks, or of what it is there for; a collector beside them ends no run."""
-    for one in _containers(status):
-        name = one.get("name", RANKS)
-        last = _terminated(one)
+    for container in _containers(status):
+        name = container.get("name", RANKS)
+        last = _terminated(container)
         if last.get("exitCode", 0) and name != COLLECTOR:
             where = "" if name in (RANKS, LAUNCHER) else f" in its container {name}"
             return f"{_code(last)}{where}"
@@ -207,17 +210,17 @@ def _failure(status: Told) -> str:
 
 
 def _collectors_end(status: Told) -> str:
-    for one in _containers(status):
-        if one.get("name") == COLLECTOR and _terminated(one).get("exitCode", 0):
-            return f"its collector {_code(_terminated(one))}"
+    for container in _containers(status):
+        if container.get("name") == COLLECTOR and _terminated(container).get("exitCode", 0):
+            return f"its collector {_code(_terminated(container))}"
     return ""
 
 
 def _without_collector(pod: Pod, status: Told) -> str:
-    for one in status.get("containerStatuses") or ():
-        last = _terminated(one)
-        if last and one.get("name") == COLLECTOR:
-            return f"the collector of {pod.place} {_code(last)}: what it saw ends there"
+    for container in status.get("containerStatuses") or ():
+        last = _terminated(container)
+        if last and container.get("name") == COLLECTOR:
+            return f"the collector of {pod.described} {_code(last)}: what it saw ends there"
     return ""
 
 
@@ -242,8 +245,10 @@ def _containers(status: Told) -> list[Told]:
 
 def _stands(status: Told) -> bool:
     """Whether its node tells of its containers, and that none runs or is about to."""
-    told = _containers(status)
-    return bool(told) and all(_still(one.get("state") or {}) for one in told)
+    containers = _containers(status)
+    return bool(containers) and all(
+        _still(container.get("state") or {}) for container in containers
+    )
 
 
 def _still(state: Told) -> bool:
@@ -256,27 +261,27 @@ def _still(state: Told) -> bool:
 
 def _digest(status: Told) -> str:
     """Of the image of its ranks, as the runtime resolved it: `sha256:` and 64 digits."""
-    for one in status.get("containerStatuses") or ():
-        if one.get("name") in (RANKS, LAUNCHER):
-            _, at, digest = str(one.get("imageID") or "").rpartition("@")
+    for container in status.get("containerStatuses") or ():
+        if container.get("name") in (RANKS, LAUNCHER):
+            _, at, digest = str(container.get("imageID") or "").rpartition("@")
             return digest if at else ""
     return ""
 
 
 def _placed(status: Told) -> str:
-    for one in status.get("conditions") or ():
-        if one.get("type") == "PodScheduled" and one.get("status") == "True":
-            return str(one.get("lastTransitionTime") or "")
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
+            return str(condition.get("lastTransitionTime") or "")
     return ""
 
 
 def _ran(status: Told) -> str:
     """Of a container that was started again nobody tells when it first ran."""
-    for one in status.get("containerStatuses") or ():
-        if one.get("name") in (RANKS, LAUNCHER) and not one.get("restartCount"):
-            state = one.get("state") or {}
-            told = state.get("running") or state.get("terminated") or {}
-            return str(told.get("startedAt") or "")
+    for container in status.get("containerStatuses") or ():
+        if container.get("name") in (RANKS, LAUNCHER) and not container.get("restartCount"):
+            state = container.get("state") or {}
+            span = state.get("running") or state.get("terminated") or {}
+            return str(span.get("startedAt") or "")
     return ""
 
 

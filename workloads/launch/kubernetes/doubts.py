@@ -51,25 +51,25 @@ def _unseen(facts: Facts, settings: Settings) -> str:
         f"{quotas} (whether quotas leave enough)": facts.quotas is None,
         f"{namespace} ({forbidden})": facts.namespace is None,
     }
-    found = [what for what, is_unseen in unseen.items() if is_unseen]
-    if not found:
+    kinds = [what for what, is_unseen in unseen.items() if is_unseen]
+    if not kinds:
         return ""
-    return f"not checked before the start, for this account may not {', '.join(found)}"
+    return f"not checked before the start, for this account may not {', '.join(kinds)}"
 
 
 def _unset(facts: Facts, spec: RunSpec, settings: Settings) -> list[str]:
     """Quotas that want of every container what ours leave out: a LimitRange may give it."""
     unset = (*UNSET, *(UNSET_WITH_GPUS if spec.device == "cuda" else ()))
-    found = []
+    sentences = []
     for quota in facts.quotas or ():
-        if wanted := [each for each in hard(quota) if each in unset]:
+        if wanted := [resource for resource in hard(quota) if resource in unset]:
             name = quota.get("metadata", {}).get("name")
-            found.append(
+            sentences.append(
                 f"the quota {name} of namespace {settings.namespace} wants"
                 f" {' and '.join(wanted)} of every container, and runs leave that open: without a"
                 " LimitRange there that gives defaults, no pod is created"
             )
-    return found
+    return sentences
 
 
 def _uncovered(facts: Facts, spec: RunSpec, settings: Settings) -> str:
@@ -101,15 +101,15 @@ def _away(facts: Facts, spec: RunSpec, settings: Settings) -> str:
 
 def _held(facts: Facts, settings: Settings) -> list[str]:
     """That a queue admits nobody for now."""
-    found = []
-    for kind, told, name in (
+    sentences = []
+    for kind, objects, name in (
         ("LocalQueue", facts.queue, settings.queue),
         ("ClusterQueue", facts.cluster_queue, "behind it"),
     ):
-        policy = str(((told or {}).get("spec") or {}).get("stopPolicy") or "None")
+        policy = str(((objects or {}).get("spec") or {}).get("stopPolicy") or "None")
         if policy != "None":
-            found.append(
+            sentences.append(
                 f"the {kind} {name} is stopped (stopPolicy {policy}): Kueue lets nobody in until"
                 " somebody lets it go on"
             )
-    return found
+    return sentences

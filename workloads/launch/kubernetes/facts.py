@@ -87,7 +87,7 @@ def look(cluster: Cluster, settings: Settings) -> Facts:
         nodes=_all(cluster, "/api/v1/nodes"),
         queue=queue,
         cluster_queue=cluster_queue,
-        flavors={str(_metadata(each).get("name")): each for each in flavors},
+        flavors={str(_metadata(flavor).get("name")): flavor for flavor in flavors},
         kueue_resources=_kueue_resources(cluster) if cluster_queue else None,
     )
 
@@ -119,13 +119,13 @@ def _kueue_resources(cluster: Cluster) -> Told | None:
 
     text = ((_one(cluster, KUEUE_CONFIGURATION) or {}).get("data") or {}).get(KUEUE_FILE)
     try:
-        told = yaml.safe_load(text or "")
+        configuration = yaml.safe_load(text or "")
     except yaml.YAMLError:
         return None
-    if not isinstance(told, dict):
+    if not isinstance(configuration, dict):
         return None
-    found = told.get("resources") or {}
-    return found if isinstance(found, dict) else None
+    resources = configuration.get("resources") or {}
+    return resources if isinstance(resources, dict) else None
 
 
 def _one(cluster: Cluster, path: str) -> Told | None:
@@ -140,8 +140,8 @@ def _one(cluster: Cluster, path: str) -> Told | None:
 
 
 def _all(cluster: Cluster, path: str) -> tuple[Told, ...] | None:
-    found = _one(cluster, path)
-    return None if found is None else tuple(found.get("items") or ())
+    response = _one(cluster, path)
+    return None if response is None else tuple(response.get("items") or ())
 
 
 def _served(cluster: Cluster, resource: Resource) -> bool:
@@ -162,6 +162,6 @@ def _allowed(cluster: Cluster, namespace: str, right: Right) -> bool:
     return bool(cluster.create(REVIEWS, review).get("status", {}).get("allowed"))
 
 
-def _metadata(told: Told | None) -> Told:
-    metadata: Told = (told or {}).get("metadata") or {}
+def _metadata(manifest: Told | None) -> Told:
+    metadata: Told = (manifest or {}).get("metadata") or {}
     return metadata

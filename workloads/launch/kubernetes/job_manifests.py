@@ -1,7 +1,8 @@
-"""A run as an Indexed Job, where there is no MPI Operator: torchrun in one pod a node.
+"""A run as an MPIJob, or as an Indexed Job where there is no MPI Operator.
 
-Ranks meet at the first pod, which a headless Service names. Nobody records such a run: its steps
-and samples are on the page of the node's collector, for Prometheus.
+An Indexed Job runs torchrun in one pod a node. Its ranks meet at the first pod, which a headless
+Service names. Such a run is not recorded: its steps and samples are on the page of the node's
+collector, for Prometheus.
 
 Sources: https://kubernetes.io/docs/tasks/job/job-with-pod-to-pod-communication/ and
 https://docs.pytorch.org/docs/stable/elastic/run.html.
@@ -35,7 +36,7 @@ from lockstep.workloads.launch.kubernetes.settings import (
 )
 from lockstep.workloads.spec import RunSpec
 
-# A run as an MPIJob v2beta1 of the MPI Operator: workers wait at sshd, one launcher runs mpirun.
+# An MPIJob v2beta1: workers wait at sshd, one launcher runs mpirun.
 #
 # The launcher is `lockstep run --launcher mpirun` itself: it records the collectors of the workers
 # and writes the archive onto the claim. Two things there are known to go wrong without a word, and
@@ -64,7 +65,7 @@ MPI_VARIABLES = {
 }
 
 
-def manifest(spec: RunSpec, settings: Settings, command: Sequence[str]) -> Manifest:
+def mpi_job(spec: RunSpec, settings: Settings, command: Sequence[str]) -> Manifest:
     """The MPIJob.
 
     Args:
@@ -144,17 +145,17 @@ def service(spec: RunSpec, settings: Settings) -> Manifest:
     }
 
 
-def job(spec: RunSpec, settings: Settings) -> Manifest:
+def indexed_job(spec: RunSpec, settings: Settings) -> Manifest:
     """The Job; the service must be in the same namespace under the same name."""
     layout, name = spec.layout, object_name(spec.run)
-    told = Job(spec, Path(archive_folder(spec)), hosts=layout.nodes)
+    rank_job = Job(spec, Path(archive_folder(spec)), hosts=layout.nodes)
     ranks: Manifest = {
         "name": RANKS,
         "command": ["torchrun"],
         "args": [
             f"--nnodes={layout.nodes}", f"--nproc-per-node={layout.ranks_per_node}",
             f"--node-rank=$({INDEX})", f"--master-addr={name}-0.{name}",
-            f"--master-port={MEETING_PORT}", "-m", "lockstep.workloads", told.text(),
+            f"--master-port={MEETING_PORT}", "-m", "lockstep.workloads", rank_job.text(),
         ],
         "env": [{
             "name": INDEX,

@@ -47,14 +47,18 @@ def waits_behind(queue: str, uid: str, workloads: Sequence[Told]) -> str:
         uid: Of the job's object.
         workloads: Of the namespace.
     """
-    same = [each for each in workloads if (each.get("spec") or {}).get("queueName") == queue]
-    own = next((each for each in same if _owned_by(each, uid)), None)
-    others = [each for each in same if each is not own and not _is(each, "Finished")]
-    running = sorted(_name(each) for each in others if _is(each, "Admitted"))
+    same = [
+        workload for workload in workloads if (workload.get("spec") or {}).get("queueName") == queue
+    ]
+    own = next((workload for workload in same if _owned_by(workload, uid)), None)
+    others = [
+        workload for workload in same if workload is not own and not _is(workload, "Finished")
+    ]
+    running = sorted(_name(workload) for workload in others if _is(workload, "Admitted"))
     first = sorted(
-        _name(each)
-        for each in others
-        if not _is(each, "Admitted") and own is not None and _rank(each) < _rank(own)
+        _name(workload)
+        for workload in others
+        if not _is(workload, "Admitted") and own is not None and _rank(workload) < _rank(own)
     )
     parts = [f"in queue {queue}"]
     if first:
@@ -70,45 +74,50 @@ def never(uid: str, workloads: Sequence[Told]) -> str:
 
     It says so with its first look, seconds after the job was created.
     """
-    message = _message(next((each for each in workloads if _owned_by(each, uid)), None))
+    message = _message(next((workload for workload in workloads if _owned_by(workload, uid)), None))
     return message if UNCOVERED in message else ""
 
 
 def taken_back(uid: str, workloads: Sequence[Told]) -> str:
     """Why Kueue suspended a job again that had run, as far as may be seen."""
-    own = next((each for each in workloads if _owned_by(each, uid)), None)
-    for one in ((own or {}).get("status") or {}).get("conditions") or ():
-        if one.get("type") == "Evicted" and one.get("status") == "True":
-            return ": ".join(str(one[key]) for key in ("reason", "message") if one.get(key))[:300]
+    own = next((workload for workload in workloads if _owned_by(workload, uid)), None)
+    for condition in ((own or {}).get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "Evicted" and condition.get("status") == "True":
+            return ": ".join(
+                str(condition[key]) for key in ("reason", "message") if condition.get(key)
+            )[:300]
     return ""
 
 
-def _owned_by(told: Told, uid: str) -> bool:
-    owners = (told.get("metadata") or {}).get("ownerReferences") or ()
-    return any(each.get("uid") == uid for each in owners)
+def _owned_by(workload: Told, uid: str) -> bool:
+    owners = (workload.get("metadata") or {}).get("ownerReferences") or ()
+    return any(owner.get("uid") == uid for owner in owners)
 
 
-def _is(told: Told, condition: str) -> bool:
-    conditions = (told.get("status") or {}).get("conditions") or ()
+def _is(workload: Told, condition: str) -> bool:
+    conditions = (workload.get("status") or {}).get("conditions") or ()
     return any(each.get("type") == condition and each.get("status") == "True"
                for each in conditions)  # fmt: skip
 
 
-def _message(told: Told | None) -> str:
-    conditions = ((told or {}).get("status") or {}).get("conditions") or ()
-    found = [str(each.get("message", "")) for each in conditions
-             if each.get("type") == "QuotaReserved" and each.get("status") == "False"]  # fmt: skip
-    return found[0][:300] if found else ""
+def _message(workload: Told | None) -> str:
+    conditions = ((workload or {}).get("status") or {}).get("conditions") or ()
+    messages = [
+        str(condition.get("message", ""))
+        for condition in conditions
+        if condition.get("type") == "QuotaReserved" and condition.get("status") == "False"
+    ]
+    return messages[0][:300] if messages else ""
 
 
-def _rank(told: Told) -> tuple[int, str]:
+def _rank(workload: Told) -> tuple[int, str]:
     """Kueue's order in a queue: priority, then age."""
-    created = str((told.get("metadata") or {}).get("creationTimestamp", ""))
-    return -int((told.get("spec") or {}).get("priority") or 0), created
+    created = str((workload.get("metadata") or {}).get("creationTimestamp", ""))
+    return -int((workload.get("spec") or {}).get("priority") or 0), created
 
 
-def _name(told: Told) -> str:
-    metadata = told.get("metadata") or {}
+def _name(workload: Told) -> str:
+    metadata = workload.get("metadata") or {}
     owners: Sequence[Told] = metadata.get("ownerReferences") or ({},)
     return str(owners[0].get("name") or metadata.get("name"))
 

@@ -50,7 +50,7 @@ class Objects:
                 raise self._taken(resource)
         whole = {**made.whole, "metadata": {**made.whole["metadata"], **self._owner()}}
         try:
-            told = self.cluster.create(made.resource.path(made.namespace), whole)
+            created = self.cluster.create(made.resource.path(made.namespace), whole)
         except RefusedError as error:  # so nothing of ours is there
             # A quota that changes meanwhile is a conflict as well.
             if error.status == TAKEN and self._read(made.resource) is not None:
@@ -60,10 +60,10 @@ class Objects:
             self.unsure = True
             self._try_to_delete()
             raise
-        self.uid = str(told["metadata"]["uid"])
+        self.uid = str(created["metadata"]["uid"])
         try:
             for resource, manifest in made.owned:
-                about = {**manifest["metadata"], "ownerReferences": owned_by(told)}
+                about = {**manifest["metadata"], "ownerReferences": owned_by(created)}
                 self.cluster.create(
                     resource.path(made.namespace), {**manifest, "metadata": about}
                 )  # fmt: skip
@@ -73,17 +73,17 @@ class Objects:
 
     def look(self) -> tuple[Told | None, bool]:
         """The object that owns all others, None if it is gone; whether another has its name."""
-        found = self._read(self.made.resource)
-        if found is None or self._is_ours(found):
-            return found, False
+        current = self._read(self.made.resource)
+        if current is None or self._is_ours(current):
+            return current, False
         return None, True
 
     def started(self) -> Told | None:
         """What the cluster created for it under its name; None = nothing yet, or no longer."""
         for resource in self.made.started:
-            found = self._read(resource)
-            if found is not None and self._is_ours(found):
-                return found
+            current = self._read(resource)
+            if current is not None and self._is_ours(current):
+                return current
         return None
 
     def delete(self) -> bool:
@@ -94,13 +94,13 @@ class Objects:
         """
         there = False
         for resource in (self.made.resource, *self.made.started):
-            found = self._read(resource)
-            if found is None or not self._is_ours(found):
+            current = self._read(resource)
+            if current is None or not self._is_ours(current):
                 continue
             there = True
-            if not found["metadata"].get("deletionTimestamp"):
+            if not current["metadata"].get("deletionTimestamp"):
                 path = resource.path(self.made.namespace, self.made.name)
-                self.cluster.delete(path, found["metadata"]["uid"])
+                self.cluster.delete(path, current["metadata"]["uid"])
         return there
 
     @property
@@ -113,8 +113,8 @@ class Objects:
         """What a person types to end it by hand, and nobody else's."""
         return self.made.stop_command_of_ours if self.unsure else self.made.stop_command
 
-    def _is_ours(self, found: Told) -> bool:
-        about = found.get("metadata") or {}
+    def _is_ours(self, current: Told) -> bool:
+        about = current.get("metadata") or {}
         if self.uid and about.get("uid") == self.uid:
             return True
         mark = (about.get("labels") or {}).get(SUBMISSION_LABEL)
@@ -125,9 +125,9 @@ class Objects:
         if self.made.owner is None:
             return {}
         with suppress(ClusterError):  # not allowed, for instance: then the launcher alone ends it
-            found = self._read(self.made.owner)
-            if found is not None and self._is_ours(found):
-                return {"ownerReferences": owned_by(found)}
+            current = self._read(self.made.owner)
+            if current is not None and self._is_ours(current):
+                return {"ownerReferences": owned_by(current)}
         return {}
 
     def _read(self, resource: Resource) -> Told | None:

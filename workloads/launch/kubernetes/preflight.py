@@ -177,7 +177,7 @@ def _quotas(
             left = parsed(most) - parsed(used.get(what, "0"))
             if needed is not None and needed > left:
                 never = needed > parsed(most)
-                found = Refusal(
+                refusal = Refusal(
                     ExitCode.USAGE if never else ExitCode.UNREACHABLE,
                     f"the quota {name} of namespace {settings.namespace} leaves"
                     f" {format_quantity(left)} of {format_quantity(parsed(most))} {what}, and the"
@@ -186,8 +186,8 @@ def _quotas(
                     f"{'' if never else ', or wait until others have ended'}",
                 )
                 if never:
-                    return found
-                not_now = not_now or found
+                    return refusal
+                not_now = not_now or refusal
     return not_now
 
 
@@ -262,7 +262,7 @@ def not_covered(cluster_queue: Told, behind: str, missing: Sequence[str], name: 
 def _room(facts: Facts, spec: RunSpec, ranks: PodSet) -> Refusal | None:
     if facts.nodes is None:
         return None
-    per_node = ranks.each
+    per_node = ranks.of_one
     usable = [node for node in facts.nodes if _takes(node, gpu=spec.device == "cuda")]
     fitting = [node for node in usable if _fits(node, per_node)]
     layout = spec.layout
@@ -291,8 +291,9 @@ def away(facts: Facts, spec: RunSpec, ranks: PodSet) -> tuple[int, int]:
 
     They come back, or wait to be replaced: nothing that is refused.
     """
-    fitting = [node for node in facts.nodes or ()
-               if _takes(node, gpu=spec.device == "cuda") and _fits(node, ranks.each)]  # fmt: skip
+    gpu = spec.device == "cuda"
+    nodes = facts.nodes or ()
+    fitting = [node for node in nodes if _takes(node, gpu=gpu) and _fits(node, ranks.of_one)]
     there = sum(_is_there(node) for node in fitting)
     return len(fitting) - there, max(0, spec.layout.nodes - there)
 
@@ -314,13 +315,16 @@ def _takes(node: Node, *, gpu: bool) -> bool:
 def _is_there(node: Node) -> bool:
     """Whether it takes pods now: ready, and not cordoned."""
     about = node.get("spec", {})
-    passing = (each for each in about.get("taints") or ()
-               if str(each.get("key", "")).startswith(OF_KUBERNETES)
-               and each.get("effect") != "PreferNoSchedule")  # fmt: skip
+    passing = (taint for taint in about.get("taints") or ()
+               if str(taint.get("key", "")).startswith(OF_KUBERNETES)
+               and taint.get("effect") != "PreferNoSchedule")  # fmt: skip
     if about.get("unschedulable") or any(passing):
         return False
     conditions = node.get("status", {}).get("conditions") or ()
-    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+    return any(
+        condition.get("type") == "Ready" and condition.get("status") == "True"
+        for condition in conditions
+    )
 
 
 def _fits(node: Node, need: Need) -> bool:

@@ -63,7 +63,7 @@ class Settings:
     queue: str = ""
 
 
-# What objects of a run are called, and where the API has them.
+# Names of the objects of a run, and their paths in the API.
 #
 # Sources: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ (DNS labels),
 # the MPIJob API v2beta1 of https://github.com/kubeflow/mpi-operator, and Argo's
@@ -141,8 +141,8 @@ def is_hosts_name(run: str, nodes: int) -> bool:
 
 def labels(run: str, role: str = "") -> dict[str, str]:
     """On everything that a run creates."""
-    told = {"app.kubernetes.io/part-of": "lockstep", RUN_LABEL: run}
-    return {**told, ROLE_LABEL: role} if role else told
+    by_key = {"app.kubernetes.io/part-of": "lockstep", RUN_LABEL: run}
+    return {**by_key, ROLE_LABEL: role} if role else by_key
 
 
 def team_labels(team: str) -> dict[str, str]:
@@ -162,6 +162,6 @@ def stop_command(resources: Sequence[Resource], namespace: str, which: str) -> s
         resources: The first owns all else; others may be gone already.
         which: A name, or a selector of labels with its option.
     """
-    kinds = ",".join(f"{each.plural}.{each.group}" for each in resources)
+    kinds = ",".join(f"{resource.plural}.{resource.group}" for resource in resources)
     missing = " --ignore-not-found" if len(resources) > 1 else ""
     return f"kubectl -n {namespace} delete {kinds} {which}{missing}"

@@ -81,18 +81,18 @@ def submission(spec: RunSpec, settings: Settings, command: Sequence[str]) -> Sub
     Args:
         command: What the launcher of an MPIJob, or the first step of a Workflow, runs.
     """
-    place = (settings.namespace, object_name(spec.run))
+    namespaced = (settings.namespace, object_name(spec.run))
     nodes, mark = spec.layout.nodes, settings.submission
     if settings.chain:
-        whole = workflow.manifest(spec, settings, command)
-        return Submission(WORKFLOW, *place, whole, started=kinds(settings)[1:], mark=mark)
+        whole = workflow.argo_workflow(spec, settings, command)
+        return Submission(WORKFLOW, *namespaced, whole, started=kinds(settings)[1:], mark=mark)
     owner = WORKFLOW if settings.step else None
     if settings.kind is Kind.MPIJOB:
-        whole = job_manifests.manifest(spec, settings, command)
-        return Submission(MPIJOB, *place, whole, workers=nodes, owner=owner, mark=mark)
+        whole = job_manifests.mpi_job(spec, settings, command)
+        return Submission(MPIJOB, *namespaced, whole, workers=nodes, owner=owner, mark=mark)
     service = (SERVICE, job_manifests.service(spec, settings))
-    whole = job_manifests.job(spec, settings)
-    return Submission(JOB, *place, whole, (service,), nodes, owner=owner, mark=mark)
+    whole = job_manifests.indexed_job(spec, settings)
+    return Submission(JOB, *namespaced, whole, (service,), nodes, owner=owner, mark=mark)
 
 
 def kinds(settings: Settings) -> tuple[Resource, ...]:
@@ -105,7 +105,9 @@ def rights(settings: Settings) -> tuple[Right, ...]:
     """What the account that submits must be allowed, and what the chart's role grants."""
     resource, *started = kinds(settings)
     needed = [Right(verb, resource.group, resource.plural) for verb in ("create", "get", "delete")]
-    needed += [Right(verb, one.group, one.plural) for one in started for verb in ("get", "delete")]
+    needed += [
+        Right(verb, kind.group, kind.plural) for kind in started for verb in ("get", "delete")
+    ]
     if resource is JOB:
         needed.append(Right("create", SERVICE.group, SERVICE.plural))
     if settings.measured and resource is not JOB:

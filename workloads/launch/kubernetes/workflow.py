@@ -69,7 +69,7 @@ ON_TOP_SECONDS = 4.0 * STEP_SECONDS
 """Of the chain beyond the run and its start."""
 
 
-def manifest(spec: RunSpec, settings: Settings, command: Sequence[str]) -> Manifest:
+def argo_workflow(spec: RunSpec, settings: Settings, command: Sequence[str]) -> Manifest:
     """The Workflow.
 
     Args:
@@ -153,17 +153,16 @@ def _step(
     }
 
 
-# After an MPIJob: a Job that analyzes the archive on the claim and tells how fast the run was.
-#
-# A chain of Argo does the same in steps of its own (workflow.py). What the Job says is in its pod's
-# log, as one line of JSON; `lockstep bench` makes a row of results of it.
+# After an MPIJob, a Job analyzes the archive on the claim and reports the speed of the run. A chain
+# of Argo does the same in its own steps. The result is one line of JSON in the log of the Job's
+# pod, which `lockstep bench` turns into a row of results.
 
 SUFFIX = "-measure"
 SCRIPT = f'({ANALYZE}) && lockstep report "$0" && lockstep bench measure "$0"'
 _POLL_SECONDS = 2.0
 
 
-def job(spec: RunSpec, settings: Settings, owner: Manifest) -> Manifest:
+def analysis_job(spec: RunSpec, settings: Settings, owner: Manifest) -> Manifest:
     """The Job, which goes with the run's object.
 
     Args:
@@ -207,36 +206,36 @@ def measured(
     namespace, name = settings.namespace, object_name(spec.run)
     owner = cluster.read(MPIJOB.path(namespace, name))
     path = f"{JOB.path(namespace)}/{name}{SUFFIX}"
-    cluster.create(JOB.path(namespace), job(spec, settings, owner))
+    cluster.create(JOB.path(namespace), analysis_job(spec, settings, owner))
     begun, queued, looked = clock(), 0.0, clock()
     most = STEP_SECONDS + settings.start_timeout
     while True:
         whole, now = cluster.read(path), clock()
-        found = conditions.ended(whole)
+        state = conditions.ended(whole)
         queued += now - looked if suspended(whole) else 0.0
         looked = now
         late = now - begun - queued >= most or queued > settings.queue_timeout
         pods = _pods(cluster, spec, namespace)
-        stuck = next((each for each in pods if each.hopeless), None)
-        if found is not None or stuck is not None or late:
+        stuck = next((pod for pod in pods if pod.hopeless), None)
+        if state is not None or stuck is not None or late:
             break
         pause(_POLL_SECONDS)
-    said = "\n".join(_log(cluster, namespace, each) for each in pods)
-    if found is not None and found[0] is Phase.SUCCEEDED:
+    said = "\n".join(_log(cluster, namespace, pod) for pod in pods)
+    if state is not None and state[0] is Phase.SUCCEEDED:
         return said, ""
     why = (
-        f"{stuck.place} cannot start: {stuck.waits_for}" if stuck is not None
+        f"{stuck.described} cannot start: {stuck.waits_for}" if stuck is not None
         else (said.strip().splitlines() or [conditions.waits(pods)])[-1][:500]
-        or ("it had not ended in time" if found is None else found[1])
+        or ("it had not ended in time" if state is None else state[1])
     )  # fmt: skip
     return "", why
 
 
 def _pods(cluster: Cluster, spec: RunSpec, namespace: str) -> list[conditions.Pod]:
     chosen = f"{selector(spec.run)},{ROLE_LABEL}={STEP}"
-    told = cluster.read(POD.path(namespace), labelSelector=chosen)
-    pods = (conditions.pod(each) for each in told.get("items") or ())
-    return [each for each in pods if SUFFIX in each.name]
+    listed = cluster.read(POD.path(namespace), labelSelector=chosen)
+    pods = (conditions.pod(item) for item in listed.get("items") or ())
+    return [pod for pod in pods if SUFFIX in pod.name]
 
 
 def _log(cluster: Cluster, namespace: str, pod: conditions.Pod) -> str:

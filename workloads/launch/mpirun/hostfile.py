@@ -80,19 +80,19 @@ def require(hosts: tuple[Host, ...], path: Path, nodes: int, ranks_per_node: int
 
 
 def _host(path: Path, number: int, words: list[str]) -> Host:
-    found = _NAME.fullmatch(words[0])
-    if found is None:
+    match = _NAME.fullmatch(words[0])
+    if match is None:
         raise HostfileError(
             f"{path} line {number}: {words[0]!r} is no host; write `host slots=N` or `host:N`"
         )
-    told = [] if found["slots"] is None else [int(found["slots"])]
+    slots = [] if match["slots"] is None else [int(match["slots"])]
     for word in words[1:]:
         setting = _SETTING.fullmatch(word)
         if setting is None:
             raise HostfileError(
                 f"{path} line {number}: {word!r} is unknown; write `host slots=N` or `host:N`"
             )
-        told.append(int(setting["value"]))
-    if 0 in told:
-        raise HostfileError(f"{path} line {number}: host {found['name']} has no slots")
-    return Host(found["name"], min(told, default=None), number)
+        slots.append(int(setting["value"]))
+    if 0 in slots:
+        raise HostfileError(f"{path} line {number}: host {match['name']} has no slots")
+    return Host(match["name"], min(slots, default=None), number)

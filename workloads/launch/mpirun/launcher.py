@@ -21,7 +21,7 @@ from lockstep.workloads.measure import peak
 from lockstep.workloads.spec import RunSpec
 from lockstep.workloads.tasks.registry import find as find_task
 
-# The mpirun of this machine: where it is, and whose.
+# The mpirun of this machine: its path, and whether it is of Open MPI or MPICH.
 
 NAMES = ("mpirun", "mpiexec")
 VERSION_SECONDS = 10.0
@@ -61,12 +61,12 @@ def find(search: str | None = None) -> Program:
     """
     if search is None:
         search = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
-    found = [one for name in NAMES if (one := shutil.which(name, path=search))]
-    if not found:
+    paths = [one for name in NAMES if (one := shutil.which(name, path=search))]
+    if not paths:
         raise LaunchError(f"mpirun is not installed; {INSTALL}")
     # Open MPI 4 takes the grandparent of its path for its prefix and refuses "/": /bin is a link to
     # /usr/bin on many a system. The name stays: it says whose it is where several are installed.
-    named = Path(found[0])
+    named = Path(paths[0])
     path = named.parent.resolve() / named.name
     try:
         said = subprocess.run(
@@ -170,10 +170,10 @@ class MpirunLauncher:
         if self.hosts:
             listed = workspace / MACHINES_FILE
             listed.write_text(machines(self._program, self.hosts, layout.ranks_per_node))
-            told = job.text()  # the hosts need not share a file system
+            job_text = job.text()  # the hosts need not share a file system
         else:
-            told = str(workspace / JOB_FILE)
-            _on_this_host(job, workspace).write(Path(told))
+            job_text = str(workspace / JOB_FILE)
+            _on_this_host(job, workspace).write(Path(job_text))
         variables = environment(self._program, os.environ)
         scratch = workspace / "tmp"
         scratch.mkdir(exist_ok=True)
@@ -181,7 +181,7 @@ class MpirunLauncher:
             self._program,
             layout.world,
             variables,
-            [*self._rank, told, "--keep"],
+            [*self._rank, job_text, "--keep"],
             hosts=listed,
             root=os.geteuid() == 0,
         )
@@ -242,8 +242,8 @@ def command(
     )
     if program.family is Family.MPICH:
         where = [] if hosts is None else ["-f", str(hosts)]
-        told = [word for name in passed for word in ("-genv", name, variables[name])]
-        return [str(program.path), "-n", str(ranks), *where, *told, *rank]
+        environment_words = [word for name in passed for word in ("-genv", name, variables[name])]
+        return [str(program.path), "-n", str(ranks), *where, *environment_words, *rank]
     return [
         str(program.path),
         *(["--allow-run-as-root"] if root else []),

@@ -48,8 +48,8 @@ class RemoteRank:
         """What its ring said, and a heartbeat as old as the report makes it."""
         if self.report is None or self.report.told is None:
             return None
-        told = self.report.told
-        return replace(told, heartbeat_age=told.heartbeat_age + monotonic() - self.heard)
+        state = self.report.told
+        return replace(state, heartbeat_age=state.heartbeat_age + monotonic() - self.heard)
 
     def how(self) -> str:
         """How it ended, in words."""
@@ -92,7 +92,11 @@ class MpirunRanks:
     @property
     def pids(self) -> dict[int, int]:
         """Process id by rank, each on its host."""
-        return {one.rank: one.report.pid for one in self._ranks if one.report and one.report.pid}
+        return {
+            watched.rank: watched.report.pid
+            for watched in self._ranks
+            if watched.report and watched.report.pid
+        }
 
     def wait(self, on_progress: Callable[[Progress], None]) -> Outcome:
         """Watch until all ranks have ended; end them after a crash or a hang.
@@ -119,7 +123,7 @@ class MpirunRanks:
 
         Ranks that all ended well are followed by their keepers and by mpirun, which are awaited.
         """
-        if all(one.status == 0 for one in self._ranks):
+        if all(watched.status == 0 for watched in self._ranks):
             self._wait(GRACE_SECONDS)
         if self.process.poll() is None:
             if not self._told_to_end:  # twice, and it would no longer wait for its ranks
@@ -131,9 +135,12 @@ class MpirunRanks:
         self._listen()
         here = socket.gethostname()
         left = [
-            one.report.pid
-            for one in self._ranks
-            if one.report and one.report.host == here and one.status is None and one.report.pid
+            watched.report.pid
+            for watched in self._ranks
+            if watched.report
+            and watched.report.host == here
+            and watched.status is None
+            and watched.report.pid
         ]
         deadline = monotonic() + GONE_SECONDS
         # Their keepers die with mpirun, and they with their keepers, in the kernel's own time.
@@ -159,10 +166,10 @@ class MpirunRanks:
         if code is None:
             return None
         self._listen()
-        if all(one.status is not None for one in self._ranks):
+        if all(watched.status is not None for watched in self._ranks):
             return None
         why = f"{Path(str(self.process.args[0])).name} ended with code {code}{self._last_words()}"  # type: ignore[index]
-        if not any(one.report for one in self._ranks):
+        if not any(watched.report for watched in self._ranks):
             raise LaunchError(f"no rank was started: {why}")
         return why
 

@@ -48,11 +48,11 @@ def slow_ranks(speeds: Sequence[Speed]) -> list[int]:
     """
     if len(speeds) < 3:
         return []
-    usual = median(one.busy_seconds for one in speeds)
-    off = [abs(one.busy_seconds / usual - 1.0) for one in speeds]
+    usual = median(speed.busy_seconds for speed in speeds)
+    off = [abs(speed.busy_seconds / usual - 1.0) for speed in speeds]
     spread = max(LEAST_SPREAD, MAD_TO_SIGMA * median(off))
     least = max(SLOW, 1.0 + LEAST_DEVIATIONS * spread)
-    return [one.rank for one in speeds if one.busy_seconds > least * usual]
+    return [speed.rank for speed in speeds if speed.busy_seconds > least * usual]
 
 
 class Gemm:
@@ -86,7 +86,9 @@ def to_dict(rows: int, speeds: Sequence[Speed]) -> dict[str, Any]:
     words = ", ".join(f"rank {rank}" for rank in slow)
     return {
         "rows": rows,
-        "ranks": [{**asdict(one), "flops": 2.0 * rows**3 / one.busy_seconds} for one in speeds],
+        "ranks": [
+            {**asdict(speed), "flops": 2.0 * rows**3 / speed.busy_seconds} for speed in speeds
+        ],
         "slow": slow,
         "text": f"{words}: matrix products take {SLOW:g}x and more of the usual time"
         if slow

@@ -80,9 +80,9 @@ class Reference:
 
 def references(links: Mapping[Pair, LinkTimes]) -> tuple[Reference, Reference]:
     """Of latency and transfer; a transfer is one direction."""
-    ways = [way for one in links.values() for way in (one.there, one.back)]
+    ways = [way for link in links.values() for way in (link.there, link.back)]
     return (
-        _reference("latency", [one.latency for one in links.values()]),
+        _reference("latency", [link.latency for link in links.values()]),
         _reference("transfer", ways),
     )
 
@@ -90,7 +90,7 @@ def references(links: Mapping[Pair, LinkTimes]) -> tuple[Reference, Reference]:
 def slow_links(links: Mapping[Pair, LinkTimes]) -> dict[Pair, Slowness]:
     """Those that are slow in at least one probe."""
     compared = references(links)
-    found: dict[Pair, Slowness] = {}
+    slow: dict[Pair, Slowness] = {}
     for pair, one in links.items():
         seen = [
             Slowness(reference.probe, seconds, reference.usual)
@@ -98,8 +98,8 @@ def slow_links(links: Mapping[Pair, LinkTimes]) -> dict[Pair, Slowness]:
             if reference.is_slower(seconds := _seconds(one, reference.probe), reference.usual)
         ]
         if seen:
-            found[pair] = max(seen, key=lambda slowness: slowness.ratio)
-    return found
+            slow[pair] = max(seen, key=lambda slowness: slowness.ratio)
+    return slow
 
 
 def _seconds(link: LinkTimes, probe: str) -> float:
@@ -107,8 +107,8 @@ def _seconds(link: LinkTimes, probe: str) -> float:
 
 
 def _reference(probe: str, timings: Sequence[Timing]) -> Reference:
-    ordered = sorted(one.least for one in timings)
-    noise = median(one.spread for one in timings)
+    ordered = sorted(timing.least for timing in timings)
+    noise = median(timing.spread for timing in timings)
     return Reference(probe, ordered[0], ordered[(len(ordered) - 1) // 4], noise)
 
 
@@ -163,7 +163,7 @@ def decide(nodes: int, history: History) -> ProbeResult:
     if nodes < 3:
         text = f"{nodes} nodes have one link at most: there is no other to compare it with"
         return ProbeResult(Kind.UNKNOWN, (), rounds, text)
-    uneven = [one.probe for one in references(links) if one.is_uneven]
+    uneven = [reference.probe for reference in references(links) if reference.is_uneven]
     if uneven:
         text = (
             f"the {' and '.join(uneven)} of the fastest quarter of the links differs by {SLOW:g}x"
@@ -176,7 +176,7 @@ def decide(nodes: int, history: History) -> ProbeResult:
         doubt = f"; {len(first)} looked so once, and not when measured again" if first else ""
         text = f"no link is {SLOW:g}x slower than the usual one{doubt}"
         return ProbeResult(Kind.NONE, (), rounds, text)
-    text = "; ".join(_sentence(one) for one in culprits)
+    text = "; ".join(_sentence(culprit) for culprit in culprits)
     return ProbeResult(_kind(culprits), culprits, rounds, text)
 
 

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from lockstep.workloads.parallel.comm import Comm
 from lockstep.workloads.spec import Layout
 
-# Which nodes exchange with which, and when: rounds of slots of pairs.
+# The schedule of a probe: rounds of slots of pairs of nodes.
 #
 # In a slot every node has one partner at most, so that nothing but the link itself and its two ends
 # decides how long a pair takes. A round is some slots and one agreement of all ranks. To see every
@@ -38,7 +38,7 @@ def matchings(nodes: int) -> tuple[Slot, ...]:
     even = nodes + nodes % 2
     slots: list[Slot] = []
     for turn in range(even - 1):
-        circle = [even - 1, *((turn + place) % (even - 1) for place in range(even - 1))]
+        circle = [even - 1, *((turn + position) % (even - 1) for position in range(even - 1))]
         pairs = zip(circle[: even // 2], reversed(circle[even // 2 :]), strict=True)
         slots.append(tuple(sorted(_pair(*ends) for ends in pairs if max(ends) < nodes)))
     return tuple(slots)
@@ -71,9 +71,6 @@ def _pair(one: int, other: int) -> Pair:
 
 def _shares_a_node(pair: Pair, slot: Sequence[Pair]) -> bool:
     return any(node in taken for taken in slot for node in pair)
-
-
-# What was measured of a link.
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +117,16 @@ History = Sequence[Mapping[Pair, LinkTimes]]
 
 def fastest(history: History) -> dict[Pair, LinkTimes]:
     """Of each link the fastest timings of all rounds."""
-    found: dict[Pair, LinkTimes] = {}
+    times: dict[Pair, LinkTimes] = {}
     for measured in history:
         for pair, now in measured.items():
-            known = found.get(pair, now)
-            found[pair] = LinkTimes(
+            known = times.get(pair, now)
+            times[pair] = LinkTimes(
                 _faster(known.latency, now.latency),
                 _faster(known.there, now.there),
                 _faster(known.back, now.back),
             )
-    return found
+    return times
 
 
 def _faster(one: Timing, other: Timing) -> Timing:
@@ -187,7 +184,7 @@ class Links:
         table = torch.zeros(len(pairs), 3, 2, dtype=torch.float64)
         self._place.run(table, lambda: self._exchange(pairs, table))
         return {
-            pair: LinkTimes(*(Timing(*one) for one in row))
+            pair: LinkTimes(*(Timing(*values) for values in row))
             for pair, row in zip(pairs, table.tolist(), strict=True)
         }
 
@@ -236,4 +233,4 @@ class Links:
 
 def _is_known(times: list[float]) -> bool:
     """Whether the least of them is the link's, and not what was left of a busy machine."""
-    return sum(one <= FLOOR * min(times) for one in times) >= FLOOR_REPETITIONS
+    return sum(time <= FLOOR * min(times) for time in times) >= FLOOR_REPETITIONS

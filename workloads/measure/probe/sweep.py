@@ -68,18 +68,18 @@ def planned(sizes: str, repetitions: int, dtype: str, ranks: int) -> Sweep:
         )
     least, most, count = _range(sizes, width)
     spaced = np.geomspace(least, most, count) if count > 1 else np.array([least])
-    elements = sorted({max(1, round(one / width)) for one in spaced.tolist()})
-    return Sweep(tuple(one * width for one in elements), repetitions, dtype)
+    elements = sorted({max(1, round(size / width)) for size in spaced.tolist()})
+    return Sweep(tuple(count * width for count in elements), repetitions, dtype)
 
 
 def expected(ranks: int) -> list[int]:
     """The sum over the ranks of the PATTERN elements, which repeat."""
-    return [sum(pattern(rank)[place] for rank in range(ranks)) for place in range(PATTERN)]
+    return [sum(pattern(rank)[index] for rank in range(ranks)) for index in range(PATTERN)]
 
 
 def pattern(rank: int) -> list[int]:
     """The first PATTERN elements of a rank."""
-    return [place * (rank + 1) % PATTERN for place in range(PATTERN)]
+    return [index * (rank + 1) % PATTERN for index in range(PATTERN)]
 
 
 def table(

@@ -115,12 +115,12 @@ class SweepPasses:
         return perf_counter() - began
 
     def _fill(self, values: torch.Tensor) -> None:
-        for place, value in enumerate(pattern(self._rank)):
-            values[place::PATTERN] = value
+        for index, value in enumerate(pattern(self._rank)):
+            values[index::PATTERN] = value
 
     def _errors(self, values: torch.Tensor) -> int:
         return sum(
-            int((values[place::PATTERN] != value).sum()) for place, value in enumerate(self._right)
+            int((values[index::PATTERN] != value).sum()) for index, value in enumerate(self._right)
         )
 
     def _settle(self) -> None:
@@ -176,11 +176,11 @@ def find(nodes: int, links: Links) -> tuple[ProbeResult, History]:
 def _finding(finding: ProbeResult) -> dict[str, Any]:
     culprits = [
         {
-            "nodes": [f"node-{node}" for node in one.nodes],
-            **asdict(one.slowness),
-            "ratio": one.slowness.ratio,
+            "nodes": [f"node-{node}" for node in culprit.nodes],
+            **asdict(culprit.slowness),
+            "ratio": culprit.slowness.ratio,
         }
-        for one in finding.culprits
+        for culprit in finding.culprits
     ]
     return {"kind": finding.kind.value, "culprits": culprits, "text": finding.text}
 

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 
 from lockstep.collector.contract import bounded_json
 
-# Where the API is, and with which token: from arguments, else from the environment.
+# The address of the API and its token: from arguments, else from the environment.
 
 URL_VARIABLE = "LOCKSTEP_API_URL"
 TOKEN_VARIABLE = "LOCKSTEP_API_TOKEN"  # noqa: S105 - a name, not a secret
@@ -22,7 +22,7 @@ MAX_TOKEN_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Endpoint:
     """An API.
 
     Attributes:
@@ -44,12 +44,12 @@ class Place:
         return self.url.startswith("https://") and not here
 
 
-def place(
+def endpoint(
     url: str | None = None,
     token: str | None = None,
     token_file: str | Path | None = None,
     environment: Mapping[str, str] | None = None,
-) -> Place:
+) -> Endpoint:
     """The API that is meant.
 
     Args:
@@ -62,24 +62,24 @@ def place(
         ValueError: The address is none, or no token is known; it says how to give one.
         OSError: The file cannot be read.
     """
-    told = os.environ if environment is None else environment
-    where = (url or told.get(URL_VARIABLE) or USUAL_URL).rstrip("/")
+    variables = os.environ if environment is None else environment
+    where = (url or variables.get(URL_VARIABLE) or USUAL_URL).rstrip("/")
     if not where.startswith(("http://", "https://")) or "@" in where:
         raise ValueError(
             f"{where.rpartition('@')[2]!r} is no address of an API; it must be http://HOST:PORT or"
             " https://HOST:PORT, without a name or password"
         )
-    file = token_file or (None if token else told.get(TOKEN_FILE_VARIABLE))
+    file = token_file or (None if token else variables.get(TOKEN_FILE_VARIABLE))
     if token is None and file:
         with open(file, "rb") as stream:
             token = stream.read(MAX_TOKEN_BYTES).decode("utf-8", "replace").strip()
-    word = (token or told.get(TOKEN_VARIABLE) or "").strip()
+    word = (token or variables.get(TOKEN_VARIABLE) or "").strip()
     if not word or not word.isascii() or not word.isprintable():
         raise ValueError(
             f"the API needs a token: give token_file, or set {TOKEN_FILE_VARIABLE} or"
             f" {TOKEN_VARIABLE}; `lockstep api` says on its start where it lies"
         )
-    return Place(where, word)
+    return Endpoint(where, word)
 
 
 T = TypeVar("T")
@@ -128,9 +128,9 @@ class Call(Generic[T]):
 def refused(status: int, body: bytes) -> ApiError:
     """What an answer of 4xx or 5xx says."""
     try:
-        told = bounded_json.loads(body)
+        tree = bounded_json.loads(body)
         return ApiError(
-            status, str(told["error"]), str(told["reason"]), str(told.get("field") or "")
+            status, str(tree["error"]), str(tree["reason"]), str(tree.get("field") or "")
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return ApiError(status, "unknown", f"the answer was {status}, without a reason of the API")
@@ -163,7 +163,7 @@ def stop(name: str) -> Call[Tree]:
 
 def log(name: str) -> Call[list[str]]:
     """As Client.log."""
-    return Call("GET", _of(name, "/log"), lambda body: [str(each) for each in _tree(body)["lines"]])
+    return Call("GET", _of(name, "/log"), lambda body: [str(line) for line in _tree(body)["lines"]])
 
 
 def delete(name: str) -> Call[None]:
@@ -188,8 +188,8 @@ def download(name: str, form: Form, query: Mapping[str, Any]) -> Call[bytes]:
 
 def post_metrics(name: str, samples: Sequence[Mapping[str, Any]]) -> Call[int]:
     """As Client.post_metrics."""
-    told = {"samples": [dict(each) for each in samples]}
-    return Call("POST", _of(name, "/metrics"), lambda body: int(_tree(body)["taken"]), body=told)
+    payload = {"samples": [dict(sample) for sample in samples]}
+    return Call("POST", _of(name, "/metrics"), lambda body: int(_tree(body)["taken"]), body=payload)
 
 
 def verdict(name: str) -> Call[Tree]:
@@ -236,19 +236,19 @@ def _of(name: str, more: str = "") -> str:
 
 def _tree(body: bytes) -> Tree:
     try:
-        told = bounded_json.loads(body, limit=MAX_BYTES)
+        tree = bounded_json.loads(body, limit=MAX_BYTES)
     except ValueError as error:
         raise ApiError(200, "unknown", f"the answer is no JSON: {error}") from None
-    if not isinstance(told, dict):
+    if not isinstance(tree, dict):
         raise ApiError(200, "unknown", "the answer is no JSON object")
-    return told
+    return tree
 
 
 def _part(name: str) -> Callable[[bytes], list[Tree]]:
     def read(body: bytes) -> list[Tree]:
-        found = _tree(body).get(name)
-        if not isinstance(found, list):
+        part = _tree(body).get(name)
+        if not isinstance(part, list):
             raise ApiError(200, "unknown", f"the answer has no list {name}")
-        return found
+        return part
 
     return read

@@ -20,7 +20,7 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from lockstep.workloads.sdk.client import calls
-from lockstep.workloads.sdk.client.calls import ApiError, Call, Form, Tree, WaitError, place
+from lockstep.workloads.sdk.client.calls import ApiError, Call, Form, Tree, WaitError, endpoint
 
 __all__ = ["ApiError", "AsyncClient", "Client", "WaitError"]
 
@@ -50,7 +50,7 @@ class Client:
         token_file: str | Path | None = None, timeout: float = 60.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:  # fmt: skip
-        where = place(url, token, token_file)
+        where = endpoint(url, token, token_file)
         self.url = where.url
         self._http = httpx.Client(
             base_url=where.url, timeout=timeout, transport=transport,
@@ -106,11 +106,11 @@ class Client:
             WaitError: It was not in `timeout` seconds; it goes on.
         """
         until = time.monotonic() + timeout
-        while (told := self.run(name))["state"] in GOING:
+        while (status := self.run(name))["state"] in GOING:
             if (left := until - time.monotonic()) <= 0:
                 raise _late(name, timeout)
             time.sleep(min(LOOK_SECONDS, left))
-        return told
+        return status
 
     def series(self, name: str) -> list[Tree]:
         """Which series a run has, without their samples."""
@@ -188,7 +188,7 @@ class AsyncClient:
         token_file: str | Path | None = None, timeout: float = 60.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:  # fmt: skip
-        where = place(url, token, token_file)
+        where = endpoint(url, token, token_file)
         self.url = where.url
         self._http = httpx.AsyncClient(
             base_url=where.url, timeout=timeout, transport=transport,

@@ -52,14 +52,14 @@ class AfterTorch:
 
 def imported_apart(name: str) -> Any:
     """One of our modules, imported with all that it needs, and none of it left in sys.modules."""
-    held = {each: sys.modules.pop(each) for each in _ours()}
+    held = {module: sys.modules.pop(module) for module in _ours()}
     sys.path.insert(0, ROOT)
     try:
         return importlib.import_module(name)
     finally:
         sys.path.remove(ROOT)
-        for each in _ours():
-            del sys.modules[each]
+        for module in _ours():
+            del sys.modules[module]
         sys.modules.update(held)
 
 
@@ -76,7 +76,7 @@ def _start() -> None:
 
 def _chain() -> None:
     """Import the sitecustomize that ours stands in front of, if there is one."""
-    sys.path[:] = [each for each in sys.path if os.path.abspath(each or ".") != FOLDER]
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != FOLDER]
     ours = sys.modules.pop("sitecustomize", None)
     try:
         importlib.import_module("sitecustomize")

@@ -68,18 +68,18 @@ class Counts:
         now: dict[tuple[str, str], int] = {}
         for group in distributed_c10d._world.pg_map:
             for backend, count in numbers(group).items():
-                place = group.group_name, backend
-                before = self._seen.get(place)
+                key = group.group_name, backend
+                before = self._seen.get(key)
                 if count is None:
                     why = f"process groups over {backend} do not count their collectives"
                     continue
-                now[place] = count
+                now[key] = count
                 if before is None:
                     why = why or "process groups were made"
                 elif count != before and backend not in _HOST_BACKENDS:
                     why = "its collectives do not end on the host"
                 if more := count - (before or 0):
-                    self.started[place[0]] = self.started.get(place[0], 0) + more
+                    self.started[key[0]] = self.started.get(key[0], 0) + more
         if not why and self._seen.keys() - now.keys():
             why = "process groups were destroyed"
         self._seen = now
@@ -100,7 +100,7 @@ def numbers(group: ProcessGroup) -> dict[str, int | None]:
     A group of several, or of one that is named with its device, has no number of its own.
     """
     devices: list[torch.device] = group._device_types
-    backends = {each.name(): each for each in map(group._get_backend, devices)}
+    backends = {backend.name(): backend for backend in map(group._get_backend, devices)}
     return {name: _number(backend) for name, backend in backends.items()}
 
 
@@ -130,4 +130,4 @@ def registered() -> int:
 def device_in_use() -> bool:
     """Whether the program computes on a device: then host times are not what a step took."""
     accelerators = (torch.cuda, torch.xpu)
-    return any(each.is_initialized() for each in accelerators)
+    return any(accelerator.is_initialized() for accelerator in accelerators)

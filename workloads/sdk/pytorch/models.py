@@ -151,7 +151,7 @@ class Models:
             return _ANOTHER
         finally:
             # Ours is not the program's: who copies or saves the model finds what torch alone has.
-            model._comm_hooks = [each for each in model._comm_hooks if each[0] is not call]
+            model._comm_hooks = [hook for hook in model._comm_hooks if hook[0] is not call]
         return hook
 
     def _count_joined(self, model: Model) -> None:

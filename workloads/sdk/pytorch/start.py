@@ -76,9 +76,9 @@ class TorchStart:
         around = self._guard.around(original, self._joins, self._joined, self._parted)
         for name in ("torch.distributed", "torch.distributed.distributed_c10d",
                      "torch.distributed.device_mesh"):  # fmt: skip
-            place = sys.modules.get(name)
-            if getattr(place, "init_process_group", None) is original:
-                _put(place, "init_process_group", around)
+            module = sys.modules.get(name)
+            if getattr(module, "init_process_group", None) is original:
+                _put(module, "init_process_group", around)
 
     def _take(self) -> None:
         """This process is the rank: children, which inherit its RANK, are not to tell as it."""

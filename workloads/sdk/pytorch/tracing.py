@@ -39,5 +39,5 @@ def _skip() -> Callable[[CodeType], object] | None:
 
 
 def _within(code: CodeType) -> list[CodeType]:
-    inner = [each for each in code.co_consts if isinstance(each, CodeType)]
-    return [code, *(found for each in inner for found in _within(each))]
+    inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return [code, *(nested for part in inner for nested in _within(part))]

@@ -158,8 +158,8 @@ class Attachment:
             return None if mode is None else mode[0], []
         count = binding.found("nvmlDeviceGetMaxMigDeviceCount", self.handle) or 0
         places = (
-            binding.found("nvmlDeviceGetMigDeviceHandleByIndex", self.handle, place)
-            for place in range(count)
+            binding.found("nvmlDeviceGetMigDeviceHandleByIndex", self.handle, index)
+            for index in range(count)
         )
         return mode[0], [
             (part, text(binding.found("nvmlDeviceGetUUID", part) or ""))

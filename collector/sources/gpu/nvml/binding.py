@@ -157,9 +157,9 @@ class Gpm:
         self._first = True
         self._get = pynvml.c_nvmlGpmMetricsGet_t()
         self._get.version = pynvml.NVML_GPM_METRICS_GET_VERSION
-        for place, number in enumerate(metrics):
-            self._get.metrics[place].metricId = number
-            self._get.numMetrics = place + 1
+        for index, number in enumerate(metrics):
+            self._get.metrics[index].metricId = number
+            self._get.numMetrics = index + 1
 
     def read(self) -> Iterator[tuple[int, float]]:
         """(metric id, percent) since the call before; nothing on the first.

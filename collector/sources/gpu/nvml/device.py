@@ -105,9 +105,9 @@ class Device:
             said.tell(m.GPU_TEMPERATURE_LIMIT, celsius, limit)
         for type_, type_name in enumerate(ECC_TYPES):
             for counter, counter_name in enumerate(ECC_COUNTERS):
-                for place, number in ECC_LOCATIONS.items():
+                for location, number in ECC_LOCATIONS.items():
                     count = ask("nvmlDeviceGetMemoryErrorCounter", handle, type_, counter, number)
-                    labels = f"{type_name}/{counter_name}/{place}"
+                    labels = f"{type_name}/{counter_name}/{location}"
                     said.tell(m.GPU_ECC_LOCATION_ERRORS, count, labels)
         banks = ask("nvmlDeviceGetRowRemapperHistogram", handle)
         for word in BANKS if banks is not None else ():
@@ -155,8 +155,8 @@ class Device:
         for field, value in self._values(self._summed):
             links[field.labels] += 1
             sums[field.labels] += int(value)
-        for labels, told in links.items():
-            if told == self._links:  # a sum over fewer links would look like a reset
+        for labels, values in links.items():
+            if values == self._links:  # a sum over fewer links would look like a reset
                 said.tell(m.GPU_NVLINK_ERRORS, sums[labels], labels)
 
     def _tell_memory(self, said: Telling, handle: Handle) -> None:

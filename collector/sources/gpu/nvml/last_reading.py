@@ -69,8 +69,8 @@ class GpuSlot:
         if self.interval is not None:
             values[m.GPU_SAMPLE_INTERVAL.name] = {"": self.interval}
         yield Gpu(self.index, self.uuid, info=self.info, values=values)
-        for part, told in zip(self.migs, self.parts, strict=False):
-            yield Gpu(self.index, part["uuid"], info=part["info"], values=told)
+        for part, reading in zip(self.migs, self.parts, strict=False):
+            yield Gpu(self.index, part["uuid"], info=part["info"], values=reading)
 
 
 def merged(slow: Values, fast: Values) -> dict[str, Mapping[str, float]]:

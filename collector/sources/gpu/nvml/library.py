@@ -21,12 +21,12 @@ _KERNEL_MODULE = re.compile(r"NVRM version: .*?\s(\d+\.\d+(?:\.\d+)?)\s")
 
 def search(environment: Mapping[str, str], folders: Iterable[str] = FOLDERS) -> list[Path]:
     """Every different copy, the one that the loader takes first (LD_LIBRARY_PATH) at the front."""
-    found: dict[Path, Path] = {}
+    libraries: dict[Path, Path] = {}
     for folder in (*environment.get("LD_LIBRARY_PATH", "").split(":"), *folders):
         path = Path(folder) / NAME
         if folder and path.is_file():
-            found.setdefault(Path(os.path.realpath(path)), path)
-    return list(found.values())
+            libraries.setdefault(Path(os.path.realpath(path)), path)
+    return list(libraries.values())
 
 
 def searched(environment: Mapping[str, str]) -> str:

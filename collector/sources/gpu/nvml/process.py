@@ -185,7 +185,7 @@ def _status(code: int | None) -> str:
         return "not at all"
     if code >= 0:
         return f"status {code}"
-    known = {one.value: one.name for one in signal.Signals}
+    known = {number.value: number.name for number in signal.Signals}
     return f"signal {-code} ({known.get(-code, 'unknown')})"
 
 

@@ -129,7 +129,7 @@ class Nvml:
         Listens itself, so that an event need not wait for the next reading. What happened while the
         process was down or hung is not among them: the kernel log has it.
         """
-        if self._hearing.acquire(blocking=False):  # whoever reads at this moment hears them
+        if self._hearing.acquire(blocking=False):  # a reading under way hears them
             try:
                 self._hear_what_is_there()
             finally:
@@ -308,7 +308,7 @@ MAX_KNOWN = 256
 class Roster:
     """Remembers GPUs, so that one that falls off the PCI bus leaves a trace.
 
-    A GPU that was seen and is no more is told as down until it returns, until another version of
+    A GPU that was seen and is gone is reported as down until it returns, until another version of
     the driver is loaded, or until the collector starts anew. MIG devices are not remembered: they
     come and go by design.
     """
@@ -360,13 +360,13 @@ class XidInbox:
 
     def put(self, message: Mapping[str, Any]) -> Iterator[Rejected]:
         """Keep an event; if it was not kept, why."""
-        place = pci_bus_id(message["bus"])
-        if place is None:
+        bus_id = pci_bus_id(message["bus"])
+        if bus_id is None:
             yield Rejected("events_dropped", f"XID {message['xid']} of an unknown GPU")
             return
         event = XidEvent(
             monotonic=message["at"],
-            pci_bus_id=place,
+            pci_bus_id=bus_id,
             xid=message["xid"],
             origin="nvml",
             uuid=message["uuid"],
@@ -377,7 +377,7 @@ class XidInbox:
             if len(self._events) < MAX_EVENTS:
                 self._events.append(event)
                 return
-        text = f"XID {event.xid} of {place}: {MAX_EVENTS} events wait already"
+        text = f"XID {event.xid} of {bus_id}: {MAX_EVENTS} events wait already"
         yield Rejected("events_dropped", text)
 
     def taken(self) -> tuple[XidEvent, ...]:

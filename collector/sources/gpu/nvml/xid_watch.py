@@ -18,7 +18,7 @@ GATHER_SECONDS = 0.05
 
 
 class XidWatch:
-    """Waits for the XID events of the GPUs that it was told of, in a thread of its own.
+    """Waits for the XID events of the GPUs that were added, in a thread of its own.
 
     A GPU is registered by that thread once it has answered to another: should the driver hang in
     here, no reading is late. The set of events is made anew whenever a GPU comes (again), because

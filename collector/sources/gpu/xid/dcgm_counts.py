@@ -45,11 +45,11 @@ class Rise(NamedTuple):
 
 @dataclass(slots=True)
 class _Told:
-    """What was last told of a GPU: counts by XID, the last XIDs, and readings without a count.
+    """The last reading of a GPU: counts by XID, the last XIDs, and readings without a count.
 
     Attributes:
         last: 0 is none; empty where the last XID was never told.
-        ahead: By XID that the last XID alone told of, the readings since; its count may be late.
+        ahead: By XID that the last XID alone reported, the readings since; its count may be late.
     """
 
     total: dict[int, int] = field(default_factory=dict)
@@ -117,11 +117,11 @@ def place_of(gpu: Gpu) -> str:
 
 def _by_place(gpus: Iterable[Gpu]) -> dict[str, list[Gpu]]:
     """GPUs, also those that are lost; a MIG device tells the XIDs of its GPU."""
-    found: dict[str, list[Gpu]] = {}
+    by_place: dict[str, list[Gpu]] = {}
     for gpu in gpus:
         if place_of(gpu):
-            found.setdefault(place_of(gpu), []).append(gpu)
-    return found
+            by_place.setdefault(place_of(gpu), []).append(gpu)
+    return by_place
 
 
 def _together(devices: Iterable[Gpu], before: _Told) -> _Told:

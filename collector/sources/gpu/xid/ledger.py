@@ -1,4 +1,4 @@
-"""How often each error was told of: counts by place on the PCI bus, bounded, each event once."""
+"""Counts of each error by place on the PCI bus, bounded, each event once."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -33,7 +33,7 @@ class Untwinned(NamedTuple):
 class Twins:
     """Pairs the events of two origins, each at most once and in their order.
 
-    An event is counted at once, whoever tells of it first; its twin is absorbed when it comes.
+    An event is counted at once, whichever source reports it first; its twin is absorbed.
     Repeats inside the window are events of their own, because one origin never tells twice: with
     each origin in its own order, pairing the oldest first finds every pair there is.
     """
@@ -68,8 +68,8 @@ class Twins:
 
     def resume(self, alone: Iterable[Untwinned]) -> None:
         """Go on where an earlier process of this boot stopped."""
-        for one in alone:
-            self._remember(*one)
+        for event in alone:
+            self._remember(*event)
 
     def _remember(self, origin: str, bus: str, xid: int, monotonic: float) -> None:
         times = self._alone.setdefault((origin, bus, xid), deque(maxlen=MAX_REMEMBERED))
@@ -94,7 +94,7 @@ FELL = 79
 
 
 class XidKey(NamedTuple):
-    """What is counted of a GPU; `source` is who told of it first, `severity` what the line says."""
+    """What is counted of a GPU; `source` reported it first, `severity` is by its line."""
 
     pci_bus_id: str
     xid: str

@@ -153,8 +153,8 @@ class Xids:
             heard = KernelEvents((), None) if self._log is None else self._log.take()
             now, wall = self._clock.monotonic(), self._clock.wall()
             self._learn_names()
-            told = (*heard.events, *self._not_held(self._driver(), now))
-            for event in sorted(told, key=lambda one: one.monotonic):
+            events = (*heard.events, *self._not_held(self._driver(), now))
+            for event in sorted(events, key=lambda one: one.monotonic):
                 self._told.append(event)
                 if isinstance(event, XidEvent) and event.uuid:
                     self._names.setdefault(event.pci_bus_id, Name("", event.uuid))
@@ -200,18 +200,18 @@ class Xids:
         the event is its twin.
         """
         waits = now - WINDOW_SECONDS if self._has_log() else math.inf
-        told: list[XidEvent] = []
+        xid_events: list[XidEvent] = []
         held: list[XidEvent] = []
         for event in (*self._held, *driver):
             rated = event.xid not in BY_LINE or event.monotonic < waits
-            (told if rated else held).append(event)
+            (xid_events if rated else held).append(event)
         self._held = held[:MAX_HELD]
-        return told + held[MAX_HELD:]
+        return xid_events + held[MAX_HELD:]
 
     def _count_by_dcgm(self, now: float, wall: float) -> None:
         """Count what DCGM's counts tell, where the driver itself is not heard.
 
-        What stood when a GPU was first looked at happened since boot: it is told of that time, so
+        What stood when a GPU was first looked at happened since boot: it has that time, so
         that a restart tells nothing anew.
         """
         gpus = self._gpus() if self._source().startswith(DCGM) else ()
@@ -302,7 +302,7 @@ class Xids:
 
 
 NVML = "nvml"
-"""Who tells of XIDs that nobody has told of: alerts add up all tellers, so one is enough."""
+"""The source of XIDs that have not happened: alerts add up all sources, so one is enough."""
 MAX_TOLD = 256
 """Events that are kept as they were told; counts keep all."""
 MAX_HELD = 1000

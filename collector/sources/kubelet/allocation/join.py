@@ -86,7 +86,7 @@ def process_words(proc: Path, pid: int) -> tuple[ProcessWords, list[Rejected]]:
     """What the process says, and which of its two files could not be read.
 
     The environment of another user's process is for who may trace it, which no pod of ours may: it
-    is not told, and that is no failure. Its cgroup, which names the pod, is for everybody.
+    is not readable, and that is no failure. Its cgroup, which names the pod, is for everybody.
     """
     rejected: list[Rejected] = []
     environment: Mapping[str, str] = {}
@@ -106,12 +106,12 @@ def process_words(proc: Path, pid: int) -> tuple[ProcessWords, list[Rejected]]:
 
 def environment_of(raw: bytes) -> dict[str, str]:
     """The variables that words_of knows; a value that is not printable text is left out."""
-    found: dict[str, str] = {}
+    words: dict[str, str] = {}
     for entry in raw.split(b"\0"):
         name, _, value = entry.decode("utf-8", "replace").partition("=")
         if name in _KNOWN and value.isprintable() and "\ufffd" not in value:
-            found[name] = value[:MAX_WORD]
-    return found
+            words[name] = value[:MAX_WORD]
+    return words
 
 
 def words_of(environment: Mapping[str, str], cgroups: list[str]) -> ProcessWords:
@@ -215,14 +215,14 @@ class _Process(NamedTuple):
 
 def listed(gpus: Sequence[Gpu]) -> list[GpuProcess]:
     """The processes that the driver lists; of a MIG device's only those whose device is known."""
-    found: list[GpuProcess] = []
+    gpu_processes: list[GpuProcess] = []
     for gpu in gpus:
         for key in gpu.values.get(PROCESSES, {}):
             pid, _, instance = key.partition("/")
             device = part_of(gpu, instance, gpus) if instance else Device(str(gpu.index), gpu.uuid)
             if device is not None:
-                found.append(GpuProcess(device, int(pid)))
-    return found
+                gpu_processes.append(GpuProcess(device, int(pid)))
+    return gpu_processes
 
 
 def joined(
@@ -279,7 +279,7 @@ def _owners(
             claim=given.claim,
         )  # fmt: skip
         owners.setdefault(device.uuid, {})[owner] = None
-    return {uuid: list(each) for uuid, each in owners.items()}, rejected
+    return {uuid: list(holders) for uuid, holders in owners.items()}, rejected
 
 
 def _owner(process: _Process, owners: Sequence[Holder]) -> Holder | None:
@@ -324,10 +324,10 @@ def _others(
 ) -> Iterator[_Process]:
     """Processes that have no ring."""
     pids = {rank.pid for rank in ranks}
-    told = {(rank.uuid, str(rank.rank)) for rank in ranks if rank.pid is None}
+    unseen = {(rank.uuid, str(rank.rank)) for rank in ranks if rank.pid is None}
     for device, pid in processes:
         said = words.get(pid)
-        if said is not None and pid not in pids and (device.uuid, said.rank) not in told:
+        if said is not None and pid not in pids and (device.uuid, said.rank) not in unseen:
             holder = Holder(
                 *device, pod_uid=said.pod_uid, rank=said.rank, local_rank=said.local_rank,
                 world_size=said.world_size, slurm_job=said.slurm_job,

@@ -85,8 +85,8 @@ class Allocation:
                 Rejected("too_many", f"{len(processes)} processes; {MAX_PROCESSES} are looked at")
             )
         processes = processes[:MAX_PROCESSES]
-        visible = {one.pid for one in ranks if one.pid is not None}
-        refused = self._look_at(visible | {one.pid for one in processes})
+        visible = {rank.pid for rank in ranks if rank.pid is not None}
+        refused = self._look_at(visible | {process.pid for process in processes})
         words = {pid: one.words for pid, one in self._known.items()}
         holders, unknown = joined(pods.devices, ranks, processes, words, gpus)
         return AllocationReading(tuple(holders), pods.age, (*rejected, *refused, *unknown))

@@ -83,20 +83,20 @@ def prefixes_of(
     ranks: Iterable[RankProcess], proc: Path, known: Mapping[int, str | None]
 ) -> tuple[dict[int, str | None], list[Rejected]]:
     """What the environment of each rank says, by process; `known` is not read again."""
-    found: dict[int, str | None] = {}
+    prefixes: dict[int, str | None] = {}
     rejected = []
     for rank in ranks:
         if rank.pid in known:
-            found[rank.pid] = known[rank.pid]
+            prefixes[rank.pid] = known[rank.pid]
             continue
-        found[rank.pid] = None
+        prefixes[rank.pid] = None
         try:
-            found[rank.pid] = named_prefix(environment(proc, rank.pid))
+            prefixes[rank.pid] = named_prefix(environment(proc, rank.pid))
         except SourceError as error:
             # Another user's process, or one that has just ended: the usual places stay.
             if error.reason not in ("missing", "permission"):
                 rejected.append(Rejected.of(error))
-    return found, rejected
+    return prefixes, rejected
 
 
 def told_by(
@@ -110,7 +110,9 @@ def told_by(
     Ranks that were there before the collector may have written at any time. Each user's word is
     kept apart: anybody may name the prefix of somebody else's rank.
     """
-    tellers = {key: one for key, one in before.items() if now - one.seen < REMEMBERED_SECONDS}
+    tellers = {
+        key: teller for key, teller in before.items() if now - teller.seen < REMEMBERED_SECONDS
+    }
     # A rank whose environment may not be read writes where others of its run do.
     usual = {rank.run: said[rank.pid] for rank in ranks if said[rank.pid] is not None}
     for rank in ranks:
@@ -213,11 +215,11 @@ class RankOwners:
         owners = self._of(place)
         if not owners:
             return "no rank here that has a ring writes it"
-        fitting = [one for one in owners if _fits(one, place, user)]
+        fitting = [owner for owner in owners if _fits(owner, place, user)]
         # Of one run a rank may have had several folders; without a run every ring has its word.
         if len(fitting) == len(owners) or (fitting and place.run):
             return ""
-        wanted = " or ".join(sorted({_words(one, place) for one in owners}))
+        wanted = " or ".join(sorted({_words(owner, place) for owner in owners}))
         if fitting:
             return f"no run is known of it, and a ring of rank {place.rank} is {wanted}"
         return f"it is of user {user}, and the ring of rank {place.rank} is {wanted}"
@@ -236,14 +238,16 @@ def _is_lately(ring: tuple[RankProcess, float], now: float) -> bool:
     return now - ring[1] < REMEMBERED_SECONDS
 
 
-def _fits(one: RankProcess, place: Place, user: int) -> bool:
-    elsewhere = not place.prefix and one.folder not in (None, place.path.parent)
-    return not elsewhere and one.user in (None, user)
+def _fits(rank_process: RankProcess, place: Place, user: int) -> bool:
+    elsewhere = not place.prefix and rank_process.folder not in (None, place.path.parent)
+    return not elsewhere and rank_process.user in (None, user)
 
 
-def _words(one: RankProcess, place: Place) -> str:
-    where = f" in {one.folder}" if not place.prefix and one.folder is not None else ""
-    return f"of user {one.user}{where}"
+def _words(rank_process: RankProcess, place: Place) -> str:
+    where = (
+        f" in {rank_process.folder}" if not place.prefix and rank_process.folder is not None else ""
+    )
+    return f"of user {rank_process.user}{where}"
 
 
 # Requests for dumps: in a shared folder somebody else may hold the name first.

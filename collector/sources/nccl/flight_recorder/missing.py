@@ -61,8 +61,10 @@ def missing(
         for state in dump.groups:
             groups.setdefault(state.name, {})[dump.rank] = dump.written_at, state
     silent = set(here) - dumped
-    found = [one for told in groups.values() for one in _of_group(told, silent, places or {})]
-    return sorted(found, key=lambda one: (one.group, one.sequence))
+    absences = [
+        absence for group in groups.values() for absence in _of_group(group, silent, places or {})
+    ]
+    return sorted(absences, key=lambda one: (one.group, one.sequence))
 
 
 def _of_group(told: Told, silent: set[int], places: Places) -> Iterator[Missing]:
@@ -71,10 +73,12 @@ def _of_group(told: Told, silent: set[int], places: Places) -> Iterator[Missing]
     joined = max(state.completed or 0 for state in states.values())
     inside: dict[int, list[tuple[str, float, float]]] = {}
     for written_at, state in told.values():
-        for each in state.open:
-            if each.sequence > joined:
-                since = written_at - each.waited_seconds
-                inside.setdefault(each.sequence, []).append((each.op, each.waited_seconds, since))
+        for operation in state.open:
+            if operation.sequence > joined:
+                since = written_at - operation.waited_seconds
+                inside.setdefault(operation.sequence, []).append(
+                    (operation.op, operation.waited_seconds, since)
+                )
     group = next(iter(states.values())).group
     members = {member for state in states.values() for member in state.members}
     if not members and group in AXES:
@@ -82,7 +86,9 @@ def _of_group(told: Told, silent: set[int], places: Places) -> Iterator[Missing]
     if members or group != "world":
         silent = silent & members
     for sequence, waiting in sorted(inside.items()):
-        behind = {rank for rank, one in states.items() if (one.enqueued or 0) + 1 == sequence}
+        behind = {
+            rank for rank, reached in states.items() if (reached.enqueued or 0) + 1 == sequence
+        }
         quiet: set[int] = set()
         if sequence == min(inside):
             began = min(since for _, _, since in waiting)

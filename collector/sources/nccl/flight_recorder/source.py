@@ -129,7 +129,7 @@ class FlightRecorder:
         )
 
     def read(self) -> DumpReading:
-        """The dumps; what was refused is told once."""
+        """The dumps; what was refused is reported once."""
         reading = self._reading
         self._reading = DumpReading(reading.now, reading.dumps, reading.missing, ())
         return DumpReading(self._clock.wall(), reading.dumps, reading.missing, reading.rejected)
@@ -165,10 +165,10 @@ class FlightRecorder:
         return DumpReading(now, dumps, tuple(_missing(dumps, here, now)), tuple(rejected))
 
     def _denied(self, ranks: Sequence[RankProcess]) -> list[Rejected]:
-        """Ranks whose dumps nobody can ask for; each thing that is in the way is told once."""
-        found = list(dict.fromkeys(filter(None, map(denied, ranks))))
-        new = [each for each in found if each not in self._in_the_way]
-        self._in_the_way = found
+        """Ranks that cannot be asked for dumps; each obstacle is reported once."""
+        reasons = list(dict.fromkeys(filter(None, map(denied, ranks))))
+        new = [reason for reason in reasons if reason not in self._in_the_way]
+        self._in_the_way = reasons
         return new
 
     def _places(self, now: float) -> tuple[list[Place], list[Rejected]]:
@@ -183,11 +183,11 @@ class FlightRecorder:
             words = f"the ranks name {len(prefixes)} places of dumps; {MAX_PREFIXES} are looked at"
             rejected.append(Rejected("too_many", words))
         for prefix in prefixes[:MAX_PREFIXES]:
-            found, refused = with_prefix(prefix)
+            files, refused = with_prefix(prefix)
             rejected += refused
             # In a home that many nodes share lie dumps of ranks that are not ours.
             places += [
-                place for place in found if prefix == self._prefix or (prefix, place.rank) in named
+                place for place in files if prefix == self._prefix or (prefix, place.rank) in named
             ]
         return places, rejected
 
@@ -198,23 +198,23 @@ class FlightRecorder:
 
         Those that are not of their rank's user are refused before they are counted.
         """
-        found = []
+        fresh = []
         users: dict[str, list[int]] = {}
         for place in places:
             try:
-                told = os.lstat(place.path)
+                status = os.lstat(place.path)
             except OSError:  # removed between listing and looking; a link is refused on opening
                 continue
-            written = told.st_mtime_ns / 1e9
+            written = status.st_mtime_ns / 1e9
             if abs(now - written) <= SHOWN_SECONDS:
                 if not place.run:
-                    place = self._of_run(place, written, told.st_uid)
-                key = told.st_ino, told.st_mtime_ns, told.st_size
-                found.append((place, key, told.st_uid))
-                users.setdefault(place.prefix, []).append(told.st_uid)
+                    place = self._of_run(place, written, status.st_uid)
+                key = status.st_ino, status.st_mtime_ns, status.st_size
+                fresh.append((place, key, status.st_uid))
+                users.setdefault(place.prefix, []).append(status.st_uid)
         before, self._refused = self._refused, {}
         ours = []
-        for place, key, user in found:
+        for place, key, user in fresh:
             why = self._owners.why_foreign(place, user, users)
             if not why:
                 ours.append((place, key, user))
@@ -292,11 +292,11 @@ def _missing(
 ) -> Iterator[tuple[str, Missing]]:
     """By run; a rank is silent only once the others' dumps have lain there for a while."""
     for run in sorted({dump.run for dump in dumps}):
-        told = [dump for dump in dumps if dump.run == run]
-        settled = now - max(dump.written_at for dump in told) >= SILENT_SECONDS
+        of_run = [dump for dump in dumps if dump.run == run]
+        settled = now - max(dump.written_at for dump in of_run) >= SILENT_SECONDS
         ranks = [rank for name, rank in here if name == run] if settled else []
-        for one in missing(told, ranks):
-            yield run, one
+        for absence in missing(of_run, ranks):
+            yield run, absence
 
 
 SUFFIX = ".pipe"

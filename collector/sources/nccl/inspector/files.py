@@ -51,7 +51,7 @@ def logs(folder: Path, pids: frozenset[int], most: int) -> tuple[list[Log], list
         most: How many files.
     """
     names = _Names(folder)
-    found = nlargest(most, _dated(names, pids))
+    newest = nlargest(most, _dated(names, pids))
     if names.count > most or names.rest:
         more = "more than " if names.rest else ""
         names.rejected.append(
@@ -61,7 +61,7 @@ def logs(folder: Path, pids: frozenset[int], most: int) -> tuple[list[Log], list
                 f" process lives, then of the newest, {most} are followed",
             )
         )
-    return found, names.rejected
+    return newest, names.rejected
 
 
 class _Names:
@@ -164,7 +164,9 @@ class Tail:
         """
         raw = bytes.fromhex(mark)
         numbers = (device, inode, offset)
-        if any(type(one) is not int or one < 0 for one in numbers) or len(raw) != min(MARK, offset):
+        if any(type(number) is not int or number < 0 for number in numbers) or len(raw) != min(
+            MARK, offset
+        ):
             raise ValueError(f"{self.path}: {numbers} is not a place in a file")
         self._file, self._size = (device, inode), offset
         self.offset, self._mark, self._inside = offset, raw, inside is True

@@ -80,12 +80,12 @@ class Sequences:
 
     def gaps(self) -> int:
         """Numbers found missing since the last call; those that come late are not, in one call."""
-        found = 0
-        for key, one in self._known.items():
-            if one.missing > one.told:
-                found += one.missing - one.told
-                self._known[key] = one._replace(told=one.missing)
-        return found
+        gaps = 0
+        for key, numbers in self._known.items():
+            if numbers.missing > numbers.told:
+                gaps += numbers.missing - numbers.told
+                self._known[key] = numbers._replace(told=numbers.missing)
+        return gaps
 
     def begin_anew(self) -> None:
         """What came so far says nothing about what comes next."""
@@ -194,7 +194,7 @@ class NcclInspector:
         What a collector that was killed told since it last saved its memory would be told twice.
         """
         followed = self._followed.items() if self._closed else ()
-        return {str(path): one.tail.memory() for path, one in followed if one.tail.begun}
+        return {str(path): log.tail.memory() for path, log in followed if log.tail.begun}
 
     def recall(self, tree: Any) -> None:
         """Go on in the files of an earlier process of this boot; call before `read`.
@@ -216,13 +216,13 @@ class NcclInspector:
         ends = self._cpu_time() + SECONDS_PER_READING
         waiting = deque(self._followed.values())
         while waiting and self._cpu_time() < ends and bad.total() < MAX_BAD:
-            one = waiting.popleft()
+            followed = waiting.popleft()
             # Whoever had its turn goes to the end, so that the next reading begins with the others.
-            self._followed[one.tail.path] = self._followed.pop(one.tail.path)
-            if self._advance(one, bad, rejected):
-                waiting.append(one)
-        for one in self._followed.values():
-            self._gaps += one.sequences.gaps()
+            self._followed[followed.tail.path] = self._followed.pop(followed.tail.path)
+            if self._advance(followed, bad, rejected):
+                waiting.append(followed)
+        for followed in self._followed.values():
+            self._gaps += followed.sequences.gaps()
         for (reason, message), count in bad.items():
             rejected += [Rejected(reason, message)] * count
         now = self._clock.monotonic()
@@ -232,10 +232,10 @@ class NcclInspector:
         )  # fmt: skip
 
     def _advance(
-        self, one: _Followed, bad: Counter[tuple[str, str]], rejected: list[Rejected]
+        self, followed: _Followed, bad: Counter[tuple[str, str]], rejected: list[Rejected]
     ) -> bool:
         """Count the next part of a file; whether there may be more."""
-        tail = one.tail
+        tail = followed.tail
         start, before = tail.offset, (tail.dropped, tail.too_long, tail.lost)
         try:
             text = tail.read()
@@ -253,25 +253,27 @@ class NcclInspector:
             )
             bad["lost", f"{tail.path} was begun anew before all of it was read"] += tail.lost - lost
             # What follows does not follow on what came before.
-            self._gaps += one.sequences.gaps()
-            one.sequences.begin_anew()
-            one.lines.begin_anew()
+            self._gaps += followed.sequences.gaps()
+            followed.sequences.begin_anew()
+            followed.lines.begin_anew()
             if tail.dropped > dropped:
                 return False
-        self._count(one, lines, bad)
+        self._count(followed, lines, bad)
         return tail.offset > start
 
-    def _count(self, one: _Followed, lines: list[bytes], bad: Counter[tuple[str, str]]) -> None:
-        found, defects = one.lines.batches(lines)
+    def _count(
+        self, followed: _Followed, lines: list[bytes], bad: Counter[tuple[str, str]]
+    ) -> None:
+        batches, defects = followed.lines.batches(lines)
         for (reason, words), count in defects.items():
-            bad[reason, f"{one.tail.path}: {words}"] += count
-        for batch in found:
-            one.sequences.add(batch)
-            bad["bandwidth", f"{one.tail.path}: {DISAGREES}"] += batch.disagreeing
-            if not self._tally.add(one.run, batch):
+            bad[reason, f"{followed.tail.path}: {words}"] += count
+        for batch in batches:
+            followed.sequences.add(batch)
+            bad["bandwidth", f"{followed.tail.path}: {DISAGREES}"] += batch.disagreeing
+            if not self._tally.add(followed.run, batch):
                 self._dropped += len(batch.sizes)
                 bad["too_many", f"{TOO_MANY} at most"] += len(batch.sizes)
-            if not self._waits.add(one.run, batch):
+            if not self._waits.add(followed.run, batch):
                 bad["too_many", f"{TOO_MANY_RANKS} at most"] += len(batch.sizes)
 
     def _look(self) -> None:
@@ -282,12 +284,12 @@ class NcclInspector:
             # In containers pids repeat: of two runs that have one, neither is sure to be it.
             ranks[rank.pid] = rank.run if ranks.get(rank.pid, rank.run) == rank.run else ""
         pids = self._pids()
-        found: list[Log] = []
+        newest: list[Log] = []
         before, self._looked_at, self._rejected = self._looked_at, {}, []
         for folder in self._where(ranks):
             looked_at, self._looked_at[folder] = before.get(folder), self._clock.wall()
             some, refused = logs(folder, pids, MAX_FILES)
-            found += some
+            newest += some
             self._rejected += refused
             for log in some:
                 if log.path not in self._followed:
@@ -299,7 +301,7 @@ class NcclInspector:
                 if log.pid in ranks:
                     self._followed[log.path].run = ranks[log.pid]
         self._refused = bool(self._rejected)
-        kept = {log.path for log in sorted(found, reverse=True)[:MAX_FILES]}
+        kept = {log.path for log in sorted(newest, reverse=True)[:MAX_FILES]}
         for path in [path for path in self._followed if path not in kept]:
             if len(self._followed) > MAX_FILES:
                 self._leave(path)
@@ -308,10 +310,10 @@ class NcclInspector:
 
     def _leave(self, path: Path) -> None:
         """Follow a file no more; if it comes back, what was counted is not counted again."""
-        one = self._followed.pop(path)
-        self._gaps += one.sequences.gaps()
-        if one.tail.begun:
-            self._left[str(path)] = one.tail.memory()
+        followed = self._followed.pop(path)
+        self._gaps += followed.sequences.gaps()
+        if followed.tail.begun:
+            self._left[str(path)] = followed.tail.memory()
         while len(self._left) > MAX_LEFT:
             del self._left[next(iter(self._left))]
 

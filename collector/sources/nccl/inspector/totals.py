@@ -19,11 +19,11 @@ from lockstep.collector.formats.nccl_inspector import UNTOLD, Batch
 # What the lines add up to: counts by operation, and the bandwidths of late.
 
 MAX_OPERATIONS = 32
-"""Operations by run and group that are told: some 20 to 40 series each."""
+"""Operations by run and group that are exported: some 20 to 40 series each."""
 WINDOW_SECONDS = 15.0
 """Bandwidths are means over so long: a usual scrape interval."""
 IDLE_SECONDS = 600.0
-"""An operation that was not met for so long is told no more."""
+"""An operation that was not met for so long is exported no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,27 +154,27 @@ class Tally:
         Args:
             now: Monotonic seconds.
         """
-        for key, one in list(self._operations.items()):
-            if one.met:
-                one.met, one.met_at = False, now
-            elif now - one.met_at >= IDLE_SECONDS:
+        for key, totals in list(self._operations.items()):
+            if totals.met:
+                totals.met, totals.met_at = False, now
+            elif now - totals.met_at >= IDLE_SECONDS:
                 del self._operations[key]
         return tuple(
             OperationTotals(
-                *key, tuple(one.counts), one.seconds, tuple(_size_totals(one.ranges, now))
+                *key, tuple(totals.counts), totals.seconds, tuple(_size_totals(totals.ranges, now))
             )
-            for key, one in sorted(self._operations.items())
+            for key, totals in sorted(self._operations.items())
         )
 
 
 def _size_totals(ranges: tuple[_Range, ...], now: float) -> Iterator[SizeTotals]:
-    for name, one in zip(SIZE_BUCKETS, ranges, strict=True):
-        if one.count:
-            yield one.totals(name, now)
+    for name, sized in zip(SIZE_BUCKETS, ranges, strict=True):
+        if sized.count:
+            yield sized.totals(name, now)
 
 
 MAX_RANKS = 256
-"""Ranks by communicator that are told: eight GPUs are in some ten communicators each."""
+"""Ranks by communicator that are exported: eight GPUs are in some ten communicators each."""
 MAX_PENDING = 4096
 """Collectives of one kind that wait for the other ranks of this node: four rings of Inspector."""
 
@@ -231,23 +231,23 @@ class RankWaits:
         identity, group, size, op, numbered, rank = batch.operation
         if not numbered or size < 2 or rank == UNTOLD:
             return True
-        one = self._communicators.get(identity)
-        if one is None or rank not in one.ranks:
+        communicator = self._communicators.get(identity)
+        if communicator is None or rank not in communicator.ranks:
             if self._count >= MAX_RANKS:
                 return False
-            one = self._communicators.setdefault(identity, _Communicator(group, size))
-            one.ranks[rank] = _Rank()
+            communicator = self._communicators.setdefault(identity, _Communicator(group, size))
+            communicator.ranks[rank] = _Rank()
             self._count += 1
-        one.met = True
-        mine = one.ranks[rank]
+        communicator.met = True
+        mine = communicator.ranks[rank]
         mine.run = mine.run or run
         mine.collectives += len(batch.seconds)
         mine.seconds += sum(batch.seconds)
-        by_rank = one.pending.setdefault(op, {})
+        by_rank = communicator.pending.setdefault(op, {})
         waiting = by_rank.setdefault(rank, {})
         waiting.update(zip(batch.sequences, batch.seconds, strict=True))
-        if len(by_rank) == one.size:
-            _settle(one, by_rank)
+        if len(by_rank) == communicator.size:
+            _settle(communicator, by_rank)
         # What never comes must not be kept: its wait is not known, and in no sum.
         for sequence in list(waiting)[: max(0, len(waiting) - MAX_PENDING)]:
             del waiting[sequence]
@@ -259,37 +259,37 @@ class RankWaits:
         Args:
             now: Monotonic seconds.
         """
-        for identity, one in list(self._communicators.items()):
-            if one.met:
-                one.met, one.met_at = False, now
-            elif now - one.met_at >= IDLE_SECONDS:
+        for identity, communicator in list(self._communicators.items()):
+            if communicator.met:
+                communicator.met, communicator.met_at = False, now
+            elif now - communicator.met_at >= IDLE_SECONDS:
                 del self._communicators[identity]
-                self._count -= len(one.ranks)
+                self._count -= len(communicator.ranks)
                 continue
-            whole = len(one.ranks) == one.size
+            whole = len(communicator.ranks) == communicator.size
             if not whole:  # nobody here will ever know the shortest
-                one.pending.clear()
-            # Nodes may write into one folder. Each tells of its own ranks, whose run it knows, and
+                communicator.pending.clear()
+            # Nodes may write into one folder. Each exports its own ranks, whose run it knows, and
             # where it knows none, of all.
-            own = any(each.run for each in one.ranks.values())
-            for rank, each in sorted(one.ranks.items()):
-                if own and not each.run:
+            own = any(waits.run for waits in communicator.ranks.values())
+            for rank, waits in sorted(communicator.ranks.items()):
+                if own and not waits.run:
                     continue
                 yield RankTotals(
-                    each.run, one.group, identity, rank, one.size, each.collectives, each.seconds,
-                    each.wait if whole else None,
+                    waits.run, communicator.group, identity, rank, communicator.size,
+                    waits.collectives, waits.seconds, waits.wait if whole else None,
                 )  # fmt: skip
 
 
-def _settle(one: _Communicator, by_rank: dict[int, dict[int, float]]) -> None:
+def _settle(communicator: _Communicator, by_rank: dict[int, dict[int, float]]) -> None:
     """Count the waits in what all ranks have told."""
     first, *others = by_rank.values()
     common = first.keys() & others[0].keys() if others else set(first)
-    for each in others[1:]:
-        common &= each.keys()
+    for other in others[1:]:
+        common &= other.keys()
     if not common:
         return
-    told = {rank: [each.pop(number) for number in common] for rank, each in by_rank.items()}
-    shortest = sum(map(min, zip(*told.values(), strict=True)))
-    for rank, seconds in told.items():
-        one.ranks[rank].wait += sum(seconds) - shortest
+    taken = {rank: [pending.pop(number) for number in common] for rank, pending in by_rank.items()}
+    shortest = sum(map(min, zip(*taken.values(), strict=True)))
+    for rank, seconds in taken.items():
+        communicator.ranks[rank].wait += sum(seconds) - shortest

@@ -98,8 +98,13 @@ def pictured(
         is_here: Whether a host, as NCCL names it, is this node.
     """
     earlier = {name: seen for picture in before for name, seen in picture.standing.items()}
-    standing = {one.group: _standing(one, earlier.get(one.group)) for one in status.communicators}
-    hosts = {rank.host for one in status.communicators for rank in one.ranks} - {UNKNOWN}
+    standing = {
+        communicator.group: _standing(communicator, earlier.get(communicator.group))
+        for communicator in status.communicators
+    }
+    hosts = {rank.host for communicator in status.communicators for rank in communicator.ranks} - {
+        UNKNOWN
+    }
     local = frozenset(host for host in hosts if is_here(host))
     groups = sorted(
         status.communicators, key=lambda one: _need(one, _stuck(one, standing[one.group]))
@@ -113,8 +118,8 @@ def pictured(
         status.collection_seconds,
         status.timeouts,
         tuple(
-            _group(one, _stuck(one, standing[one.group]), local, status.whole)
-            for one in groups[:MAX_GROUPS]
+            _group(group, _stuck(group, standing[group.group]), local, status.whole)
+            for group in groups[:MAX_GROUPS]
         ),
         standing,
         frozenset(standing),
@@ -123,32 +128,41 @@ def pictured(
     )
 
 
-def _standing(one: Communicator, before: tuple[int, int] | None) -> tuple[int, int]:
+def _standing(communicator: Communicator, before: tuple[int, int] | None) -> tuple[int, int]:
     counts = hash((
-        tuple((one.launched or {}).items()),
-        tuple((rank.rank, *rank.launched.values()) for rank in one.ranks),
+        tuple((communicator.launched or {}).items()),
+        tuple((rank.rank, *rank.launched.values()) for rank in communicator.ranks),
     ))  # fmt: skip
     return counts, before[1] + 1 if before is not None and before[0] == counts else 0
 
 
-def _stuck(one: Communicator, standing: tuple[int, int]) -> bool | None:
+def _stuck(communicator: Communicator, standing: tuple[int, int]) -> bool | None:
     """Counts that differ are normal while they grow (NCCL documentation, RAS)."""
-    if one.launched is None:
+    if communicator.launched is None:
         return None
-    return standing[1] >= STANDING_POLLS and any(low < high for low, high in one.launched.values())
+    return standing[1] >= STANDING_POLLS and any(
+        low < high for low, high in communicator.launched.values()
+    )
 
 
-def _need(one: Communicator, stuck: bool | None) -> tuple[bool, bool, int, str]:
-    return not stuck, one.health in ("ok", "mismatch"), -(one.size or 0), one.group
+def _need(communicator: Communicator, stuck: bool | None) -> tuple[bool, bool, int, str]:
+    return (
+        not stuck,
+        communicator.health in ("ok", "mismatch"),
+        -(communicator.size or 0),
+        communicator.group,
+    )
 
 
-def _group(one: Communicator, stuck: bool | None, local: frozenset[str], whole: bool) -> Group:
-    bounds = one.launched or {}
+def _group(
+    communicator: Communicator, stuck: bool | None, local: frozenset[str], whole: bool
+) -> Group:
+    bounds = communicator.launched or {}
     used = {op: most for op, (_, most) in bounds.items() if most > 0}
-    ops = used.keys() if one.launched is not None else _used(one.ranks)
+    ops = used.keys() if communicator.launched is not None else _used(communicator.ranks)
     shown = [
         each
-        for rank in one.ranks
+        for rank in communicator.ranks
         # Where not all ranks are named, those are that are not as most.
         if (each := _shown(rank, ops, used, bool(stuck), rank.host in local)).lag_or_state
         or rank.host in local
@@ -156,7 +170,14 @@ def _group(one: Communicator, stuck: bool | None, local: frozenset[str], whole: 
     ]
     shown.sort(key=lambda each: each.need)
     launched = {op: bounds[op] for op in used}
-    return Group(one.group, one.size, one.missing, stuck, launched, tuple(shown[:MAX_RANKS]))
+    return Group(
+        communicator.group,
+        communicator.size,
+        communicator.missing,
+        stuck,
+        launched,
+        tuple(shown[:MAX_RANKS]),
+    )
 
 
 def _used(ranks: Iterable[Rank]) -> set[str]:
@@ -194,8 +215,8 @@ def _run(
     return next(
         (
             runs[rank.pid]
-            for one in communicators
-            for rank in one.ranks
+            for communicator in communicators
+            for rank in communicator.ranks
             if rank.pid in runs and rank.host in local
         ),
         "",

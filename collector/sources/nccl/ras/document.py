@@ -111,12 +111,12 @@ def _parts(text: str, notes: Notes) -> dict[str, Any]:
     """Of a broken document: every communicator by its members, with the ranks that can be read."""
     marks = [(match[1], match.start(), match.end()) for match in _PART.finditer(text)]
     first = marks[0][1] if marks else len(text)
-    found: list[dict[str, Any]] = []
+    objects: list[dict[str, Any]] = []
     tree: dict[str, Any] = _members(text, 0, first)
     for index, (kind, start, _) in enumerate(marks):
         if kind == "ras":
             tree["ras"] = _members(text, start, len(text))
-        if kind != "hash" or len(found) >= MAX_COMMUNICATORS:
+        if kind != "hash" or len(objects) >= MAX_COMMUNICATORS:
             continue
         own = dict[str, tuple[int, int]]()
         begin, part = start, "hash"
@@ -126,23 +126,23 @@ def _parts(text: str, notes: Notes) -> dict[str, Any]:
             if other in ("", "hash", "ras") or other in own:
                 break
             begin, part = after, other
-        one = _members(text, *own["hash"])
+        members = _members(text, *own["hash"])
         for kind in ("ranks", "missing_ranks"):
-            one[kind] = list(_objects(text, *own[kind], notes)) if kind in own else []
-        found.append(one)
-    tree["communicators"] = found
+            members[kind] = list(_objects(text, *own[kind], notes)) if kind in own else []
+        objects.append(members)
+    tree["communicators"] = objects
     tree["broken"] = True
     return tree
 
 
 def _members(text: str, start: int, end: int) -> dict[str, Any]:
     """Members with a value of their own; none that stands twice."""
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     twice = set()
     for match in _MEMBER.finditer(text, start, end):
-        twice |= {match[1]} & found.keys()
-        found[match[1]] = bounded_json.loads(match[2])
-    return {name: value for name, value in found.items() if name not in twice}
+        twice |= {match[1]} & members.keys()
+        members[match[1]] = bounded_json.loads(match[2])
+    return {name: value for name, value in members.items() if name not in twice}
 
 
 def _objects(text: str, start: int, end: int, notes: Notes) -> Iterator[dict[str, Any]]:
@@ -179,25 +179,29 @@ def _mended_object(piece: str, decoder: json.JSONDecoder) -> tuple[dict[str, Any
 
 
 def _status(tree: Mapping[str, Any], notes: Notes) -> Status:
-    found = tree["communicators"]
-    if not isinstance(found, list) or len(found) > MAX_COMMUNICATORS:
+    trees = tree["communicators"]
+    if not isinstance(trees, list) or len(trees) > MAX_COMMUNICATORS:
         raise ValueError("communicators is no list of a possible length")
     names: dict[str, str] = {}
     communicators = tuple(
-        one for each in found if (one := _understood(each, names, notes)) is not None
+        one for each in trees if (one := _understood(each, names, notes)) is not None
     )
     if notes and not communicators:
         raise ValueError(f"nothing of it is understood: {notes}")
     # How many there are is known where all are, and a broken document says itself how many it had.
-    whole = all(UNKNOWN not in (one.status, one.health) for one in communicators)
-    counted = tree.get("communicators_count", None if "broken" in tree else len(found))
-    whole &= len(communicators) == len(found) == counted
+    whole = all(
+        UNKNOWN not in (communicator.status, communicator.health) for communicator in communicators
+    )
+    counted = tree.get("communicators_count", None if "broken" in tree else len(trees))
+    whole &= len(communicators) == len(trees) == counted
     ras = tree.get("ras", {})
     ras = ras if isinstance(ras, dict) else {}
     return Status(
         communicators,
         whole,
-        Counter((one.status, one.health) for one in communicators) if whole else {},
+        Counter((communicator.status, communicator.health) for communicator in communicators)
+        if whole
+        else {},
         _seconds(ras.get("collection_time_sec"), notes),
         _optional_count(ras, "timeouts_count", notes),
         version_of(tree.get("nccl_version")),
@@ -256,11 +260,11 @@ def _communicator(tree: Mapping[str, Any], names: dict[str, str], notes: Notes) 
 
 def _bounds(ranks: list[Rank]) -> dict[str, tuple[int, int]]:
     """(fewest, most) by operation, of those that all ranks tell."""
-    counts = [one.launched for one in ranks]
+    counts = [rank.launched for rank in ranks]
     return {
         op: (min(values), max(values))
         for op in (counts[0] if counts else ())
-        if len(values := [each[op] for each in counts if op in each]) == len(counts)
+        if len(values := [count[op] for count in counts if op in count]) == len(counts)
     }
 
 
@@ -290,11 +294,11 @@ def _condition(ranks: list[Any]) -> tuple[str, bool, bool]:
 def _rank(tree: Any, names: dict[str, str], notes: Notes) -> Rank | None:
     """A rank that answered; None = it is noted."""
     try:
-        number, told = _count(tree["rank"]), tree["status"]
-        states = [state for flag, state in _FLAGS.items() if told.get(flag)]
-        if told.get("async_error", 0) not in (0, IN_PROGRESS):
+        number, status = _count(tree["rank"]), tree["status"]
+        states = [state for flag, state in _FLAGS.items() if status.get(flag)]
+        if status.get("async_error", 0) not in (0, IN_PROGRESS):
             states.append("async_error")
-        if told["init_state"] != 0:
+        if status["init_state"] != 0:
             states.append("initializing")
         counts = tree["collective_counts"]
         if len(counts) > MAX_OPERATIONS:
@@ -317,11 +321,11 @@ def _rank(tree: Any, names: dict[str, str], notes: Notes) -> Rank | None:
 def _missing(tree: Any, notes: Notes) -> Rank | None:
     """A rank that did not answer; None = it is noted."""
     try:
-        told = tree["status"]
+        status = tree["status"]
         states = [MISSING]
-        if told["unresponsive"]:
+        if status["unresponsive"]:
             states.append("unresponsive")
-        if told.get("considered_dead"):
+        if status.get("considered_dead"):
             states.append("dead")
         return Rank(_count(tree["rank"]), host_of(tree.get("host")), _pid(tree), {}, tuple(states))
     except _WRONG as error:
@@ -339,10 +343,10 @@ def _group(tree: Mapping[str, Any]) -> str:
 
 
 def _list(tree: Mapping[str, Any], name: str) -> list[Any]:
-    found = tree[name]
-    if not isinstance(found, list):
+    values = tree[name]
+    if not isinstance(values, list):
         raise TypeError(f"{name} is no list")
-    return found
+    return values
 
 
 def _pid(tree: Mapping[str, Any]) -> int | None:

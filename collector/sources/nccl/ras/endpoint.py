@@ -249,8 +249,8 @@ class Endpoint:
             self._fail(error)
         else:
             self._turn.failures, self._turn.took = 0, self._clock.monotonic() - now
-            for each in status.rejected:
-                self._reject(SourceError(each.reason, f"{self.address}: {each.message}"))
+            for rejected in status.rejected:
+                self._reject(SourceError(rejected.reason, f"{self.address}: {rejected.message}"))
             fresh = self._fresh(now)
             picture = pictured(status, [seen.picture for seen in fresh], living, self._is_here)
             self._keep(picture, fresh)

@@ -86,7 +86,7 @@ DEFECTS: tuple[Defect, ...] = (
 
 def defects(version: Version) -> tuple[Defect, ...]:
     """What is known of a version."""
-    return tuple(one for one in DEFECTS if one.first <= version < one.fixed)
+    return tuple(defect for defect in DEFECTS if defect.first <= version < defect.fixed)
 
 
 def why_not(
@@ -122,7 +122,7 @@ def why_not(
             return _unless(f"the NCCL of rank {rank.rank} of {rank.run} is not known: {version}")
         if bad := defects(version):
             said = ".".join(map(str, version))
-            issues = ", ".join(str(one.issue) for one in bad)
+            issues = ", ".join(str(defect.issue) for defect in bad)
             return _unless(f"NCCL {said} has crashed when asked (NVIDIA/nccl issue {issues})")
     return None
 
@@ -162,8 +162,8 @@ class Libraries:
                 return "it has no libnccl loaded"
             # As the process sees it: in a container its files are others.
             with opened(self._proc / str(pid) / "root" / path.lstrip("/")) as descriptor:
-                told = os.fstat(descriptor)
-                key = (told.st_dev, told.st_ino, told.st_size, told.st_mtime_ns)
+                status = os.fstat(descriptor)
+                key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
                 with self._lock:
                     if key not in self._known:
                         self._known[key] = _searched(descriptor)

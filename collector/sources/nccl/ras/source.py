@@ -98,13 +98,14 @@ class NcclRas:
         self._look()
         said = set(self._named.values())
         return any(
-            one.answers.up is not None or (one.address in said and not one.answers.held)
-            for one in self._endpoints.values()
+            endpoint.answers.up is not None
+            or (endpoint.address in said and not endpoint.answers.held)
+            for endpoint in self._endpoints.values()
         )
 
     def why_not(self) -> str:
         """What is missing."""
-        words = [one.answers.words for one in self._endpoints.values()]
+        words = [endpoint.answers.words for endpoint in self._endpoints.values()]
         return "; ".join(words) or "no address of RAS is known; collector.ras or NCCL_RAS_ADDR"
 
     def read(self) -> RasReading:
@@ -113,17 +114,20 @@ class NcclRas:
         rejected, self._rejected = self._rejected, []
         said = set(self._named.values())
         readings = []
-        for one in self._endpoints.values():
-            rejected += one.rejected()
-            answers = one.answers
-            seen = [each for each in answers.seen if now <= each.until]
+        for endpoint in self._endpoints.values():
+            rejected += endpoint.rejected()
+            answers = endpoint.answers
+            seen = [picture for picture in answers.seen if now <= picture.until]
             readings.append(
                 EndpointReading(
-                    str(one.address),
+                    str(endpoint.address),
                     False
-                    if answers.up is None and one.address in said and not answers.held
+                    if answers.up is None and endpoint.address in said and not answers.held
                     else answers.up,
-                    tuple((max(0.0, now - each.at), each.picture) for each in seen),
+                    tuple(
+                        (max(0.0, now - seen_picture.at), seen_picture.picture)
+                        for seen_picture in seen
+                    ),
                     answers.events,
                 )
             )
@@ -131,8 +135,8 @@ class NcclRas:
 
     def close(self) -> None:
         """End the threads."""
-        for one in self._endpoints.values():
-            one.stop()
+        for endpoint in self._endpoints.values():
+            endpoint.stop()
 
     def is_here(self, host: str) -> bool:
         """Whether a host, as NCCL names it, is this node: one binds to one's own addresses only."""
@@ -171,9 +175,9 @@ class NcclRas:
         for address in self._endpoints.keys() - wanted.keys():
             self._endpoints.pop(address).stop()
         if first:
-            for one in self._endpoints.values():
+            for endpoint in self._endpoints.values():
                 left = now + FIRST_ANSWER_SECONDS - self._clock.monotonic()
-                one.first_pass.wait(max(0.0, left))
+                endpoint.first_pass.wait(max(0.0, left))
 
     def _is_near(self, address: Address) -> Callable[[str], bool]:
         """`is_here`; a rank of this node that names its pod's own address says where it is."""

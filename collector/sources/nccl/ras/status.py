@@ -119,8 +119,8 @@ class Notes:
     def rejected(self) -> tuple[Rejected, ...]:
         """Each thing, at most MOST_TOLD of them."""
         words = [one for one, count in self._found.items() for _ in range(min(count, MOST_TOLD))]
-        return tuple(Rejected(NOT_UNDERSTOOD, f"left out of RAS' answer: {one}")
-                     for one in words[:MOST_TOLD])  # fmt: skip
+        return tuple(Rejected(NOT_UNDERSTOOD, f"left out of RAS' answer: {word}")
+                     for word in words[:MOST_TOLD])  # fmt: skip
 
 
 MOST_TOLD = 1000

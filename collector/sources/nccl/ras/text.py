@@ -438,7 +438,7 @@ def _distrust(report: _Report) -> None:
     place = {trouble.place: trouble for trouble in report.troubles.values() if trouble.sections}
     for before, behind in pairwise(expected):
         if behind not in place and (trouble := place.get(before)) is not None:
-            whole = [one for one in trouble.sections if not one.resumed]
+            whole = [section for section in trouble.sections if not section.resumed]
             trouble.broken |= len(whole) < len(trouble.sections)
             trouble.sections = whole
 
@@ -474,10 +474,10 @@ def _communicator(report: _Report, key: tuple[int, str]) -> Communicator:
 def _sound(section: _Section, broken: bool) -> list[_Group]:
     """Groups of which all ranks are named, or none: a line that is lost or out of place shows."""
     if section.total is not None and (
-        broken or section.total != sum(one.count for one in section.groups)
+        broken or section.total != sum(group.count for group in section.groups)
     ):
         return []
-    return [one for one in section.groups if len(one.ranks) == one.count]
+    return [group for group in section.groups if len(group.ranks) == group.count]
 
 
 def _answering(trouble: _Trouble, size: int | None) -> int | None:

@@ -46,7 +46,7 @@ class Known(NamedTuple):
 GLOBAL = "global"
 """Priority of a pause that stops the whole link (IEEE 802.3x)."""
 ANY = "any"
-"""Priority of pauses that a driver adds up over all; told where it tells of none by itself."""
+"""Priority of pauses that a driver adds up over all; used where it has none by itself."""
 _DIRECTIONS = {"rx": "receive", "tx": "transmit", "rd": "read", "wr": "write"}
 
 ERRORS: Mapping[str, tuple[str, ...]] = {
@@ -216,11 +216,11 @@ _EXACT = dict(_exact())
 _FORMS = tuple(form for forms in FORMS.values() for form in forms)
 
 
-def is_alone(one: Meaning) -> bool:
-    """Whether a statistic is told on its own also while it is 0."""
-    if one.what is What.ERROR:
-        return one.of in ALONE
-    return one.what is What.PCI_STALL_PERCENT or one.of == GLOBAL
+def is_alone(meaning: Meaning) -> bool:
+    """Whether a statistic is exported on its own also while it is 0."""
+    if meaning.what is What.ERROR:
+        return meaning.of in ALONE
+    return meaning.what is What.PCI_STALL_PERCENT or meaning.of == GLOBAL
 
 
 def known(name: str) -> Known | None:
@@ -241,8 +241,8 @@ TROUBLE = re.compile(
 
 def meaning(name: str) -> Meaning | None:
     """What a statistic means, or None where it is none of ours."""
-    found = known(name)
-    return None if found is None else found.meaning
+    statistic = known(name)
+    return None if statistic is None else statistic.meaning
 
 
 def _meaning(form: _Form, groups: Mapping[str, str]) -> Meaning:

@@ -140,7 +140,7 @@ class Ethtool:
         self._silent &= set(devices)
         self._names = {name: self._names[name] for name in devices if name in self._names}
         rejected: list[Rejected] = []
-        found: list[DeviceStatistics] = []
+        statistics: list[DeviceStatistics] = []
         unknown: set[str] = set()
         channel = self._open()
         try:
@@ -148,7 +148,7 @@ class Ethtool:
                 if device in self._silent or self._pauses.waits(device):
                     continue
                 try:
-                    found.append(self._read(channel, device, rejected, unknown))
+                    statistics.append(self._read(channel, device, rejected, unknown))
                     self._pauses.answered(device)
                 except SourceError as error:
                     if error.reason == "unsupported":
@@ -158,7 +158,7 @@ class Ethtool:
                     rejected.append(Rejected.of(error))
         finally:
             channel.close()
-        return NicStatistics(tuple(found), tuple(rejected), frozenset(unknown))
+        return NicStatistics(tuple(statistics), tuple(rejected), frozenset(unknown))
 
     def _read(
         self, ask: Ask, device: str, rejected: list[Rejected], unknown: set[str]
@@ -178,31 +178,36 @@ class Ethtool:
         rejected += names.rejected
         numbers = struct.unpack(f"={count}Q", values)
         unknown.update(name for index, name in names.unknown.items() if numbers[index])
-        told: dict[Meaning, int] = {}
+        counts: dict[Meaning, int] = {}
         summed: dict[Meaning, int] = {}
-        refused = {one for index, (one, _) in names.known.items() if numbers[index] == NO_COUNT}
+        refused = {
+            meaning for index, (meaning, _) in names.known.items() if numbers[index] == NO_COUNT
+        }
         if refused:
             message = f"ethtool on {device}: {len(refused)} statistics of 2^64-1, which is no count"
             rejected.append(Rejected(IMPLAUSIBLE, message))
-        for index, (one, part) in names.known.items():
-            if one in refused:  # with a part, the sum is unknown too
+        for index, (meaning, part) in names.known.items():
+            if meaning in refused:  # with a part, the sum is unknown too
                 continue
-            if one.what is What.PCI_STALL_PERCENT and numbers[index] > 100:
+            if meaning.what is What.PCI_STALL_PERCENT and numbers[index] > 100:
                 message = f"ethtool on {device}: a PCIe stall of {numbers[index]} percent"
                 rejected.append(Rejected("content", message))
                 continue
-            into = summed if part else told
-            into[one] = into.get(one, 0) + numbers[index]
-        return DeviceStatistics(device, self._rare_together(device, summed | told))
+            into = summed if part else counts
+            into[meaning] = into.get(meaning, 0) + numbers[index]
+        return DeviceStatistics(device, self._rare_together(device, summed | counts))
 
-    def _rare_together(self, device: str, told: Mapping[Meaning, int]) -> dict[Meaning, int]:
-        # mlx5 tells of the priorities that have PFC, others of all eight.
-        every = len({one.of for one in told if one.what is What.PAUSE} - {GLOBAL}) == PRIORITIES
+    def _rare_together(self, device: str, counts: Mapping[Meaning, int]) -> dict[Meaning, int]:
+        # mlx5 has the priorities that have PFC, others all eight.
+        every = (
+            len({meaning.of for meaning in counts if meaning.what is What.PAUSE} - {GLOBAL})
+            == PRIORITIES
+        )
 
         def alone(one: Meaning) -> bool:
             return is_alone(one) or (one.what is not What.ERROR and not every)
 
-        return self._folding.fold(device, told, alone, lambda one: one._replace(of=OTHER))
+        return self._folding.fold(device, counts, alone, lambda one: one._replace(of=OTHER))
 
 
 def _count(ask: Ask, device: str) -> int:
@@ -235,20 +240,20 @@ def _understood(device: str, raw: bytes) -> _Names:
             bad += 1
         elif name not in seen:
             text = name.decode("ascii")
-            if (found := known(text)) is not None:
-                understood[index] = found
+            if (meaning := known(text)) is not None:
+                understood[index] = meaning
             elif TROUBLE.search(text):
                 unknown[index] = text
         seen.add(name)
     paused = {
-        one.direction
-        for one, _ in understood.values()
-        if one.what is What.PAUSE and one.of.isdigit()
+        meaning.direction
+        for meaning, _ in understood.values()
+        if meaning.what is What.PAUSE and meaning.of.isdigit()
     }
     understood = {
-        index: found
-        for index, found in understood.items()
-        if found.meaning.of != ANY or found.meaning.direction not in paused
+        index: meaning
+        for index, meaning in understood.items()
+        if meaning.meaning.of != ANY or meaning.meaning.direction not in paused
     }
     rejected = (Rejected("content", f"ethtool on {device}: {bad} names are not ASCII"),)
     return _Names(raw, understood, unknown, rejected if bad else ())
@@ -327,8 +332,8 @@ def statistics(ask: Ask, device: str) -> list[tuple[str, int]]:
     names = ask(device, head, len(head) + count * NAME_BYTES)
     head = STATS_HEAD.pack(GSTATS, count)
     values = ask(device, head, len(head) + count * 8)
-    told = STRINGS_HEAD.unpack_from(names)[2], STATS_HEAD.unpack_from(values)[1]
-    if told != (count, count):
+    counts = STRINGS_HEAD.unpack_from(names)[2], STATS_HEAD.unpack_from(values)[1]
+    if counts != (count, count):
         raise SourceError("changing", f"ethtool on {device}: the statistics change meanwhile")
     numbers = struct.unpack_from(f"={count}Q", values, STATS_HEAD.size)
     starts = range(STRINGS_HEAD.size, STRINGS_HEAD.size + count * NAME_BYTES, NAME_BYTES)

@@ -79,8 +79,8 @@ class InfinibandErrors:
             ports = [trying(self._port, place, patient, trying) for place in places]
         finally:
             files.close()  # half a minute is too long to hold a descriptor for each
-        found = tuple(port for port in ports if port is not None)
-        return ErrorsOfPorts(found, tuple(trying.rejected))
+        read = tuple(port for port in ports if port is not None)
+        return ErrorsOfPorts(read, tuple(trying.rejected))
 
     def _port(self, place: tree.Place, files: Files, trying: tree.Trying) -> PortErrors:
         present = tree.present(place.folder)
@@ -119,7 +119,7 @@ class InfinibandErrors:
 
     def _words(self, place: tree.Place, files: Files, trying: tree.Trying) -> dict[str, str]:
         device = self._root / place.device
-        told = {
+        words = {
             label: trying(optional, files, f"{device}/{name}") or ""
             for label, name in (
                 ("board_id", "board_id"),
@@ -128,12 +128,12 @@ class InfinibandErrors:
                 ("numa", "device/numa_node"),
             )
         }
-        if told["numa"] == "-1":  # the kernel's word for no place
-            told["numa"] = ""
+        if words["numa"] == "-1":  # the kernel's word for no place
+            words["numa"] = ""
         address = os.path.basename(os.path.realpath(device / "device"))
-        told["pci_bus_id"] = address if _PCI.fullmatch(address) else ""
-        told["netdev"] = trying(netdev, files, device, place) or ""
-        return told
+        words["pci_bus_id"] = address if _PCI.fullmatch(address) else ""
+        words["netdev"] = trying(netdev, files, device, place) or ""
+        return words
 
 
 def optional(files: Files, path: str) -> str:

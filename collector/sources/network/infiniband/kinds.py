@@ -10,7 +10,7 @@ from lockstep.collector.sources.network.infiniband.tree import Place, Trying
 PORT_ERRORS_OF_ETHERNET = frozenset((
     "symbol_error", "link_downed", "port_rcv_errors", "port_xmit_discards",
 ))  # fmt: skip
-"""Those of PORT_ERRORS that mean something on a RoCE port; its PHY is told by ethtool."""
+"""Those of PORT_ERRORS that mean something on a RoCE port; its PHY is read by ethtool."""
 ALONE = frozenset((
     *alerted.PORT_ERRORS, *alerted.RDMA_ERRORS_FATAL, "port_rcv_errors", "max_retry_exceeded",
 ))  # fmt: skip

@@ -108,14 +108,14 @@ def present(folder: str) -> frozenset[str]:
     Raises:
         SourceError: A folder that is there cannot be listed.
     """
-    found: set[str] = set()
+    names: set[str] = set()
     for group in ("counters_ext", "counters", "hw_counters"):
         try:
-            found.update(f"{group}/{name}" for name in listed(f"{folder}/{group}"))
+            names.update(f"{group}/{name}" for name in listed(f"{folder}/{group}"))
         except SourceError as error:
             if error.reason != "missing":
                 raise
-    return frozenset(found)
+    return frozenset(names)
 
 
 def count(files: Files, path: str) -> int | None:

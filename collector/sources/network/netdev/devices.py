@@ -3,7 +3,7 @@
 Shown are the devices with hardware behind them; where there is none (a container, an emulated
 node), all but the loopback. A bond or VLAN is not shown: its traffic is that of its devices.
 
-/proc/net tells of this process' network namespace, a mount of sysfs of the one that mounted it. In
+/proc/net is of this process' network namespace, a mount of sysfs of the one that mounted it. In
 a pod without the host's network they differ: then a sysfs that was given (`--sys`) is the node's,
 and its counters are read instead of the pod's.
 """
@@ -37,7 +37,7 @@ class Traffic(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """The devices that are shown, and whether sysfs tells of them."""
+    """The devices that are shown, and whether sysfs has them."""
 
     traffic: list[Traffic]
     in_sysfs: bool
@@ -71,7 +71,7 @@ class Devices:
         Raises:
             SourceError: As `read`.
         """
-        shown = [one.device for one in self.read().traffic]
+        shown = [traffic.device for traffic in self.read().traffic]
         return [] if self.elsewhere() else shown
 
     def elsewhere(self) -> bool:
@@ -99,10 +99,10 @@ class Devices:
         elif names != self._names:
             self._physical = {name for name in names if is_physical(self.folder / name)}
             self._names = names
-        others = [one for one in traffic if one.device != LOOPBACK]
-        shown = [one for one in others if one.device in self._physical]
+        others = [device for device in traffic if device.device != LOOPBACK]
+        shown = [device for device in others if device.device in self._physical]
         if self._virtual or not shown:
-            shown += [one for one in others if one.device not in self._physical]
+            shown += [device for device in others if device.device not in self._physical]
         if len(shown) > MAX_DEVICES:
             message = f"{len(shown)} network devices; the first {MAX_DEVICES} are read"
             rejected.append(Rejected("too_many", message))
@@ -114,7 +114,7 @@ class Devices:
             traffic = list(traffic_of(read_lines(self.table, LIMIT)))
         except ValueError as error:
             raise SourceError("content", f"{self.table}: {error}") from error
-        own = {one.device for one in traffic}
+        own = {device.device for device in traffic}
         try:
             with os.scandir(self.folder) as entries:
                 some = islice(entries, MAX_ENTRIES)
@@ -137,7 +137,7 @@ class Devices:
         if self._nodes_sysfs and names is not None:
             rejected: list[Rejected] = []
             return list(traffic_in(self.folder, names, rejected)), names, rejected
-        # It is so for good: said once, not at each reading.
+        # It stays so: logged once, not at each reading.
         first, self._told_foreign = not self._told_foreign, True
         message = (
             f"{self.folder} does not list the devices of {self.table}: it belongs to another"

@@ -73,14 +73,14 @@ class Netdev:
         """
         shown = self._devices.read()
         rejected = list(shown.rejected)
-        names = {one.device for one in shown.traffic}
+        names = {traffic.device for traffic in shown.traffic}
         for gone in self._before - names:
             self._speeds.pop(gone, None)
             self._files.close_below(str(self._devices.folder / gone))
         self._before = names
         devices = [
-            (one, self._link(one.device, rejected) if shown.in_sysfs else Link())
-            for one in shown.traffic
+            (traffic, self._link(traffic.device, rejected) if shown.in_sysfs else Link())
+            for traffic in shown.traffic
         ]
         return NetworkDevices(tuple(devices), tuple(rejected))
 

@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lockstep.analyzer.hardware.anomalies import trust
 from lockstep.analyzer.hardware.anomalies.judge import judge
 from lockstep.analyzer.shapes.run import RankInfo
 from tests.analyzer.hardware.anomalies.conftest import HEAT, MODEL, POWER, UTIL
@@ -49,18 +48,6 @@ def test_full_utilisation_that_stands_while_the_peers_wait_is_believed(hardware)
     fleet.gpus[UTIL][:, 2] = 1.0
 
     assert () == judge(fleet.samples()).missing
-
-
-def test_whether_a_series_moves_is_asked_once_for_all_that_stand_still(hardware, monkeypatch):
-    asked = []
-    still = trust.stands_still
-    monkeypatch.setattr(trust, "stands_still", lambda *given: asked.append(1) or still(*given))
-    fleet = hardware()
-    fleet.gpus[POWER][:, :3] = 431.0
-
-    judged = judge(fleet.samples())
-
-    assert (3, len(trust.MEASURED)) == (len(judged.missing), len(asked))
 
 
 def test_steady_temperatures_in_whole_degrees_are_believed(hardware):

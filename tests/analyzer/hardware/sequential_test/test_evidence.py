@@ -27,8 +27,6 @@ from lockstep.analyzer.hardware.sequential_test.likelihood import (
 from lockstep.analyzer.hardware.sequential_test.residuals import (
     MANY,
     residuals,
-    spread,
-    to_scale,
 )
 from lockstep.analyzer.stragglers.peers import same_size
 
@@ -128,15 +126,3 @@ def test_peers_that_vanish_do_not_move_those_who_stay():
     gone = offset.copy()
     gone[5:] = np.nan
     np.testing.assert_allclose(_residuals(gone, offset[None])[:5], offset[:5], atol=1e-6)
-
-
-def test_ratios_are_logs_turned_so_that_more_is_worse():
-    values = np.array([[[np.e, 0.0]], [[1.0, -1.0]]], dtype=np.float32)
-    found = to_scale(values, np.array([-1], dtype=np.float32), np.array([True]))
-    np.testing.assert_allclose(found[:, 0], [[-1, np.nan], [0, np.nan]])
-
-
-def test_spread_is_the_robust_deviation_of_a_stratum():
-    offset = np.array([[0.0, 1.0, 2.0, 3.0, 100.0]], dtype=np.float32)
-    found = spread(offset, same_size(np.zeros(5, dtype=np.int64)))
-    np.testing.assert_allclose(found, np.full((1, 5), 1.4826), rtol=1e-5)

@@ -9,7 +9,7 @@ from lockstep.analyzer.operations.whatif.analysis import analyze
 from lockstep.analyzer.operations.whatif.dependencies import build
 from lockstep.analyzer.operations.whatif.simulate import simulate
 from lockstep.analyzer.operations.whatif.work import split_durations
-from lockstep.analyzer.read.optrace.layout import parse_layout
+from lockstep.analyzer.read.optrace.load import parse_layout
 from lockstep.analyzer.shapes.operations import Layout
 from tests.analyzer.edited import healed, slowed
 

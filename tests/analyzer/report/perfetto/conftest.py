@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lockstep.analyzer.read.optrace.windows import run_of_trace
+from lockstep.analyzer.read.optrace.load import run_of_trace
 from lockstep.analyzer.report.perfetto.operations import GROUPS
 from lockstep.analyzer.shapes.run import Run
 from lockstep.evaluation.synth import traces as synth

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from lockstep.analyzer.operations.whatif.analysis import analyze
-from lockstep.analyzer.read.optrace.windows import run_of_trace
+from lockstep.analyzer.read.optrace.load import run_of_trace
 from lockstep.analyzer.report.perfetto import events
 from lockstep.analyzer.report.perfetto.events import lanes
 from lockstep.analyzer.report.perfetto.timeline import TimelineError, of_run, of_trace, steps_around
