@@ -22,7 +22,7 @@ NUMBERS = ("gpu", "rank", "refresh")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """What an address says; empty or None = nothing.
 
     Attributes:
@@ -60,7 +60,7 @@ class Place:
         named = {_WRITTEN.get(name, name): value for name, value in words.items()}
         return {name: str(value) for name, value in named.items() if value not in ("", None)}
 
-    def but(self, **changes: str | int | None) -> "Place":
+    def but(self, **changes: str | int | None) -> "Location":
         """The same place with some of its words changed."""
         return replace(self, **changes)  # type: ignore[arg-type]
 
@@ -69,7 +69,7 @@ _WRITTEN = {"since": "from", "until": "to"}
 _READ = {written: name for name, written in _WRITTEN.items()}
 
 
-def read(words: Mapping[str, str]) -> Place:
+def read(words: Mapping[str, str]) -> Location:
     """The place that an address says; words that we do not know are no concern of ours.
 
     Grafana's `var-run` and `var-node` are read as `run` and `node`.
@@ -77,8 +77,8 @@ def read(words: Mapping[str, str]) -> Place:
     Raises:
         TroubleError: A number that is none, or a text that nobody would have written.
     """
-    known = {field.name for field in fields(Place)}
-    found: dict[str, str | int] = {}
+    known = {field.name for field in fields(Location)}
+    words_read: dict[str, str | int] = {}
     for written, value in words.items():
         name = _READ.get(written, written).removeprefix("var-")
         if name not in known or not value:
@@ -96,10 +96,10 @@ def read(words: Mapping[str, str]) -> Place:
                     f"The address says {written}={value!r}; it must be a whole number from 0.",
                     "Follow a link, or choose in the sidebar.",
                 )
-            found[name] = int(value)
+            words_read[name] = int(value)
         else:
-            found[name] = value
-    return Place(**found)  # type: ignore[arg-type]
+            words_read[name] = value
+    return Location(**words_read)  # type: ignore[arg-type]
 
 
 def moment(text: str, now: float) -> float:
@@ -128,20 +128,20 @@ def moment(text: str, now: float) -> float:
     return number
 
 
-def span(place: Place, extent: Span, now: float) -> Span:
+def span(location: Location, extent: Span, now: float) -> Span:
     """The range of a place, or all there is.
 
     Args:
-        place: As read.
+        location: As read.
         extent: What the source knows, or the run.
         now: Unix seconds of the source's clock.
 
     Raises:
         TroubleError: An end that is no moment, or a range that ends before it begins.
     """
-    start = moment(place.since, now) if place.since else extent.start
-    end = moment(place.until, now) if place.until else max(extent.end, start)
-    if end < start or (end == start and place.until):
+    start = moment(location.since, now) if location.since else extent.start
+    end = moment(location.until, now) if location.until else max(extent.end, start)
+    if end < start or (end == start and location.until):
         raise TroubleError(
             Kind.UNKNOWN_ID,
             f"The range ends before it begins: from {utc(start)} to {utc(end)}.",
@@ -150,12 +150,12 @@ def span(place: Place, extent: Span, now: float) -> Span:
     return Span(start, end)
 
 
-def link(page: str, place: Place, **changes: str | int | None) -> str:
+def link(page: str, location: Location, **changes: str | int | None) -> str:
     """The path and query of a page, below the dashboard's address; `now` is the page at `/`.
 
     A view is one of its page's, so it is in the address only where `changes` has it.
     """
-    words = urlencode(place.query(**{"view": "", **changes}))
+    words = urlencode(location.query(**{"view": "", **changes}))
     path = "/" if page == "now" else f"/{page}"
     return f"{path}?{words}" if words else path
 

@@ -1,4 +1,4 @@
-"""What was measured of two runs, line by line, and whether it differs for certain."""
+"""Runs beside each other: every measured line, nodes, ranks and phases, and what is certain."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -89,18 +89,18 @@ def steady(lines: Lines, name: str) -> Floats:
     else:
         first, last = np.nanmin(lines.steps), np.nanmax(lines.steps)
         after = lines.steps >= first + max(WARMUP_STEPS, WARMUP_SHARE * (last + 1 - first))
-    found: Floats = values[after & np.isfinite(values)]
-    return found
+    medians: Floats = values[after & np.isfinite(values)]
+    return medians
 
 
 def _measure(chart: Lines, name: str, a: Floats, b: Floats, most: float) -> Measure:
-    told = ratio(b, a)
+    change = ratio(b, a)
     effect, chance = _tested(a, b)
     certain = (
-        told is not None
+        change is not None
         and chance < most
-        and not told[1] <= 1.0 <= told[2]
-        and abs(told[0] - 1.0) >= WORTH_TELLING
+        and not change[1] <= 1.0 <= change[2]
+        and abs(change[0] - 1.0) >= WORTH_TELLING
     )
     return Measure(
         chart=chart.key,
@@ -108,8 +108,8 @@ def _measure(chart: Lines, name: str, a: Floats, b: Floats, most: float) -> Meas
         unit=chart.unit,
         a=float(np.median(a)),
         b=float(np.median(b)),
-        ratio=None if told is None else told[0],
-        interval=None if told is None else (told[1], told[2]),
+        ratio=None if change is None else change[0],
+        interval=None if change is None else (change[1], change[2]),
         effect=effect,
         chance=chance,
         certain=certain,
@@ -120,8 +120,8 @@ def _tested(a: Floats, b: Floats) -> tuple[float, float]:
     if min(len(a), len(b)) < STEPS_AT_LEAST:
         return np.nan, np.nan
     one, other = middles(b), middles(a)
-    found = stats.mannwhitneyu(one, other, alternative="two-sided")
-    return float(2.0 * found.statistic / (len(one) * len(other)) - 1.0), float(found.pvalue)
+    test = stats.mannwhitneyu(one, other, alternative="two-sided")
+    return float(2.0 * test.statistic / (len(one) * len(other)) - 1.0), float(test.pvalue)
 
 
 # Where two runs ran, and how their ranks and phases compare: from the tables of their ranks.
@@ -161,19 +161,19 @@ def phases(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
     return frame.astype(dict.fromkeys(["a", "b", "difference", "change"], "float64"))
 
 
-def moved(told: pd.DataFrame, a: pd.DataFrame, b: pd.DataFrame) -> tuple[str, ...]:
+def moved(frame: pd.DataFrame, a: pd.DataFrame, b: pd.DataFrame) -> tuple[str, ...]:
     """The phases that make up the change of the step time, the largest first.
 
     Args:
-        told: As phases() gives it.
+        frame: As phases() gives it.
         a: Ranks of one run.
         b: Ranks of the other.
     """
     change = float(b["wall_seconds"].median() - a["wall_seconds"].median())
     if not np.isfinite(change) or change == 0.0:
         return ()
-    share = told["difference"] / change
-    named = told.assign(share=share)[share >= SHARE_WORTH].sort_values("share", ascending=False)
+    share = frame["difference"] / change
+    named = frame.assign(share=share)[share >= SHARE_WORTH].sort_values("share", ascending=False)
     return tuple(named["phase"])
 
 
@@ -208,13 +208,15 @@ def overlaid(runs: Sequence[Sequence[Lines]]) -> tuple[Lines, ...]:
     Args:
         runs: Charts of each run, in the order of their letters.
     """
-    found = []
+    charts_on_grid = []
     for key, wanted in CHARTS.items():
         charts = [next((each for each in some if each.key == key), None) for some in runs]
-        told = [one for one in charts if one is not None and _line(one, wanted) is not None]
-        if len(told) < 2 or len({one.unit for one in told}) > 1:
+        with_line = [
+            chart for chart in charts if chart is not None and _line(chart, wanted) is not None
+        ]
+        if len(with_line) < 2 or len({one.unit for one in with_line}) > 1:
             continue
-        longest = max(_length(one) for one in told)
+        longest = max(_length(one) for one in with_line)
         if not longest > 0:
             continue
         width = max(1.0, np.ceil(longest / POINTS))
@@ -225,9 +227,12 @@ def overlaid(runs: Sequence[Sequence[Lines]]) -> tuple[Lines, ...]:
             if one is not None and _line(one, wanted) is not None
         }
         sampling = f"medians of {width:.0f} steps" if width > 1 else ""
-        found.append(Lines(key, told[0].title, told[0].unit, edges[:-1], values, edges[:-1],
-                           sampling=sampling, help=told[0].help))  # fmt: skip
-    return tuple(found)
+        first = with_line[0]
+        charts_on_grid.append(
+            Lines(key, first.title, first.unit, edges[:-1], values, edges[:-1], sampling=sampling,
+                  help=first.help)
+        )  # fmt: skip
+    return tuple(charts_on_grid)
 
 
 def table(rows: Sequence[RunRow], runs: Sequence[Sequence[Lines]]) -> pd.DataFrame:
@@ -236,21 +241,21 @@ def table(rows: Sequence[RunRow], runs: Sequence[Sequence[Lines]]) -> pd.DataFra
     Returns:
         Columns COLUMNS; ratios and their intervals are what a run has more than a, a share of a.
     """
-    told = []
-    for place, (letter, row) in enumerate(zip(letters(len(rows)), rows, strict=True)):
+    rows_measured = []
+    for index, (letter, row) in enumerate(zip(letters(len(rows)), rows, strict=True)):
         step = None
-        if place:
-            found = measures(runs[0], runs[place])
-            step = next((one for one in found if one.chart == "step"), None)
+        if index:
+            measured = measures(runs[0], runs[index])
+            step = next((one for one in measured if one.chart == "step"), None)
         low, high = step.interval if step and step.interval else (None, None)
-        told.append((
-            letter, row.run, _settled(runs[place]), step.ratio if step else None, low, high,
-            "" if not place else "not known" if step is None or step.ratio is None
+        rows_measured.append((
+            letter, row.run, _settled(runs[index]), step.ratio if step else None, low, high,
+            "" if not index else "not known" if step is None or step.ratio is None
             else "yes" if step.certain else "within noise",
-            _last(runs[place], "loss"), row.status or "not analyzed", row.lost_gpu_hours,
+            _last(runs[index], "loss"), row.status or "not analyzed", row.lost_gpu_hours,
             " ".join(row.tags),
         ))  # fmt: skip
-    frame = pd.DataFrame(told, columns=list(COLUMNS))
+    frame = pd.DataFrame(rows_measured, columns=list(COLUMNS))
     numbers = ("step (s)", "against a", "at least", "at most", "last loss", "lost (GPU-h)")
     frame = frame.astype(dict.fromkeys(numbers, "float64"))
     frame[["against a", "at least", "at most"]] -= 1.0
@@ -279,7 +284,7 @@ def answer(frame: pd.DataFrame) -> str:
 
 def _line(chart: Lines, wanted: Sequence[str]) -> Floats | None:
     names = [*(name for name in wanted if name in chart.values), *chart.values]
-    name = next((each for each in names if np.isfinite(chart.values[each]).any()), None)
+    name = next((name for name in names if np.isfinite(chart.values[name]).any()), None)
     return None if name is None else chart.values[name]
 
 
@@ -300,15 +305,15 @@ def _binned(chart: Lines, wanted: Sequence[str], edges: Floats) -> Floats:
     assert values is not None
     known = np.isfinite(values) & np.isfinite(steps)
     place = np.digitize(steps[known], edges) - 1
-    found = pd.Series(values[known]).groupby(place).median()
+    medians = pd.Series(values[known]).groupby(place).median()
     line = np.full(len(edges) - 1, np.nan)
-    inside = found.index[(found.index >= 0) & (found.index < len(line))]
-    line[inside] = found[inside]
+    inside = medians.index[(medians.index >= 0) & (medians.index < len(line))]
+    line[inside] = medians[inside]
     return line
 
 
 def _settled(charts: Sequence[Lines]) -> float | None:
-    chart = next((one for one in charts if one.key == "step" and one.values), None)
+    chart = next((chart for chart in charts if chart.key == "step" and chart.values), None)
     if chart is None:
         return None
     name = next((each for each in CHARTS["step"] if each in chart.values), next(iter(chart.values)))
@@ -317,6 +322,6 @@ def _settled(charts: Sequence[Lines]) -> float | None:
 
 
 def _last(charts: Sequence[Lines], key: str) -> float | None:
-    chart = next((one for one in charts if one.key == key), None)
+    chart = next((chart for chart in charts if chart.key == key), None)
     line = None if chart is None else _line(chart, ())
     return None if line is None else float(line[np.isfinite(line)][-1])

@@ -1,4 +1,4 @@
-"""What a page is given: whom to ask, where the reader looks, and what is allowed."""
+"""What a page is, and what it is given: whom to ask, where the reader looks, what is allowed."""
 
 import json
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.collector.contract import bounded_json
-from lockstep.dashboard.address import Place
+from lockstep.dashboard.address import Location
 from lockstep.dashboard.protocol import Source
 from lockstep.dashboard.shapes import Answer, Span
 
@@ -64,20 +64,17 @@ class Context:
 
     Attributes:
         source: With its answers kept (lockstep.dashboard.sources.opened).
-        place: What the address says.
+        location: What the address says.
         span: Its range; of the run where one is looked at, of the source otherwise.
         answer: How whole the numbers are.
         settings: How the dashboard was started.
     """
 
     source: Source
-    place: Place
+    location: Location
     span: Span
     answer: Answer
     settings: Settings
-
-
-# What a page is, to the frame around it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +90,8 @@ class Page:
         intention: What a reader wants who opens it, behind "if you want to"; empty = Help does
             not lead to it.
         show: Draws it.
-        needs: Field of Place without which it asks the reader to choose: `run`, `node`, or empty.
+        needs: Field of Location without which the reader is asked to choose: `run`, `node`, or
+            empty.
         alone: Its views that have something to say without a source; empty = none.
     """
 

@@ -78,4 +78,4 @@ def severity_word(severity: Severity) -> str:
 def scale(colours: tuple[str, ...]) -> list[tuple[float, str]]:
     """A list of colours as Plotly's colour scale: even steps from 0 to 1."""
     last = len(colours) - 1
-    return [(place / last, colour) for place, colour in enumerate(colours)]
+    return [(index / last, colour) for index, colour in enumerate(colours)]

@@ -45,25 +45,25 @@ def hang(grid: Grid) -> Sequence[Finding]:
         return ()
     if not (any(group.waiting.any() for group in waits) or dead(grid).any() or how.first.any()):
         return ()
-    who = began(grid, how, waits)
-    stall = longest_stall(grid, waits, who.ranks, out_of_sight(grid))
-    columns = np.flatnonzero(who.ranks).tolist()
-    return [_finding(grid, how, stall, who, column) for column in columns]
+    onset = began(grid, how, waits)
+    stall = longest_stall(grid, waits, onset.ranks, out_of_sight(grid))
+    columns = np.flatnonzero(onset.ranks).tolist()
+    return [_finding(grid, how, stall, onset, column) for column in columns]
 
 
 def _finding(
-    grid: Grid, how: Ended, stall: Stall | None, who: Began, column: int
+    grid: Grid, how: Ended, stall: Stall | None, onset: Began, column: int
 ) -> Finding:  # fmt: skip
     rank, unseen = grid.ranks[column].rank, bool(silent(grid)[column])
-    went, certainty = how_it_went(how, rank), float(who.certainty[column])
+    went, certainty = how_it_went(how, rank), float(onset.certainty[column])
     # What the launcher saw of its end outranks what scrapes saw before.
     gone = rank in how.codes
-    state = "dead" if gone else "raised" if rank in how.raised else who.states[column]
+    state = "dead" if gone else "raised" if rank in how.raised else onset.states[column]
     nobody = np.zeros(len(grid.ranks), dtype=bool)
     behind, inside_it = (nobody, nobody) if stall is None else (stall.missing, stall.waiting)
     missing, waiting, began = (
         [grid.ranks[positions].rank for positions in np.flatnonzero(mask)]
-        for mask in (behind, inside_it & ~who.ranks, who.ranks)
+        for mask in (behind, inside_it & ~onset.ranks, onset.ranks)
     )
     words = {
         "frozen": "its process is there but its heartbeat stopped",
@@ -75,8 +75,8 @@ def _finding(
             else "its process is alive and makes no progress"
         ),
     }[state]
-    sure = certainty >= TOLD and (len(began) == 1 or (who.node is not None and not unseen))
-    if stall is None or (not (stall.missing & who.ranks).any() and how.word == "crash"):
+    sure = certainty >= TOLD and (len(began) == 1 or (onset.node is not None and not unseen))
+    if stall is None or (not (stall.missing & onset.ranks).any() and how.word == "crash"):
         text = _first(rank, began, certain=sure)
     elif sure:
         text = _missing(rank, missing, waiting, stall)
@@ -104,7 +104,7 @@ def _finding(
             "waits": text,
             "stalled_seconds": None if stall is None else stall.seconds,
             "certainty": certainty,
-            **({} if who.node is None else {"node": who.node}),
+            **({} if onset.node is None else {"node": onset.node}),
         },
     )
 

@@ -126,13 +126,15 @@ def table(verdict: HangVerdict, job: str = "") -> str:
     if stacks := stack_words.table(verdict):
         lines.append(textwrap.indent(stacks, "  "))
     gone = merged.world - merged.traces.keys()
-    told = f"dumps of {len(merged.traces)} of {len(merged.world)} ranks"
+    coverage = f"dumps of {len(merged.traces)} of {len(merged.world)} ranks"
     if gone:
-        told += f" (none of {ranks_in_words(gone)})"
+        coverage += f" (none of {ranks_in_words(gone)})"
     unmapped = sum(len(trace.unmapped) for trace in merged.traces.values())
     if unmapped:
-        told += f"; {unmapped} counters of groups that nobody names"
-    lines.append(f"  {told}; not told: {', '.join(unknown_kinds(merged.dumps.facts)) or 'nothing'}")
+        coverage += f"; {unmapped} counters of groups that nobody names"
+    lines.append(
+        f"  {coverage}; not told: {', '.join(unknown_kinds(merged.dumps.facts)) or 'nothing'}"
+    )
     lines += [f"  not read: {why}" for why in merged.dumps.rejected]
     unused = _unused(verdict)
     lines += [

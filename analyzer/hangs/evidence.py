@@ -296,5 +296,5 @@ def refined(kind: Kind, statements: Sequence[Says]) -> Kind:
 
 def unknown_kinds(facts: Iterable[Fact]) -> list[str]:
     """Sensors that reported nothing."""
-    told = {fact.kind for fact in facts}
-    return [kind.value for kind in FactKind if kind not in told]
+    known = {fact.kind for fact in facts}
+    return [kind.value for kind in FactKind if kind not in known]

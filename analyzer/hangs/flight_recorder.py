@@ -51,28 +51,30 @@ def names_by_handle(
         names: Of all groups that the rank is in.
         known: Names by handle in the ring.
     """
-    found = dict(known)
+    by_handle = dict(known)
     names = set(names)
     if not names and 0 in handles and WORLD not in known.values():
-        found.setdefault(0, WORLD)  # the first that a process makes
-    rest = sorted(set(handles) - found.keys())
+        by_handle.setdefault(0, WORLD)  # the first that a process makes
+    rest = sorted(set(handles) - by_handle.keys())
     free = names - set(known.values())
     ordered = sorted((name for name in free if name.isdecimal()), key=int)
     anchors = sorted((handle, int(name)) for handle, name in known.items() if name.isdecimal())
     if any(a[1] >= b[1] for a, b in pairwise(anchors)):
-        return found  # they were not made in the order of their names
+        return by_handle  # they were not made in the order of their names
     if len(ordered) != len(free):
         if len(free) == len(rest) == 1:
-            found[rest[0]] = free.pop()
-        return found
+            by_handle[rest[0]] = free.pop()
+        return by_handle
     numbers = [int(name) for name in ordered]
     low_handle, low_name = 0, 0
     for handle, number in [*anchors, (1 << 63, 1 << 63)]:
         to_handle, to_name = bisect_left(rest, handle), bisect_left(numbers, number)
         if to_handle - low_handle == to_name - low_name:
-            found.update(zip(rest[low_handle:to_handle], ordered[low_name:to_name], strict=True))
+            by_handle.update(
+                zip(rest[low_handle:to_handle], ordered[low_name:to_name], strict=True)
+            )
         low_handle, low_name = to_handle, to_name
-    return found
+    return by_handle
 
 
 MAX_GROUPS = 4096
@@ -124,8 +126,8 @@ def _parsed(tree: Mapping[str, Any], rank: int, written: float | None) -> RankTr
     transfers: set[str] = set()
     backend, timeout = "", 0.0
     quiet, last = _quiet(entries)
-    told = tree.get("longest_quiet_ns")  # by who dropped what is over, which makes gaps
-    quiet = quiet if told is None else whole(told) / 1e9
+    quiet_ns = tree.get("longest_quiet_ns")  # by who dropped what is over, which makes gaps
+    quiet = quiet if quiet_ns is None else whole(quiet_ns) / 1e9
     for number, entry in _that_matter(entries):
         operation, handle, description, spoke = _operation(entry, number)
         if operation is None:
@@ -170,7 +172,7 @@ def _parsed(tree: Mapping[str, Any], rank: int, written: float | None) -> RankTr
 def _that_matter(entries: Sequence[Any]) -> list[tuple[int, Any]]:
     """All that may be open, and of what is over the last of each group."""
     seen: dict[tuple[Any, Any], int] = defaultdict(int)
-    found = []
+    entries_kept = []
     for number in range(len(entries) - 1, -1, -1):
         entry = entries[number]
         if entry.get("state") == State.COMPLETED or entry.get("retired") is True:
@@ -181,9 +183,9 @@ def _that_matter(entries: Sequence[Any]) -> list[tuple[int, Any]]:
                 continue
             if seen[key] > MAX_OPEN:
                 continue
-        found.append((number, entry))
-    found.reverse()
-    return found
+        entries_kept.append((number, entry))
+    entries_kept.reverse()
+    return entries_kept
 
 
 def _quiet(entries: Sequence[Any]) -> tuple[float, float | None]:
@@ -266,11 +268,11 @@ def _with_start(operation: Operation, group: GroupTrace | None) -> Operation:
 
 
 def _group_of(entry: Mapping[str, Any], handle: int) -> tuple[str, str]:
-    told = entry.get("process_group")
-    if told is None:  # torch 2.3 and older
+    group = entry.get("process_group")
+    if group is None:  # torch 2.3 and older
         name = entry.get("pg_name")
         return (text(name) if isinstance(name, str) else str(handle)), ""
-    name, description = told
+    name, description = group
     if len(text(name)) > 256 or len(text(description)) > 256:
         raise ValueError("a group's name has over 256 characters")
     return name or "0", description
@@ -286,10 +288,10 @@ def _groups(
 ) -> tuple[dict[str, GroupTrace], tuple[Unmapped, ...]]:
     configured = _configured(tree.get("pg_config") or {})
     status = {
-        int(key): told
-        for key, told in (tree.get("pg_status") or {}).items()
+        int(key): counters
+        for key, counters in (tree.get("pg_status") or {}).items()
         # int() takes the digits of all scripts.
-        if isinstance(told, dict) and str(key).isascii() and str(key).isdecimal()
+        if isinstance(counters, dict) and str(key).isascii() and str(key).isdecimal()
     }
     if len(status) > MAX_GROUPS or len(configured) > MAX_GROUPS:
         raise ValueError(f"over {MAX_GROUPS} groups")
@@ -298,9 +300,9 @@ def _groups(
     groups = {}
     for name in dict.fromkeys((*configured, *by_name, *described)):
         description, members = configured.get(name, ("", ()))
-        told = status.get(by_name.get(name, NONE_YET), {})
+        counters = status.get(by_name.get(name, NONE_YET), {})
         # Gloo's status counts transfers, too, which its entries do not show.
-        counts = {} if backend == "gloo" and name in collectives else told
+        counts = {} if backend == "gloo" and name in collectives else counters
         groups[name] = GroupTrace(
             name=name,
             description=_described(name, described.get(name) or description),
@@ -330,7 +332,7 @@ def _described(name: str, description: str) -> str:
 
 
 def _configured(configuration: Any) -> dict[str, tuple[str, tuple[int, ...]]]:
-    found: dict[str, tuple[str, tuple[int, ...]]] = {}
+    by_name: dict[str, tuple[str, tuple[int, ...]]] = {}
     total = 0
     for key, one in configuration.items():
         if not isinstance(one, dict):
@@ -341,8 +343,8 @@ def _configured(configuration: Any) -> dict[str, tuple[str, tuple[int, ...]]]:
         if total > MAX_MEMBERS:
             raise ValueError(f"over {MAX_MEMBERS} ranks in the groups")
         if name:
-            found[name] = (str(one.get("desc", "")), ranks)
-    return found
+            by_name[name] = (str(one.get("desc", "")), ranks)
+    return by_name
 
 
 def _shapes(value: Any) -> tuple[tuple[int, ...], ...]:

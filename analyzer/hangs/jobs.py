@@ -37,13 +37,13 @@ def jobs(
     by_name: dict[str, list[RankTrace]] = defaultdict(list)
     for dump in dumps:
         by_name[dump.name].append(dump.trace)
-    found = [
+    clusters = [
         (name, cluster)
         for name in sorted(by_name)
         for cluster in _clusters(_numbered(by_name[name]))
     ]
     merged: list[tuple[list[str], list[RankTrace]]] = []
-    for name, cluster in sorted(found, key=lambda one: -_last(one[1])):
+    for name, cluster in sorted(clusters, key=lambda one: -_last(one[1])):
         for names, other in merged:
             if name not in names and _is_one(cluster, other):
                 names.append(name)
@@ -84,8 +84,8 @@ def _by_rank(all_stacks: Sequence[Stacks]) -> tuple[Stacks, ...]:
 def _ranks(traces: Sequence[RankTrace], facts: Sequence[Fact]) -> tuple[int, ...]:
     """As dumps list them; gloo's list none, and then the last may be one that only facts tell."""
     listed = _world(traces)
-    told = {trace.rank for trace in traces} | {fact.rank for fact in facts}
-    return tuple(sorted(listed or range(max(told) + 1)))
+    known = {trace.rank for trace in traces} | {fact.rank for fact in facts}
+    return tuple(sorted(listed or range(max(known) + 1)))
 
 
 def _folder(name: str) -> str:
@@ -121,25 +121,25 @@ def _clusters(traces: Sequence[RankTrace]) -> list[list[RankTrace]]:
             vague.append(trace)
         else:
             by_world[world].append(trace)
-    found: list[list[RankTrace]] = []
+    clusters: list[list[RankTrace]] = []
     for some in by_world.values():
         some.sort(key=lambda trace: trace.last_event or 0.0)
         current = [some[0]]
         for trace in some[1:]:
             if (trace.last_event or 0.0) - (current[-1].last_event or 0.0) > APART_SECONDS:
-                found.append(current)
+                clusters.append(current)
                 current = []
             current.append(trace)
-        found.append(current)
-    found.sort(key=_last, reverse=True)
+        clusters.append(current)
+    clusters.sort(key=_last, reverse=True)
     for trace in vague:
-        for some in found:
+        for some in clusters:
             if _fits(trace, some):
                 some.append(trace)
                 break
         else:
-            found.append([trace])
-    return found
+            clusters.append([trace])
+    return clusters
 
 
 def _fits(trace: RankTrace, cluster: Sequence[RankTrace]) -> bool:
@@ -164,12 +164,12 @@ def _is_one(cluster: Sequence[RankTrace], other: Sequence[RankTrace]) -> bool:
 
 def _world(traces: Sequence[RankTrace]) -> frozenset[int]:
     """The ranks of the world, as most dumps list them; empty = none does."""
-    told: Mapping[frozenset[int], int] = Counter(
+    counts: Mapping[frozenset[int], int] = Counter(
         frozenset(trace.groups[WORLD].members)
         for trace in traces
         if WORLD in trace.groups and trace.groups[WORLD].members
     )
-    return max(told, key=lambda one: (told[one], len(one)), default=frozenset())
+    return max(counts, key=lambda one: (counts[one], len(one)), default=frozenset())
 
 
 def _last(traces: Sequence[RankTrace]) -> float:

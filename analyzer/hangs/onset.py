@@ -138,8 +138,8 @@ def of_group(group: NDArray[np.int64], values: NDArray[np.generic]) -> FloatGrid
 
 
 def _label(pattern: re.Pattern[str], key: str) -> str | None:
-    found = pattern.search(key)
-    return found.group(1) if found else None
+    match = pattern.search(key)
+    return match.group(1) if match else None
 
 
 Mask = NDArray[np.bool_]
@@ -333,7 +333,7 @@ def _shown(grid: Grid, how: Ended, standing: Sequence[GroupWaits]) -> Mapping[st
     first = how.first & (how.word in ("crash", "hang"))
     # How it ended tells more than what it said before.
     watched = np.array([info.rank in how.codes for info in grid.ranks])
-    told = {
+    shown = {
         "heartbeat old": frozen(grid),
         "heartbeat fresh": beats & ~frozen(grid),
         "inside an operation": known & inside,
@@ -350,7 +350,7 @@ def _shown(grid: Grid, how: Ended, standing: Sequence[GroupWaits]) -> Mapping[st
         "first, by a signal": first & how.struck,
         "first, by itself": first & (not how.struck),
     }
-    return {name: mask & ~hidden for name, mask in told.items()}
+    return {name: mask & ~hidden for name, mask in shown.items()}
 
 
 def _progress(grid: Grid, of: Mask) -> tuple[FloatGrid, FloatGrid]:
@@ -365,8 +365,8 @@ def _least_after(when: FloatGrid, value: FloatGrid, seen: FloatGrid) -> FloatGri
     order = np.argsort(seen)
     known = np.where(np.isfinite(value), value, np.inf)[order]
     least = np.append(np.minimum.accumulate(known[::-1])[::-1], np.inf)
-    found: FloatGrid = least[np.searchsorted(seen[order], when)]
-    return found
+    earliest: FloatGrid = least[np.searchsorted(seen[order], when)]
+    return earliest
 
 
 def _last_of(grid: Grid, age: str) -> FloatGrid:
@@ -383,8 +383,8 @@ def since(waits: Sequence[GroupWaits]) -> float:
 def away(grid: Grid, waits: Sequence[GroupWaits]) -> Mask:
     """(R,) missing from a collective that others stand in."""
     nobody = np.zeros(len(grid.ranks), dtype=bool)
-    found: Mask = np.any([nobody, *(group.missing for group in waits)], axis=0)
-    return found
+    missing: Mask = np.any([nobody, *(group.missing for group in waits)], axis=0)
+    return missing
 
 
 def _by_user(grid: Grid, how: Ended, stalled: float) -> float:

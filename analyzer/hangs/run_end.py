@@ -60,8 +60,8 @@ class Ended:
 
 def ended(grid: Grid) -> Ended:
     """By run.json; a run from elsewhere has none, but its ranks may say that they were ended."""
-    told = grid.meta.get("outcome", grid.meta.get("ending"))
-    tree = told if isinstance(told, Mapping) else {"ending": told}
+    outcome = grid.meta.get("outcome", grid.meta.get("ending"))
+    tree = outcome if isinstance(outcome, Mapping) else {"ending": outcome}
     named = set(tree.get("ranks") or ())
     codes = {int(one["rank"]): int(one["code"]) for one in tree.get("exits") or ()}
     raised = {
@@ -89,14 +89,14 @@ def ended(grid: Grid) -> Ended:
 def last_said(grid: Grid, states: tuple[RankState, ...]) -> NDArray[np.bool_]:
     """(R,) gone, and what it said of itself last is one of these; false where it is not known."""
     newest = np.full(len(grid.ranks), -np.inf)
-    found = np.zeros(len(grid.ranks), dtype=bool)
+    words = np.zeros(len(grid.ranks), dtype=bool)
     for key, value in grid.last.items():
         if key.startswith(f"{metrics.RANK_LAST_STATE.name}{{"):
             when = np.where(np.isfinite(value), grid.last_time[key], -np.inf)
             one_of = any(f'state="{state}"' in key for state in states)
-            found = np.where(when > newest, one_of, found)
+            words = np.where(when > newest, one_of, words)
             newest = np.maximum(newest, when)
-    return np.asarray(found & dead(grid), dtype=bool)
+    return np.asarray(words & dead(grid), dtype=bool)
 
 
 def unclean(grid: Grid) -> NDArray[np.bool_]:

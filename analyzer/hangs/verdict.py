@@ -80,8 +80,8 @@ def _begun(merged: Merged, name: str) -> Iterator[tuple[int, int]]:
 
 
 def _begun_by_counter(group: GroupTrace) -> int | None:
-    told = [each for each in (group.enqueued, group.collectives) if each is not None]
-    return max(told, default=None)
+    counts = [each for each in (group.enqueued, group.collectives) if each is not None]
+    return max(counts, default=None)
 
 
 def _is_inside(merged: Merged, trace: RankTrace) -> bool:
@@ -266,33 +266,33 @@ def _may_have_finished(origin: Origin) -> bool:
 
 def _named(verdict: HangVerdict, old: Sequence[Origin]) -> HangVerdict:
     """With those who can be believed; else with the ranks among which it is, and why."""
-    told = [_with_facts(verdict.merged, origin) for origin in old]
-    first = min(told, key=lambda origin: origin.operation.created)
-    told, unclear = _explained(verdict.merged, verdict.graph, told)
-    if not told:
+    named = [_with_facts(verdict.merged, origin) for origin in old]
+    first = min(named, key=lambda origin: origin.operation.created)
+    named, unclear = _explained(verdict.merged, verdict.graph, named)
+    if not named:
         ranks = tuple(sorted(origin.rank for origin in unclear))
         return replace(
             verdict, status=Status.HANG, operation=first.operation, suspects=ranks, reason=UNSEEN
         )
     hang = replace(verdict, status=Status.HANG, kind=first.kind, operation=first.operation)
-    quiet = [origin for origin in told if origin.kind is Kind.SILENT]
-    if heard := [origin for origin in told if origin.kind is not Kind.SILENT]:
+    quiet = [origin for origin in named if origin.kind is Kind.SILENT]
+    if heard := [origin for origin in named if origin.kind is not Kind.SILENT]:
         # Who wrote no dump may wait for these itself, as it was not heard.
-        told = heard
+        named = heard
         hang = replace(hang, suspects=tuple(sorted(origin.rank for origin in quiet)))
     elif len(quiet) > max(1.0, MOST_SILENT * len(verdict.merged.world)):
         ranks = tuple(origin.rank for origin in quiet)
         return replace(hang, suspects=ranks, kind=None, reason=NO_DUMPS)
     away = [
-        origin for origin in told if origin.why is Why.ABSENT and origin.kind is Kind.HOST_STOPPED
+        origin for origin in named if origin.why is Why.ABSENT and origin.kind is Kind.HOST_STOPPED
     ]
     if len(away) > len({rank for origin in away for rank in origin.waiting}):
-        told = [origin for origin in told if origin not in away]
-        if not told:
+        named = [origin for origin in named if origin not in away]
+        if not named:
             ranks = tuple(sorted({*hang.suspects, *(origin.rank for origin in away)}))
             return replace(hang, suspects=ranks, kind=None, reason=ALONE)
-    told.sort(key=lambda origin: (origin.operation.created, origin.rank))
-    return replace(hang, origins=tuple(told), kind=told[0].kind, operation=told[0].operation)
+    named.sort(key=lambda origin: (origin.operation.created, origin.rank))
+    return replace(hang, origins=tuple(named), kind=named[0].kind, operation=named[0].operation)
 
 
 def _explained(
@@ -333,15 +333,15 @@ def _by_facts(merged: Merged) -> list[Origin]:
     ]
     if not every:
         return []
-    last, found = max(every, key=lambda operation: operation.created), []
+    last, origins = max(every, key=lambda operation: operation.created), []
     for rank in sorted(merged.world - merged.heads.keys()):
         facts = tuple(said(merged.dumps.facts, rank, age_of(merged, last, list(merged.traces))))
         kind = refined(Kind.SILENT, facts)
         if kind is not Kind.SILENT:
             why = Why.ABSENT if rank in merged.traces else Why.SILENT
             sure = _surer(BY_FACT_ALONE, facts)
-            found.append(Origin(rank, kind, why, last, (), None, sure, facts=facts))
-    return found
+            origins.append(Origin(rank, kind, why, last, (), None, sure, facts=facts))
+    return origins
 
 
 def _inside(verdict: HangVerdict, stuck: Sequence[Stuck]) -> HangVerdict:

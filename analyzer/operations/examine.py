@@ -118,17 +118,17 @@ def _compared(
     ]
     best = int(np.argmax(np.nan_to_num(excess, nan=-np.inf)))
     column, peers, _ = chosen[best]
-    told = Own.UNKNOWN
+    agreement = Own.UNKNOWN
     if np.isfinite(excess[best]):
         many = len({info.dp for info in grid.ranks}) >= MAJORITY
         grew = shows(excess[best], worker.suspect.excess)
-        told = (Own.AGREES if many else Own.ALONE) if grew else Own.DIFFERS
-        if told is Own.AGREES and worker.fix is None:
+        agreement = (Own.AGREES if many else Own.ALONE) if grew else Own.DIFFERS
+        if agreement is Own.AGREES and worker.fix is None:
             span = np.isin(np.arange(len(own)), inside)
             plain = plainly_longer(grid, np.array([column]), peers, span)
-            told = Own.AGREES if plain else Own.NOISY
+            agreement = Own.AGREES if plain else Own.NOISY
     finding = _finding(grid, worker, column, peers, inside, outside)
-    return Placed(worker, grid.ranks[column].rank, columns, finding, told)
+    return Placed(worker, grid.ranks[column].rank, columns, finding, agreement)
 
 
 def _finding(

@@ -173,14 +173,14 @@ def observe(trace: Trace) -> Observed:
     )
     if isinstance(whatif, Unexplained):
         charge = None
-        told = structures(Facts(trace, None, trace.duration, cells, flags))
+        costs_by_design = structures(Facts(trace, None, trace.duration, cells, flags))
     else:
         charge = cost_of_suspects(trace, whatif.work.own, whatif.trust.simulated, suspects)
         mended = mended_own_times(trace, whatif.work.own, suspects)
-        told = structures(Facts(trace, build(trace), mended, cells, flags))
+        costs_by_design = structures(Facts(trace, build(trace), mended, cells, flags))
         slow = tuple(_charged(worker, charge, number) for number, worker in enumerate(slow))
-    others = let_go(trace, cells, judgement, late, told)
-    return Observed(trace, document(whatif), slow, charge, told, others, missing)
+    others = let_go(trace, cells, judgement, late, costs_by_design)
+    return Observed(trace, document(whatif), slow, charge, costs_by_design, others, missing)
 
 
 def from_zero(trace: Trace) -> Trace:

@@ -183,10 +183,10 @@ class Judgement:
 
     def flags(self) -> Flags:
         """(P, D) whether a worker is a suspect."""
-        found = np.zeros(self.level.shape, dtype=bool)
+        flagged = np.zeros(self.level.shape, dtype=bool)
         for suspect in self.suspects:
-            found[suspect.stage, suspect.dp] = True
-        return found
+            flagged[suspect.stage, suspect.dp] = True
+        return flagged
 
 
 def judge(cells: Cells) -> Judgement:

@@ -117,7 +117,7 @@ def stage_excess(facts: Facts) -> Floats | None:
     if stages < 2 or replicas < REPLICAS or np.isnan(usual).all(axis=1).any():
         return None
     steps = facts.cells.stage_steps
-    found = np.zeros(stages)
+    excess = np.zeros(stages)
     for stage in range(stages):
         others = np.arange(stages) != stage
         middle = float(np.nanmedian(usual[others]))
@@ -127,8 +127,8 @@ def stage_excess(facts: Facts) -> Floats | None:
         longer = steps[stage] > np.median(steps[others], axis=0)
         known = by_replica[np.isfinite(by_replica)]
         if (known > LONGER / 2).mean() >= ALIKE and longer.mean() >= ALIKE:
-            found[stage] = float(np.median(known))
-    return found
+            excess[stage] = float(np.median(known))
+    return excess
 
 
 SHARED = 2.0
@@ -166,12 +166,12 @@ def _by_chance(facts: Facts, long: Floats) -> float:
     return MEDIAN_EFFICIENCY * float(np.nanmedian(each)) / float(np.sqrt(ratio.shape[2]))
 
 
-def correlation(one: Floats, other: Floats) -> float:
+def correlation(first: Floats, second: Floats) -> float:
     """Pearson's, over what both have; 0 where nothing varies."""
-    known = np.isfinite(one) & np.isfinite(other)
+    known = np.isfinite(first) & np.isfinite(second)
     if known.sum() < MAJORITY:
         return 0.0
-    a, b = one[known] - one[known].mean(), other[known] - other[known].mean()
+    a, b = first[known] - first[known].mean(), second[known] - second[known].mean()
     power = float(np.sqrt((a**2).sum() * (b**2).sum()))
     return float((a * b).sum()) / power if power > 0 else 0.0
 
@@ -308,14 +308,14 @@ def slower_models(grid: Grid) -> tuple[Mapping[str, object], ...]:
         level = median_of(own[columns])
         if model and level > 0:
             levels.setdefault(stage, {})[model] = level
-    found = []
+    slower = []
     for stage, told in levels.items():
         slow, fast = max(told, key=lambda m: told[m]), min(told, key=lambda m: told[m])
         if told[slow] >= (1.0 + LONGER) * told[fast]:
-            found.append((told[slow] - told[fast], stage, slow, fast))
-    if not found:
+            slower.append((told[slow] - told[fast], stage, slow, fast))
+    if not slower:
         return ()
-    more, stage, slow, fast = max(found)
+    more, stage, slow, fast = max(slower)
     times = levels[stage][slow] / levels[stage][fast]
     text = f"the same work takes {slow} {times:.2f}x the time of {fast}; both are in this run"
     share = more / max(median_of(grid.time["wall"][~grid.masked]), more)
@@ -329,5 +329,5 @@ KINDS: tuple[Callable[[Facts], Sequence[Structure]], ...] = (
 
 def structures(facts: Facts) -> tuple[Structure, ...]:
     """All that is found, the costliest first."""
-    found = [structure for find in KINDS for structure in find(facts)]
-    return tuple(sorted(found, key=lambda structure: -(structure.share or 0.0)))
+    every = [structure for find in KINDS for structure in find(facts)]
+    return tuple(sorted(every, key=lambda structure: -(structure.share or 0.0)))

@@ -80,7 +80,7 @@ def what_if(
     """
     if seen.observed is None:
         return bounds
-    told, fixes = seen.observed.what_if, list(bounds.get("fixes", ()))
+    counterfactual, fixes = seen.observed.what_if, list(bounds.get("fixes", ()))
     for index, fix in enumerate(fixes):
         here = [finding for finding in slow if _node(grid, finding) == fix["remove"]]
         alone = seen.of(grid, here[0]) if len(here) == 1 else None
@@ -88,8 +88,8 @@ def what_if(
             who = f"rank {alone.rank}" if seen.alone else fix["remove"]
             fixes[index] = {**fix, **(alone.worker.fix or {}), "remove": who}
     if not seen.simulated:
-        told = {**bounds, "why": told["why"]}
-    return {**told, "fixes": fixes} if fixes or seen.simulated else told
+        counterfactual = {**bounds, "why": counterfactual["why"]}
+    return {**counterfactual, "fixes": fixes} if fixes or seen.simulated else counterfactual
 
 
 def structure(seen: Look) -> tuple[Mapping[str, object], ...]:

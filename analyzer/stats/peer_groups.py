@@ -27,7 +27,7 @@ def columns_by(grid: Grid, key: Callable[[RankInfo], Key]) -> dict[Key, NDArray[
 
 
 def same_work(
-    places: Sequence[tuple[Stage, int]], told: NDArray[np.bool_]
+    places: Sequence[tuple[Stage, int]], counted: NDArray[np.bool_]
 ) -> dict[tuple[Stage, int | None], NDArray[np.int64]]:
     """(stage, tensor-parallel part) -> columns of the ranks that must behave alike.
 
@@ -36,7 +36,7 @@ def same_work(
 
     Args:
         places: Of each rank its stage, with whatever else peers must have in common, and its part.
-        told: (R,) who counts.
+        counted: (R,) who counts.
     """
     parts: dict[tuple[Stage, int | None], list[int]] = {}
     stages: dict[tuple[Stage, int | None], list[int]] = {}
@@ -44,7 +44,7 @@ def same_work(
         parts.setdefault((stage, part), []).append(column)
         stages.setdefault((stage, None), []).append(column)
     narrow, wide = (
-        {place: mine for place, every in groups.items() if len(mine := _columns(every, told))}
+        {place: mine for place, every in groups.items() if len(mine := _columns(every, counted))}
         for groups in (parts, stages)
     )
     small = {stage for (stage, _), mine in narrow.items() if len(mine) < MAJORITY}
@@ -52,9 +52,9 @@ def same_work(
     return found | {place: columns for place, columns in wide.items() if place[0] in small}
 
 
-def _columns(every: list[int], told: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _columns(every: list[int], counted: NDArray[np.bool_]) -> NDArray[np.int64]:
     columns = np.array(every, dtype=np.int64)
-    return columns[told[columns]]
+    return columns[counted[columns]]
 
 
 def peer_groups(grid: Grid) -> Mapping[Place, NDArray[np.int64]]:

@@ -84,9 +84,9 @@ def log_chance(finding: Finding, ranks: int) -> float:
     as it keeps the chance at FALSE_ALARM; of a search that tells none they are the ranks. A search
     that knows how its noise is distributed says `details["log_chance"]` itself.
     """
-    told = finding.details.get("log_chance")
-    if told is not None:
-        return float(told)
+    known = finding.details.get("log_chance")
+    if known is not None:
+        return float(known)
     critical = finding.details.get("critical_score")
     tries = math.log(ranks)
     if critical is not None:
@@ -124,8 +124,8 @@ def place_confidence(finding: Finding, grid: Grid) -> float:
         finding: That accuses.
         grid: The run's windows.
     """
-    told = finding.details.get("place_confidence", finding.details.get("certainty"))
-    known = _beyond_chance(finding, len(grid.ranks)) if told is None else float(told)
+    given = finding.details.get("place_confidence", finding.details.get("certainty"))
+    known = _beyond_chance(finding, len(grid.ranks)) if given is None else float(given)
     sure = grid.meta.get(STEPS_CERTAINTY)
     most = min(CERTAIN, sure) if isinstance(sure, float) else CERTAIN
     return min(max(known, 0.0), most)

@@ -59,7 +59,7 @@ def placed(
     Those of a node that likelier is slow than its stage heavier are of kind `slow` then, and those
     of a leaf or rack its nodes' where causes of their own are likelier.
     """
-    told = list(findings)
+    weighed_findings = list(findings)
     evidences: list[tuple[Evidence, ...]] = [()] * len(findings)
     groups: dict[Hashable, list[int]] = {}
     for index, finding in enumerate(findings):
@@ -80,8 +80,8 @@ def placed(
                 ratio = _of_standing(grid, mine, ratio)
             mine = [_decided(finding, ratio) for finding in mine]
         for index, one, evidence in zip(places, mine, weighed, strict=True):
-            told[index], evidences[index] = one, evidence
-    return tuple(told), tuple(evidences)
+            weighed_findings[index], evidences[index] = one, evidence
+    return tuple(weighed_findings), tuple(evidences)
 
 
 def _whole_or_nodes(
@@ -97,8 +97,8 @@ def _whole_or_nodes(
     nodes: dict[str, list[int]] = {}
     for index, finding in enumerate(part):
         nodes.setdefault(node_of[finding.rank or 0], []).append(index)
-    told = {node: weigh_causes(grid, [part[i] for i in mine]) for node, mine in nodes.items()}
-    own = sum(_best(each[0]) for each in told.values())
+    by_node = {node: weigh_causes(grid, [part[i] for i in mine]) for node, mine in nodes.items()}
+    own = sum(_best(each[0]) for each in by_node.values())
     choice = float(np.log(len(weighed[0]) + 1))
     if own - (len(nodes) - 1) * choice <= len(nodes) * _best(weighed[0]):
         return part, weighed
@@ -106,7 +106,7 @@ def _whole_or_nodes(
         replace(finding, details={k: v for k, v in finding.details.items() if k != "part"})
         for finding in part
     ]
-    each = {index: told[n][i] for n, mine in nodes.items() for i, index in enumerate(mine)}
+    each = {index: by_node[n][i] for n, mine in nodes.items() for i, index in enumerate(mine)}
     return apart, [each[index] for index in range(len(part))]
 
 

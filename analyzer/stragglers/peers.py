@@ -16,17 +16,17 @@ from lockstep.analyzer.stats.peer_groups import MAJORITY, others_median, same_wo
 
 
 def group_numbers(
-    places: Sequence[tuple[Hashable, int]], told: NDArray[np.bool_] | None = None
+    places: Sequence[tuple[Hashable, int]], counted: NDArray[np.bool_] | None = None
 ) -> NDArray[np.int64]:
     """(R,) number of each rank's group of peers; -1 of ranks that do not count.
 
     Args:
         places: Of each rank its run and stage, and its tensor-parallel part.
-        told: (R,) who counts; None = all.
+        counted: (R,) who counts; None = all.
     """
-    told = np.ones(len(places), dtype=bool) if told is None else told
+    counted = np.ones(len(places), dtype=bool) if counted is None else counted
     numbers = np.full(len(places), -1, dtype=np.int64)
-    for number, columns in enumerate(same_work(places, told).values()):
+    for number, columns in enumerate(same_work(places, counted).values()):
         numbers[columns] = number
     return numbers
 

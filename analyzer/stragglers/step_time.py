@@ -82,17 +82,19 @@ def cost(
     """
     waited = [finding for finding in findings if WAITED in finding.details]
     steady = [finding for finding in findings if WAITED not in finding.details]
-    told = _of_steps(grid, steady, accused, seed, since) if steady else None
+    steps_cost = _of_steps(grid, steady, accused, seed, since) if steady else None
     if not waited:
-        return told
+        return steps_cost
     longest = max(waited, key=lambda finding: float(finding.details[WAITED]))
     more = _of_waits(grid, longest, since)
-    if told is None or more is None:
-        return told or more
-    both = zip(told.interval, more.interval, strict=True)
+    if steps_cost is None or more is None:
+        return steps_cost or more
+    both = zip(steps_cost.interval, more.interval, strict=True)
     low, high = (one * other for one, other in both)
     return Cost(
-        told.slowdown * more.slowdown, (low, high), told.lost_gpu_hours + more.lost_gpu_hours
+        steps_cost.slowdown * more.slowdown,
+        (low, high),
+        steps_cost.lost_gpu_hours + more.lost_gpu_hours,
     )
 
 
@@ -260,15 +262,15 @@ def ideal_step_seconds(
     if silent_are_slow:
         own = _supposed(grid, [column for column in columns if column is not None])
     # What a checkpoint or an evaluation takes is no level of a step.
-    told = np.isfinite(own) & ~grid.masked[:, None]
+    known = np.isfinite(own) & ~grid.masked[:, None]
     fixed, work = own.copy(), _common_work(grid, accused or findings)
     work = np.where(work > 0, work, np.nan_to_num(median_of(work[work > 0]), nan=1.0))
     for finding, slowdown in zip(findings, slowdowns, strict=True):
         column = column_of(grid, finding.rank)
         span = slice(finding.first, finding.last)
-        if column is not None and told[span, column].any() and USUAL_STEP not in finding.details:
+        if column is not None and known[span, column].any() and USUAL_STEP not in finding.details:
             # A level, not a ratio: a CPU quota makes every second step three times as long.
-            level = np.mean((own[:, column] / work)[span], where=told[span, column])
+            level = np.mean((own[:, column] / work)[span], where=known[span, column])
             usual = work[span] * level / max(slowdown, 1.0)
             fixed[span, column] = np.minimum(fixed[span, column], usual)
     own = own + _longer_exchanges(grid, findings, slowdowns)

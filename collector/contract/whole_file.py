@@ -21,14 +21,14 @@ def replacing(path: Path, *, mode: int | None = None, sync: bool = False) -> Ite
 
     Args:
         path: The file.
-        mode: Permissions; None = those that the umask leaves.
+        mode: Permissions; None = 0o644 without what the umask takes.
         sync: Whether it is on the disk before it takes the place.
 
     Raises:
         OSError: It cannot be written.
     """
     new = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.new")
-    descriptor = os.open(new, _NEW, 0o666 if mode is None else mode)
+    descriptor = os.open(new, _NEW, 0o644 if mode is None else mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
             if mode is not None:

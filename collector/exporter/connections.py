@@ -1,4 +1,4 @@
-"""Who has a place among a server's connections, and who loses it when others want one.
+"""The connections of a server: how many a client may have, and which is closed for another.
 
 Before a request has been read nobody knows who it is from: a scraper, the kubelet, or one of a
 thousand connections that say nothing. So everybody gets in, and who has been silent longest goes.

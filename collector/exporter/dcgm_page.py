@@ -4,10 +4,15 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.contract.dcgm import CLOCK_EVENTS_FIELD, DCGM_FIELDS, PREFIX, DcgmField
 from lockstep.collector.contract.metrics import Metric, Sample
 from lockstep.collector.contract.words import CLOCK_EVENT_BITS
 from lockstep.collector.exporter.page import escaped
+from lockstep.collector.sources.dcgm_fields import (
+    CLOCK_EVENTS_FIELD,
+    DCGM_FIELDS,
+    PREFIX,
+    DcgmField,
+)
 
 _FIELDS: dict[tuple[str, tuple[str, ...]], DcgmField] = {
     (field.metric.name, field.labels): field for field in DCGM_FIELDS

@@ -1,4 +1,4 @@
-"""Small files of the kernel that are read each second, kept open between readings."""
+"""Files of the kernel that are kept open between readings, and the limit of descriptors."""
 
 import contextlib
 import errno

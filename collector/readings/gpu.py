@@ -1,4 +1,4 @@
-"""The shape in which every source of GPUs tells what it read: base units, absent if not told."""
+"""Readings of GPUs from every source, in base units; a value that was not read is absent."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

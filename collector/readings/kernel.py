@@ -1,4 +1,4 @@
-"""What the kernel log tells: XID events, and what has no XID."""
+"""Events of the kernel log: XIDs, and trouble without an XID."""
 
 import re
 from dataclasses import dataclass

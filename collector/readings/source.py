@@ -1,4 +1,4 @@
-"""How a source says that it, or one of the things it reads, gave nothing usable."""
+"""What a source is, and how it reports that it, or a part of it, gave nothing usable."""
 
 from dataclasses import dataclass
 from pathlib import Path

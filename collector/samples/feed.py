@@ -1,4 +1,4 @@
-"""Reading to samples, one file a subject; a feed is a source with its collector."""
+"""A feed: a source with its collector, which turns its readings into samples."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

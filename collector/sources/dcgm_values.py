@@ -4,13 +4,6 @@ import math
 from collections.abc import Mapping
 
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.contract.dcgm import (
-    CLOCK_EVENTS_FIELD,
-    DCGM_FIELDS,
-    FABRIC_HEALTH_FIELD,
-    FABRIC_MANAGER_FIELD,
-    FABRIC_SUMMARY_FIELD,
-)
 from lockstep.collector.readings.gpu import (
     CLOCK_EVENTS,
     FABRIC_HEALTH,
@@ -19,6 +12,13 @@ from lockstep.collector.readings.gpu import (
     FABRIC_SUMMARY,
     Telling,
     Values,
+)
+from lockstep.collector.sources.dcgm_fields import (
+    CLOCK_EVENTS_FIELD,
+    DCGM_FIELDS,
+    FABRIC_HEALTH_FIELD,
+    FABRIC_MANAGER_FIELD,
+    FABRIC_SUMMARY_FIELD,
 )
 
 BLANK = 0x7FFFFFF0

@@ -1,4 +1,4 @@
-"""The x axis that all charts of a picture share: time, step, or time since the start."""
+"""The x axis that all charts of a stack share, and the pixels of the stack."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,8 +47,8 @@ class Axis:
             return (times - self.start) / self.scale
         if steps is not None:
             return steps
-        found: Floats = np.interp(times, self.times, self.steps, left=np.nan, right=np.nan)
-        return found
+        values: Floats = np.interp(times, self.times, self.steps, left=np.nan, right=np.nan)
+        return values
 
     def place(self, at: float) -> float:
         """Of one moment; before the first step it is the first, after the last the last."""
@@ -86,10 +86,10 @@ def axis(kind: str, charts: Sequence[Lines], start: float, end: float) -> Axis:
         for chart in charts:
             if chart.steps is None:
                 continue
-            told = np.isfinite(chart.steps) & np.isfinite(chart.times)
-            if told.any():
-                return Axis(kind, "step", start, 1.0, chart.times[told], chart.steps[told])
-    note = "Nobody told the steps: shown by time." if kind == "step" else ""
+            known = np.isfinite(chart.steps) & np.isfinite(chart.times)
+            if known.any():
+                return Axis(kind, "step", start, 1.0, chart.times[known], chart.steps[known])
+    note = "No steps were reported: shown by time." if kind == "step" else ""
     return Axis("time", "time (UTC)", start, 1.0, nothing, nothing, note)
 
 
@@ -128,8 +128,8 @@ class Room:
         """Of the whole figure, margins included."""
         return self.paper + TOP + BOTTOM
 
-    def domain(self, place: int) -> tuple[float, float]:
+    def domain(self, index: int) -> tuple[float, float]:
         """From and to, of 1, from below; the first is on top."""
-        above = sum(self.heights[:place]) + GAP * place
+        above = sum(self.heights[:index]) + GAP * index
         high = 1.0 - above / self.paper
-        return max(0.0, high - self.heights[place] / self.paper), high
+        return max(0.0, high - self.heights[index] / self.paper), high

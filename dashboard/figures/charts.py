@@ -132,7 +132,7 @@ def labels(
     low, high = scale
     ends = together(ends)
     named = short([name for name, _ in ends])
-    ranked = sorted((value, place) for place, (_, value) in enumerate(ends))
+    ranked = sorted((value, index) for index, (_, value) in enumerate(ends))
     wanted = [height * (value - low) / (high - low) for value, _ in ranked]
     pixels = apart(wanted, LABEL, height)
     share = (domain[1] - domain[0]) / height
@@ -146,10 +146,10 @@ def labels(
             "yanchor": "middle",
             "xshift": 5,
             "showarrow": False,
-            "text": escaped(named[place], LONGEST),
+            "text": escaped(named[index], LONGEST),
             "font": {"size": 11},
         }
-        for pixel, (_, place) in zip(pixels, ranked, strict=True)
+        for pixel, (_, index) in zip(pixels, ranked, strict=True)
     ]
 
 
@@ -175,12 +175,12 @@ def short(names: Sequence[str]) -> list[str]:
 
 def _tail(name: str) -> str:
     words = name.split() or [name]
-    found = words[-1]
+    label = words[-1]
     for word in words[-2::-1]:
-        if len(word) + len(found) + 2 > LONGEST:
+        if len(word) + len(label) + 2 > LONGEST:
             break
-        found = f"{word} {found}"
-    return f"…{found[-(LONGEST - 1) :]}"
+        label = f"{word} {label}"
+    return f"…{label[-(LONGEST - 1) :]}"
 
 
 def apart(wanted: Sequence[float], least: float, height: float) -> list[float]:
@@ -310,16 +310,16 @@ def warm_up(chart: Lines) -> tuple[float, float] | None:
     """
     if chart.key not in WARMS or chart.steps is None or not names(chart):
         return None
-    told = np.isfinite(chart.steps)
-    if not told.any():
+    known = np.isfinite(chart.steps)
+    if not known.any():
         return None
-    first, last_step = float(chart.steps[told].min()), float(chart.steps[told].max())
+    first, last_step = float(chart.steps[known].min()), float(chart.steps[known].max())
     until = max(float(WARMUP_STEPS), WARMUP_SHARE * last_step)
     if first > until:
         return None
     values = np.vstack([chart.values[name] for name in names(chart)])
     later = chart.steps >= until
-    before, after = values[:, ~later & told], values[:, later & told]
+    before, after = values[:, ~later & known], values[:, later & known]
     if not (np.isfinite(before).any() and np.isfinite(after).any()):
         return None
     highest, settled = float(np.nanmax(before)), float(np.nanmax(after))
@@ -336,13 +336,13 @@ def beyond(chart: Lines) -> str:
 
 def ends(chart: Lines) -> list[tuple[str, float]]:
     """Name and last value of each line; of areas the middle of their last piece."""
-    found: list[tuple[str, float]] = []
+    line_ends: list[tuple[str, float]] = []
     below = 0.0
     for name in names(chart):
         value = last(chart.values[name])
-        found.append((name, below + value / 2 if chart.stacked else value))
+        line_ends.append((name, below + value / 2 if chart.stacked else value))
         below += value
-    return found
+    return line_ends
 
 
 def last(values: Floats) -> float:

@@ -1,4 +1,4 @@
-"""How lines are told apart: colour, dash and pattern together, never by colour alone.
+"""Colour scales of maps, and how lines differ: by colour, dash and pattern together.
 
 Colours are the theme's own, by the names that Streamlit's theme for Plotly gives them: the browser
 puts the colours of `theme.chartCategoricalColors` in their place, light and dark

@@ -1,4 +1,4 @@
-"""Which values of a fleet are far from the others: for the eye; verdicts come from elsewhere."""
+"""Which values of a fleet are far from the others, and how all are spread: for the eye only."""
 
 import numpy as np
 import pandas as pd
@@ -87,7 +87,7 @@ def histogram(shown: FleetSnapshot) -> Picture:
     title = f"Spread of: {shown.metric.title} ({unit_name(unit)})"
     known = shown.values[np.isfinite(shown.values)].astype(np.float64)
     if not known.size:
-        return nothing(title, "No GPU told anything at this time.", shown.metric.help)
+        return nothing(title, "No GPU reported anything at this time.", shown.metric.help)
     factor = 100.0 if unit == SHARE else 1.0
     away = deviation.of_fleet(shown)[np.isfinite(shown.values)]
     low, high = float(known.min()), float(known.max())

@@ -85,9 +85,9 @@ def folded(fleet: FleetSnapshot) -> Folding:
     slot[order] = np.arange(len(node)) - begins[node[order]]
     slots = int(counts.max()) if len(node) else 1
     gpus = np.full(slots, -1, np.int32)
-    for place in range(slots):
-        there = np.unique(fleet.gpus[slot == place])
-        gpus[place] = there[0] if len(there) == 1 else -1
+    for index in range(slots):
+        there = np.unique(fleet.gpus[slot == index])
+        gpus[index] = there[0] if len(there) == 1 else -1
     count = max(len(every), 1)
     columns = 1
     if count > FLAT_NODES:
@@ -131,7 +131,7 @@ def fleet(shown: FleetSnapshot, order: str = "place", *, select: bool = True) ->
     if order == "run":
         shown = sorted_by_run(shown)
     if not len(shown.values) and not shown.silent:
-        return nothing(title, "No GPU told anything at this time.", shown.metric.help)
+        return nothing(title, "No GPU reported anything at this time.", shown.metric.help)
     places = folded(shown)
     away = deviation.of_fleet(shown)
     worst = deviation.worst(shown.metric, shown.values, MOST_MARKS)
@@ -159,10 +159,10 @@ def only_run(shown: FleetSnapshot, run: str) -> FleetSnapshot:
     return _chosen(shown, np.flatnonzero(shown.runs == run), silent=())
 
 
-def line(shown: FleetSnapshot, place: int) -> str:
+def line(shown: FleetSnapshot, index: int) -> str:
     """A place with its value: `node-3, GPU 1, rank 7: 1.52×`."""
-    value = quantity(float(shown.values[place]), unit_of(shown.metric))
-    return f"{where(shown, place)}: {value}"
+    value = quantity(float(shown.values[index]), unit_of(shown.metric))
+    return f"{where(shown, index)}: {value}"
 
 
 def ranked(shown: FleetSnapshot, most: int | None = None) -> pd.DataFrame:
@@ -260,7 +260,7 @@ def _marks(
 
 
 def _silent(shown: FleetSnapshot, places: Folding) -> dict[str, Any]:
-    number = {name: place for place, name in enumerate(places.names)}
+    number = {name: index for index, name in enumerate(places.names)}
     nodes = np.array([number[name] for name in shown.silent[:MOST_MARKS]], np.int64)
     middle = np.full(len(nodes), places.slots // 2)
     return {
@@ -312,7 +312,7 @@ def _text(shown: FleetSnapshot, away: Any, worst: Any) -> str:
     count = len(shown.silent)
     silent = f" {count:,} node{'s do' if count > 1 else ' does'} not answer." if count else ""
     if not known:
-        return f"None of {len(shown.values):,} {things} told this.{silent}"
+        return f"None of {len(shown.values):,} {things} reported this.{silent}"
     return (
         f"{int(away.sum()):,} of {known:,} {things} far from their peers; the worst is "
         f"{line(shown, int(worst[0]))}.{silent}"
@@ -332,9 +332,9 @@ def _note(shown: FleetSnapshot, away: Any, places: Folding) -> str:
         words.append(f"The {which} that {verb} a diamond.")
     if unknown := int(np.isnan(shown.values).sum()):
         are = (
-            "1 place told nothing and is"
+            "1 place reported nothing and is"
             if unknown == 1
-            else f"{unknown:,} places told nothing and are"
+            else f"{unknown:,} places reported nothing and are"
         )
         words.append(f"{are} empty: that is no 0.")
     if shown.silent:
@@ -362,13 +362,13 @@ class Hover:
     text: list[list[str]] | None = None
 
 
-def where(shown: FleetSnapshot, place: int) -> str:
+def where(shown: FleetSnapshot, index: int) -> str:
     """`node-3, GPU 1, rank 7`."""
-    words = [str(shown.nodes[place])]
-    if shown.gpus[place] >= 0:
-        words.append(f"GPU {shown.gpus[place]}")
-    if shown.ranks[place] >= 0:
-        words.append(f"rank {shown.ranks[place]}")
+    words = [str(shown.nodes[index])]
+    if shown.gpus[index] >= 0:
+        words.append(f"GPU {shown.gpus[index]}")
+    if shown.ranks[index] >= 0:
+        words.append(f"rank {shown.ranks[index]}")
     return ", ".join(words)
 
 

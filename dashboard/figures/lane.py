@@ -47,7 +47,7 @@ def markers(events: Sequence[Event], axis: Axis, yaxis: str) -> list[dict[str, A
         axis: The shared one.
         yaxis: Name of the lane's y axis, as `y3`.
     """
-    rows = {kind: place for place, kind in enumerate(kinds(events))}
+    rows = {kind: index for index, kind in enumerate(kinds(events))}
     traces = [_bars(events, axis, yaxis, rows)]
     for severity in ORDER:
         chosen = [event for event in events if event.severity == severity]

@@ -81,10 +81,10 @@ def layout_map(what_if: Mapping[str, Any], named: Sequence[tuple[int, int]] = ()
     return Picture(TITLE, {"data": data, "layout": layout}, table, text, note, HELP)
 
 
-def _cells(told: Any) -> "np.ndarray | None":
+def _cells(value: Any) -> "np.ndarray | None":
     """(D, P), or None where it is no table of numbers."""
     try:
-        cells = np.array(told, dtype=np.float64)
+        cells = np.array(value, dtype=np.float64)
     except (TypeError, ValueError):
         return None
     return cells if cells.ndim == 2 and cells.size and np.isfinite(cells).any() else None

@@ -13,7 +13,7 @@ TITLE = "Where the time went, share of all rank-seconds of a run (%)"
 HELP = (
     "Each rank-second of a run, over all its attempts, is in one part. Computing and communication"
     " are progress that was kept: together they are the useful share. A straggler's part is what"
-    " it made steps longer, on every rank. Unknown is what nobody recorded."
+    " it made steps longer, on every rank. Unknown is what was not recorded."
 )
 RUNS_AT_MOST = 20
 TOP, BAR, AXIS, BELOW = 32, 34, 36, 124
@@ -25,14 +25,14 @@ UNKNOWN = "unknown"
 
 def parts(rows: Sequence[LedgerRow]) -> pd.DataFrame:
     """One row a run and part: `run, team, part, rank_seconds, share`."""
-    found = [
+    shares = [
         (row.run, row.team, part, seconds, seconds / row.rank_seconds)
         for row in rows
         if row.rank_seconds > 0
         for part, seconds in (*row.buckets.items(), *row.stragglers.items())
         if seconds > 0
     ]
-    return pd.DataFrame(found, columns=["run", "team", "part", "rank_seconds", "share"])
+    return pd.DataFrame(shares, columns=["run", "team", "part", "rank_seconds", "share"])
 
 
 def ledger(rows: Sequence[LedgerRow]) -> Picture:

@@ -65,13 +65,13 @@ def _ends(charts: Sequence[Lines], span: Span | None) -> tuple[float, float]:
     if span is not None:
         return span.start, span.end
     return (
-        min(float(each.times[0]) for each in charts),
-        max(float(each.times[-1]) for each in charts),
+        min(float(chart.times[0]) for chart in charts),
+        max(float(chart.times[-1]) for chart in charts),
     )
 
 
 def _silent(titles: Sequence[str]) -> str:
-    return f"Nobody told: {', '.join(titles)}." if titles else ""
+    return f"Not reported: {', '.join(titles)}." if titles else ""
 
 
 def _laid(other: Other | None) -> str:
@@ -114,20 +114,20 @@ def _moments(times: Floats) -> pd.DatetimeIndex:
 
 def _repeated(words: Sequence[str], sizes: Sequence[int]) -> "pd.Categorical[str]":
     known = list(dict.fromkeys(words))
-    places = {word: place for place, word in enumerate(known)}
+    places = {word: index for index, word in enumerate(known)}
     codes = np.repeat(np.array([places[word] for word in words]), sizes)
     return pd.Categorical.from_codes(codes, categories=pd.Index(known))
 
 
-NOTHING = "Nobody told any values for this range."
+NOTHING = "No values were reported for this range."
 
 
 def summed(charts: Sequence[Lines], events: Sequence[Event]) -> str:
     """Several charts: what the first line of each did, and how many events there were."""
     if not charts:
         return NOTHING
-    told = [f"{chart.title}, {_line(chart, _main(chart))}" for chart in charts if names(chart)]
-    return "; ".join(told) + f". {_counted(events)}"
+    sentences = [f"{chart.title}, {_line(chart, _main(chart))}" for chart in charts if names(chart)]
+    return "; ".join(sentences) + f". {_counted(events)}"
 
 
 def _main(chart: Lines) -> str:
@@ -172,10 +172,10 @@ def folded(charts: Sequence[Lines]) -> tuple[list[Lines], str]:
     said: list[str] = []
     for chart in charts:
         zeros = [name for name, values in chart.values.items() if _is_zero(values)]
-        told = [name for name, values in chart.values.items() if np.isfinite(values).any()]
+        with_values = [name for name, values in chart.values.items() if np.isfinite(values).any()]
         if chart.key not in QUIET or not zeros or chart.band:
             drawn.append(chart)
-        elif len(zeros) == len(told):
+        elif len(zeros) == len(with_values):
             said.append(chart.title)
         else:
             kept = {name: line for name, line in chart.values.items() if name not in zeros}
@@ -187,5 +187,5 @@ def folded(charts: Sequence[Lines]) -> tuple[list[Lines], str]:
 
 
 def _is_zero(values: Floats) -> bool:
-    told = values[np.isfinite(values)]
-    return bool(len(told)) and not told.any()
+    known = values[np.isfinite(values)]
+    return bool(len(known)) and not known.any()

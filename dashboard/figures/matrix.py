@@ -1,4 +1,4 @@
-"""A map of ranks over time: which rank, and since when."""
+"""Ranks over time as a map, and the spread of each rank as a box."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -37,7 +37,7 @@ def matrix(shown: Matrix, *, axis: str = "time", meaning: str = "") -> Picture:
     title = f"{shown.title} ({unit_name(shown.unit)})"
     values = np.asarray(shown.values, dtype=np.float64)
     if not values.size or not np.isfinite(values).any():
-        return nothing(title, "Nobody recorded these values in this range.", meaning)
+        return nothing(title, "These values were not recorded in this range.", meaning)
     peaks = np.where(np.isnan(values), -np.inf, values).max(axis=1)
     kept = np.sort(np.argsort(-peaks, kind="stable")[:MOST_ROWS])
     order = kept[np.argsort(-peaks[kept], kind="stable")]
@@ -129,24 +129,24 @@ def _text(shown: Matrix, values: Any, peaks: Any, places: Any) -> str:
     )
 
 
-# Two maps that are compared have the same colours for the same values.
-
-
-def same_range(one: Picture, other: Picture) -> tuple[Picture, Picture]:
+def same_range(picture: Picture, other: Picture) -> tuple[Picture, Picture]:
     """Both pictures, the colours of their heat maps reaching over the values of both."""
-    maps = [*_maps(one), *_maps(other)]
+    maps = [*_maps(picture), *_maps(other)]
     if not maps:
-        return one, other
-    ends = {"zmin": min(each["zmin"] for each in maps), "zmax": max(each["zmax"] for each in maps)}
-    return _with(one, ends), _with(other, ends)
+        return picture, other
+    ends = {
+        "zmin": min(heat_map["zmin"] for heat_map in maps),
+        "zmax": max(heat_map["zmax"] for heat_map in maps),
+    }
+    return _with(picture, ends), _with(other, ends)
 
 
 def _maps(shown: Picture) -> Iterator[dict[str, Any]]:
-    return (each for each in shown.figure["data"] if each.get("zmin") is not None)
+    return (trace for trace in shown.figure["data"] if trace.get("zmin") is not None)
 
 
 def _with(shown: Picture, ends: dict[str, float]) -> Picture:
-    data = [each | ends if "zmin" in each else each for each in shown.figure["data"]]
+    data = [trace | ends if "zmin" in trace else trace for trace in shown.figure["data"]]
     return replace(shown, figure=shown.figure | {"data": data})
 
 
@@ -175,11 +175,11 @@ def lateness(matrix: Matrix, named: Sequence[int] = ()) -> Picture:
         return nothing(
             LATENESS_TITLE, "No own times of ranks are known in this range.", LATENESS_HELP
         )
-    told = np.flatnonzero(np.isfinite(matrix.values).any(axis=1))
-    cells = np.nanpercentile(matrix.values[told], BOX_QUANTILES, axis=1)
-    accused = np.isin(told, list(named))
+    known = np.flatnonzero(np.isfinite(matrix.values).any(axis=1))
+    cells = np.nanpercentile(matrix.values[known], BOX_QUANTILES, axis=1)
+    accused = np.isin(known, list(named))
     order = np.lexsort((-cells[4], ~accused))
-    names = [matrix.rows[told[place]] + (NAMED if accused[place] else "") for place in order]
+    names = [matrix.rows[known[place]] + (NAMED if accused[place] else "") for place in order]
     table = pd.DataFrame(
         {"rank": names, **{f"{int(share)} %": cells[row][order]
                            for row, share in enumerate(BOX_QUANTILES)}}
@@ -211,7 +211,7 @@ def lateness(matrix: Matrix, named: Sequence[int] = ()) -> Picture:
         "shapes": [{"type": "line", "x0": 1, "x1": 1, "yref": "paper", "y0": 0, "y1": 1,
                     "line": {"dash": "dot", "width": 1, "color": SILENT}}],
     }  # fmt: skip
-    left = len(told) - len(shown)
+    left = len(known) - len(shown)
     note = f"{left:,} ranks with lower values are not drawn." if left else ""
     text = _lateness_text(names, cells[2][order])
     figure = {"data": boxes, "layout": layout}

@@ -1,4 +1,4 @@
-"""Which operations take the time: one bar each, the longest first."""
+"""Operations: which take the time, the bus bandwidth of collectives, and one rank step by step."""
 
 from typing import Any
 
@@ -25,10 +25,12 @@ def shares(frame: pd.DataFrame, chosen: str = "") -> Picture:
         frame: As protocol.Source.collectives gives it.
         chosen: The operation that is looked at, marked by a word.
     """
-    told = frame[np.isfinite(frame["total_seconds"])] if len(frame) else frame
-    if told.empty or not told["total_seconds"].sum() > 0:
+    known = frame[np.isfinite(frame["total_seconds"])] if len(frame) else frame
+    if known.empty or not known["total_seconds"].sum() > 0:
         return nothing(SHARES_TITLE, "No collectives are known in this range.", SHARES_HELP)
-    sums = told.groupby(["op", "group"], sort=False)[["total_seconds", "count"]].sum().reset_index()
+    sums = (
+        known.groupby(["op", "group"], sort=False)[["total_seconds", "count"]].sum().reset_index()
+    )
     sums = sums.sort_values("total_seconds", ascending=False, kind="stable", ignore_index=True)
     sums["share"] = sums["total_seconds"] / sums["total_seconds"].sum()
     shown = sums.head(BARS_AT_MOST)
@@ -99,35 +101,35 @@ def busbw(frame: pd.DataFrame, chosen: str = "") -> Picture:
         frame: As protocol.Source.collectives gives it.
         chosen: The operation that is looked at; empty = all.
     """
-    told = frame[(frame["busbw"] > 0) & (frame["bytes"] > 0)]
-    told = told.reset_index(drop=True)
-    best = expected(told)
+    sized = frame[(frame["busbw"] > 0) & (frame["bytes"] > 0)]
+    sized = sized.reset_index(drop=True)
+    best = expected(sized)
     if chosen:
-        best, told = best[told["op"] == chosen], told[told["op"] == chosen]
-    if told.empty:
+        best, sized = best[sized["op"] == chosen], sized[sized["op"] == chosen]
+    if sized.empty:
         return nothing(
             BUSBW_TITLE, "No sizes and times of collectives are known in this range.", BUSBW_HELP
         )
-    table = told.assign(expected=best)
+    table = sized.assign(expected=best)
     table["share of expected"] = table["busbw"] / table["expected"]
-    ops = list(dict.fromkeys(told["op"]))
+    ops = list(dict.fromkeys(sized["op"]))
     data = []
-    for place, op in enumerate(ops[:SERIES_AT_MOST]):
-        rows = told[told["op"] == op].sort_values("bytes")
+    for index, op in enumerate(ops[:SERIES_AT_MOST]):
+        rows = sized[sized["op"] == op].sort_values("bytes")
         data.append({
             "type": "scatter", "mode": "markers", "name": escaped(op),
             "x": rows["bytes"].tolist(), "y": rows["busbw"].tolist(),
             "text": [escaped(f"group {group}, {count:,} times")
                      for group, count in zip(rows["group"], rows["count"], strict=True)],
-            "marker": {"symbol": SYMBOLS[place], "size": 10, "color": colours.colour(place)},
+            "marker": {"symbol": SYMBOLS[index], "size": 10, "color": colours.colour(index)},
             "hovertemplate": "%{text}<br>%{x:.3s}B: %{y:.3s}B/s<extra>%{fullData.name}</extra>",
         })  # fmt: skip
-    for place, (group, rows) in enumerate(table[best.notna()].groupby("group"), len(data)):
+    for index, (group, rows) in enumerate(table[best.notna()].groupby("group"), len(data)):
         line = rows.drop_duplicates("bytes").sort_values("bytes")
         data.append({
             "type": "scatter", "mode": "lines", "name": f"best of group {escaped(str(group))}",
             "x": line["bytes"].tolist(), "y": line["expected"].tolist(),
-            "line": {"dash": "dash", "width": 1, "shape": "hv", "color": colours.colour(place)},
+            "line": {"dash": "dash", "width": 1, "shape": "hv", "color": colours.colour(index)},
             "hoverinfo": "skip",
         })  # fmt: skip
     layout = {
@@ -140,7 +142,7 @@ def busbw(frame: pd.DataFrame, chosen: str = "") -> Picture:
         "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0},
         "hovermode": "closest",
     }  # fmt: skip
-    top = told.iloc[int(told["busbw"].argmax())]
+    top = sized.iloc[int(sized["busbw"].argmax())]
     text = (
         f"The highest is {quantity(float(top['busbw']), 'bytes/s')}, of {top['op']} with"
         f" {quantity(float(top['bytes']), 'bytes')}."
@@ -156,7 +158,7 @@ def _note(best: "pd.Series[float]", ops: list[str]) -> str:
         parts.append("Dashed: the best of the group in this run with that size or a smaller one.")
     else:
         parts.append(
-            "No expected line: no group of this run tells of two sizes or operations. lockstep run"
+            "No expected line: no group of this run has two sizes or operations. lockstep run"
             " allreduce --probe measures what the network can do."
         )
     return " ".join(parts)

@@ -1,4 +1,4 @@
-"""Where the time of a step goes: phases of the slowest ranks beside the median of their stage."""
+"""Where the time of a step goes: of the slowest ranks beside their stage, or of two runs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,10 +30,10 @@ def phases(ranks: pd.DataFrame, named: Sequence[int] = ()) -> Picture:
         ranks: As protocol.Source.ranks gives it.
         named: Ranks that the verdict accuses; they stand first, and no median includes them.
     """
-    told = [phase for phase in PHASES if _known(ranks, f"{phase}_seconds")]
-    if not told:
+    known = [phase for phase in PHASES if _known(ranks, f"{phase}_seconds")]
+    if not known:
         return nothing(TITLE, "No phases of steps are known in this range.", HELP)
-    columns = [f"{phase}_seconds" for phase in told]
+    columns = [f"{phase}_seconds" for phase in known]
     accused = ranks["rank"].isin(list(named))
     shown = pd.concat([ranks[accused], ranks[~accused]]).head(RANKS_AT_MOST)
     rows = _medians(ranks, shown, columns, accused)
@@ -44,9 +44,9 @@ def phases(ranks: pd.DataFrame, named: Sequence[int] = ()) -> Picture:
     excess = _excess(rows)
     table = pd.DataFrame(
         [
-            {"who": name, **dict(zip((f"{phase} (s)" for phase in told), cells, strict=True)),
+            {"who": name, **dict(zip((f"{phase} (s)" for phase in known), cells, strict=True)),
              **{f"{phase} over the median (s)": more for phase, more in
-                zip(told, excess[name], strict=True)}}
+                zip(known, excess[name], strict=True)}}
             for name, _, cells in rows
         ]
     )  # fmt: skip
@@ -54,14 +54,14 @@ def phases(ranks: pd.DataFrame, named: Sequence[int] = ()) -> Picture:
     bars = [
         {
             "type": "bar", "orientation": "h", "name": phase, "y": names,
-            "x": [cells[place] for _, _, cells in rows],
-            "customdata": [1e3 * excess[name][place] for name, _, _ in rows],
+            "x": [cells[index] for _, _, cells in rows],
+            "customdata": [1e3 * excess[name][index] for name, _, _ in rows],
             "marker": {"color": colours.colour(PHASES.index(phase)),
                        "pattern": {"shape": PATTERNS[PHASES.index(phase)], "solidity": 0.3}},
             "hovertemplate": f"{phase}: %{{x:.4f}} s<br>over the median: %{{customdata:+.1f}} ms"
                              "<extra>%{y}</extra>",
         }
-        for place, phase in enumerate(told)
+        for index, phase in enumerate(known)
     ]  # fmt: skip
     layout = {
         "barmode": "stack",
@@ -75,7 +75,7 @@ def phases(ranks: pd.DataFrame, named: Sequence[int] = ()) -> Picture:
     left = len(ranks) - len(shown)
     note = f"{left:,} more ranks are not drawn; all are in the table of ranks." if left else ""
     figure = {"data": bars, "layout": layout}
-    return Picture(TITLE, figure, table, _text(rows, excess, told), note, HELP)
+    return Picture(TITLE, figure, table, _text(rows, excess, known), note, HELP)
 
 
 def _known(ranks: pd.DataFrame, column: str) -> bool:
@@ -108,7 +108,7 @@ def _excess(rows: list[tuple[str, int, list[float]]]) -> dict[str, list[float]]:
 
 
 def _text(
-    rows: list[tuple[str, int, list[float]]], excess: dict[str, list[float]], told: Sequence[str]
+    rows: list[tuple[str, int, list[float]]], excess: dict[str, list[float]], words: Sequence[str]
 ) -> str:
     first = next((name for name, _, _ in rows if not name.startswith("median")), None)
     if first is None or not np.isfinite(excess[first]).any():
@@ -117,7 +117,7 @@ def _text(
     more = excess[first][place]
     if more <= 0:
         return f"{_name(first)} spends no more time in any phase than the median."
-    longer = f"{quantity(more, 's')} more per step in {told[place]}"
+    longer = f"{quantity(more, 's')} more per step in {words[place]}"
     return f"{_name(first)} spends {longer} than the median of its stage."
 
 
@@ -125,8 +125,6 @@ def _name(row: str) -> str:
     name = row.replace(NAMED, "")
     return f"{name[:1].upper()}{name[1:]}"
 
-
-# The phases of a step of two runs as bars beside each other.
 
 PAIR_TITLE = "Phases of a step, median over ranks (s)"
 PAIR_HELP = (
@@ -136,20 +134,20 @@ PAIR_HELP = (
 PAIR_PIXELS, PAIR_REST_PIXELS = 44, 90
 
 
-def phases_beside(told: pd.DataFrame) -> Picture:
+def phases_beside(frame: pd.DataFrame) -> Picture:
     """Bars of both runs, phase by phase.
 
     Args:
-        told: Columns `phase, a, b, difference, change`, as comparing.places.phases gives them.
+        frame: Columns `phase, a, b, difference, change`, as comparing.places.phases gives them.
     """
-    if told.empty:
-        return nothing(PAIR_TITLE, "Nobody told the phases of either run.", PAIR_HELP)
+    if frame.empty:
+        return nothing(PAIR_TITLE, "The phases of neither run were reported.", PAIR_HELP)
     return Picture(
         title=PAIR_TITLE,
         figure={
-            "data": [_bars(told, "a", 0), _bars(told, "b", 1)],
+            "data": [_bars(frame, "a", 0), _bars(frame, "b", 1)],
             "layout": {
-                "height": PAIR_PIXELS * len(told) + PAIR_REST_PIXELS,
+                "height": PAIR_PIXELS * len(frame) + PAIR_REST_PIXELS,
                 "barmode": "group",
                 "margin": {"l": 8, "r": 8, "t": 30, "b": 40},
                 "xaxis": {"title": {"text": "seconds per step"}, "rangemode": "tozero",
@@ -158,33 +156,33 @@ def phases_beside(told: pd.DataFrame) -> Picture:
                 "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"},
             },
         },
-        table=told,
-        text=_pair_text(told),
+        table=frame,
+        text=_pair_text(frame),
         help=PAIR_HELP,
     )  # fmt: skip
 
 
-def _bars(told: pd.DataFrame, run: str, place: int) -> dict[str, Any]:
+def _bars(frame: pd.DataFrame, run: str, index: int) -> dict[str, Any]:
     return {
         "type": "bar",
         "orientation": "h",
         "name": run,
-        "x": told[run].to_numpy(float),
-        "y": list(told["phase"]),
-        "text": [said(value, "s") for value in told[run]],
+        "x": frame[run].to_numpy(float),
+        "y": list(frame["phase"]),
+        "text": [said(value, "s") for value in frame[run]],
         "textposition": "outside",
         "cliponaxis": False,
         "marker": {
-            "color": colours.colour(place),
-            "pattern": {"shape": "/" if place else "", "solidity": 0.25},
+            "color": colours.colour(index),
+            "pattern": {"shape": "/" if index else "", "solidity": 0.25},
         },
         "hovertemplate": "%{y}: %{text}",
     }
 
 
-def _pair_text(told: pd.DataFrame) -> str:
+def _pair_text(frame: pd.DataFrame) -> str:
     pairs = (
         f"{phase}: {said(a, 's')} in a, {said(b, 's')} in b"
-        for phase, a, b in zip(told["phase"], told["a"], told["b"], strict=True)
+        for phase, a, b in zip(frame["phase"], frame["a"], frame["b"], strict=True)
     )
     return f"{'; '.join(pairs)}."

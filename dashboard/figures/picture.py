@@ -1,4 +1,4 @@
-"""One chart with what stands beside it: its numbers as a table, and its meaning in words."""
+"""One chart with its numbers as a table and its meaning in words; escaping of its texts."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,26 +7,24 @@ import pandas as pd
 
 from lockstep.dashboard.palette import SILENT
 
-# Text from outside as escaped of a figure: Plotly reads a few HTML tags and entities in it.
-
 LONGEST_NAME = 80
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
 def escaped(raw: str, longest: int = LONGEST_NAME) -> str:
-    """It as Plotly shows it letter by letter: in labels, hovers, names of traces and categories.
+    """A text from outside as Plotly shows it letter by letter: in labels, hovers and names.
 
     Plotly reads `<b> <br> <i> <sub> <sup> <a href> <span style>` and entities as `&lt;` in every
-    escaped, and sets `$…$` by MathJax where a page has it; what is no letter becomes a space.
+    text, and sets `$…$` by MathJax where a page has it; what is no letter becomes a space.
 
     Args:
-        raw: A name of a node, run or line; a escaped of an event.
+        raw: A name of a node, run or line; a text of an event.
         longest: Characters that are shown; the rest is an ellipsis.
     """
     short = raw if len(raw) <= longest else f"{raw[: longest - 1]}…"
     shown = "".join(letter if letter.isprintable() else " " for letter in short)
-    escaped = "".join(_ENTITIES.get(letter, letter) for letter in shown)
-    return escaped.replace("$", "＄") if escaped.count("$") > 1 else escaped
+    text = "".join(_ENTITIES.get(letter, letter) for letter in shown)
+    return text.replace("$", "＄") if text.count("$") > 1 else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +48,6 @@ class Picture:
     note: str = ""
     help: str = ""
     query: str = ""
-
-
-# The picture of a chart that nobody told anything of: it says so instead of being blank.
 
 
 def nothing(title: str, text: str, meaning: str = "") -> Picture:

@@ -31,10 +31,10 @@ def names(lines: Lines) -> tuple[str, ...]:
 
     A chart has at most AT_MOST lines beside its band; of more, those that are 0 go first.
     """
-    told = [name for name, values in lines.values.items() if np.isfinite(values).any()]
-    band = [name for name in lines.band or () if name in told]
+    with_values = [name for name, values in lines.values.items() if np.isfinite(values).any()]
+    band = [name for name in lines.band or () if name in with_values]
     band = band if len(band) == 2 else []
-    rest = [name for name in told if name not in band]
+    rest = [name for name in with_values if name not in band]
     if len(rest) > AT_MOST:
         flat = [name for name in rest if not np.nan_to_num(lines.values[name]).any()]
         kept = sorted(rest, key=flat.__contains__)[:AT_MOST]
@@ -69,8 +69,8 @@ def traces(lines: Lines, axis: Axis, yaxis: str) -> list[dict[str, Any]]:
     return [
         *_filled(lines, band, x, yaxis),
         *(
-            _trace(lines, name, place, x, yaxis, _kind(lines, name, band))
-            for place, name in enumerate(drawn)
+            _trace(lines, name, index, x, yaxis, _kind(lines, name, band))
+            for index, name in enumerate(drawn)
         ),
     ]
 
@@ -95,10 +95,10 @@ def beside(
         {
             **_common(lines, x, lines.values[name], yaxis),
             "name": escaped(f"{name} ({called})", 2 * LONGEST_NAME),
-            "line": {"color": colours.colour(place), "dash": colours.BASELINE, "width": 1.5},
+            "line": {"color": colours.colour(index), "dash": colours.BASELINE, "width": 1.5},
             "opacity": 0.8,
         }
-        for place, name in enumerate(shown)
+        for index, name in enumerate(shown)
         if name in lines.values and name not in _band(lines)
     ]
 
@@ -109,8 +109,8 @@ def _along(axis: Axis, times: Floats, steps: Floats | None) -> Floats:
     if axis.kind == "time" or not (np.abs(x[np.isfinite(x)]) < EXACT).all():
         return x
     half = x.astype(np.float32)
-    told = np.isfinite(x)
-    same = np.unique(half[told]).size == np.unique(x[told]).size
+    known = np.isfinite(x)
+    same = np.unique(half[known]).size == np.unique(x[known]).size
     return half if same else x  # type: ignore[return-value]
 
 
@@ -197,8 +197,8 @@ def _common(lines: Lines, x: Floats, values: Floats, yaxis: str) -> dict[str, An
 
 def _lonely(values: Floats) -> bool:
     """Whether a value stands between two gaps: a line would not show it."""
-    told = np.concatenate(([False], np.isfinite(values), [False]))
-    return bool((told[1:-1] & ~told[:-2] & ~told[2:]).any())
+    known = np.concatenate(([False], np.isfinite(values), [False]))
+    return bool((known[1:-1] & ~known[:-2] & ~known[2:]).any())
 
 
 _PLACES = {str(phase): place for place, phase in enumerate(PHASES)}

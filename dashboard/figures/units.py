@@ -1,4 +1,4 @@
-"""Units of lines: on an axis, in a hover, in a title, and in a sentence."""
+"""Units: on an axis, in a hover, in a title, and in a sentence."""
 
 import math
 from dataclasses import dataclass

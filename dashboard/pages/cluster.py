@@ -24,17 +24,17 @@ LINKS = ("GPU page", "node page")
 
 def show(context: Context) -> None:
     """Draws the page."""
-    metric = chosen_metric(context.place.metric)
-    run = context.place.run
-    at = context.span.end if run or context.place.until else None
+    metric = chosen_metric(context.location.metric)
+    run = context.location.run
+    at = context.span.end if run or context.location.until else None
     fleet = context.source.fleet(metric, at)
     fleet = heatmap.only_run(fleet, run) if run else fleet
     away = deviation.of_fleet(fleet)
     worst = [int(each) for each in deviation.worst(metric, fleet.values, WORST)]
     said = places.fleet(fleet, away, heatmap.line(fleet, worst[0]) if worst else "", run,
-                        live=context.answer.live and not context.place.until)  # fmt: skip
+                        live=context.answer.live and not context.location.until)  # fmt: skip
     sentence(said.text, said.severity)
-    choice("Show", "metric", {each.key: each.title for each in FLEET_METRICS}, metric.key)
+    choice("Show", "metric", {metric.key: metric.title for metric in FLEET_METRICS}, metric.key)
     order = _order(context)
     chosen = picture(heatmap.fleet(fleet, order), "fleet", select=True)
     _links(context, fleet, chosen, worst)
@@ -51,7 +51,7 @@ def chosen_metric(key: str) -> FleetMetric:
     Raises:
         TroubleError: There is none of that name.
     """
-    known = {each.key: each for each in FLEET_METRICS}
+    known = {metric.key: metric for metric in FLEET_METRICS}
     if key and key not in known:
         raise TroubleError(
             Kind.UNKNOWN_ID,
@@ -62,11 +62,11 @@ def chosen_metric(key: str) -> FleetMetric:
 
 
 def _order(context: Context) -> str:
-    if context.place.run:
-        link_to("Show all GPUs, not only those of this run", "cluster", context.place, run="")
+    if context.location.run:
+        link_to("Show all GPUs, not only those of this run", "cluster", context.location, run="")
         return "place"
-    order = "run" if context.place.axis == "run" else "place"
-    choice("Order", "axis", {"": "by rack and node", "run": "by run"}, context.place.axis)
+    order = "run" if context.location.axis == "run" else "place"
+    choice("Order", "axis", {"": "by rack and node", "run": "by run"}, context.location.axis)
     return order
 
 
@@ -84,45 +84,45 @@ def _links(context: Context, fleet: FleetSnapshot, chosen: Any, worst: Sequence[
             st.text("The worst places (a click on a mark leads to others):")
             for node, run in _nodes(fleet, worst)[:LINKED]:
                 _node(context, node, run)
-            for each in worst[:LINKED]:
-                _gpu(context, *_names(fleet, each))
+            for index in worst[:LINKED]:
+                _gpu(context, *_names(fleet, index))
 
 
-def _names(fleet: FleetSnapshot, each: int) -> tuple[str, int, int, str]:
+def _names(fleet: FleetSnapshot, index: int) -> tuple[str, int, int, str]:
     return (
-        str(fleet.nodes[each]), int(fleet.gpus[each]), int(fleet.ranks[each]),
-        str(fleet.runs[each]),
+        str(fleet.nodes[index]), int(fleet.gpus[index]), int(fleet.ranks[index]),
+        str(fleet.runs[index]),
     )  # fmt: skip
 
 
 def _nodes(fleet: FleetSnapshot, worst: Sequence[int]) -> list[tuple[str, str]]:
-    return list(dict.fromkeys((str(fleet.nodes[each]), str(fleet.runs[each])) for each in worst))
+    return list(dict.fromkeys((str(fleet.nodes[index]), str(fleet.runs[index])) for index in worst))
 
 
 def _node(context: Context, node: str, run: str) -> None:
-    link_to(node, "node", context.place, node=node, gpu=None, rank=None,
-            run=run or context.place.run, metric="", axis="")  # fmt: skip
+    link_to(node, "node", context.location, node=node, gpu=None, rank=None,
+            run=run or context.location.run, metric="", axis="")  # fmt: skip
 
 
 def _gpu(context: Context, node: str, gpu: int, rank: int, run: str) -> None:
     if gpu < 0 and rank < 0:
         return
     label = f"{node} GPU {gpu}" if gpu >= 0 else f"{node} rank {rank}"
-    link_to(label, "node", places.gpu_place(context.place, node, gpu, rank, run))
+    link_to(label, "node", places.gpu_place(context.location, node, gpu, rank, run))
 
 
 def _table(context: Context, fleet: FleetSnapshot, worst: Sequence[int]) -> None:
     st.subheader(f"The {len(worst)} worst" if worst else "The worst", anchor=False)
     frame = heatmap.ranked(fleet, WORST)
     if frame.empty:
-        st.caption("No place told this metric.")
+        st.caption("No place reported this metric.")
         return
-    names = [_names(fleet, each) for each in worst]
+    names = [_names(fleet, index) for index in worst]
     pages = (
-        [link("node", places.gpu_place(context.place, *each)) if max(each[1:3]) >= 0 else ""
-         for each in names],
-        [link("node", context.place, node=node, gpu=None, rank=None,
-              run=run or context.place.run, metric="", axis="")
+        [link("node", places.gpu_place(context.location, *name)) if max(name[1:3]) >= 0 else ""
+         for name in names],
+        [link("node", context.location, node=node, gpu=None, rank=None,
+              run=run or context.location.run, metric="", axis="")
          for node, _, _, run in names],
     )  # fmt: skip
     for name, addresses in zip(LINKS, pages, strict=True):
@@ -132,5 +132,5 @@ def _table(context: Context, fleet: FleetSnapshot, worst: Sequence[int]) -> None
 
 def _layout(context: Context) -> None:
     st.subheader("By replica and pipeline stage", anchor=False)
-    told = part(lambda: context.source.verdict(context.place.run))
-    picture(layout_map((told or {}).get("what_if") or {}), "layout")
+    verdict = part(lambda: context.source.verdict(context.location.run))
+    picture(layout_map((verdict or {}).get("what_if") or {}), "layout")

@@ -19,7 +19,7 @@ from lockstep.dashboard.words.columns import worded
 ARRIVALS_MEANING = (
     "How long after the first rank each one arrived at its collectives, middle of each window. A"
     " row that stays bright is the rank the others wait for. Clocks of nodes differ by a little:"
-    " less than the clock error that Data health tells says nothing."
+    " less than the clock error in Data health says nothing."
 )
 WINDOWS = (
     "Windows say how long each rank waits, and no more: sizes, bandwidths and arrivals need the"
@@ -38,8 +38,8 @@ WAITING = ("rank", "node", "gpu", "wall_seconds", "own_seconds", "wait_share")
 
 def show(context: Context) -> None:
     """Draws the page."""
-    source, run, span = context.source, context.place.run, context.span
-    told = source.verdict(run)
+    source, run, span = context.source, context.location.run, context.span
+    verdict = source.verdict(run)
     head = st.container()
     frame = part(lambda: source.collectives(run, span))
     late = None
@@ -51,11 +51,11 @@ def show(context: Context) -> None:
         st.info(WINDOWS)
     if ranks is not None and len(ranks):
         _waiting(ranks)
-    _links(told)
-    if context.place.rank is not None:
-        _of_rank(context, context.place.rank)
+    _links(verdict)
+    if context.location.rank is not None:
+        _of_rank(context, context.location.rank)
     with head:
-        said = collectives.headline(waits(ranks), told, late)
+        said = collectives.headline(waits(ranks), verdict, late)
         sentence(said.text, said.severity)
 
 
@@ -69,18 +69,18 @@ def _waiting(ranks: pd.DataFrame) -> None:
 
 
 def _operations(context: Context, frame: pd.DataFrame) -> None:
-    chosen = context.place.op
+    chosen = context.location.op
     left, right = st.columns(2)
     with left:
         picture(operations.shares(frame, chosen), "shares")
     with right:
         picture(operations.busbw(frame, chosen), "busbw")
     if chosen:
-        link_to("All operations", "collectives", context.place, op="")
+        link_to("All operations", "collectives", context.location, op="")
         if not (frame["op"] == chosen).any():
             st.caption(plain(f"No operation of this run is called {chosen}."))
     rows = frame[frame["op"] == chosen] if chosen else frame
-    look = [link("collectives", context.place, op=str(op)) for op in rows["op"]]
+    look = [link("collectives", context.location, op=str(op)) for op in rows["op"]]
     st.subheader("Every operation, group and size", anchor=False)
     shown = worded(rows)
     shown.insert(0, "only this", look)
@@ -89,26 +89,26 @@ def _operations(context: Context, frame: pd.DataFrame) -> None:
 
 
 def _arrivals(context: Context) -> pd.DataFrame | None:
-    found = part(lambda: context.source.arrivals(context.place.run, context.span))
-    if found is None:
+    arrivals = part(lambda: context.source.arrivals(context.location.run, context.span))
+    if arrivals is None:
         return None
     st.subheader("Who arrives late", anchor=False)
-    axis = context.place.axis or "time"
-    picture(matrix.matrix(found, axis=axis, meaning=ARRIVALS_MEANING), "arrivals")
-    late = collectives.latest(found)
+    axis = context.location.axis or "time"
+    picture(matrix.matrix(arrivals, axis=axis, meaning=ARRIVALS_MEANING), "arrivals")
+    late = collectives.latest(arrivals)
     if len(late):
         table(late, "late", "Ranks, who came last most often first.",
               columns=formats(late) | {collectives.LATE[2]: PERCENT})  # fmt: skip
     return late
 
 
-def _links(told: Mapping[str, Any] | None) -> None:
+def _links(verdict: Mapping[str, Any] | None) -> None:
     st.subheader("Slow links", anchor=False)
-    links = collectives.slow_links(told)
+    links = collectives.slow_links(verdict)
     if len(links):
         table(links, "links", "Links and nodes whose network the verdict names.",
               columns=dict.fromkeys(collectives.SURE, CONFIDENCE))  # fmt: skip
-    elif told is None:
+    elif verdict is None:
         st.caption("The run was not analyzed, so no link is judged.")
     else:
         st.caption("The verdict names no link, leaf or rack.")
@@ -116,11 +116,13 @@ def _links(told: Mapping[str, Any] | None) -> None:
 
 def _of_rank(context: Context, rank: int) -> None:
     st.subheader(f"Operations of rank {rank}", anchor=False)
-    found = part(lambda: context.source.operations(context.place.run, rank, context.span))
-    if found is None:
+    operations = part(lambda: context.source.operations(context.location.run, rank, context.span))
+    if operations is None:
         return
-    if context.place.op:
-        found = found[found["op"] == context.place.op]
-    found = worded(found.assign(start=pd.to_datetime(found["start"], unit="s", utc=True)))
-    table(found, "operations", f"Operations of rank {rank} in the order of time.",
-          columns=formats(found) | {"start": MOMENT, "size": BYTES})  # fmt: skip
+    if context.location.op:
+        operations = operations[operations["op"] == context.location.op]
+    operations = worded(
+        operations.assign(start=pd.to_datetime(operations["start"], unit="s", utc=True))
+    )
+    table(operations, "operations", f"Operations of rank {rank} in the order of time.",
+          columns=formats(operations) | {"start": MOMENT, "size": BYTES})  # fmt: skip

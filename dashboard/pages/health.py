@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from lockstep.dashboard.address import Place
+from lockstep.dashboard.address import Location
 from lockstep.dashboard.context import Context
 from lockstep.dashboard.shapes import Severity
 from lockstep.dashboard.widgets import links
@@ -18,12 +18,12 @@ VIEWS = {"": "Data health", "help": "Words and limits"}
 
 def show(context: Context) -> None:
     """Draws the page."""
-    choice("Show", "view", VIEWS, context.place.view)
-    (_help if context.place.view == "help" else _trust)(context)
+    choice("Show", "view", VIEWS, context.location.view)
+    (_help if context.location.view == "help" else _trust)(context)
 
 
 def _trust(context: Context) -> None:
-    health = context.source.health(context.place.run)
+    health = context.source.health(context.location.run)
     sentence(*helping.sentence(health))
     if health.checks:
         st.subheader("What was checked", anchor=False)
@@ -31,7 +31,7 @@ def _trust(context: Context) -> None:
             st.caption(plain(health.about))
         table(helping.checks(health), "checks", "Every check, its state and what to do.")
     else:
-        st.markdown("See what this machine can tell, and what is missing for the rest:")
+        st.markdown("See what this machine can report, and what is missing for the rest:")
         st.code("lockstep doctor", language=None)
     st.subheader("Where the numbers come from", anchor=False)
     if health.sources.empty:
@@ -50,12 +50,12 @@ def _help(context: Context) -> None:
         Severity.NOTE,
     )
     st.subheader("If you want to …, open this page", anchor=False)
-    place = Place(run=context.place.run, node=context.place.node)
+    location = Location(run=context.location.run, node=context.location.node)
     for key, intention in links.intentions().items():
         left, right = st.columns([3, 1], vertical_alignment="center")
         left.text(f"… {intention}")
         with right:
-            link_to(key, key, place)
+            link_to(key, key, location)
     for title, frame in (
         ("Words", helping.glossary()),
         ("How numbers are made", helping.formulas()),

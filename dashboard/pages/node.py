@@ -34,19 +34,20 @@ GPU_EVENTS_AT_MOST = 200
 
 def show(context: Context) -> None:
     """Draws the page: of a GPU or rank where the address names one, else of a node."""
-    if context.place.gpu is not None or context.place.rank is not None:
+    if context.location.gpu is not None or context.location.rank is not None:
         _gpu_or_rank(context)
         return
-    place = chosen("node", "node", context.source, context.place)
-    if place is not None:
-        _node(replace(context, place=place))
+    location = chosen("node", "node", context.source, context.location)
+    if location is not None:
+        _node(replace(context, location=location))
 
 
 def _node(context: Context) -> None:
-    source, node, span = context.source, context.place.node, context.span
+    source, node, span = context.source, context.location.node, context.span
     facts = source.node(node, span)
-    found = [one for one in source.findings(span, context.place.run) if one.node == node]
-    said = places.node(facts, found)
+    findings_here = source.findings(span, context.location.run)
+    mine = [finding for finding in findings_here if finding.node == node]
+    said = places.node(facts, mine)
     sentence(said.text, said.severity)
     _ways(context, facts)
     left, right = st.columns([3, 2])
@@ -60,14 +61,14 @@ def _node(context: Context) -> None:
         st.subheader("Who it is", anchor=False)
         table(places.facts(facts.facts), "facts", "What is known of the node.")
     _gpus(context, facts)
-    told = part(lambda: source.events(span, context.place.run, node)) or ()
+    events = part(lambda: source.events(span, context.location.run, node)) or ()
     charts = part(lambda: source.node_lines(node, span)) or ()
-    _charts(context, charts, told)
-    _happened(context, told)
+    _charts(context, charts, events)
+    _happened(context, events)
     st.subheader("Findings", anchor=False)
-    if found:
+    if mine:
         rows = {row.run: row for row in source.runs(span)}
-        frame = findings.findings(findings.worst_first(found)[:FINDINGS_AT_MOST], rows)
+        frame = findings.findings(findings.worst_first(mine)[:FINDINGS_AT_MOST], rows)
         table(frame, "findings", "Findings about this node.", links=findings.FINDING_LINKS)
     else:
         st.caption("No finding about this node is known in this range.")
@@ -82,10 +83,10 @@ def _ways(context: Context, facts: NodeFacts) -> None:
         for gpu, rank, run in places.gpu_places(facts):
             label = f"GPU {gpu}" if gpu is not None else ""
             label += f"{', ' if label else ''}rank {rank}" if rank is not None else ""
-            there = places.gpu_place(context.place, facts.node, gpu, rank, run)
+            there = places.gpu_place(context.location, facts.node, gpu, rank, run)
             link_to(label, "node", there)
         for run in facts.runs[:3]:
-            link_to(f"Run {run}", "run", context.place, run=run, gpu=None, rank=None)
+            link_to(f"Run {run}", "run", context.location, run=run, gpu=None, rank=None)
         address = places.grafana(context.settings.grafana, facts.node, context.span)
         if address:
             st.link_button("Grafana", address, icon=":material/open_in_new:", type="tertiary")
@@ -95,28 +96,32 @@ def _gpus(context: Context, facts: NodeFacts) -> None:
     if facts.gpus.empty:
         return
     st.subheader("Its GPUs and ranks", anchor=False)
-    frame = places.gpus(facts, context.place)
+    frame = places.gpus(facts, context.location)
     table(worded(frame), "gpus", "GPUs of the node and who runs there.", links=(places.GPU_LINK,))
 
 
-def _charts(context: Context, charts: Sequence[Lines], told: Sequence[Event]) -> None:
-    kind = context.place.axis or "time"
+def _charts(context: Context, charts: Sequence[Lines], events: Sequence[Event]) -> None:
+    kind = context.location.axis or "time"
     for key, title, some in (
-        ("gpus", "Its GPUs beside their peers", [one for one in charts if one.key in BESIDE_PEERS]),
-        ("host", "The host", [one for one in charts if one.key not in BESIDE_PEERS]),
+        (
+            "gpus",
+            "Its GPUs beside their peers",
+            [chart for chart in charts if chart.key in BESIDE_PEERS],
+        ),
+        ("host", "The host", [chart for chart in charts if chart.key not in BESIDE_PEERS]),
     ):
         if some:
-            picture(lines.stack(some, told, context.span, kind, title=title), f"node-{key}")
+            picture(lines.stack(some, events, context.span, kind, title=title), f"node-{key}")
 
 
-def _happened(context: Context, told: Sequence[Event]) -> None:
+def _happened(context: Context, events: Sequence[Event]) -> None:
     st.subheader("Events", anchor=False)
-    if not told:
-        st.caption("No event on this node was told in this range.")
+    if not events:
+        st.caption("No event on this node was reported in this range.")
         return
-    table(findings.events(told[-EVENTS_AT_MOST:][::-1]), "events", "The newest events first.")
-    if len(told) > EVENTS_AT_MOST:
-        left = len(told) - EVENTS_AT_MOST
+    table(findings.events(events[-EVENTS_AT_MOST:][::-1]), "events", "The newest events first.")
+    if len(events) > EVENTS_AT_MOST:
+        left = len(events) - EVENTS_AT_MOST
         st.caption(plain(f"{left:,} earlier ones are not shown; choose a shorter range."))
 
 
@@ -143,29 +148,29 @@ class Where:
 
 def _gpu_or_rank(context: Context) -> None:
     """What one GPU did around a moment."""
-    source, span, run = context.source, context.span, context.place.run
+    source, span, run = context.source, context.span, context.location.run
     ranks = part(lambda: source.ranks(run, span)) if run else None
     here = where(context, ranks)
-    told = [one for one in source.events(span, run, here.node) if _concerns(one, here)]
-    found = [one for one in source.findings(span, run) if _concerns(one, here)]
+    events = [event for event in source.events(span, run, here.node) if _concerns(event, here)]
+    mine = [finding for finding in source.findings(span, run) if _concerns(finding, here)]
     slowdown = float(here.row["slowdown"]) if here.row is not None else None
     known = slowdown if slowdown is not None and slowdown == slowdown else None
-    said = places.gpu(here.name, found, known, len(told))
+    said = places.gpu(here.name, mine, known, len(events))
     sentence(said.text, said.severity)
     with st.container(horizontal=True):
-        link_to(f"Node {here.node}", "node", context.place, node=here.node, gpu=None, rank=None)
+        link_to(f"Node {here.node}", "node", context.location, node=here.node, gpu=None, rank=None)
         if run:
-            link_to(f"Run {run}", "run", context.place)
-            link_to("Why somebody is slow", "straggler", context.place)
+            link_to(f"Run {run}", "run", context.location)
+            link_to("Why somebody is slow", "straggler", context.location)
     if run and here.rank is not None:
-        _operations(context, here, found)
-    _hardware(context, here, told)
+        _operations(context, here, mine)
+    _hardware(context, here, events)
     st.subheader("Events", anchor=False)
-    if told:
-        shown = told[-GPU_EVENTS_AT_MOST:][::-1]
+    if events:
+        shown = events[-GPU_EVENTS_AT_MOST:][::-1]
         table(findings.events(shown), "events", "The newest events first.")
     else:
-        st.caption("No event was told here in this range.")
+        st.caption("No event was reported here in this range.")
 
 
 def where(context: Context, ranks: pd.DataFrame | None) -> Where:
@@ -174,29 +179,30 @@ def where(context: Context, ranks: pd.DataFrame | None) -> Where:
     Raises:
         TroubleError: It names nobody, or a rank that the run does not have.
     """
-    place = context.place
+    location = context.location
     rows = ranks if ranks is not None else pd.DataFrame()
-    if len(rows) and place.rank is not None:
-        rows = rows[rows["rank"] == place.rank]
+    if len(rows) and location.rank is not None:
+        rows = rows[rows["rank"] == location.rank]
         if rows.empty:
             raise TroubleError(
                 Kind.UNKNOWN_ID,
-                f"Run {place.run} has no rank {place.rank}.",
+                f"Run {location.run} has no rank {location.rank}.",
                 "Open the cluster and choose a place there.",
             )
-        if place.node and not (rows["node"] == place.node).any():
+        if location.node and not (rows["node"] == location.node).any():
             rows = rows.iloc[:0]
-    elif len(rows) and place.node:
-        there = rows["node"] == place.node
-        rows = rows[there & (rows["gpu"] == place.gpu)] if place.gpu is not None else rows.iloc[:0]
+    elif len(rows) and location.node:
+        there = rows["node"] == location.node
+        known = location.gpu is not None
+        rows = rows[there & (rows["gpu"] == location.gpu)] if known else rows.iloc[:0]
     else:
         rows = rows.iloc[:0]
     if len(rows):
         row = rows.iloc[0]
-        gpu = place.gpu if place.gpu is not None else _whole(row["gpu"])
+        gpu = location.gpu if location.gpu is not None else _whole(row["gpu"])
         return Where(str(row["node"]), gpu, _whole(row["rank"]), row)
-    if place.node and (place.gpu is not None or place.rank is not None):
-        return Where(place.node, place.gpu, place.rank, None)
+    if location.node and (location.gpu is not None or location.rank is not None):
+        return Where(location.node, location.gpu, location.rank, None)
     raise TroubleError(
         Kind.UNKNOWN_ID,
         "The address does not say which GPU or rank.",
@@ -204,12 +210,14 @@ def where(context: Context, ranks: pd.DataFrame | None) -> Where:
     )
 
 
-def _operations(context: Context, here: Where, found: Sequence[FindingRow]) -> None:
-    source, run, rank = context.source, context.place.run, here.rank
+def _operations(context: Context, here: Where, findings: Sequence[FindingRow]) -> None:
+    source, run, rank = context.source, context.location.run, here.rank
     if rank is None:
         return
     wall = float(here.row["wall_seconds"]) if here.row is not None else float("nan")
-    chosen = [one for one in found if one.finding == context.place.finding] or found
+    chosen = [
+        finding for finding in findings if finding.finding == context.location.finding
+    ] or findings
     since = chosen[0].since if chosen else None
     shown = collectives.window(context.span, wall, since)
     st.subheader("What it did", anchor=False)
@@ -239,23 +247,23 @@ def _operations(context: Context, here: Where, found: Sequence[FindingRow]) -> N
 def _collectives(context: Context, rank: int, frame: pd.DataFrame, shown: Span) -> None:
     if frame.empty:  # a rank that stood still for that moment
         around = collectives.widened(context.span, shown)
-        more = part(lambda: context.source.operations(context.place.run, rank, around))
+        more = part(lambda: context.source.operations(context.location.run, rank, around))
         frame = frame if more is None else collectives.collectives(more)
     if frame.empty:
         st.caption("It took part in no collective here.")
-        link_to("Collectives of this run", "collectives", context.place, rank=rank)
+        link_to("Collectives of this run", "collectives", context.location, rank=rank)
         return
     st.subheader("Its collectives", anchor=False)
     with st.container(horizontal=True):
         for op in list(dict.fromkeys(frame["op"]))[:LINKED]:
-            link_to(str(op), "collectives", context.place, op=str(op), rank=rank)
+            link_to(str(op), "collectives", context.location, op=str(op), rank=rank)
     frame["collective"] = [
-        link("collectives", context.place, op=str(op), rank=rank) for op in frame["op"]
+        link("collectives", context.location, op=str(op), rank=rank) for op in frame["op"]
     ]
     table(frame, "collectives", "Collectives of this rank.", links=("collective",))
 
 
-def _hardware(context: Context, here: Where, told: Sequence[Event]) -> None:
+def _hardware(context: Context, here: Where, events: Sequence[Event]) -> None:
     gpu = here.gpu
     if gpu is None:
         st.caption("This rank runs on no GPU; see the page of its node for the host.")
@@ -264,18 +272,18 @@ def _hardware(context: Context, here: Where, told: Sequence[Event]) -> None:
     if charts is None:
         return
     st.subheader("Its hardware", anchor=False)
-    shown = lines.stack(charts, told, context.span, context.place.axis or "time",
+    shown = lines.stack(charts, events, context.span, context.location.axis or "time",
                         title=f"GPU {gpu} on one axis")  # fmt: skip
     picture(shown, "hardware")
 
 
-def _concerns(one: Event | FindingRow, here: Where) -> bool:
+def _concerns(row: Event | FindingRow, here: Where) -> bool:
     """Whether it is about this GPU or rank, or about the whole node."""
-    if one.rank is not None and here.rank is not None:
-        return one.rank == here.rank
-    if one.gpu is not None and here.gpu is not None:
-        return one.gpu == here.gpu and one.node == here.node
-    return one.node == here.node and one.rank is None and one.gpu is None
+    if row.rank is not None and here.rank is not None:
+        return row.rank == here.rank
+    if row.gpu is not None and here.gpu is not None:
+        return row.gpu == here.gpu and row.node == here.node
+    return row.node == here.node and row.rank is None and row.gpu is None
 
 
 def _whole(value: object) -> int | None:

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from lockstep.dashboard.address import Place, link
+from lockstep.dashboard.address import Location, link
 from lockstep.dashboard.context import Context
 from lockstep.dashboard.figures import lane, lines
 from lockstep.dashboard.figures.charts import Other
@@ -52,12 +52,12 @@ VIEWS = {"": "Charts", "report": "Report"}
 
 def show(context: Context) -> None:
     """Draws the page."""
-    choice("Show", "view", VIEWS, context.place.view)
-    (_report if context.place.view == "report" else _overview)(context)
+    choice("Show", "view", VIEWS, context.location.view)
+    (_report if context.location.view == "report" else _overview)(context)
 
 
 def _overview(context: Context) -> None:
-    source, run = context.source, context.place.run
+    source, run = context.source, context.location.run
     row, told = source.run(run), source.verdict(run)
     said = verdict.headline(told, row, live=context.answer.live)
     sentence(said.text, said.severity)
@@ -78,26 +78,27 @@ def _overview(context: Context) -> None:
     _slowest(context)
     _events(context, events)
     with st.container(horizontal=True):
-        link_to("Who is late, and why", "straggler", context.place)
-        link_to("Collectives", "collectives", context.place)
-        link_to("Report", "run", context.place, view="report")
-        link_to("Compare with another run", "runs", context.place, view="compare",
-                a=context.place.b, b=run)  # fmt: skip
+        link_to("Who is late, and why", "straggler", context.location)
+        link_to("Collectives", "collectives", context.location)
+        link_to("Report", "run", context.location, view="report")
+        link_to("Compare with another run", "runs", context.location, view="compare",
+                a=context.location.b, b=run)  # fmt: skip
 
 
 def _stack(context: Context, charts: Sequence[Lines], events: Sequence[Event]) -> None:
-    place = context.place
+    location = context.location
     left, right = st.columns(2)
     with left:
-        choice("x axis", "axis", AXES, place.axis)
+        choice("x axis", "axis", AXES, location.axis)
     with right:
-        others = [row.run for row in context.source.runs()[:RUNS_AT_MOST] if row.run != place.run]
-        if place.b and place.b not in (*others, place.run):
-            others.append(place.b)
+        newest = context.source.runs()[:RUNS_AT_MOST]
+        others = [row.run for row in newest if row.run != location.run]
+        if location.b and location.b not in (*others, location.run):
+            others.append(location.b)
         chosen = pick("Baseline, dashed", "b", others, "none") if others else ""
     other = part(lambda: _other(context, chosen)) if chosen else None
     picture(
-        lines.stack(charts, events, context.span, place.axis or "time", other), "model-and-node"
+        lines.stack(charts, events, context.span, location.axis or "time", other), "model-and-node"
     )
 
 
@@ -107,14 +108,14 @@ def _other(context: Context, run: str) -> Other:
 
 
 def _slowest(context: Context) -> None:
-    ranks = part(lambda: context.source.ranks(context.place.run, context.span))
+    ranks = part(lambda: context.source.ranks(context.location.run, context.span))
     if ranks is None or ranks.empty:
         return
     st.subheader("Slowest ranks, medians of the range", anchor=False)
     few = ranks.head(SLOWEST)
     frame = pd.DataFrame(
         {
-            "open": [_to_rank(context.place, row) for row in few.to_dict("records")],
+            "open": [_to_rank(context.location, row) for row in few.to_dict("records")],
             "rank": few["rank"],
             "node": few["node"],
             "GPU": few["gpu"],
@@ -129,16 +130,16 @@ def _slowest(context: Context) -> None:
           " work, the slowest first.", columns={"waits": PERCENT}, links=("open",))  # fmt: skip
 
 
-def _to_rank(place: Place, row: dict[Any, Any]) -> str:
+def _to_rank(location: Location, row: dict[Any, Any]) -> str:
     gpu = row["gpu"]
     if pd.isna(gpu) or int(gpu) < 0:
-        return link("straggler", place, rank=int(row["rank"]))
-    return link("node", place, node=str(row["node"]), gpu=int(gpu), rank=int(row["rank"]))
+        return link("straggler", location, rank=int(row["rank"]))
+    return link("node", location, node=str(row["node"]), gpu=int(gpu), rank=int(row["rank"]))
 
 
 def _events(context: Context, events: Sequence[Event]) -> None:
     if not events:
-        st.caption("No event was told in this range: no XID, no throttling, no link event,"
+        st.caption("No event was reported in this range: no XID, no throttling, no link event,"
                    " no checkpoint, no finding.")  # fmt: skip
         return
     # The chart has a lane of them; the table is for who wants to go to one.
@@ -148,26 +149,26 @@ def _events(context: Context, events: Sequence[Event]) -> None:
 
 def _event_table(context: Context, events: Sequence[Event]) -> None:
     frame = lane.table(events)
-    frame.insert(0, "open", [_to_event(context.place, event) for event in events])
+    frame.insert(0, "open", [_to_event(context.location, event) for event in events])
     table(frame, "events", "Everything that happened in this range, in the order of time.",
           links=("open",))  # fmt: skip
 
 
-def _to_event(place: Place, event: Event) -> str:
+def _to_event(location: Location, event: Event) -> str:
     around = {
         "since": str(int((event.at - BEFORE) * MILLISECONDS)),
         "until": str(int(((event.until or event.at) + AFTER) * MILLISECONDS)),
     }
     if event.node and event.gpu is not None:
-        return link("node", place, node=event.node, gpu=event.gpu, rank=event.rank, **around)
+        return link("node", location, node=event.node, gpu=event.gpu, rank=event.rank, **around)
     if event.node:
-        return link("node", place, node=event.node, gpu=None, rank=None, **around)
-    return link("straggler" if event.kind == "finding" else "run", place, **around)
+        return link("node", location, node=event.node, gpu=None, rank=None, **around)
+    return link("straggler" if event.kind == "finding" else "run", location, **around)
 
 
 def _report(context: Context) -> None:
     """The post-mortem, for people who were not there: shown, downloaded, or made."""
-    run = context.place.run
+    run = context.location.run
     places = _places(context, run)
     if not places:
         sentence(f"There is no archive of {run} here, so there is no report.", Severity.NOTE)
@@ -175,15 +176,15 @@ def _report(context: Context) -> None:
         st.code("lockstep dashboard DIR", language=None)
         return
     name = _chosen(context, places)
-    found = files(places[name])
-    text, severity = answer(name, found)
+    report = files(places[name])
+    text, severity = answer(name, report)
     sentence(text, severity)
     if problem := st.session_state.pop(PROBLEM, ""):
         sentence(problem, Severity.WARNING)
-    _remaking(context, found)
-    _downloads(context, run, found)
-    if found.written is not None:
-        _sealed_page(found)
+    _remaking(context, report)
+    _downloads(context, run, report)
+    if report.written is not None:
+        _sealed_page(report)
 
 
 def _places(context: Context, run: str) -> dict[str, Path]:
@@ -193,32 +194,32 @@ def _places(context: Context, run: str) -> dict[str, Path]:
         return {}
     places = {run: folder}
     for row in context.source.findings(context.span, run):
-        found = beside(folder, row.finding)
-        if found is not None and found != folder:
-            places.setdefault(row.finding, found)
+        folder_of_finding = beside(folder, row.finding)
+        if folder_of_finding is not None and folder_of_finding != folder:
+            places.setdefault(row.finding, folder_of_finding)
     return places
 
 
 def _chosen(context: Context, places: dict[str, Path]) -> str:
     """Which of them; the address says it."""
-    wanted = context.place.finding
+    wanted = context.location.finding
     now = wanted if wanted in places else next(iter(places))
     if len(places) > 1:
         st.caption("Post-mortems of the run and of what was found in it")
         for title, folder in places.items():
-            label = folder.name if title != context.place.run else title
+            label = folder.name if title != context.location.run else title
             here = title == now
             link_to(
-                f"{label} (shown)" if here else label, "run", context.place, view="report",
-                finding=title if title != context.place.run else "",
+                f"{label} (shown)" if here else label, "run", context.location, view="report",
+                finding=title if title != context.location.run else "",
             )  # fmt: skip
     return now
 
 
-def _remaking(context: Context, found: Files) -> None:
-    command = f"lockstep report {shlex.quote(str(found.folder))}"
-    reason = why_not(context.settings.runs, found.folder)
-    missing = found.written is None
+def _remaking(context: Context, report: Files) -> None:
+    command = f"lockstep report {shlex.quote(str(report.folder))}"
+    reason = why_not(context.settings.runs, report.folder)
+    missing = report.written is None
     if reason:
         with st.expander("Make it" if missing else "Make it again", expanded=missing):
             st.caption(plain(f"{reason} On the command line:"))
@@ -230,16 +231,16 @@ def _remaking(context: Context, found: Files) -> None:
         help="Analyzes the run anew. What people wrote into report.md stays.",
     ):  # fmt: skip
         with st.spinner("The run is analyzed, and its report written."):
-            st.session_state[PROBLEM] = remake(found.folder)
+            st.session_state[PROBLEM] = remake(report.folder)
         st.rerun()
 
 
-def _downloads(context: Context, run: str, found: Files) -> None:
+def _downloads(context: Context, run: str, report: Files) -> None:
     with st.container(horizontal=True):
         for name, label, kind in FILES:
-            if name in found.sizes:
+            if name in report.sizes:
                 st.download_button(
-                    label, data=_reader(found.folder / name), file_name=name, mime=kind,
+                    label, data=_reader(report.folder / name), file_name=name, mime=kind,
                     key=f"reports-{name}", icon=":material/download:", on_click="ignore",
                 )  # fmt: skip
         st.download_button(
@@ -263,15 +264,15 @@ def _reader(path: Path) -> Callable[[], bytes]:
 
 def _windows_csv(context: Context, run: str) -> bytes:
     try:
-        found: Matrix = context.source.rank_times(run, context.span)
+        matrix: Matrix = context.source.rank_times(run, context.span)
     except TroubleError as trouble:
         return f"# {trouble.sentence}\n".encode()
-    return windows(found).to_csv(index=False).encode()
+    return windows(matrix).to_csv(index=False).encode()
 
 
-def _sealed_page(found: Files) -> None:
+def _sealed_page(report: Files) -> None:
     try:
-        address = sealed(content(found.folder / REPORT))
+        address = sealed(content(report.folder / REPORT))
     except OSError as error:
         sentence(f"{REPORT} cannot be read: {error.strerror}.", Severity.CRITICAL)
         return

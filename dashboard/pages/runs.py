@@ -8,7 +8,7 @@ import streamlit as st
 
 from lockstep.analyzer.report.sections.comparison import differing
 from lockstep.dashboard import comparison
-from lockstep.dashboard.address import Place, link, utc
+from lockstep.dashboard.address import Location, link, utc
 from lockstep.dashboard.comparison import MOST
 from lockstep.dashboard.context import Context
 from lockstep.dashboard.figures import lines, matrix
@@ -55,15 +55,15 @@ VIEWS = {"": "All runs", "compare": "Compare", "ledger": "Where the time went"}
 
 def show(context: Context) -> None:
     """Draws the page."""
-    choice("Show", "view", VIEWS, context.place.view)
-    {"compare": _compare, "ledger": _ledger}.get(context.place.view, _list)(context)
+    choice("Show", "view", VIEWS, context.location.view)
+    {"compare": _compare, "ledger": _ledger}.get(context.location.view, _list)(context)
 
 
 def _list(context: Context) -> None:
     every = context.source.runs()
     wish = Wish(*(choices.word(name) for name in ("q", "state", "verdict", "order")))
-    found = wished(every, wish)
-    text, severity = answer(every, found)
+    rows_shown = wished(every, wish)
+    text, severity = answer(every, rows_shown)
     sentence(text, severity)
     starting.waiting(context.settings.api)
     if not every:
@@ -71,15 +71,15 @@ def _list(context: Context) -> None:
         st.code("lockstep run gpt", language=None)
         return
     _filters()
-    if not found:
+    if not rows_shown:
         return
     st.caption(f"Tick a run to open it, two to {MOST} to compare them.")
     key = hashlib.sha256(repr(wish).encode()).hexdigest()[:8]
     ticked = choices.ticked(
-        frame(found, context.place), f"runs-{key}", "Every run with its ending and its verdict.",
-        links=("open", "report"),
+        frame(rows_shown, context.location), f"runs-{key}",
+        "Every run with its ending and its verdict.", links=("open", "report"),
     )  # fmt: skip
-    rows = [found[row] for row in ticked]
+    rows = [rows_shown[row] for row in ticked]
     _links(rows)
     if len(rows) == 1:
         starting.run_actions(context.settings.api, rows[0].run)
@@ -111,17 +111,17 @@ def _links(rows: list[RunRow]) -> None:
     ordered = sorted(rows, key=lambda row: row.span.start)
     if len(rows) > PAIR:
         a, b, *more = (row.run for row in ordered)
-        link_to(f"Compare these {len(rows)}", "runs", Place(a=a, b=b, more=",".join(more)),
+        link_to(f"Compare these {len(rows)}", "runs", Location(a=a, b=b, more=",".join(more)),
                 view="compare")  # fmt: skip
         return
     with st.container(horizontal=True):
         for row in rows:
-            link_to(f"Run {row.run}", "run", Place(run=row.run))
+            link_to(f"Run {row.run}", "run", Location(run=row.run))
         if len(rows) == 1:
-            link_to("Its report", "run", Place(run=rows[0].run), view="report")
+            link_to("Its report", "run", Location(run=rows[0].run), view="report")
         if len(rows) == PAIR:
             older, newer = ordered
-            link_to("Compare both", "runs", Place(a=older.run, b=newer.run), view="compare")
+            link_to("Compare both", "runs", Location(a=older.run, b=newer.run), view="compare")
     for row in rows:
         if row.sentence:
             st.caption(f"{plain(row.run)}: {plain(row.sentence)}")
@@ -130,28 +130,28 @@ def _links(rows: list[RunRow]) -> None:
 def _compare(context: Context) -> None:
     """What changed between two runs, or up to MOST."""
     known = [row.run for row in context.source.runs()[:RUNS_AT_MOST]]
-    place = context.place
+    location = context.location
     left, right = st.columns(2)
     with left:
-        pick("a", "a", _with(known, place.a), "not chosen")
+        pick("a", "a", _with(known, location.a), "not chosen")
     with right:
-        pick("b, held against a", "b", _with(known, place.b), "not chosen")
-    if not (place.a and place.b) or place.a == place.b:
-        sentence(_choose(known, place.a, place.b), Severity.NOTE)
+        pick("b, held against a", "b", _with(known, location.b), "not chosen")
+    if not (location.a and location.b) or location.a == location.b:
+        sentence(_choose(known, location.a, location.b), Severity.NOTE)
         return
-    more = _more(known, place)
-    a, b = context.source.run(place.a), context.source.run(place.b)
+    more = _more(known, location)
+    a, b = context.source.run(location.a), context.source.run(location.b)
     if more:
         _many(context, [a, b, *(context.source.run(name) for name in more)])
     _compared(context, a, b)
 
 
-def _more(known: list[str], place: Place) -> list[str]:
+def _more(known: list[str], location: Location) -> list[str]:
     """The field of further runs, which is a word of the address; those that are chosen."""
-    free = [name for name in known if name not in (place.a, place.b) and "," not in name]
+    free = [name for name in known if name not in (location.a, location.b) and "," not in name]
     if not free:
         return []
-    chosen = [name for name in dict.fromkeys(place.more.split(",")) if name in free]
+    chosen = [name for name in dict.fromkeys(location.more.split(",")) if name in free]
     st.session_state["pick-more"] = chosen[: comparison.MOST - 2]
 
     def say() -> None:
@@ -174,14 +174,14 @@ def _many(context: Context, rows: list[RunRow]) -> None:
     frame = comparison.table(rows, charts)
     st.subheader(f"{len(rows)} runs", anchor=False)
     st.markdown(f"**{plain(comparison.answer(frame))}**")
-    frame["open"] = [link("run", context.place, run=row.run, a="", b=rows[0].run, more="")
+    frame["open"] = [link("run", context.location, run=row.run, a="", b=rows[0].run, more="")
                      for row in rows]  # fmt: skip
     table(frame, "runs", "Every run, its step time against that of a.", columns=OF_MANY,
           links=("open",))  # fmt: skip
-    told = comparison.overlaid(charts)
-    if told:
-        picture(lines.stack(told, (), None, "step", title="All runs, by steps since each began"),
-                "all-runs")  # fmt: skip
+    overlaid = comparison.overlaid(charts)
+    if overlaid:
+        title = "All runs, by steps since each began"
+        picture(lines.stack(overlaid, (), None, "step", title=title), "all-runs")
     st.subheader("b against a", anchor=False)
 
 
@@ -189,8 +189,8 @@ def _compared(context: Context, a: RunRow, b: RunRow) -> None:
     source = context.source
     one, other = source.run_lines(a.run, a.span), source.run_lines(b.run, b.span)
     ranks = part(lambda: (source.ranks(a.run, a.span), source.ranks(b.run, b.span)))
-    told = comparison.measures(one, other)
-    step = next((each for each in told if each.chart == "step"), None)
+    measures = comparison.measures(one, other)
+    step = next((measure for measure in measures if measure.chart == "step"), None)
     nodes = phases = None
     if ranks is not None:
         nodes, phases = comparison.nodes(*ranks), comparison.phases(*ranks)
@@ -200,7 +200,7 @@ def _compared(context: Context, a: RunRow, b: RunRow) -> None:
     sentence(said.text, said.severity)
     _who(context, a, b)
     _settings(context, a, b)
-    _measures(told, one, other)
+    _measures(measures, one, other)
     _curves(context, a, b, one, other)
     if phases is not None:
         picture(phases_beside(phases), "phases")
@@ -225,9 +225,9 @@ def _who(context: Context, a: RunRow, b: RunRow) -> None:
     )
     table(frame, "both-runs", "The two runs.")
     with st.container(horizontal=True):
-        link_to("Swap a and b", "runs", context.place, view="compare", a=b.run, b=a.run)
-        link_to("Open a", "run", context.place, run=a.run, a="", b="")
-        link_to("Open b with a as its baseline", "run", context.place, run=b.run, a="", b=a.run)
+        link_to("Swap a and b", "runs", context.location, view="compare", a=b.run, b=a.run)
+        link_to("Open a", "run", context.location, run=a.run, a="", b="")
+        link_to("Open b with a as its baseline", "run", context.location, run=b.run, a="", b=a.run)
 
 
 def _settings(context: Context, a: RunRow, b: RunRow) -> None:
@@ -237,21 +237,22 @@ def _settings(context: Context, a: RunRow, b: RunRow) -> None:
         return
     rows = differing(*specs)
     if not rows:
-        st.caption("None: both runs were told the same.")
+        st.caption("None: both runs had the same settings.")
         return
     frame = pd.DataFrame(rows, columns=list(SETTINGS)).fillna("–")
     table(frame, "settings", "Of run.json, only what differs.")
 
 
 def _measures(
-    told: tuple[comparison.Measure, ...], one: tuple[Lines, ...], other: tuple[Lines, ...]
+    measures: tuple[comparison.Measure, ...], one: tuple[Lines, ...], other: tuple[Lines, ...]
 ) -> None:
     st.subheader("What was measured", anchor=False)
     names = [[chart.title for chart in charts if chart.values] for charts in (one, other)]
-    if told:
+    if measures:
         st.caption(plain(compared.HOW))
-        table(compared.table(told), "measured", "Every line of both runs: medians, their ratio with"
-              " its interval, and whether the difference is certain.", columns=FORMATS)  # fmt: skip
+        table(compared.table(measures), "measured", "Every line of both runs: medians, their ratio"
+              " with its interval, and whether the difference is certain.",
+              columns=FORMATS)  # fmt: skip
     else:
         st.caption("The two runs have no measurement in common.")
     thinned = sorted({chart.sampling for chart in (*one, *other) if chart.sampling})
@@ -263,8 +264,8 @@ def _measures(
 def _curves(
     context: Context, a: RunRow, b: RunRow, one: tuple[Lines, ...], other: tuple[Lines, ...]
 ) -> None:
-    choice("x axis", "axis", AXES, context.place.axis)
-    kind = context.place.axis if context.place.axis in AXES else "relative"
+    choice("x axis", "axis", AXES, context.location.axis)
+    kind = context.location.axis if context.location.axis in AXES else "relative"
     begin, other_begin = _begin(one, a.span), _begin(other, b.span)
     longest = max(a.span.end - begin, b.span.end - other_begin)
     shown = lines.stack(
@@ -297,7 +298,7 @@ def _maps(context: Context, a: RunRow, b: RunRow) -> None:
     if times is None:
         return
     st.subheader("Ranks, in the same colours", anchor=False)
-    axis = "step" if context.place.axis == "step" else "time"
+    axis = "step" if context.location.axis == "step" else "time"
     pair = same_range(*(matrix.matrix(each, axis=axis) for each in times))
     for column, name, shown in zip(st.columns(2), ("a", "b"), pair, strict=True):
         with column:
@@ -319,7 +320,7 @@ def _choose(known: list[str], a: str, b: str) -> str:
 
 def _ledger(context: Context) -> None:
     """Where the time of the runs went, and what was lost to whom."""
-    run = context.place.run
+    run = context.location.run
     with st.spinner("Where the time went is worked out from all that is recorded."):
         rows = context.source.ledgers(context.span, run)
     said = headline(rows, run)
@@ -336,7 +337,7 @@ def _ledger(context: Context) -> None:
     began = _starts(rows)
     if not began.empty:
         st.subheader("What starting was, in rank-seconds", anchor=False)
-        st.caption("Empty: nobody measured this part. Its time, if any, is in the last column.")
+        st.caption("Empty: this part was not measured. Its time, if any, is in the last column.")
         table(began, "ledger-starting", "What starting was, in rank-seconds.",
               columns={name: st.column_config.NumberColumn(format="%.3g")
                        for name in began.columns if name != "run"})  # fmt: skip
@@ -349,7 +350,7 @@ def _starts(rows: Sequence[LedgerRow]) -> pd.DataFrame:
 
 
 def _ledger_table(rows: Sequence[LedgerRow]) -> pd.DataFrame:
-    found = [
+    cells = [
         (row.run, row.team, row.attempts, row.rank_seconds / 3600,
          row.useful / row.rank_seconds if row.rank_seconds > 0 else None, row.sentence,
          row.known_from, ", ".join(row.provenance))
@@ -357,12 +358,12 @@ def _ledger_table(rows: Sequence[LedgerRow]) -> pd.DataFrame:
     ]  # fmt: skip
     columns = ["run", "team", "attempts", "rank-hours", "useful", "in words", "known from",
                "not real"]  # fmt: skip
-    return pd.DataFrame(found, columns=columns)
+    return pd.DataFrame(cells, columns=columns)
 
 
 def _not_known(rows: Sequence[LedgerRow]) -> None:
-    told = dict.fromkeys(f"{each}." for row in rows for each in row.missing)
-    if told:
-        with st.expander(f"What is not known ({len(told)})"):
-            for each in told:
+    sentences = dict.fromkeys(f"{sentence}." for row in rows for sentence in row.missing)
+    if sentences:
+        with st.expander(f"What is not known ({len(sentences)})"):
+            for each in sentences:
                 st.caption(plain(each))

@@ -1,4 +1,4 @@
-"""The app: which page, in which order. `server.py` runs it at every look."""
+"""The app: its pages, in order, and the addresses of before. `server.py` runs it at every look."""
 
 import os
 from collections.abc import Callable

@@ -55,10 +55,12 @@ class Index:
         Raises:
             TroubleError: The folder is not there, or may not be read.
         """
-        found = sorted(((self._state(each), each) for each in self._folders()), reverse=True)
+        folders = sorted(
+            ((self._state(folder), folder) for folder in self._folders()), reverse=True
+        )
         with self._lock:
-            self.left_out = max(len(found) - MOST_ARCHIVES, 0)
-            kept = found[:MOST_ARCHIVES]
+            self.left_out = max(len(folders) - MOST_ARCHIVES, 0)
+            kept = folders[:MOST_ARCHIVES]
             known = {folder: self._entry(folder, state) for state, folder in kept}
             self._known = {folder: (state, known[folder]) for state, folder in kept}
         return tuple(sorted(known.values(), key=lambda each: -each.row.span.start))
@@ -72,8 +74,8 @@ class Index:
         try:
             return Entry(source, folder, source.runs()[0], True, finding)
         except TroubleError as trouble:
-            told = unreadable(folder, trouble, state[0] / 1e9)
-            return Entry(source, folder, told, False, finding, trouble)
+            row = unreadable(folder, trouble, state[0] / 1e9)
+            return Entry(source, folder, row, False, finding, trouble)
 
     def _folders(self) -> list[Path]:
         try:
@@ -93,16 +95,16 @@ class Index:
                 Kind.NO_SOURCE, f"{self._root} cannot be looked through: {error.strerror}.",
                 "Give a folder of run archives, as runs.",
             ) from None  # fmt: skip
-        found: list[Path] = []
+        folders: list[Path] = []
         for folder in first:
             if _is_archive(folder):
-                found.append(folder)
+                folders.append(folder)
                 continue
             try:
-                found += [each for each in self._below(folder) if _is_archive(each)]
+                folders += [each for each in self._below(folder) if _is_archive(each)]
             except OSError:  # one that may not be looked into does not take the others
                 continue
-        return found
+        return folders
 
     def _below(self, folder: Path) -> list[Path]:
         """Folders in it; no hidden ones (watch is still writing those), no links."""

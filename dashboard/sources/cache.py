@@ -159,8 +159,8 @@ class Cached:
 
     def _scrape(self) -> float:
         """Seconds between two scrapes, known for as long as the source."""
-        told: Answer = self._kept.get(("scrape",), self._source.answer, STILL_SECONDS)
-        known = told.scrape_seconds
+        answer: Answer = self._kept.get(("scrape",), self._source.answer, STILL_SECONDS)
+        known = answer.scrape_seconds
         return max(1.0, known) if math.isfinite(known) else UNKNOWN_SCRAPE
 
     def _rounded(self, span: Span | None) -> Span | None:
@@ -271,7 +271,7 @@ def size(answer: Any) -> int:
     if isinstance(answer, tuple | list):
         return SMALL + sum(map(size, answer))
     if is_dataclass(answer):
-        return SMALL + sum(size(getattr(answer, each.name)) for each in fields(answer))
+        return SMALL + sum(size(getattr(answer, part.name)) for part in fields(answer))
     return SMALL
 
 

@@ -66,8 +66,8 @@ class Row:
     @property
     def by(self) -> str:
         """The label in the name of the line; empty = there is one line."""
-        found = re.search(r"{(\w+)}", self.line)
-        return found[1] if found else ""
+        placeholder = re.search(r"{(\w+)}", self.line)
+        return placeholder[1] if placeholder else ""
 
     @property
     def summed(self) -> bool:
@@ -244,9 +244,9 @@ def lines(
     unit: str = "",
 ) -> Lines:
     """A chart; lines of which nothing is known are left out, with the band they belong to."""
-    told = {name: line for name, line in values.items() if np.isfinite(line).any()}
-    whole = band if band is not None and set(band) <= told.keys() else None
+    known = {name: line for name, line in values.items() if np.isfinite(line).any()}
+    whole = band if band is not None and set(band) <= known.keys() else None
     return Lines(
-        key=key, title=chart.title, unit=unit or chart.unit, times=times, values=told, steps=steps,
+        key=key, title=chart.title, unit=unit or chart.unit, times=times, values=known, steps=steps,
         band=whole, stacked=chart.stacked, sampling=sampling, query=query, help=chart.help,
     )  # fmt: skip

@@ -29,7 +29,7 @@ class State:
     next_step: str
 
 
-LIMITS: Mapping[str, Limit] = {each.what: each for each in CHECKS}
+LIMITS: Mapping[str, Limit] = {limit.what: limit for limit in CHECKS}
 CRITICAL = ("uncorrected memory errors", "row remap pending", "row remap failed")
 """Of LIMITS; the others are warnings."""
 _RESET = "Reset the GPU between two runs; if they come again, replace it."
@@ -122,8 +122,8 @@ _SHOWN: Mapping[str, Severity] = {
 
 def severity_of(labels: Mapping[str, str]) -> Severity:
     """As the driver's line said; as the catalogue rates the number where nobody told."""
-    told = labels.get("severity") or str(_row(labels).severity)
-    return _SHOWN.get(told, Severity.WARNING)
+    severity = labels.get("severity") or str(_row(labels).severity)
+    return _SHOWN.get(severity, Severity.WARNING)
 
 
 def words_of(labels: Mapping[str, str]) -> str:

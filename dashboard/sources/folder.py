@@ -78,7 +78,7 @@ class FolderSource:
     def live(self) -> bool:
         """Whether a run goes on."""
         try:
-            return any(each.row.state == "running" for each in self._index.entries())
+            return any(entry.row.state == "running" for entry in self._index.entries())
         except TroubleError:
             return False
 
@@ -87,65 +87,65 @@ class FolderSource:
         if run:
             return replace(self.archive(run).answer(span), name=self.name)
         entries = self._index.entries()
-        going = any(each.row.state == "running" for each in entries)
-        told = [each.row.span.end for each in entries if each.readable]
+        going = any(entry.row.state == "running" for entry in entries)
+        ends = [entry.row.span.end for entry in entries if entry.readable]
         newest = self._newest(entries)
         count = newest[0].row.nodes if newest else 0
         return Answer(
-            name=self.name, live=going, at=max(told) if told else None,
-            now=self._now() if going or not told else max(told),
+            name=self.name, live=going, at=max(ends) if ends else None,
+            now=self._now() if going or not ends else max(ends),
             scrape_seconds=newest[0].source.answer().scrape_seconds if newest else float("nan"),
             nodes=(count, count), left_out=self._left_out(entries),
         )  # fmt: skip
 
     def extent(self) -> Span:
         """From the first run's start to the last one's end."""
-        rows = [each.row for each in self._index.entries() if each.readable]
+        rows = [entry.row for entry in self._index.entries() if entry.readable]
         if not rows:
             raise self._empty()
-        return Span(min(each.span.start for each in rows), max(each.span.end for each in rows))
+        return Span(min(row.span.start for row in rows), max(row.span.end for row in rows))
 
     def runs(self, span: Span | None = None) -> tuple[RunRow, ...]:
         """One row a run id, newest first."""
-        found = [each.row for each in self._mains().values()]
-        return tuple(each for each in found if span is None or _overlaps(each.span, span))
+        rows = [entry.row for entry in self._mains().values()]
+        return tuple(row for row in rows if span is None or _overlaps(row.span, span))
 
     def findings(self, span: Span, run: str = "") -> tuple[FindingRow, ...]:
         """Of verdicts, and of what `watch` wrote."""
-        entries = [each for each in self._index.entries()
-                   if each.readable and (not run or each.row.run == run)]  # fmt: skip
+        entries = [entry for entry in self._index.entries()
+                   if entry.readable and (not run or entry.row.run == run)]  # fmt: skip
         mains = self._mains()
-        found: list[FindingRow] = []
-        for each in entries[:MOST_FINDINGS_OF]:
-            if each.finding or mains[each.row.run].folder == each.folder:
-                found += _or_nothing(lambda each=each: each.source.findings(span))  # type: ignore[misc]
-        return newest_first(found)
+        findings: list[FindingRow] = []
+        for entry in entries[:MOST_FINDINGS_OF]:
+            if entry.finding or mains[entry.row.run].folder == entry.folder:
+                findings += _or_nothing(lambda entry=entry: entry.source.findings(span))  # type: ignore[misc]
+        return newest_first(findings)
 
     def events(self, span: Span, run: str = "", node: str = "") -> tuple[Event, ...]:
         """Of one run, or of the newest runs in the span."""
         if run:
             return self.archive(run).events(span, run, node)
-        found: list[Event] = []
-        for each in self._during(span)[:MOST_EVENTS_OF]:
-            found += _or_nothing(lambda each=each: each.source.events(span, "", node))  # type: ignore[misc]
-        return tuple(sorted(found, key=lambda each: each.at))
+        events: list[Event] = []
+        for entry in self._during(span)[:MOST_EVENTS_OF]:
+            events += _or_nothing(lambda entry=entry: entry.source.events(span, "", node))  # type: ignore[misc]
+        return tuple(sorted(events, key=lambda each: each.at))
 
     def fleet(self, metric: FleetMetric, at: float | None = None) -> FleetSnapshot:
         """Of the runs at that moment; of a GPU in two of them, the newer."""
         entries = self._at(at)
         if not entries:
             raise self._empty()
-        return _together([each.source.fleet(metric, at) for each in entries])
+        return _together([entry.source.fleet(metric, at) for entry in entries])
 
     def ledgers(self, span: Span, run: str = "") -> tuple[LedgerRow, ...]:
         """Of the newest archives in the span; those of one run are its attempts."""
-        found = [
-            each.folder for each in self._index.entries()
-            if each.readable and not each.finding and _overlaps(each.row.span, span)
-            and (not run or each.row.run == run)
+        folders = [
+            entry.folder for entry in self._index.entries()
+            if entry.readable and not entry.finding and _overlaps(entry.row.span, span)
+            and (not run or entry.row.run == run)
         ]  # fmt: skip
-        rows = of_archives(found[:MOST_LEDGERS_OF])
-        left = len(found) - MOST_LEDGERS_OF
+        rows = of_archives(folders[:MOST_LEDGERS_OF])
+        left = len(folders) - MOST_LEDGERS_OF
         if left <= 0 or not rows:
             return rows
         said = f"{left} older archives are not in it: lockstep ledger DIR has all"
@@ -153,14 +153,14 @@ class FolderSource:
 
     def nodes(self) -> tuple[str, ...]:
         """Of the runs that go on, or of the newest."""
-        found = [each.source.nodes() for each in self._at(None)]
-        return tuple(dict.fromkeys(chain.from_iterable(found)))
+        names = [entry.source.nodes() for entry in self._at(None)]
+        return tuple(dict.fromkeys(chain.from_iterable(names)))
 
     def node(self, node: str, span: Span) -> NodeFacts:
         """As its newest run in the span knows it."""
         entries = self._with(node, span)
         facts = entries[0].source.node(node, span)
-        runs = tuple(dict.fromkeys(each.row.run for each in entries))
+        runs = tuple(dict.fromkeys(entry.row.run for entry in entries))
         return replace(facts, runs=runs)
 
     def node_lines(self, node: str, span: Span) -> tuple[Lines, ...]:
@@ -180,9 +180,9 @@ class FolderSource:
         newest = self._newest(entries)
         if not newest:
             return Health(mine, pd.DataFrame({"node": [], "up": [], "age_seconds": []}))
-        told = newest[0].source.health()
-        return Health((*mine, *told.checks), told.sources, about=about(
-            newest[0], sum(each.readable for each in entries)))  # fmt: skip
+        health = newest[0].source.health()
+        return Health((*mine, *health.checks), health.sources, about=about(
+            newest[0], sum(entry.readable for entry in entries)))  # fmt: skip
 
     run = _of_its_archive(ArchiveSource.run)
     spec = _of_its_archive(ArchiveSource.spec)
@@ -208,12 +208,12 @@ class FolderSource:
 
     def _mains(self) -> dict[str, Entry]:
         """The archive that answers for each run, newest run first."""
-        found: dict[str, Entry] = {}
-        for each in self._index.entries():
-            before = found.get(each.row.run)
-            if before is None or _rank(each) > _rank(before):
-                found[each.row.run] = each
-        return found
+        mains: dict[str, Entry] = {}
+        for entry in self._index.entries():
+            before = mains.get(entry.row.run)
+            if before is None or _rank(entry) > _rank(before):
+                mains[entry.row.run] = entry
+        return mains
 
     def archive(self, run: str) -> ArchiveSource:
         """That answers for a run."""
@@ -229,35 +229,35 @@ class FolderSource:
 
     def _newest(self, entries: Sequence[Entry]) -> list[Entry]:
         """The run that ended last."""
-        readable = [each for each in entries if each.readable]
+        readable = [entry for entry in entries if entry.readable]
         return [max(readable, key=lambda each: each.row.span.end)] if readable else []
 
     def _at(self, at: float | None) -> list[Entry]:
         """Runs at a moment, or those that go on; else the last one before, else the newest."""
-        mains = [each for each in self._mains().values() if each.readable]
+        mains = [entry for entry in self._mains().values() if entry.readable]
         if at is None:
-            going = [each for each in mains if each.row.state == "running"]
+            going = [entry for entry in mains if entry.row.state == "running"]
             return going or self._newest(mains)
-        inside = [each for each in mains if each.row.span.start <= at <= each.row.span.end]
-        before = [each for each in mains if each.row.span.end < at]
+        inside = [entry for entry in mains if entry.row.span.start <= at <= entry.row.span.end]
+        before = [entry for entry in mains if entry.row.span.end < at]
         return inside or self._newest(before) or self._newest(mains)
 
     def _during(self, span: Span) -> list[Entry]:
         mains = self._mains().values()
-        return [each for each in mains if each.readable and _overlaps(each.row.span, span)]
+        return [entry for entry in mains if entry.readable and _overlaps(entry.row.span, span)]
 
     def _with(self, node: str, span: Span) -> list[Entry]:
         """Runs in the span on a node, newest first."""
-        there = [(each, _or_nothing(each.source.nodes)) for each in
+        there = [(entry, _or_nothing(entry.source.nodes)) for entry in
                  self._during(span)[:MOST_EVENTS_OF]]  # fmt: skip
-        found = [each for each, nodes in there if node in nodes]
-        if not found:
+        entries = [each for each, nodes in there if node in nodes]
+        if not entries:
             choices = tuple(dict.fromkeys(chain.from_iterable(nodes for _, nodes in there)))
             raise TroubleError(
                 Kind.UNKNOWN_ID, f"No run in this range has a node {node[:200]!r}.",
                 "Choose one of those that there are, or another range.", choices[:MOST_CHOICES],
             )  # fmt: skip
-        return found
+        return entries
 
     def _empty(self) -> TroubleError:
         return TroubleError(
@@ -271,8 +271,8 @@ def _rank(entry: Entry) -> tuple[bool, bool, float]:
     return entry.readable, not entry.finding, entry.row.span.end
 
 
-def _overlaps(one: Span, other: Span) -> bool:
-    return one.start <= other.end and one.end >= other.start
+def _overlaps(span: Span, other: Span) -> bool:
+    return span.start <= other.end and span.end >= other.start
 
 
 def _or_nothing(ask: Callable[[], Sequence[Any]]) -> Sequence[Any]:
@@ -288,9 +288,9 @@ def _together(fleets: Sequence[FleetSnapshot]) -> FleetSnapshot:
     first = fleets[0]
     if len(fleets) == 1:
         return first
-    nodes = np.concatenate([each.nodes for each in fleets])
-    gpus = np.concatenate([each.gpus for each in fleets])
-    ranks = np.concatenate([each.ranks for each in fleets])
+    nodes = np.concatenate([fleet.nodes for fleet in fleets])
+    gpus = np.concatenate([fleet.gpus for fleet in fleets])
+    ranks = np.concatenate([fleet.ranks for fleet in fleets])
     # On CPU a place is a rank.
     keys = [(str(node), int(gpu), int(rank) if gpu < 0 else 0)
             for node, gpu, rank in zip(nodes, gpus, ranks, strict=True)]  # fmt: skip
@@ -298,17 +298,15 @@ def _together(fleets: Sequence[FleetSnapshot]) -> FleetSnapshot:
                     dtype=np.int64)  # fmt: skip
     heard = set(nodes.tolist())
     return FleetSnapshot(
-        metric=first.metric, at=max(each.at for each in fleets), nodes=nodes[kept],
+        metric=first.metric, at=max(fleet.at for fleet in fleets), nodes=nodes[kept],
         gpus=gpus[kept], ranks=ranks[kept],
-        runs=np.concatenate([each.runs for each in fleets])[kept],
-        values=np.concatenate([each.values for each in fleets])[kept],
-        silent=tuple(dict.fromkeys(node for each in fleets for node in each.silent
+        runs=np.concatenate([fleet.runs for fleet in fleets])[kept],
+        values=np.concatenate([fleet.values for fleet in fleets])[kept],
+        silent=tuple(dict.fromkeys(node for fleet in fleets for node in fleet.silent
                                    if node not in heard)),
-        simulated=any(each.simulated for each in fleets),
+        simulated=any(fleet.simulated for fleet in fleets),
     )  # fmt: skip
 
-
-# Whether the archives of a folder can be read, and are whole.
 
 MOST_NAMED = 3
 MOST_LOOKED_AT = 50
@@ -317,7 +315,7 @@ MOST_LOOKED_AT = 50
 
 def unreadable(entries: Sequence[Entry]) -> list[str]:
     """A sentence or two for each archive that cannot be read: why, and what would be right."""
-    torn = [(each.folder.name, each.trouble) for each in entries if each.trouble is not None]
+    torn = [(entry.folder.name, entry.trouble) for entry in entries if entry.trouble is not None]
     said = [
         f"Archive {name[:80]} cannot be read: {trouble.sentence[:300].rstrip('.')}."
         f" {trouble.next_step}"
@@ -330,10 +328,10 @@ def unreadable(entries: Sequence[Entry]) -> list[str]:
 
 def checks(entries: Sequence[Entry]) -> tuple[Check, ...]:
     """How many can be read, then each that cannot, then each that is damaged."""
-    torn = [each for each in entries if each.trouble is not None]
-    good = [each for each in entries if each.readable]
+    torn = [entry for entry in entries if entry.trouble is not None]
+    good = [entry for entry in entries if entry.readable]
     looked = good[:MOST_LOOKED_AT]
-    damaged = [(each, damage) for each in looked if (damage := _damage(each))]
+    damaged = [(entry, damage) for entry in looked if (damage := _damage(entry))]
     if not good:
         first = Check("Archives", Severity.CRITICAL, "none can be read")
     else:
@@ -346,9 +344,9 @@ def checks(entries: Sequence[Entry]) -> tuple[Check, ...]:
     return (
         first,
         *(
-            Check(f"Archive {each.folder.name[:80]}", Severity.WARNING,
-                  "cannot be read: " + each.trouble.sentence[:300], each.trouble.next_step)
-            for each in torn[:MOST_NAMED] if each.trouble is not None
+            Check(f"Archive {entry.folder.name[:80]}", Severity.WARNING,
+                  "cannot be read: " + entry.trouble.sentence[:300], entry.trouble.next_step)
+            for entry in torn[:MOST_NAMED] if entry.trouble is not None
         ),
         *(
             Check(f"Archive {each.folder.name[:80]}", Severity.WARNING, "; ".join(damage)[:300],

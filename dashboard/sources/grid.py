@@ -1,4 +1,4 @@
-"""Evenly spaced moments of a span: never more than an HTTP API or a chart can bear."""
+"""Moments of a chart: evenly spaced ones of a span, and fewer of many without losing a spike."""
 
 import math
 from bisect import bisect_left
@@ -110,21 +110,21 @@ def places(values: Mapping[str, Floats], most: int) -> tuple[NDArray[np.int64], 
         values: Lines of one length.
         most: At most so many; the first and the last are always among them.
     """
-    told = list(values.values())
-    count = len(told[0]) if told else 0
+    columns = list(values.values())
+    count = len(columns[0]) if columns else 0
     # Lines that rise and fall together need no more points than one: begin with many buckets.
     stretches = max((most - 2) // 2, 1)
     while True:
         edges = np.linspace(0, count, min(stretches, count) + 1).astype(np.int64)
-        kept = _extremes(told, edges[:-1]) if count else np.zeros(0, dtype=np.int64)
+        kept = _extremes(columns, edges[:-1]) if count else np.zeros(0, dtype=np.int64)
         if len(kept) <= most or stretches == 1:
             return kept, stretches
         stretches = max(int(0.9 * stretches * most / len(kept)), 1)
 
 
-def _extremes(told: list[Floats], begin: NDArray[np.int64]) -> NDArray[np.int64]:
-    picked = [np.array([0, len(told[0]) - 1])]
-    for line in told:
+def _extremes(columns: list[Floats], begin: NDArray[np.int64]) -> NDArray[np.int64]:
+    picked = [np.array([0, len(columns[0]) - 1])]
+    for line in columns:
         silent = np.isnan(line)
         picked.append(_first(np.where(silent, -np.inf, line), begin))
         picked.append(_first(np.where(silent, -np.inf, -line), begin))

@@ -38,17 +38,17 @@ def of_archives(folders: Sequence[Path]) -> tuple[LedgerRow, ...]:
     return tuple(rows)
 
 
-def _row(told: Ledger) -> LedgerRow:
+def _row(ledger: Ledger) -> LedgerRow:
     return LedgerRow(
-        run=told.run,
-        team=team_of(told),
-        sentence=f"{sentence(told)}.".replace("..", "."),
-        buckets={TITLES[row.bucket]: told.of(row.bucket) for row in BUCKETS
+        run=ledger.run,
+        team=team_of(ledger),
+        sentence=f"{sentence(ledger)}.".replace("..", "."),
+        buckets={TITLES[row.bucket]: ledger.of(row.bucket) for row in BUCKETS
                  if row.bucket is not Bucket.STRAGGLER},
-        stragglers={f"{one.who} ({one.cause})": one.seconds for one in told.stragglers},
-        missing=told.missing,
-        provenance=told.provenance,
-        attempts=told.launches,
+        stragglers={f"{one.who} ({one.cause})": one.seconds for one in ledger.stragglers},
+        missing=ledger.missing,
+        provenance=ledger.provenance,
+        attempts=ledger.launches,
         known_from="archive",
-        starting={spoken_part(part): seconds for part, seconds in told.parts().items()},
+        starting={spoken_part(part): seconds for part, seconds in ledger.parts().items()},
     )  # fmt: skip

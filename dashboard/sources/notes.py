@@ -8,13 +8,16 @@ an archive is ever changed. The file is not trusted when it is read.
 import json
 import re
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-
+from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import replace
 from lockstep.collector.contract import bounded_json
 from lockstep.collector.contract.archive import FINDING_FILE
 from lockstep.collector.contract.whole_file import write_whole
+from pathlib import Path
+
+
 
 FILE = "notes.json"
 SCHEMA_VERSION = 1
@@ -74,18 +77,18 @@ def _read(path: Path) -> Notes:
     try:
         if path.stat().st_size > MOST_BYTES:
             raise ValueError(f"it is larger than {MOST_BYTES} bytes")
-        told = bounded_json.loads(path.read_text("utf-8", "replace"))
+        document = bounded_json.loads(path.read_text("utf-8", "replace"))
     except FileNotFoundError:
         return Notes()
-    if not isinstance(told, dict):
+    if not isinstance(document, dict):
         raise ValueError("it is no object")  # noqa: TRY004 - a file's content, not an argument
-    return Notes(tags_of(_list(told.get("tags"))), tuple(_notes(_list(told.get("notes")))))
+    return Notes(tags_of(_list(document.get("tags"))), tuple(_notes(_list(document.get("notes")))))
 
 
 def tags_of(words: Sequence[object]) -> tuple[str, ...]:
     """Those that are tags (letters, digits and `.:/_-`, at most 40), each once."""
-    found = [word for word in words if isinstance(word, str) and TAG.fullmatch(word)]
-    return tuple(dict.fromkeys(found))[:MOST_TAGS]
+    tags = [word for word in words if isinstance(word, str) and TAG.fullmatch(word)]
+    return tuple(dict.fromkeys(tags))[:MOST_TAGS]
 
 
 def tagged(folder: Path, tags: Sequence[str]) -> None:
@@ -134,12 +137,12 @@ def _change(folder: Path, change: Callable[[Notes], Notes]) -> None:
                 f"{where / FILE} does not read, so it is left as it is: mend it, or move it away."
             ) from error
         now = change(before)
-        told = {
+        document = {
             "schema_version": SCHEMA_VERSION, "tags": list(now.tags),
-            "notes": [{"at": each.at, "by": each.by, "text": each.text} for each in now.notes],
+            "notes": [{"at": note.at, "by": note.by, "text": note.text} for note in now.notes],
         }  # fmt: skip
         try:
-            text = json.dumps(told, indent=1, ensure_ascii=False)
+            text = json.dumps(document, indent=1, ensure_ascii=False)
             write_whole(where / FILE, text.encode(errors="replace"))
         except OSError as error:
             raise UnwritableError(
@@ -147,15 +150,15 @@ def _change(folder: Path, change: Callable[[Notes], Notes]) -> None:
             ) from error
 
 
-def _notes(told: Sequence[object]) -> list[Note]:
+def _notes(values: Sequence[object]) -> list[Note]:
     return [
         Note(float(each["at"]), str(each.get("by", ""))[:LONGEST_NAME],
              str(each["text"])[:LONGEST_NOTE])
-        for each in told[:MOST_NOTES]
+        for each in values[:MOST_NOTES]
         if isinstance(each, dict) and isinstance(each.get("at"), int | float)
         and 0 <= each["at"] < LATEST and each.get("text")
     ]  # fmt: skip
 
 
-def _list(told: object) -> list[object]:
-    return told if isinstance(told, list) else []
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []

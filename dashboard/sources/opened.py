@@ -37,8 +37,8 @@ def opened(environment: Mapping[str, str] | None = None) -> Cached:
 
 def _open(text: str, environment: Mapping[str, str]) -> Cached:
     try:
-        told = bounded_json.loads(text) if text else {}
-        kind = str(told.get("kind", ""))
+        settings = bounded_json.loads(text) if text else {}
+        kind = str(settings.get("kind", ""))
     except (ValueError, AttributeError) as error:
         raise TroubleError(
             Kind.NO_SOURCE, f"{SOURCE} is no JSON object that names a source.", NO_SOURCE
@@ -52,33 +52,33 @@ def _open(text: str, environment: Mapping[str, str]) -> Cached:
             NO_SOURCE,
         )  # fmt: skip
     try:
-        return _OPENERS[kind](told, environment)
+        return _OPENERS[kind](settings, environment)
     except (KeyError, TypeError, ValueError) as error:
         raise TroubleError(
             Kind.NO_SOURCE, f"{SOURCE} does not say what a source of kind {kind} needs.", NO_SOURCE
         ) from error
 
 
-def _archive(told: Mapping[str, Any], _: Mapping[str, str]) -> Cached:
+def _archive(settings: Mapping[str, Any], _: Mapping[str, str]) -> Cached:
     from lockstep.dashboard.sources.archive.source import ArchiveSource
 
-    path = Path(told["path"])
+    path = Path(settings["path"])
     return cached(ArchiveSource(path), stamp=lambda: newest_change(path))
 
 
-def _folder(told: Mapping[str, Any], _: Mapping[str, str]) -> Cached:
+def _folder(settings: Mapping[str, Any], _: Mapping[str, str]) -> Cached:
     from lockstep.dashboard.sources.folder import FolderSource
 
-    path = Path(told["path"])
+    path = Path(settings["path"])
     return cached(FolderSource(path), stamp=lambda: newest_change(path))
 
 
-def _prometheus(told: Mapping[str, Any], environment: Mapping[str, str]) -> Cached:
+def _prometheus(settings: Mapping[str, Any], environment: Mapping[str, str]) -> Cached:
     from lockstep.dashboard.sources.prometheus.source import PrometheusSource
 
-    findings = told.get("findings")
+    findings = settings.get("findings")
     where = Path(findings) if findings else None
-    return cached(PrometheusSource(str(told["url"]), where, environment))
+    return cached(PrometheusSource(str(settings["url"]), where, environment))
 
 
 _OPENERS: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, str]], Cached]] = {

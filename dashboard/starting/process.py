@@ -1,4 +1,4 @@
-"""One started run as a process: its stages, its log, its end."""
+"""One started run or report as a process: its stages, its log, its end."""
 
 import os
 import signal
@@ -203,8 +203,6 @@ def tail(path: Path) -> bytes:
         return b""
     return raw if size <= TAIL_BYTES else raw.partition(b"\n")[2]
 
-
-# A report made again: `lockstep report DIR` in a process of its own, one at a time.
 
 PATIENCE_SECONDS = 300.0
 WORDS_AT_MOST = 500

@@ -1,4 +1,4 @@
-"""How far a run is, read from what `lockstep run` says. Pure."""
+"""How far a started run is, read from the output of `lockstep run`, and the sentence about it."""
 
 import re
 from collections.abc import Sequence
@@ -64,9 +64,6 @@ def progress(log: Sequence[str]) -> Progress:
 
 def _cut(line: str) -> str:
     return line if len(line) <= CHARACTERS_AT_MOST else f"{line[:CHARACTERS_AT_MOST]} …"
-
-
-# What the page says of a started run, in one sentence. Pure.
 
 
 def headline(shown: Snapshot, progress: Progress) -> tuple[str, Severity]:

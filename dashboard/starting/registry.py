@@ -123,8 +123,8 @@ def take(folder: Path, name: str) -> Lock:
 
 def _holder(raw: bytes) -> str:
     try:
-        told = bounded_json.loads(raw)
-        name, pid = str(told["name"])[:40], int(told["pid"])
+        document = bounded_json.loads(raw)
+        name, pid = str(document["name"])[:40], int(document["pid"])
         return name if pid == os.getpid() else f"{name} of another dashboard, process {pid},"
     except (ValueError, KeyError, TypeError):
         return "a run of another process"

@@ -49,8 +49,8 @@ class RemoteJob:
         Raises:
             ApiError: Nobody answers, or it was deleted.
         """
-        told = self._client.run(self.name)
-        return snapshot(told, self._client.log(self.name), datetime.now(UTC))
+        job = self._client.run(self.name)
+        return snapshot(job, self._client.log(self.name), datetime.now(UTC))
 
 
 class RemoteRuns:
@@ -81,12 +81,12 @@ class RemoteRuns:
 
     def states(self) -> Mapping[str, str]:
         """Run -> its state."""
-        return {each["run"]: each["state"] for each in self._client.runs(limit=ALL)}
+        return {row["run"]: row["state"] for row in self._client.runs(limit=ALL)}
 
     def refused(self) -> dict[FaultKind, str]:
         """Kinds of fault that the API's machine cannot inject, and why."""
-        told = self._client.capacity()["refused_faults"]
-        return {kind: str(told[kind]) for kind in FaultKind if kind in told}
+        refused = self._client.capacity()["refused_faults"]
+        return {kind: str(refused[kind]) for kind in FaultKind if kind in refused}
 
     def start(self, plan: Plan) -> RemoteJob:
         """Start a run, or queue it.
@@ -117,29 +117,29 @@ class RemoteRuns:
 
 def settings(form: Form, name: str) -> dict[str, Any]:
     """What the API is asked for; pure."""
-    told = asdict(form)
+    fields = asdict(form)
     return {
-        **{field: told[field] for field in SHARED}, "name": name, "dp": form.dp or None,
+        **{field: fields[field] for field in SHARED}, "name": name, "dp": form.dp or None,
         "model": form.model or None, "faults": list(fault_specs(form)), "analyze": form.follow,
     }  # fmt: skip
 
 
-def snapshot(told: Mapping[str, Any], log: list[str], now: datetime) -> Snapshot:
+def snapshot(job: Mapping[str, Any], log: list[str], now: datetime) -> Snapshot:
     """A run as the API tells it; pure."""
-    state, failure = told["state"], told["failure"] or {}
-    began = datetime.fromisoformat(told["started"]) if told["started"] else now
-    until = datetime.fromisoformat(told["ended"]) if told["ended"] else now
+    state, failure = job["state"], job["failure"] or {}
+    began = datetime.fromisoformat(job["started"]) if job["started"] else now
+    until = datetime.fromisoformat(job["ended"]) if job["ended"] else now
     codes = {"ended": ExitCode.OK, "failed": ExitCode.INTERNAL, "hung": ExitCode.INTERNAL,
              "stopped": ExitCode.INTERRUPTED}  # fmt: skip
-    code = codes.get(state) if told["started"] else None
+    code = codes.get(state) if job["started"] else None
     stage = {"queued": Stage.QUEUED}.get(state) or (
         Stage(state) if state in tuple(Stage) else Stage.OVER
     )
     return Snapshot(
-        name=told["run"], out=Path(told["run"]), command=told["command"] or "", stage=stage,
+        name=job["run"], out=Path(job["run"]), command=job["command"] or "", stage=stage,
         seconds=max(0.0, (until - began).total_seconds()), code=code, stopped=state == "stopped",
         trouble=str(failure.get("reason", "")) if state != "ended" else "",
-        log="\n".join(log).encode(), run=told["run"], behind=told["behind"] or "",
+        log="\n".join(log).encode(), run=job["run"], behind=job["behind"] or "",
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""What a program that we start finds around it."""
+"""What a started program needs of this machine, and which faults cannot be injected here."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What stands above the numbers of every page: how old, how whole and how real they are."""
+"""Above the numbers of a page: how old and how complete they are; or why there are none."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 import streamlit as st
 
-from lockstep.dashboard.address import Place, utc
+from lockstep.dashboard.address import Location, utc
 from lockstep.dashboard.context import Context
 from lockstep.dashboard.shapes import FLEET_METRICS, Answer, RunRow, Severity, Span
 from lockstep.dashboard.trouble import Kind, TroubleError
@@ -36,8 +36,8 @@ def draw(context: Context, run: RunRow | None, page: str) -> None:
     text = missed(context.span, run) if run is not None and page in RANGED else ""
     if text:
         shown.sentence(text, Severity.WARNING)
-        links.link_to("Show the whole run", page, context.place, since="", until="", icon="")
-    for text, severity in texts(context.answer, page, context.place.run):
+        links.link_to("Show the whole run", page, context.location, since="", until="", icon="")
+    for text, severity in texts(context.answer, page, context.location.run):
         if severity is Severity.NOTE:
             st.caption(f":material/info: {plain(text)}")
         else:
@@ -83,8 +83,6 @@ def texts(answer: Answer, page: str = "", run: str = "") -> list[tuple[str, Seve
     return said
 
 
-# What a page says instead of numbers.
-
 DEBUG_VARIABLE = "LOCKSTEP_DEBUG"
 MOST_CHOICES = 30
 SEVERITIES = {
@@ -101,13 +99,13 @@ _COMMAND = re.compile(r"`([^`\n]+)`")
 _BARE_COMMAND = re.compile(r"(lockstep|pip|kubectl|curl|promtool) \S.*")
 
 
-def box(trouble: TroubleError, page: str, place: Place, nodes: Collection[str] = ()) -> None:
+def box(trouble: TroubleError, page: str, location: Location, nodes: Collection[str] = ()) -> None:
     """The sentence, the next step with its commands to copy, and what there is instead.
 
     Args:
         trouble: What a source said.
         page: Key of the page, for links to what there is.
-        place: Where the reader looks.
+        location: Where the reader looks.
         nodes: Names of the nodes that there are: a choice among them is a node.
     """
     shown.sentence(trouble.sentence, SEVERITIES[trouble.kind])
@@ -118,7 +116,7 @@ def box(trouble: TroubleError, page: str, place: Place, nodes: Collection[str] =
         st.code(command, language=None, wrap_lines=True)
     for choice in trouble.choices[:MOST_CHOICES]:
         name, value = chosen_word(choice, nodes)
-        links.link_to(choice, page, place.but(**{name: value}), icon="")
+        links.link_to(choice, page, location.but(**{name: value}), icon="")
     left = len(trouble.choices) - MOST_CHOICES
     if left > 0:
         st.caption(f"And {left:,} more.")
@@ -133,7 +131,7 @@ def bug(error: Exception, page: str) -> None:
     )
     st.markdown(
         plain("Look at another page, or start the dashboard so, which writes the traceback to"
-              " stderr, and tell us:")
+              " stderr, and report it:")
     )  # fmt: skip
     st.code("lockstep --debug dashboard ...", language=None)
 

@@ -1,4 +1,4 @@
-"""A choice that stands in the address: Back undoes it, and a link carries it."""
+"""Choices, filters and ranges that stand in the address: Back undoes them, a link carries them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from lockstep.dashboard import address
-from lockstep.dashboard.address import Place
+from lockstep.dashboard.address import Location
 from lockstep.dashboard.protocol import Source
 from lockstep.dashboard.shapes import Span
 from lockstep.dashboard.widgets.markup import plain
@@ -20,7 +20,7 @@ def choice(label: str, word: str, choices: Mapping[str, str], now: str) -> None:
 
     Args:
         label: Over them.
-        word: Of the address (address.Place).
+        word: Of the address (address.Location).
         choices: Value in the address -> what the reader sees; the first one is the default and
             takes the word out of the address.
         now: Value that is shown.
@@ -63,7 +63,7 @@ def text(label: str, name: str, placeholder: str) -> str:
 
 
 def pick(label: str, name: str, options: Sequence[str], unset: str) -> str:
-    """A pick that is a word of the address; `unset` stands for none."""
+    """A choice that is a word of the address; `unset` stands for none."""
     now = word(name) if word(name) in options else ""
     st.selectbox(
         label, ("", *options), format_func=lambda option: option or unset, **bound(name, now)
@@ -111,21 +111,19 @@ def _say(name: str, key: str) -> None:
         del st.query_params[name]
 
 
-# Which range a place is about.
-
 LIVE_SECONDS = 3600.0
 """Of a live source, so much is shown when neither a run nor a range is asked for."""
 
 
-def span(source: Source, place: Place) -> Span:
+def span(source: Source, location: Location) -> Span:
     """The range of the address; without one that of the run, or of all there is.
 
     Raises:
         TroubleError: The run of the place is not known, or its range is none.
     """
-    extent = source.run(place.run).span if place.run else source.extent()
-    answer = source.answer(run=place.run)
-    if source.live and not place.run and not place.since:
+    extent = source.run(location.run).span if location.run else source.extent()
+    answer = source.answer(run=location.run)
+    if source.live and not location.run and not location.since:
         extent = Span(max(extent.start, extent.end - LIVE_SECONDS), extent.end)
     # A recorded run has no now: `the last hour` is the last one of it.
-    return address.span(place, extent, answer.now if answer.live else extent.end)
+    return address.span(location, extent, answer.now if answer.live else extent.end)

@@ -1,4 +1,4 @@
-"""Acknowledge and silence a finding: through Alertmanager, by who is logged in."""
+"""A finding in a few lines, and its acknowledgement and silence through Alertmanager."""
 
 from functools import lru_cache
 
@@ -22,19 +22,19 @@ from lockstep.dashboard.words.said import duration
 # Since when, how much, why and what first, under the sentence of a finding: one line each.
 
 
-def glance(one: FindingRow, run: RunRow | None, now: float) -> None:
+def glance(finding: FindingRow, run: RunRow | None, now: float) -> None:
     """Draws the lines.
 
     Args:
-        one: The finding.
+        finding: The finding.
         run: That it is about, where it is known.
         now: Unix seconds of the source's clock.
     """
-    action, command = findings.to_do(one)
+    action, command = findings.to_do(finding)
     first = f"  \n**Do first** {plain(action)}" if action else ""
     st.markdown(
-        f"**Since** {plain(findings.since(one, now))} · **Why** {plain(findings.why(one))}"
-        f" · **Costs** {plain(findings.cost(one, run))}{first}"
+        f"**Since** {plain(findings.since(finding, now))} · **Why** {plain(findings.why(finding))}"
+        f" · **Costs** {plain(findings.cost(finding, run))}{first}"
     )
     if command:
         st.code(command, language="bash", wrap_lines=True)
@@ -59,65 +59,67 @@ def _alertmanager(url: str) -> Silences:
     return Silences(access(url, service="alertmanager"))
 
 
-def on_call(one: FindingRow, settings: Settings, key: str) -> None:
+def on_call(finding: FindingRow, settings: Settings, key: str) -> None:
     """Draws who looks after a finding and the two buttons; nothing without an Alertmanager.
 
     Args:
-        one: The finding.
+        finding: The finding.
         settings: Where Alertmanager is.
         key: Unique on the page.
     """
     if not settings.alertmanager:
         return
-    told = _alertmanager(settings.alertmanager)
-    labels = labels_of(one.run, one.node, one.rank, one.gpu, one.link)
+    silences = _alertmanager(settings.alertmanager)
+    labels = labels_of(finding.run, finding.node, finding.rank, finding.gpu, finding.link)
     try:
-        mine = [each for each in told.in_force() if each.covers(_alert(one, labels))]
+        mine = [
+            silence for silence in silences.in_force() if silence.covers(_alert(finding, labels))
+        ]
     except SilenceError as error:
         st.caption(f":material/cloud_off: {plain(str(error))} Who looks after this is not known.")
         return
     who = reader() if settings.login else ""
-    for each in mine[:SHOWN]:
-        _silence_shown(told, each, who, key)
-    if not (who and one.open):
+    for silence in mine[:SHOWN]:
+        _silence_shown(silences, silence, who, key)
+    if not (who and finding.open):
         return
     with st.container(horizontal=True, vertical_alignment="center"):
         if not any(each.acknowledges for each in mine):
             st.button(
                 "Acknowledge", key=f"{key}-acknowledge", icon=":material/visibility:",
-                on_click=_silenced, args=(told, labels, ACKNOWLEDGED_FOR, who,
+                on_click=_silenced, args=(silences, labels, ACKNOWLEDGED_FOR, who,
                                           f"{ACKNOWLEDGED} {who} looks after it"),
                 help="Tells everybody that you look after it; its alert is quiet for 4 h.",
             )  # fmt: skip
         with st.popover("Silence", icon=":material/notifications_off:", type="tertiary"):
-            _form(told, labels, who, key)
+            _form(silences, labels, who, key)
     if failed := st.session_state.pop("silence-failed", ""):
         st.warning(plain(failed), icon=":material/warning:")
 
 
-def _alert(one: FindingRow, labels: dict[str, str]) -> dict[str, str]:
+def _alert(finding: FindingRow, labels: dict[str, str]) -> dict[str, str]:
     """All labels of its alert, so that silences of others that name more of them are known, too."""
-    page = one.severity == "critical"
+    page = finding.severity == "critical"
     return {
-        **labels, "cause": one.cause, "tier": "page" if page else "record",
+        **labels, "cause": finding.cause, "tier": "page" if page else "record",
         "severity": "critical" if page else "warning",
     }  # fmt: skip
 
 
-def _silence_shown(told: Silences, each: Silence, who: str, key: str) -> None:
-    left = duration(max(0.0, each.until - WALL()))
-    what = "Acknowledged" if each.acknowledges else "Silenced"
-    why = "" if each.acknowledges else f": {each.comment}"
-    icon = "visibility" if each.acknowledges else "notifications_off"
+def _silence_shown(silences: Silences, silence: Silence, who: str, key: str) -> None:
+    left = duration(max(0.0, silence.until - WALL()))
+    what = "Acknowledged" if silence.acknowledges else "Silenced"
+    why = "" if silence.acknowledges else f": {silence.comment}"
+    icon = "visibility" if silence.acknowledges else "notifications_off"
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.markdown(f":material/{icon}: {plain(f'{what} by {each.author}, {left} left{why}')}",
+        st.markdown(f":material/{icon}: {plain(f'{what} by {silence.author}, {left} left{why}')}",
                     width="content")  # fmt: skip
         if who:
-            st.button("End it", key=f"{key}-end-{each.id}", type="tertiary",
-                      on_click=_ended, args=(told, each.id))  # fmt: skip
+            st.button("End it", key=f"{key}-end-{silence.id}", type="tertiary",
+                      on_click=_ended, args=(silences, silence.id))  # fmt: skip
 
 
-def _form(told: Silences, labels: dict[str, str], who: str, key: str) -> None:
+def _form(silences: Silences, labels: dict[str, str], who: str, key: str) -> None:
     with st.form(f"{key}-silence", border=False):
         length = st.selectbox("For", list(LENGTHS), key=f"{key}-length")
         why = st.text_input("Why", key=f"{key}-why", max_chars=300,
@@ -126,21 +128,21 @@ def _form(told: Silences, labels: dict[str, str], who: str, key: str) -> None:
             if not why.strip():
                 st.caption("Say why: who is on call next reads it.")
                 return
-            _silenced(told, labels, LENGTHS[length], who, why.strip())
+            _silenced(silences, labels, LENGTHS[length], who, why.strip())
             st.rerun()
 
 
 def _silenced(
-    told: Silences, labels: dict[str, str], seconds: float, who: str, why: str
+    silences: Silences, labels: dict[str, str], seconds: float, who: str, why: str
 ) -> None:  # fmt: skip
     try:
-        told.silence(labels, seconds, who, why, WALL())
+        silences.silence(labels, seconds, who, why, WALL())
     except SilenceError as error:
         st.session_state["silence-failed"] = str(error)
 
 
-def _ended(told: Silences, mark: str) -> None:
+def _ended(silences: Silences, mark: str) -> None:
     try:
-        told.end(mark)
+        silences.end(mark)
     except SilenceError as error:
         st.session_state["silence-failed"] = str(error)

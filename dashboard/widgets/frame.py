@@ -1,4 +1,4 @@
-"""What stands around every page, and the one place where its troubles are caught."""
+"""What stands around every page, its style, and the one place where its troubles are caught."""
 
 import math
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from lockstep.dashboard import address
-from lockstep.dashboard.address import Place, link, utc
+from lockstep.dashboard.address import Location, link, utc
 from lockstep.dashboard.context import Context, Page, Settings
 from lockstep.dashboard.protocol import Source
 from lockstep.dashboard.shapes import Answer, Severity, Span
@@ -57,11 +57,11 @@ def draw(
     body()
 
 
-def tab_title(page: Page, place: Place) -> str:
+def tab_title(page: Page, location: Location) -> str:
     """Of the browser's tab: whom it is about first, as tabs show few letters."""
-    whom = place.node or place.run if page.needs != "run" else place.run
-    if page.key == "node" and place.gpu is not None:
-        whom = f"GPU {place.gpu} of {place.node}"
+    whom = location.node or location.run if page.needs != "run" else location.run
+    if page.key == "node" and location.gpu is not None:
+        whom = f"GPU {location.gpu} of {location.node}"
     return " · ".join(word for word in (short(whom, LONGEST_TAB), page.title, "Lockstep") if word)
 
 
@@ -76,44 +76,44 @@ def _opened(open_source: Callable[[], Source], page: Page) -> Source | None:
         return None
 
 
-def _page(page: Page, place: Place, source: Source, settings: Settings) -> None:
+def _page(page: Page, location: Location, source: Source, settings: Settings) -> None:
     try:
-        if place.run:
-            source.run(place.run)  # an unknown one is told before anything is asked
-        found = chosen(page.needs, page.key, source, place)
-        if found is None:
+        if location.run:
+            source.run(location.run)  # an unknown one is told before anything is asked
+        place_chosen = chosen(page.needs, page.key, source, location)
+        if place_chosen is None:
             return
-        context = look(source, found, settings)
-        banners.draw(context, source.run(found.run) if found.run else None, page.key)
+        context = look(source, place_chosen, settings)
+        banners.draw(context, source.run(place_chosen.run) if place_chosen.run else None, page.key)
     except TroubleError:
-        if place.view not in page.alone:
+        if location.view not in page.alone:
             raise
-        context = Context(source, place, Span(0.0, 0.0), _SILENT, settings)
+        context = Context(source, location, Span(0.0, 0.0), _SILENT, settings)
     page.show(context)
 
 
-def _crumbs(page: Page, place: Place, source: Source, settings: Settings) -> None:
+def _crumbs(page: Page, location: Location, source: Source, settings: Settings) -> None:
     def ranks() -> pd.DataFrame:
-        return source.ranks(place.run, look(source, place, settings).span)
+        return source.ranks(location.run, look(source, location, settings).span)
 
-    links.crumbs(page.key, links.with_gpu(place, ranks) if page.key == "node" else place)
+    links.crumbs(page.key, links.with_gpu(location, ranks) if page.key == "node" else location)
 
 
-def look(source: Source, place: Place, settings: Settings) -> Context:
+def look(source: Source, location: Location, settings: Settings) -> Context:
     """What a page is given.
 
     Raises:
         TroubleError: The run of the place is not known, or its range is none.
     """
-    span = choices.span(source, place)
-    return Context(source, place, span, source.answer(span, place.run), settings)
+    span = choices.span(source, location)
+    return Context(source, location, span, source.answer(span, location.run), settings)
 
 
-def _read() -> tuple[Place, TroubleError | None]:
+def _read() -> tuple[Location, TroubleError | None]:
     try:
         return address.read(st.query_params.to_dict()), None
     except TroubleError as trouble:
-        return Place(), trouble
+        return Location(), trouble
 
 
 def _groups(pages: tuple[Page, ...]) -> dict[str, list[tuple[str, str, str]]]:
@@ -123,11 +123,11 @@ def _groups(pages: tuple[Page, ...]) -> dict[str, list[tuple[str, str, str]]]:
     return groups
 
 
-def _safely(page: Page, place: Place, source: Source, part: Callable[[], None]) -> None:
+def _safely(page: Page, location: Location, source: Source, part: Callable[[], None]) -> None:
     try:
         part()
     except TroubleError as trouble:
-        banners.box(trouble, page.key, place, _nodes(source))
+        banners.box(trouble, page.key, location, _nodes(source))
     except Exception as error:  # noqa: BLE001 - the edge: a traceback is a bug, so say so
         banners.bug(error, page.title)
 
@@ -158,7 +158,7 @@ class _Nothing:
         return ask
 
 
-def chosen(needs: str, page: str, source: Source, place: Place) -> Place | None:
+def chosen(needs: str, page: str, source: Source, location: Location) -> Location | None:
     """The place with what the page needs; None = the reader was asked.
 
     The only run or node that there is is taken without a question.
@@ -166,8 +166,8 @@ def chosen(needs: str, page: str, source: Source, place: Place) -> Place | None:
     Raises:
         TroubleError: There is none to choose.
     """
-    if not needs or getattr(place, needs):
-        return place
+    if not needs or getattr(location, needs):
+        return location
     known = source.nodes() if needs == "node" else tuple(row.run for row in source.runs())
     if not known:
         raise TroubleError(
@@ -177,10 +177,10 @@ def chosen(needs: str, page: str, source: Source, place: Place) -> Place | None:
             if needs == "run" else "See Data health for what answers.",
         )  # fmt: skip
     if len(known) == 1:
-        return place.but(**{needs: known[0]})
+        return location.but(**{needs: known[0]})
     shown.sentence(f"Which {needs}? There are {len(known):,}; open one.", Severity.NOTE)
     frame = _chooser_nodes(known) if needs == "node" else _runs(source)
-    frame.insert(0, "open", [link(page, place, **{needs: name}) for name in frame[needs]])
+    frame.insert(0, "open", [link(page, location, **{needs: name}) for name in frame[needs]])
     shown.table(frame, f"choose-{needs}", f"Every {needs}, with a link.", links=("open",))
     return None
 

@@ -1,11 +1,11 @@
-"""A link to another page, without loading the dashboard anew."""
+"""Links to other pages, the ways from a culprit, and where the reader is."""
 
 from collections.abc import Callable, Mapping
 
 import pandas as pd
 import streamlit as st
 
-from lockstep.dashboard.address import Place, link
+from lockstep.dashboard.address import Location, link
 from lockstep.dashboard.trouble import TroubleError
 from lockstep.dashboard.widgets.markup import plain
 from lockstep.dashboard.words import places
@@ -30,7 +30,7 @@ def intentions() -> dict[str, str]:
 def link_to(
     label: str,
     page: str,
-    place: Place,
+    location: Location,
     *,
     icon: str | None = None,
     wide: bool = False,
@@ -41,21 +41,21 @@ def link_to(
     Args:
         label: Plain text.
         page: Its key.
-        place: Where it leads.
+        location: Where it leads.
         icon: A Material symbol; None = that of the page.
         wide: Whether it takes the whole width.
         changes: Words of the place that are others there.
     """
     known = st.session_state.get(PAGES, {}).get(page)
     if known is None:  # a page alone, in a test
-        st.markdown(f"[{plain(label)}]({link(page, place, **changes)})")
+        st.markdown(f"[{plain(label)}]({link(page, location, **changes)})")
         return
     st.page_link(
         known,
         label=plain(label),
         icon=icon,
         width="stretch" if wide else "content",
-        query_params=place.query(**{"view": "", **changes}),
+        query_params=location.query(**{"view": "", **changes}),
         help="",
     )
 
@@ -66,17 +66,17 @@ EVIDENCE = "evidence"
 """Anchor of the evidence on the page of the straggler."""
 
 
-def ways(place: Place, node: str, evidence: Place | None = None) -> None:
+def ways(location: Location, node: str, evidence: Location | None = None) -> None:
     """A row of links.
 
     Args:
-        place: Where the reader is, or the place and the range of a finding.
+        location: Where the reader is, or the place and the range of a finding.
         node: That is named; empty = none is.
         evidence: Where it is told; None = further down on this page.
     """
     with st.container(horizontal=True, vertical_alignment="center", key="ways"):
         if node:
-            link_to(f"Open {node}", "node", place, node=node, gpu=None, rank=None)
+            link_to(f"Open {node}", "node", location, node=node, gpu=None, rank=None)
         if evidence is None:
             st.markdown(f"[Evidence](#{EVIDENCE})")
         else:
@@ -93,52 +93,52 @@ Crumb = tuple[str, str, dict[str, str | int | None]]
 ON_THE_WAY = ("cluster", "node", "collectives")
 
 
-def crumbs(page: str, place: Place) -> None:
+def crumbs(page: str, location: Location) -> None:
     """Draws the way to a page that is on the drill path."""
     if page not in ON_THE_WAY:
         return
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        for number, (label, target, changes) in enumerate(trail(place, page)):
+        for number, (label, target, changes) in enumerate(trail(location, page)):
             if number:
                 st.text("›")
-            link_to(label, target, place.but(**changes), icon="")
+            link_to(label, target, location.but(**changes), icon="")
 
 
-def with_gpu(place: Place, ranks: Callable[[], pd.DataFrame]) -> Place:
+def with_gpu(location: Location, ranks: Callable[[], pd.DataFrame]) -> Location:
     """The place with the GPU of its rank, where the address names only the rank.
 
     Args:
-        place: As the address says.
+        location: As the address says.
         ranks: Source.ranks of its run; asked for only where it is needed.
     """
-    if place.gpu is not None or place.rank is None or not (place.run and place.node):
-        return place
+    if location.gpu is not None or location.rank is None or not (location.run and location.node):
+        return location
     try:
         rows = ranks()
     except TroubleError:  # the page says it
-        return place
-    there = rows[rows["rank"] == place.rank] if len(rows) else rows
+        return location
+    there = rows[rows["rank"] == location.rank] if len(rows) else rows
     gpu = int(there["gpu"].iloc[0]) if len(there) else -1
-    return place.but(gpu=gpu) if gpu >= 0 else place
+    return location.but(gpu=gpu) if gpu >= 0 else location
 
 
-def trail(place: Place, page: str = "node") -> list[Crumb]:
+def trail(location: Location, page: str = "node") -> list[Crumb]:
     """Label, page and changes of the place for each station, the outermost first.
 
     Args:
-        place: Where the reader looks.
+        location: Where the reader looks.
         page: Key of the page; collectives are those of a run.
     """
     nothing: dict[str, str | int | None] = {"node": "", "gpu": None, "rank": None, "op": ""}
     stations: list[Crumb] = [("Cluster", "cluster", nothing)]
-    if place.run and page == "collectives":
-        stations.append((f"Run {place.run}", "run", nothing))
-    if place.node:
-        stations.append((place.node, "node", {"gpu": None, "rank": None, "op": ""}))
-    if place.gpu is not None:
-        stations.append((f"GPU {place.gpu}", "node", {"op": ""}))
-    if place.rank is not None:
-        stations.append((f"rank {place.rank}", "node", {"op": ""}))
-    if place.op:
-        stations.append((place.op, "collectives", {}))
+    if location.run and page == "collectives":
+        stations.append((f"Run {location.run}", "run", nothing))
+    if location.node:
+        stations.append((location.node, "node", {"gpu": None, "rank": None, "op": ""}))
+    if location.gpu is not None:
+        stations.append((f"GPU {location.gpu}", "node", {"op": ""}))
+    if location.rank is not None:
+        stations.append((f"rank {location.rank}", "node", {"op": ""}))
+    if location.op:
+        stations.append((location.op, "collectives", {}))
     return stations

@@ -35,21 +35,21 @@ def run_notes(folder: Path | None, settings: Settings) -> None:
         return
     label = f"Notes ({len(known.notes)})" if known.notes else "Notes and tags"
     with st.expander(label, icon=":material/edit_note:", key="notes-open"):
-        for place, each in enumerate(known.notes):
-            _note(folder, each, place, may=bool(who))
+        for index, each in enumerate(known.notes):
+            _note(folder, each, index, may=bool(who))
         if who:
             _forms(folder, known, who)
         if failed := st.session_state.pop(FAILED, ""):
             st.warning(plain(failed), icon=":material/warning:")
 
 
-def _note(folder: Path, each: notes.Note, place: int, *, may: bool) -> None:
+def _note(folder: Path, note: notes.Note, index: int, *, may: bool) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.caption(plain(f"{utc(each.at)}, {each.by}"), width="content")
+        st.caption(plain(f"{utc(note.at)}, {note.by}"), width="content")
         if may:
-            st.button("Take away", key=f"note-{place}-away", type="tertiary",
-                      on_click=_safely, args=(notes.withdrawn, folder, each))  # fmt: skip
-    st.text(each.text)
+            st.button("Take away", key=f"note-{index}-away", type="tertiary",
+                      on_click=_safely, args=(notes.withdrawn, folder, note))  # fmt: skip
+    st.text(note.text)
 
 
 def _forms(folder: Path, known: notes.Notes, who: str) -> None:

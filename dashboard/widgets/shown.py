@@ -1,7 +1,4 @@
-"""A sentence, a picture with its table twin, a table: each with its words and its download.
-
-What pages draw with; each of them is a file beside this one.
-"""
+"""What pages draw with: a sentence, a picture with its table twin, a table, a row of numbers."""
 
 import hashlib
 import math
@@ -19,8 +16,6 @@ from lockstep.dashboard.trouble import Kind, TroubleError
 from lockstep.dashboard.widgets.markup import plain
 from lockstep.dashboard.words.columns import measured, worded
 from lockstep.dashboard.words.said import Number
-
-# A part of a page that a source may not know: drawn, or a line in its place that says why not.
 
 T = TypeVar("T")
 LEAVES_THE_PAGE = (Kind.EMPTY, Kind.NOT_TOLD, Kind.NOT_ANALYZED, Kind.UNREADABLE)
@@ -42,9 +37,6 @@ def part(ask: Callable[[], T]) -> T | None:
         return None
 
 
-# A part of a page that is drawn once somebody opens it: most are never opened, and each costs.
-
-
 @st.fragment
 def later(label: str, key: str, draw: Callable[[], None]) -> None:
     """Draws a closed box; opening it draws what is in it, and nothing else anew.
@@ -59,8 +51,6 @@ def later(label: str, key: str, draw: Callable[[], None]) -> None:
         with box:
             draw()
 
-
-# A table: sortable, a page at a time, to download as CSV.
 
 ROW_PIXELS = 35
 MOST_PIXELS = 460
@@ -133,9 +123,6 @@ def download(frame: pd.DataFrame, key: str, label: str = "CSV") -> None:
         on_click="ignore",
         type="tertiary",
     )
-
-
-# How columns of times and ratios are shown: four digits, whatever the download has.
 
 
 def formats(frame: pd.DataFrame) -> dict[str, Any]:
@@ -220,8 +207,6 @@ def _numbers(shown: Picture, key: str) -> None:
         st.code(shown.query, language=None, wrap_lines=True)
 
 
-# A number_row of numbers, each with what it is; one that is not known says so in a word.
-
 NOT_KNOWN = "unknown"
 
 
@@ -233,9 +218,9 @@ def number_row(numbers: Sequence[Number], key: str) -> None:
         key: Unique on the page.
     """
     with st.container(key=f"numbers-{key}"):
-        for place, (column, each) in enumerate(zip(st.columns(len(numbers)), numbers, strict=True)):
+        for index, (column, each) in enumerate(zip(st.columns(len(numbers)), numbers, strict=True)):
             unknown = each.value in (UNKNOWN, "")
-            name = f"number-{'unknown' if unknown else 'known'}-{key}-{place}"
+            name = f"number-{'unknown' if unknown else 'known'}-{key}-{index}"
             with column, st.container(key=name):
                 st.metric(
                     plain(each.label), NOT_KNOWN if unknown else plain(each.value),

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import streamlit as st
 
-from lockstep.dashboard.address import Place, link
+from lockstep.dashboard.address import Location, link
 from lockstep.dashboard.context import Settings
 from lockstep.dashboard.protocol import Source
 from lockstep.dashboard.shapes import Answer
@@ -30,16 +30,16 @@ AGE_SECONDS = 5.0
 """Between two looks at the age of a live source."""
 
 
-def navigation(groups: dict[str, list[tuple[str, str, str]]], place: Place) -> None:
+def navigation(groups: dict[str, list[tuple[str, str, str]]], location: Location) -> None:
     """Every page as a link that keeps the run, the range and the refresh.
 
     Args:
         groups: Title of a group -> key, title and icon of its pages.
-        place: Where the reader looks.
+        location: Where the reader looks.
     """
-    kept = Place(
-        run=place.run, node=place.node, since=place.since, until=place.until,
-        refresh=place.refresh,
+    kept = Location(
+        run=location.run, node=location.node, since=location.since, until=location.until,
+        refresh=location.refresh,
     )  # fmt: skip
     for group, pages in groups.items():
         with st.container(gap="xxsmall"):
@@ -48,15 +48,15 @@ def navigation(groups: dict[str, list[tuple[str, str, str]]], place: Place) -> N
                 links.link_to(title, key, kept, icon=icon, wide=True)
 
 
-def controls(page: str, source: Source, place: Place, settings: Settings) -> None:
+def controls(page: str, source: Source, location: Location, settings: Settings) -> None:
     """What the reader can change on every page; each of it goes into the address."""
     _age(source)
-    place = _run(source, place)
-    _range(source, place)
+    location = _run(source, location)
+    _range(source, location)
     if source.live:
-        _refresh(place, settings)
+        _refresh(location, settings)
     st.caption("Link to this view")
-    st.code(_address(page, place), language=None, wrap_lines=True)
+    st.code(_address(page, location), language=None, wrap_lines=True)
 
 
 @st.fragment(run_every=AGE_SECONDS)
@@ -96,38 +96,38 @@ def badge(answer: Answer) -> tuple[str, str]:
     if not answer.live:
         return "recorded", "gray"
     if answer.at is None:
-        return "live, nothing told yet", "orange"
+        return "live, no data yet", "orange"
     if is_stale(answer):
         return f"stale, {age(answer)} old", "orange"
     return f"live, {age(answer)} old", "green"
 
 
-def _run(source: Source, place: Place) -> Place:
+def _run(source: Source, location: Location) -> Location:
     """Draws the picker; the place with the only run that there is, which pages show unasked."""
     try:
         known = [row.run for row in source.runs()[:MOST_RUNS]]
     except TroubleError:
-        return place  # the page says it
-    if len(known) == 1 and not place.run:
-        place = place.but(run=known[0])
-    if place.run and place.run not in known:
-        known.append(place.run)
-    choices = known if len(known) == 1 and place.run else ["", *known]
-    _select("Run", "run", choices, place.run, lambda run: short(run, 80) or "not chosen")
-    return place
+        return location  # the page says it
+    if len(known) == 1 and not location.run:
+        location = location.but(run=known[0])
+    if location.run and location.run not in known:
+        known.append(location.run)
+    choices = known if len(known) == 1 and location.run else ["", *known]
+    _select("Run", "run", choices, location.run, lambda run: short(run, 80) or "not chosen")
+    return location
 
 
-def _range(source: Source, place: Place) -> None:
+def _range(source: Source, location: Location) -> None:
     named = {since: label for label, since in RANGES.items()}
-    custom = bool(place.until) or place.since not in named
-    now = CUSTOM if custom else named[place.since]
+    custom = bool(location.until) or location.since not in named
+    now = CUSTOM if custom else named[location.since]
     st.session_state["range"] = now
     st.selectbox(
         "Range", [*RANGES, CUSTOM], key="range", on_change=_changed_range,
         help="UTC. Of a recorded run the range counts back from its end.",
     )  # fmt: skip
     if custom or st.session_state.get("range-open"):
-        _custom(source, place)
+        _custom(source, location)
 
 
 def _changed_range() -> None:
@@ -138,10 +138,10 @@ def _changed_range() -> None:
         _say("from", RANGES[chosen])
 
 
-def _custom(source: Source, place: Place) -> None:
-    now = _ends(source, place)
+def _custom(source: Source, location: Location) -> None:
+    now = _ends(source, location)
     # Another address begins with its own range, whatever was written here before.
-    key = f"{place.run} {place.since} {place.until}"
+    key = f"{location.run} {location.since} {location.until}"
     with st.form("custom-range", border=False):
         start = st.datetime_input("From (UTC)", value=now[0], key=f"custom-from {key}")
         end = st.datetime_input("To (UTC)", value=now[1], key=f"custom-to {key}")
@@ -151,10 +151,10 @@ def _custom(source: Source, place: Place) -> None:
             st.rerun()
 
 
-def _ends(source: Source, place: Place) -> tuple[datetime | None, datetime | None]:
+def _ends(source: Source, location: Location) -> tuple[datetime | None, datetime | None]:
     """The range that is shown, in whole minutes outward; nothing where the address has none."""
     try:
-        shown = ranges.span(source, place)
+        shown = ranges.span(source, location)
     except TroubleError:
         return None, None  # the page says it
     start, end = (
@@ -168,8 +168,8 @@ def _milliseconds(moment: datetime) -> str:
     return str(int(moment.replace(tzinfo=UTC).timestamp() * 1000))
 
 
-def _refresh(place: Place, settings: Settings) -> None:
-    seconds = refresh_seconds(place, settings)
+def _refresh(location: Location, settings: Settings) -> None:
+    seconds = refresh_seconds(location, settings)
     choices = sorted({*REFRESHES, seconds})
     _select(
         "Refresh", "refresh", [str(choice) for choice in choices], str(seconds),
@@ -177,11 +177,11 @@ def _refresh(place: Place, settings: Settings) -> None:
     )  # fmt: skip
 
 
-def refresh_seconds(place: Place, settings: Settings) -> int:
+def refresh_seconds(location: Location, settings: Settings) -> int:
     """Seconds between two looks of a live page; 0 = only when asked."""
-    if place.refresh is None:
+    if location.refresh is None:
         return round(settings.refresh_seconds)
-    return 0 if place.refresh == 0 else min(max(place.refresh, LEAST_REFRESH), MOST_REFRESH)
+    return 0 if location.refresh == 0 else min(max(location.refresh, LEAST_REFRESH), MOST_REFRESH)
 
 
 def _select(
@@ -202,6 +202,7 @@ def _say(name: str, value: str) -> None:
         del st.query_params[name]
 
 
-def _address(page: str, place: Place) -> str:
+def _address(page: str, location: Location) -> str:
     base = (st.context.url or "").partition("?")[0].rstrip("/")
-    return (base.removesuffix(f"/{page}") if base else "") + link(page, place, view=place.view)
+    there = link(page, location, view=location.view)
+    return (base.removesuffix(f"/{page}") if base else "") + there

@@ -1,4 +1,4 @@
-"""A started run: where it is, what it says, and where to look at it."""
+"""Starting a run: its form, how far it is, and what an API may do to it."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ import streamlit as st
 from lockstep.collector.contract import bounded_json
 from lockstep.collector.contract.archive import RUN_FILE
 from lockstep.collector.contract.words import FaultKind
-from lockstep.dashboard.address import Place
+from lockstep.dashboard.address import Location
 from lockstep.dashboard.context import Context
 from lockstep.dashboard.shapes import Severity
 from lockstep.dashboard.starting import remote
@@ -70,16 +70,16 @@ def _links(now: Snapshot, context: Context) -> None:
             st.code(f"lockstep dashboard {now.out}", language=None, wrap_lines=True)
         return
     with st.container(horizontal=True):
-        link_to("Look at the run", "run", Place(run=run))
+        link_to("Look at the run", "run", Location(run=run))
         if now.stage is Stage.OVER:
-            link_to("Read its report", "run", Place(run=run), view="report")
+            link_to("Read its report", "run", Location(run=run), view="report")
 
 
 def run_of(archive: Path) -> str:
     """Id of the run of an archive; empty while nobody wrote it."""
     try:
-        told = bounded_json.read(archive / RUN_FILE, limit=MAX_BYTES)
-        return str(told["run"])
+        document = bounded_json.read(archive / RUN_FILE, limit=MAX_BYTES)
+        return str(document["run"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
 
@@ -125,15 +125,15 @@ def run_form(refused: Mapping[FaultKind, str]) -> Form:
             placeholder="the first free one, as gpt-1",
         )  # fmt: skip
     with fault:
-        told = _fault(fields, base, refused)
+        fault_form = _fault(fields, base, refused)
         follow = st.checkbox(
             "Analyze and report when it has ended", value=base.follow, key=fields.key("follow")
         )
     return Form(
         workload=workload, nodes=nodes, ranks_per_node=ranks, dp=dp, tp=tp, pp=pp, steps=steps,
         model=model, seed=seed, name=name or "", follow=follow,
-        fault=told.fault, scope=told.scope, place=told.place, factor=told.factor,
-        from_step=told.from_step,
+        fault=fault_form.fault, scope=fault_form.scope, place=fault_form.place,
+        factor=fault_form.factor, from_step=fault_form.from_step,
     )  # fmt: skip
 
 

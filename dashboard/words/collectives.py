@@ -1,4 +1,4 @@
-"""Is communication the limit? In words, from shares of waiting, arrivals and the verdict."""
+"""Collectives in words: shares of waiting, arrivals, slow links, one rank's operations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -46,34 +46,34 @@ def waits(ranks: pd.DataFrame | None) -> Waits:
     """
     if ranks is None or ranks.empty or not np.isfinite(ranks["wait_share"]).any():
         return UNKNOWN
-    told = ranks[np.isfinite(ranks["wait_share"])]
-    told = told.sort_values("wait_share", kind="stable", ignore_index=True)
-    unknown = len(ranks) - len(told)
-    shares = told["wait_share"].to_numpy(np.float64)
+    known = ranks[np.isfinite(ranks["wait_share"])]
+    known = known.sort_values("wait_share", kind="stable", ignore_index=True)
+    unknown = len(ranks) - len(known)
+    shares = known["wait_share"].to_numpy(np.float64)
     middle = float(shares[(len(shares) - 1) // 2])
     whole = shares[-1] - shares[0]
-    if len(told) == 1:
-        words = f"{_name(told.iloc[0])} is in collectives for {_between(shares)} of a step."
+    if len(known) == 1:
+        words = f"{_name(known.iloc[0])} is in collectives for {_between(shares)} of a step."
     elif whole <= ALIKE:
-        every = f"The {len(told):,} ranks that tell it" if unknown else "All ranks"
+        every = f"The {len(known):,} ranks that report it" if unknown else "All ranks"
         words = f"{every} are in collectives for {_between(shares)} of a step."
     else:
         gaps = np.diff(shares)
         cut = int(gaps.argmax()) + 1
         if gaps.max() >= CLEFT * whole:
-            words = _groups(told, shares, cut)
+            words = _groups(known, shares, cut)
         else:
             words = (
-                f"Ranks are in collectives for {_percent(shares[0])} ({_name(told.iloc[0])}) to"
-                f" {_percent(shares[-1])} ({_name(told.iloc[-1])}) of a step."
+                f"Ranks are in collectives for {_percent(shares[0])} ({_name(known.iloc[0])}) to"
+                f" {_percent(shares[-1])} ({_name(known.iloc[-1])}) of a step."
             )
     more = "" if not unknown else f" Of {unknown:,} of {len(ranks):,} ranks it is not known."
     return Waits(middle, f"{words[:1].upper()}{words[1:]}{more}")
 
 
-def _groups(told: pd.DataFrame, shares: np.ndarray, cut: int) -> str:
+def _groups(frame: pd.DataFrame, shares: np.ndarray, cut: int) -> str:
     """Two groups that stand apart: the smaller one by its names."""
-    low, high = told.iloc[:cut], told.iloc[cut:]
+    low, high = frame.iloc[:cut], frame.iloc[cut:]
     few, others = (low, high) if len(low) <= len(high) else (high, low)
     mine, theirs = (shares[:cut], shares[cut:]) if few is low else (shares[cut:], shares[:cut])
     return (
@@ -105,8 +105,6 @@ def _between(shares: np.ndarray) -> str:
 def _percent(share: float) -> str:
     return cell(float(share), "share")
 
-
-# Operations of one rank as tables, and which part of a run they are read from.
 
 STEPS = 4
 """Steps that a timeline shows: more of them cannot be told apart."""
@@ -179,17 +177,17 @@ def headline(waits: Waits, verdict: Mapping[str, Any] | None, late: pd.DataFrame
         late: Of `latest`; None without operations.
     """
     culprits = records((verdict or {}).get("culprits"))
-    network = [each for each in culprits if _of_network(each)]
+    network = [culprit for culprit in culprits if _of_network(culprit)]
     if network:
         first = network[0]
-        worse = any(each.get("tier") == "page" for each in network)
+        worse = any(rate.get("tier") == "page" for rate in network)
         cause = text(first.get("cause")) or "unknown"
         return Said(
             f"Yes: {who(first)} holds the run back ({cause}). {waits.words}",
             Severity.CRITICAL if worse else Severity.WARNING,
         )
     if culprits:
-        names = " and ".join(who(each) for each in culprits[:2])
+        names = " and ".join(who(culprit) for culprit in culprits[:2])
         more = f" and {len(culprits) - 2} more" if len(culprits) > 2 else ""
         return Said(
             f"No: the others wait for {names}{more}, which is no matter of the network."

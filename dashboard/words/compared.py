@@ -57,7 +57,7 @@ def answer(
     )
 
 
-def table(told: Sequence[Measure]) -> pd.DataFrame:
+def table(measures: Sequence[Measure]) -> pd.DataFrame:
     """One row a measure, unknown numbers NaN.
 
     Returns:
@@ -65,9 +65,9 @@ def table(told: Sequence[Measure]) -> pd.DataFrame:
         than a, a share of a.
     """
     rows = [
-        (each.name, verdict(each), each.a, each.b, each.unit, each.ratio,
-         *(each.interval or (None, None)), each.effect, each.chance)
-        for each in told
+        (measure.name, verdict(measure), measure.a, measure.b, measure.unit, measure.ratio,
+         *(measure.interval or (None, None)), measure.effect, measure.chance)
+        for measure in measures
     ]  # fmt: skip
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     frame = frame.astype(dict.fromkeys(("a", "b", *COLUMNS[5:]), "float64"))
@@ -75,16 +75,15 @@ def table(told: Sequence[Measure]) -> pd.DataFrame:
     return frame
 
 
-def verdict(each: Measure) -> str:
+def verdict(measure: Measure) -> str:
     """A measure in a few words."""
-    if each.ratio is None:
-        same = each.a == each.b
+    if measure.ratio is None:
+        same = measure.a == measure.b
         return "the same" if same else "too few values, or none above 0, to say"
-    if not each.certain:
+    if not measure.certain:
         return "same within noise"
-    return (
-        f"{cell(abs(each.ratio - 1.0), 'share')} {'higher' if each.ratio > 1.0 else 'lower'} in b"
-    )
+    direction = "higher" if measure.ratio > 1.0 else "lower"
+    return f"{cell(abs(measure.ratio - 1.0), 'share')} {direction} in b"
 
 
 def missing(a: Sequence[str], b: Sequence[str]) -> str:
@@ -92,7 +91,7 @@ def missing(a: Sequence[str], b: Sequence[str]) -> str:
     parts = []
     for run, these, others in (("a", a, b), ("b", b, a)):
         only = [name for name in these if name not in others]
-        parts += [f"only {run} tells {', '.join(only)}"] if only else []
+        parts += [f"only {run} has {', '.join(only)}"] if only else []
     words = "; ".join(parts)
     return f"{words[0].upper()}{words[1:]}." if words else ""
 

@@ -1,4 +1,4 @@
-"""Which culprit of a run an address is about: links of alerts and tables carry its finding."""
+"""Culprits of a verdict: which one an address is about, their causes and their evidence."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,67 +6,68 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analyzer.causes.registry import CAUSE_WORDS
-from lockstep.dashboard.address import Place
+from lockstep.dashboard.address import Location
 from lockstep.dashboard.shapes import FindingRow, RunRow
-from lockstep.dashboard.words import verdict
+from lockstep.dashboard.words import verdict as verdict_words
 from lockstep.dashboard.words.said import Said
 from lockstep.dashboard.words.verdict import number, records, text, who, whole
 
 Verdict = Mapping[str, Any]
 
 
-def finding(place: Place, found: Sequence[FindingRow]) -> FindingRow | None:
+def finding(location: Location, findings: Sequence[FindingRow]) -> FindingRow | None:
     """The finding that the address names; None where it names none, or one that is not known."""
-    return next((one for one in found if place.finding and one.finding == place.finding), None)
+    wanted = location.finding
+    return next((row for row in findings if wanted and row.finding == wanted), None)
 
 
-def first(told: Verdict | None, place: Place, row: FindingRow | None) -> Verdict | None:
+def first(verdict: Verdict | None, location: Location, row: FindingRow | None) -> Verdict | None:
     """A verdict whose first culprit is the one that the address is about, if it names one.
 
     Args:
-        told: docs/reference/verdict.md, or None.
-        place: The address; its rank, GPU or node where there is no finding.
+        verdict: docs/reference/verdict.md, or None.
+        location: The address; its rank, GPU or node where there is no finding.
         row: Of `finding`.
     """
-    culprits = records((told or {}).get("culprits"))
-    scores = [_fits(each, place, row) for each in culprits]
-    if told is None or not any(scores):
-        return told
+    culprits = records((verdict or {}).get("culprits"))
+    scores = [_fits(culprit, location, row) for culprit in culprits]
+    if verdict is None or not any(scores):
+        return verdict
     best = scores.index(max(scores))
     others = (each for at, each in enumerate(culprits) if at != best)
-    return {**told, "culprits": [culprits[best], *others]}
+    return {**verdict, "culprits": [culprits[best], *others]}
 
 
 def headline(
-    told: Verdict | None, place: Place, row: FindingRow | None, run: RunRow, *, live: bool
+    verdict: Verdict | None, location: Location, row: FindingRow | None, run: RunRow, *, live: bool
 ) -> Said:
     """The sentence of the verdict; where the address is about another culprit, that one's first.
 
     Args:
-        told: The verdict, as it was given.
-        place: The address.
+        verdict: The verdict, as it was given.
+        location: The address.
         row: Of `finding`.
         run: Of the page.
         live: Whether the run is watched.
     """
-    said = verdict.headline(told, run, live=live)
-    before = records((told or {}).get("culprits"))
-    now = records((first(told, place, row) or {}).get("culprits"))
-    if now and now[0] is before[0] and (row is None or _fits(now[0], place, row)):
+    said = verdict_words.headline(verdict, run, live=live)
+    before = records((verdict or {}).get("culprits"))
+    now = records((first(verdict, location, row) or {}).get("culprits"))
+    if now and now[0] is before[0] and (row is None or _fits(now[0], location, row)):
         return said
     if row is not None and row.sentence:
         own = Said(row.sentence, row.severity)
     elif now and now[0] is not before[0]:
-        own = Said(_sentence(now[0]), verdict.severity({"culprits": now[:1]}))
+        own = Said(_sentence(now[0]), verdict_words.severity({"culprits": now[:1]}))
     else:
         return said
     return Said(f"{own.text.rstrip('.')}. Of the whole run: {said.text}", own.severity,
                 said.command)  # fmt: skip
 
 
-def _fits(culprit: Verdict, place: Place, row: FindingRow | None) -> int:
+def _fits(culprit: Verdict, location: Location, row: FindingRow | None) -> int:
     """How much of what is asked for a culprit is; 0 = it is another one, or nobody is asked for."""
-    asked: dict[str, object] = {"rank": place.rank, "gpu": place.gpu, "node": place.node}
+    asked: dict[str, object] = {"rank": location.rank, "gpu": location.gpu, "node": location.node}
     if row is not None:
         asked = {"link": row.link, "rank": row.rank, "gpu": row.gpu, "node": row.node}
     score = 0
@@ -83,16 +84,12 @@ def _fits(culprit: Verdict, place: Place, row: FindingRow | None) -> int:
 
 
 def _sentence(culprit: Verdict) -> str:
-    who = verdict.who(culprit)
+    who = verdict_words.who(culprit)
     cause = text(culprit.get("cause")) or "unknown"
     slower = number(culprit.get("slowdown"))
     times = "" if slower is None else f" is {slower:.2f}x slower than it should be"
     return f"{who[:1].upper()}{who[1:]}{times}: {CAUSE_WORDS.get(cause, cause)}."
 
-
-# Why somebody is slow: causes in the order of their probability, with what speaks for and against.
-#
-# Everything is read from the verdict; nothing is weighed here.
 
 CAUSES = ("who", "cause", "meaning", "confidence", "for", "against")
 EVIDENCE = ("speaks", "observation", "where it comes from")
@@ -129,8 +126,8 @@ def causes(verdict: Mapping[str, Any]) -> pd.DataFrame:
 def observations(culprit: Mapping[str, Any]) -> tuple[tuple[bool, str], ...]:
     """Whether each speaks for the cause, and what was seen; those for it first."""
     facts = records(culprit.get("evidence"))
-    told = ((fact.get("for") is True, text(fact.get("text"))) for fact in facts)
-    return tuple(sorted(told, key=lambda one: not one[0]))
+    seen = ((fact.get("for") is True, text(fact.get("text"))) for fact in facts)
+    return tuple(sorted(seen, key=lambda one: not one[0]))
 
 
 def evidence(culprit: Mapping[str, Any]) -> pd.DataFrame:
@@ -151,5 +148,5 @@ def evidence(culprit: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _rounded(value: Any) -> float | None:
-    told = number(value)
-    return None if told is None else round(told, 2)
+    confidence = number(value)
+    return None if confidence is None else round(confidence, 2)

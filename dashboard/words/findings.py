@@ -1,4 +1,4 @@
-"""Findings and events as tables, with links to the place and the time of each."""
+"""Findings and events as tables with links, and a finding in a few lines."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from lockstep.analyzer.findings.finding import Kind, Tier, WatchFinding, Who
 from lockstep.analyzer.findings.headline import first_action
 from lockstep.analyzer.shapes.wording import certainty, hours, ratio
 from lockstep.collector.contract.words import Cause
-from lockstep.dashboard.address import Place, link
+from lockstep.dashboard.address import Location, link
 from lockstep.dashboard.palette import severity_word
 from lockstep.dashboard.shapes import Event, FindingRow, RunRow, Severity, Span
 from lockstep.dashboard.words.said import BADNESS, HOUR, duration
@@ -37,29 +37,30 @@ def worst_first(findings: Sequence[FindingRow]) -> list[FindingRow]:
     )  # fmt: skip
 
 
-def findings(found: Sequence[FindingRow], runs: Mapping[str, RunRow]) -> pd.DataFrame:
+def findings(findings: Sequence[FindingRow], runs: Mapping[str, RunRow]) -> pd.DataFrame:
     """One row a finding, in the order given.
 
     Args:
-        found: What to show.
+        findings: What to show.
         runs: By id; a link's range stays within its run.
 
     Returns:
         Columns `FINDINGS`; those of `FINDING_LINKS` hold addresses, empty where they lead nowhere.
     """
     rows = []
-    for one in found:
-        row = runs.get(one.run)
-        place = around(one, row.span if row else None)
-        node = link("node", place, gpu=None, rank=None) if one.node else ""
+    for finding in findings:
+        row = runs.get(finding.run)
+        location = around(finding, row.span if row else None)
+        node = link("node", location, gpu=None, rank=None) if finding.node else ""
         rows.append((
-            one.node or one.link, one.gpu, one.rank, one.cause, one.slowdown, _moment(one.since),
-            severity_word(one.severity), "open" if one.open else "ended",
+            finding.node or finding.link, finding.gpu, finding.rank, finding.cause,
+            finding.slowdown, _moment(finding.since),
+            severity_word(finding.severity), "open" if finding.open else "ended",
             *(None if sure is None else round(sure, 2)
-              for sure in (one.place_confidence, one.confidence)),
-            one.run, one.sentence,
-            link("straggler", place, rank=None) if one.run else "", node,
-            link("run", place, rank=None) if one.run else "",
+              for sure in (finding.place_confidence, finding.confidence)),
+            finding.run, finding.sentence,
+            link("straggler", location, rank=None) if finding.run else "", node,
+            link("run", location, rank=None) if finding.run else "",
         ))  # fmt: skip
     frame = pd.DataFrame(rows, columns=list(FINDINGS))
     return frame.astype(
@@ -67,40 +68,41 @@ def findings(found: Sequence[FindingRow], runs: Mapping[str, RunRow]) -> pd.Data
     )
 
 
-def around(one: FindingRow, span: Span | None) -> Place:
+def around(finding: FindingRow, span: Span | None) -> Location:
     """Where a finding is, with a range around its onset.
 
     Args:
-        one: The finding.
+        finding: The finding.
         span: Of its run; None = not known.
     """
-    start, end = one.since - BEFORE_SECONDS, one.since + AFTER_SECONDS
-    if span is not None and span.start <= one.since <= span.end:
+    start, end = finding.since - BEFORE_SECONDS, finding.since + AFTER_SECONDS
+    if span is not None and span.start <= finding.since <= span.end:
         start, end = max(start, span.start), min(end, span.end)
-    return Place(
-        run=one.run, node=one.node, gpu=one.gpu, rank=one.rank, finding=one.finding,
-        since=str(int(max(start, 0.0) * 1000)), until=str(int(end * 1000) + 1),
+    return Location(
+        run=finding.run, node=finding.node, gpu=finding.gpu, rank=finding.rank,
+        finding=finding.finding, since=str(int(max(start, 0.0) * 1000)),
+        until=str(int(end * 1000) + 1),
     )  # fmt: skip
 
 
-def events(found: Sequence[Event]) -> pd.DataFrame:
+def events(events: Sequence[Event]) -> pd.DataFrame:
     """One row an event, in the order given; columns `EVENTS`."""
     rows = [
-        (_moment(one.at), severity_word(one.severity), one.text, _where(one), one.kind)
-        for one in found
+        (_moment(event.at), severity_word(event.severity), event.text, _where(event), event.kind)
+        for event in events
     ]
     return pd.DataFrame(rows, columns=list(EVENTS))
 
 
-def _cost(one: FindingRow) -> float:
+def _cost(finding: FindingRow) -> float:
     """Slowdown; what stops a run costs more than what slows it."""
-    return math.inf if one.cause in (Cause.FREEZE, Cause.CRASH) else one.slowdown or 0.0
+    return math.inf if finding.cause in (Cause.FREEZE, Cause.CRASH) else finding.slowdown or 0.0
 
 
-def _where(one: Event) -> str:
-    gpu = "" if one.gpu is None else f"GPU {one.gpu}"
-    rank = "" if one.rank is None else f"rank {one.rank}"
-    return ", ".join(part for part in (one.node, gpu, rank) if part) or one.run
+def _where(event: Event) -> str:
+    gpu = "" if event.gpu is None else f"GPU {event.gpu}"
+    rank = "" if event.rank is None else f"rank {event.rank}"
+    return ", ".join(part for part in (event.node, gpu, rank) if part) or event.run
 
 
 def _moment(seconds: float) -> datetime:
@@ -114,22 +116,24 @@ STOPS = frozenset((Cause.CRASH, Cause.FREEZE, Cause.SOFTWARE))
 """Causes of a run that stands, where nobody told a slowdown."""
 
 
-def since(one: FindingRow, now: float) -> str:
+def since(finding: FindingRow, now: float) -> str:
     """When it began and for how long it went on, or goes on."""
-    began = datetime.fromtimestamp(one.since, UTC)
-    ended = now if one.until is None else one.until
-    until = "open" if one.open else "ended"
-    return f"{began:%Y-%m-%d %H:%M:%S} UTC, {until} after {duration(max(0.0, ended - one.since))}"
+    began = datetime.fromtimestamp(finding.since, UTC)
+    ended = now if finding.until is None else finding.until
+    until = "open" if finding.open else "ended"
+    return (
+        f"{began:%Y-%m-%d %H:%M:%S} UTC, {until} after {duration(max(0.0, ended - finding.since))}"
+    )
 
 
-def cost(one: FindingRow, run: RunRow | None) -> str:
+def cost(finding: FindingRow, run: RunRow | None) -> str:
     """How much it is slower, what that does to the run's steps, and what is lost so far."""
-    parts = [] if one.slowdown is None else [f"{ratio(one.slowdown)} its own time"]
+    parts = [] if finding.slowdown is None else [f"{ratio(finding.slowdown)} its own time"]
     if run is not None and run.slowdown is not None:
         parts.append(f"the run's steps {ratio(run.slowdown)}")
-    so_far = " so far" if one.open else ""
-    if one.lost_seconds is not None:  # as its alert says
-        parts.append(f"{hours(one.lost_seconds / HOUR, one.unit)} lost{so_far}")
+    so_far = " so far" if finding.open else ""
+    if finding.lost_seconds is not None:  # as its alert says
+        parts.append(f"{hours(finding.lost_seconds / HOUR, finding.unit)} lost{so_far}")
     elif run is not None and run.lost_gpu_hours is not None:
         lost = run.lost_gpu_hours
         spent = f"{lost:,.3g} GPU-h" if lost >= 1 else f"{lost * HOUR:,.3g} GPU-s"
@@ -137,45 +141,47 @@ def cost(one: FindingRow, run: RunRow | None) -> str:
     return ", ".join(parts) if parts else "not known"
 
 
-def why(one: FindingRow) -> str:
+def why(finding: FindingRow) -> str:
     """The cause and how sure it is; that nobody knows it is said so."""
-    if one.cause == Cause.UNKNOWN:
+    if finding.cause == Cause.UNKNOWN:
         return "not known"
-    words = CAUSE_WORDS.get(one.cause, one.cause)
-    return words if one.confidence is None else f"{words}, {certainty(one.confidence)}"
+    words = CAUSE_WORDS.get(finding.cause, finding.cause)
+    return words if finding.confidence is None else f"{words}, {certainty(finding.confidence)}"
 
 
-def to_do(one: FindingRow) -> tuple[str, str]:
+def to_do(finding: FindingRow) -> tuple[str, str]:
     """What to do first, and the command for it or nothing: the words of the alert.
 
     A run that ended with its culprit leaves a machine that is as suspect as before.
     """
-    return first_action(_as_watched(one))
+    return first_action(_as_watched(finding))
 
 
-def _as_watched(one: FindingRow) -> WatchFinding:
-    page = one.severity is Severity.CRITICAL
+def _as_watched(finding: FindingRow) -> WatchFinding:
+    page = finding.severity is Severity.CRITICAL
     return WatchFinding(
-        who=Who(one.run, one.node or None, one.rank, one.gpu, one.link or None),
-        kind=_kind(one), scope=one.scope or _scope(one), attempt=None, cause=one.cause,
-        tier=Tier.PAGE if page else Tier.RECORD, confidence=one.confidence or 0.0,
-        slowdown=one.slowdown, onset=one.since, first_seen=one.since, opened=one.since,
-        seen=one.since, closed=None if one.lasts else one.until, sentence=one.sentence,
-        facts=(), folder="", place_confidence=one.place_confidence,
-        lost_seconds=one.lost_seconds, unit=one.unit,
+        who=Who(finding.run, finding.node or None, finding.rank, finding.gpu, finding.link or None),
+        kind=_kind(finding), scope=finding.scope or _scope(finding), attempt=None,
+        cause=finding.cause, tier=Tier.PAGE if page else Tier.RECORD,
+        confidence=finding.confidence or 0.0,
+        slowdown=finding.slowdown, onset=finding.since, first_seen=finding.since,
+        opened=finding.since, seen=finding.since,
+        closed=None if finding.lasts else finding.until, sentence=finding.sentence,
+        facts=(), folder="", place_confidence=finding.place_confidence,
+        lost_seconds=finding.lost_seconds, unit=finding.unit,
     )  # fmt: skip
 
 
-def _kind(one: FindingRow) -> Kind:
+def _kind(finding: FindingRow) -> Kind:
     """As it was confirmed; a guess where its source does not tell."""
-    if one.kind in KINDS:
-        return Kind(one.kind)
-    return Kind.STOP if one.slowdown is None and one.cause in STOPS else Kind.SLOW
+    if finding.kind in KINDS:
+        return Kind(finding.kind)
+    return Kind.STOP if finding.slowdown is None and finding.cause in STOPS else Kind.SLOW
 
 
-def _scope(one: FindingRow) -> str:
-    if one.link:
+def _scope(finding: FindingRow) -> str:
+    if finding.link:
         return "link"
-    if one.gpu is not None:
+    if finding.gpu is not None:
         return "gpu"
-    return "rank" if one.rank is not None else "node" if one.node else "run"
+    return "rank" if finding.rank is not None else "node" if finding.node else "run"

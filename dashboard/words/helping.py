@@ -1,12 +1,10 @@
-"""The tables of the Help page."""
+"""Data health in a sentence and a table; the tables of Words and limits."""
 
 import pandas as pd
 
 from lockstep.analyzer.report.sections.supporting import GLOSSARY
 from lockstep.dashboard.palette import severity_word
 from lockstep.dashboard.shapes import Check, Health, Severity
-
-# Whether the numbers can be trusted, in a sentence and a table.
 
 _WORST = (Severity.CRITICAL, Severity.WARNING, Severity.UNKNOWN, Severity.NOTE, Severity.OK)
 MOST_NAMED = 3
@@ -16,7 +14,7 @@ def sentence(health: Health) -> tuple[str, Severity]:
     """The answer, and how bad it is; nothing looked at is unknown, not well."""
     if not health.checks:
         return (
-            "Nothing was checked: nobody knows whether to trust the numbers.",
+            "Nothing was checked: whether the numbers can be trusted is not known.",
             Severity.UNKNOWN,
         )
     bad = [check for check in health.checks if check.severity in _WORST[:2]]

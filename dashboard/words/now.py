@@ -1,4 +1,4 @@
-"""Is anything holding training back? In one sentence; what nobody looked at is not healthy."""
+"""Is anything holding training back? In one sentence and six numbers; unknown is not healthy."""
 
 import shlex
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ def headline(
     """
     about = looked_at(runs, answer)
     ranked = worst_first(findings)
-    still_open = [one for one in ranked if one.open]
+    still_open = [finding for finding in ranked if finding.open]
     if still_open:
         return _open(still_open, about, answer)
     if ranked and not answer.live:
@@ -60,8 +60,8 @@ def headline(
     slow = [row for row in about if row.status == "degraded" or row.state in STOPPED]
     if slow:
         first = slow[0]
-        told = first.sentence or f"Run {first.run} is {first.status or first.state}."
-        return Said(_with_run(told, first, about) + _silent(answer), Severity.WARNING)
+        sentence = first.sentence or f"Run {first.run} is {first.status or first.state}."
+        return Said(_with_run(sentence, first, about) + _silent(answer), Severity.WARNING)
     below = [row for row in about if row.baseline is not None and row.baseline < BELOW_BASELINE]
     if below:
         return Said(_below(below) + _silent(answer), Severity.WARNING)
@@ -71,7 +71,8 @@ def headline(
             return Said(about[0].sentence + _silent(answer), Severity.UNKNOWN)
         command = next((_analyze(row) for row in about if row.status is None and row.folder), "")
         return Said(
-            f"No finding is open, and still nobody can say that all is well: {'; '.join(doubts)}.",
+            "No finding is open, but whether all is well cannot be determined:"
+            f" {'; '.join(doubts)}.",
             Severity.UNKNOWN,
             command,
         )
@@ -97,13 +98,13 @@ def _below(below: list[RunRow]) -> str:
     return words
 
 
-def _open(found: list[FindingRow], about: list[RunRow], answer: Answer) -> Said:
-    first = found[0]
-    row = next((each for each in about if each.run == first.run), None)
+def _open(findings: list[FindingRow], about: list[RunRow], answer: Answer) -> Said:
+    first = findings[0]
+    row = next((row for row in about if row.run == first.run), None)
     words = _with_run(_finding_sentence(first), row, about)
-    if len(found) > 1:
-        is_open = "is" if len(found) == 2 else "are"
-        words += f" {_count(len(found) - 1, 'more finding')} {is_open} open."
+    if len(findings) > 1:
+        is_open = "is" if len(findings) == 2 else "are"
+        words += f" {_count(len(findings) - 1, 'more finding')} {is_open} open."
     return Said(words + _silent(answer), first.severity)
 
 
@@ -115,9 +116,9 @@ def _silent(answer: Answer) -> str:
 def _over(ranked: list[FindingRow], about: list[RunRow]) -> Said:
     """Of recorded runs: who held them back, though nothing goes on any more."""
     first = ranked[0]
-    row = next((each for each in about if each.run == first.run), None)
+    row = next((row for row in about if row.run == first.run), None)
     words = _with_run(_finding_sentence(first), row, about)
-    held = len({one.run for one in ranked})
+    held = len({finding.run for finding in ranked})
     if len(about) > 1:
         was = "was" if held == 1 else "were"
         words = (
@@ -127,9 +128,9 @@ def _over(ranked: list[FindingRow], about: list[RunRow]) -> Said:
     return Said(words, first.severity)
 
 
-def _finding_sentence(one: FindingRow) -> str:
-    who = one.node or one.link or "Somebody"
-    return one.sentence or f"{who} holds run {one.run} back: {one.cause}."
+def _finding_sentence(finding: FindingRow) -> str:
+    who = finding.node or finding.link or "Somebody"
+    return finding.sentence or f"{who} holds run {finding.run} back: {finding.cause}."
 
 
 def _nobody(runs: Sequence[RunRow], answer: Answer) -> Said:
@@ -181,7 +182,7 @@ def _live_doubts(about: list[RunRow], answer: Answer, fleet: FleetSnapshot | Non
     if answer.missing:
         doubts.append(f"not found: {'; '.join(answer.missing)}")
     if fleet is None:
-        return [*doubts, "nobody told the own time of any rank"]
+        return [*doubts, "no rank's own time was reported"]
     mine = np.isin(fleet.runs, [row.run for row in about])
     ranks = max(int(mine.sum()), sum(row.ranks for row in about))
     unknown = ranks - int((mine & np.isfinite(fleet.values)).sum())
@@ -209,9 +210,6 @@ def _analyze(row: RunRow) -> str:
     return f"lockstep analyze {shlex.quote(row.folder)}"
 
 
-# The six numbers of the first page.
-
-
 def numbers(
     runs: Sequence[RunRow],
     findings: Sequence[FindingRow],
@@ -227,8 +225,8 @@ def numbers(
     """
     about = looked_at(runs, answer)
     slowest = max((row.slowdown for row in about if row.slowdown is not None), default=None)
-    told = [row for row in runs if row.lost_gpu_hours is not None]
-    spent = lost(sum(row.lost_gpu_hours or 0.0 for row in told) if told else None)
+    analyzed = [row for row in runs if row.lost_gpu_hours is not None]
+    spent = lost(sum(row.lost_gpu_hours or 0.0 for row in analyzed) if analyzed else None)
     more = (slowest or 1.0) - 1.0
     return (
         Number("Runs active" if answer.live else "Runs", f"{len(about):,}",
@@ -239,8 +237,8 @@ def numbers(
                "Step time over the step time without the culprits, of the slowest run of which it"
                " is known; 1.00x is as it should be."),
         Number(*spent, help="Time times GPUs: what they lost to culprits, in the"
-                            f" {len(told):,} analyzed runs of this range."),
-        _useful(told),
+                            f" {len(analyzed):,} analyzed runs of this range."),
+        _useful(analyzed),
         _counted(findings, about, answer),
     )  # fmt: skip
 
@@ -258,11 +256,13 @@ def _judged(about: Sequence[RunRow]) -> list[str]:
 
 def _named(findings: Sequence[FindingRow], about: Sequence[RunRow]) -> Number:
     """Of recorded runs: a map is one moment of one run, so who is healthy in all is not told."""
-    places = {(one.run, one.node, one.gpu, one.rank, one.link) for one in findings}
-    runs = len({one.run for one in findings})
-    judged = {*_judged(about), *(one.run for one in findings)}
+    places = {
+        (finding.run, finding.node, finding.gpu, finding.rank, finding.link) for finding in findings
+    }
+    runs = len({finding.run for finding in findings})
+    judged = {*_judged(about), *(finding.run for finding in findings)}
     if about and not judged:
-        return Number("Places named", UNKNOWN, help="Nobody judged these runs.")
+        return Number("Places named", UNKNOWN, help="These runs were not judged.")
     return Number(
         "Places named", f"{len(places):,}", f"in {runs:,} of {len(about):,} runs" if places else "",
         bool(places), "Nodes, GPUs, ranks and links that any finding of these runs names, each"
@@ -275,8 +275,8 @@ def _counted(findings: Sequence[FindingRow], about: Sequence[RunRow], answer: An
     words = "Each stands in the table below."
     if about and not findings and not _judged(about):
         return Number("Open findings" if answer.live else "Findings", UNKNOWN,
-                      help="Nobody judged these runs.")  # fmt: skip
-    still_open = sum(one.open for one in findings)
+                      help="These runs were not judged.")  # fmt: skip
+    still_open = sum(finding.open for finding in findings)
     if not (answer.live or still_open):
         return Number("Findings", f"{len(findings):,}", "", bool(findings), words)
     seen = f"of {len(findings):,} seen" if len(findings) > still_open else ""
@@ -295,31 +295,31 @@ def _gpus(
         return Number("Healthy GPUs", UNKNOWN, help=words)
     label = "Healthy GPUs" if (fleet.gpus >= 0).any() else "Healthy ranks"
     idle = (fleet.runs == "") & ~np.isin(fleet.nodes, list(fleet.silent))
-    told = np.isfinite(fleet.values) & np.isin(fleet.runs, _judged(about))
-    named = np.zeros(len(told), dtype=bool)
-    for one in findings:
-        if one.open and one.node:
-            here = fleet.nodes == one.node
-            if one.gpu is not None:
-                here &= fleet.gpus == one.gpu
-            elif one.rank is not None:
-                here &= fleet.ranks == one.rank
+    known = np.isfinite(fleet.values) & np.isin(fleet.runs, _judged(about))
+    named = np.zeros(len(known), dtype=bool)
+    for finding in findings:
+        if finding.open and finding.node:
+            here = fleet.nodes == finding.node
+            if finding.gpu is not None:
+                here &= fleet.gpus == finding.gpu
+            elif finding.rank is not None:
+                here &= fleet.ranks == finding.rank
             named |= here
-    unknown, at_rest = int((~(told | idle | named)).sum()), int((idle & ~named).sum())
-    total = f"of {len(told):,}" + (f", {at_rest:,} idle" if at_rest else "")
+    unknown, at_rest = int((~(known | idle | named)).sum()), int((idle & ~named).sum())
+    total = f"of {len(known):,}" + (f", {at_rest:,} idle" if at_rest else "")
     total += f", {unknown:,} not known" if unknown else ""
-    value = f"{int((told & ~named).sum()):,}" if told.any() or named.any() else UNKNOWN
+    value = f"{int((known & ~named).sum()):,}" if known.any() or named.any() else UNKNOWN
     return Number(label, value, total, bool(named.any()), words)
 
 
-def _useful(told: Sequence[RunRow]) -> Number:
+def _useful(rows: Sequence[RunRow]) -> Number:
     words = (
         "Share of the GPU time of the analyzed runs that was not lost to culprits. Restarts,"
         " evaluations and waits are not counted here; Runs says how much was useful, and"
         " where the rest went."
     )
-    spent = sum(row.ranks * row.span.seconds for row in told) / HOUR
+    spent = sum(row.ranks * row.span.seconds for row in rows) / HOUR
     if not spent > 0:
         return Number("Not lost to culprits", UNKNOWN, help=words)
-    share = max(0.0, 1.0 - sum(row.lost_gpu_hours or 0.0 for row in told) / spent)
+    share = max(0.0, 1.0 - sum(row.lost_gpu_hours or 0.0 for row in rows) / spent)
     return Number("Not lost to culprits", cell(share, "share"), help=words)

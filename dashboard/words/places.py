@@ -1,4 +1,4 @@
-"""What a fleet, a node or a GPU says in the first line of its page."""
+"""A fleet, a node or a GPU in one sentence, and a node as tables."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lockstep.dashboard.address import Place, link, utc
+from lockstep.dashboard.address import Location, link, utc
 from lockstep.dashboard.palette import severity_word
 from lockstep.dashboard.shapes import Check, FindingRow, FleetSnapshot, NodeFacts, Severity, Span
 from lockstep.dashboard.words.said import BADNESS, Said
@@ -51,7 +51,7 @@ def fleet(
     title = shown.metric.title
     silent = _silent(shown.silent)
     if not known:
-        nobody = f"No place{scope} told its {title.lower()} at this time."
+        nobody = f"No place{scope} reported its {title.lower()} at this time."
         return Said(f"{nobody}{silent}{_how(shown)}", Severity.UNKNOWN)
     count = int(away.sum())
     unknown = _untold(shown)
@@ -98,20 +98,20 @@ def node(facts: NodeFacts, findings: Sequence[FindingRow]) -> Said:
     spoken = finding(findings)
     bad = [check for check in facts.checks if _is_bad(check)]
     worst = max((BADNESS.index(check.severity) for check in bad), default=0)
-    is_open = any(one.open for one in findings)
+    is_open = any(finding.open for finding in findings)
     if spoken is not None and (is_open or BADNESS.index(spoken.severity) >= worst):
         return spoken
     dark = [check.name for check in facts.checks if check.severity is Severity.UNKNOWN]
     if bad:
-        told = "; ".join(f"{check.name}: {check.text}" for check in bad[:NAMED_AT_MOST])
+        sentences = "; ".join(f"{check.name}: {check.text}" for check in bad[:NAMED_AT_MOST])
         more = f"; and {len(bad) - NAMED_AT_MOST} more" if len(bad) > NAMED_AT_MOST else ""
-        return Said(f"{facts.node}: {told.rstrip('.')}{more}.", BADNESS[worst])
+        return Said(f"{facts.node}: {sentences.rstrip('.')}{more}.", BADNESS[worst])
     if not facts.checks or len(dark) == len(facts.checks):
-        return Said(f"Nobody looked at {facts.node}, so nobody can say.", Severity.UNKNOWN)
+        return Said(f"{facts.node} was not looked at, so its state is not known.", Severity.UNKNOWN)
     unknown = f" Not known: {', '.join(dark[:NAMED_AT_MOST])}." if dark else ""
     good = sum(check.severity is Severity.OK for check in facts.checks)
     notes = [check for check in facts.checks if check.severity is Severity.NOTE]
-    noted = "; ".join(f"{each.name}: {each.text.rstrip('.')}" for each in notes[:NAMED_AT_MOST])
+    noted = "; ".join(f"{check.name}: {check.text.rstrip('.')}" for check in notes[:NAMED_AT_MOST])
     more = f"; and {len(notes) - NAMED_AT_MOST} more" if len(notes) > NAMED_AT_MOST else ""
     return Said(
         f"Nothing wrong was found in what was looked at on {facts.node}: {good} of"
@@ -136,7 +136,8 @@ def gpu(name: str, findings: Sequence[FindingRow], slowdown: float | None, event
     happened = f"{events} events" if events != 1 else "1 event"
     if slowdown is None:
         return Said(
-            f"No finding is about {name}, with {happened} in this range; nobody told its own time.",
+            f"No finding is about {name}, with {happened} in this range; its own time was not"
+            " reported.",
             Severity.UNKNOWN,
         )
     took = f"{name} took {slowdown:.2f}× the own time of its peers"
@@ -149,8 +150,8 @@ def finding(findings: Sequence[FindingRow]) -> Said | None:
     if not findings:
         return None
     worst = max(findings, key=lambda one: (one.open, BADNESS.index(one.severity), one.since))
-    told = worst.sentence or f"{worst.cause} on {worst.node}."
-    return Said(told if worst.open else f"Ended: {told}", worst.severity)
+    sentence = worst.sentence or f"{worst.cause} on {worst.node}."
+    return Said(sentence if worst.open else f"Ended: {sentence}", worst.severity)
 
 
 def _is_bad(check: Check) -> bool:
@@ -175,9 +176,9 @@ DRAIN_WORDS = (
 )
 
 
-def checks(found: Sequence[Check]) -> pd.DataFrame:
+def checks(checks: Sequence[Check]) -> pd.DataFrame:
     """Each check, the worst first."""
-    ordered = sorted(found, key=lambda check: -BADNESS.index(check.severity))
+    ordered = sorted(checks, key=lambda check: -BADNESS.index(check.severity))
     return pd.DataFrame(
         [
             (severity_word(check.severity), check.name, check.text, check.next_step)
@@ -187,42 +188,44 @@ def checks(found: Sequence[Check]) -> pd.DataFrame:
     )
 
 
-def facts(told: Mapping[str, str]) -> pd.DataFrame:
+def facts(facts: Mapping[str, str]) -> pd.DataFrame:
     """Name and value of everything that is known of it."""
-    return pd.DataFrame(list(told.items()), columns=["fact", "value"], dtype="str")
+    return pd.DataFrame(list(facts.items()), columns=["fact", "value"], dtype="str")
 
 
-def gpus(told: NodeFacts, place: Place) -> pd.DataFrame:
+def gpus(facts: NodeFacts, location: Location) -> pd.DataFrame:
     """Its GPUs or, where there are none, its ranks, each with a link to its page."""
-    frame = told.gpus.copy()
+    frame = facts.gpus.copy()
     links = []
     for row in frame.to_dict("records"):
         gpu, rank, run = (_whole(row.get("gpu")), _whole(row.get("rank")), row.get("run"))
-        there = gpu_place(place, told.node, gpu, rank, run if isinstance(run, str) else "")
+        there = gpu_place(location, facts.node, gpu, rank, run if isinstance(run, str) else "")
         links.append(link("node", there) if gpu is not None or rank is not None else "")
     frame[GPU_LINK] = links
     return frame
 
 
-def gpu_place(place: Place, node: str, gpu: int | None, rank: int | None, run: str) -> Place:
+def gpu_place(
+    location: Location, node: str, gpu: int | None, rank: int | None, run: str
+) -> Location:
     """Where a GPU is, with the range of a place; -1 is no GPU and no rank.
 
     Args:
-        place: From where the reader comes.
+        location: From where the reader comes.
         node, gpu, rank: Whom the page is about.
         run: That is there; empty = that of the place.
     """
     return replace(
-        place, node=node, run=run or place.run, gpu=_whole(gpu), rank=_whole(rank), metric="",
+        location, node=node, run=run or location.run, gpu=_whole(gpu), rank=_whole(rank), metric="",
         axis="",
     )  # fmt: skip
 
 
-def gpu_places(told: NodeFacts) -> list[tuple[int | None, int | None, str]]:
+def gpu_places(facts: NodeFacts) -> list[tuple[int | None, int | None, str]]:
     """GPU, rank and run of every place that has one of the first two."""
     rows = [
         (_whole(row.get("gpu")), _whole(row.get("rank")), str(row.get("run") or ""))
-        for row in told.gpus.to_dict("records")
+        for row in facts.gpus.to_dict("records")
     ]
     return [row for row in rows if row[0] is not None or row[1] is not None]
 

@@ -66,11 +66,11 @@ def files(folder: Path) -> Files:
     sizes, times = {}, {}
     for name, _, _ in FILES:
         try:
-            found = os.stat(folder / name, follow_symlinks=False)
+            status = os.stat(folder / name, follow_symlinks=False)
         except OSError:
             continue
-        if stat.S_ISREG(found.st_mode):
-            sizes[name], times[name] = found.st_size, found.st_mtime
+        if stat.S_ISREG(status.st_mode):
+            sizes[name], times[name] = status.st_size, status.st_mtime
     return Files(folder, sizes, times.get(FILES[0][0]), times.get(VERDICT_FILE))
 
 
@@ -87,8 +87,8 @@ def beside(folder: Path, finding: str) -> Path | None:
     parts = finding.split("/")
     if len(parts) > min(2, len(folder.parents)) or {"", ".", ".."} & set(parts) or "\0" in finding:
         return None
-    found = folder.parents[len(parts) - 1].joinpath(*parts)
-    return found if files(found).written is not None else None
+    report_folder = folder.parents[len(parts) - 1].joinpath(*parts)
+    return report_folder if files(report_folder).written is not None else None
 
 
 def content(path: Path, most: int | None = None) -> bytes:
@@ -113,31 +113,31 @@ def sealed(page: bytes) -> str:
     return "data:text/html;charset=utf-8;base64," + base64.b64encode(SEAL + page).decode()
 
 
-def sentence(name: str, found: Files) -> tuple[str, Severity]:
+def sentence(name: str, report: Files) -> tuple[str, Severity]:
     """Whether there is a report of a run or finding; plain text."""
-    if found.written is None:
-        step = "It was analyzed" if found.analyzed else "It was not analyzed"
-        return f"Nobody wrote a report of {name} yet. {step}.", Severity.NOTE
-    text = f"The report of {name} was written at {utc(found.written)}"
-    if found.outdated:
+    if report.written is None:
+        step = "It was analyzed" if report.analyzed else "It was not analyzed"
+        return f"There is no report of {name} yet. {step}.", Severity.NOTE
+    text = f"The report of {name} was written at {utc(report.written)}"
+    if report.outdated:
         return f"{text}, before its newest analysis; make it again.", Severity.WARNING
     return f"{text}.", Severity.OK
 
 
-def windows(found: Matrix) -> pd.DataFrame:
+def windows(matrix: Matrix) -> pd.DataFrame:
     """One row a rank and window.
 
     Columns: `rank, start_seconds, first_step, value`; the last is the matrix' own, its unit in the
     name. What is not known is left out.
     """
-    rows, times = found.values.shape
-    steps = np.full(times, np.nan) if found.steps is None else found.steps
-    value = f"{found.title} ({found.unit})"
+    rows, times = matrix.values.shape
+    steps = np.full(times, np.nan) if matrix.steps is None else matrix.steps
+    value = f"{matrix.title} ({matrix.unit})"
     frame = pd.DataFrame({
-        "rank": np.repeat(np.asarray(found.rows, dtype=object), times),
-        "start_seconds": np.tile(found.times, rows),
+        "rank": np.repeat(np.asarray(matrix.rows, dtype=object), times),
+        "start_seconds": np.tile(matrix.times, rows),
         "first_step": np.tile(steps, rows),
-        value: found.values.ravel(),
+        value: matrix.values.ravel(),
     })  # fmt: skip
     frame["first_step"] = frame["first_step"].astype("Int64")
     return frame[frame[value].notna()]

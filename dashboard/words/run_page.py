@@ -13,29 +13,29 @@ from lockstep.dashboard.words.said import Number, lost
 from lockstep.dashboard.words.verdict import mapping, number, pair, records
 
 
-def gain(told: Mapping[str, Any] | None) -> tuple[str, str]:
+def gain(verdict: Mapping[str, Any] | None) -> tuple[str, str]:
     """What the run would gain without its culprit, with its interval; and how that is known.
 
     Returns:
         The sentence, empty where nobody is to be left out or it is not known; and the method, or
         why it is not known.
     """
-    if told is None:
+    if verdict is None:
         return "", ""
-    known = mapping(told.get("what_if"))
+    known = mapping(verdict.get("what_if"))
     first = what_if.without(known)
     if first:
         return first, what_if.method(known)
-    if records(told.get("culprits")):
+    if records(verdict.get("culprits")):
         return "", what_if.method({**known, "method": ""})
     return "", ""
 
 
 def numbers(
-    row: RunRow, told: Mapping[str, Any] | None, charts: Sequence[Lines]
+    row: RunRow, verdict: Mapping[str, Any] | None, charts: Sequence[Lines]
 ) -> tuple[Number, ...]:
     """Slowdown, loss of GPU time, steps, rate, and how well the hardware is used."""
-    verdict = told or {}
+    verdict = verdict or {}
     ends = pair(verdict.get("slowdown_interval"))
     between = (
         ""
@@ -49,7 +49,7 @@ def numbers(
     )  # fmt: skip
     return (
         Number("Step time over ideal", cell(number(verdict.get("slowdown")), "ratio"),
-               help=f"1 is a run that nobody holds back{between}. Unknown: nobody analyzed it."),
+               help=f"1 is a run that nobody holds back{between}. Unknown: it was not analyzed."),
         Number(*lost(number(verdict.get("lost_gpu_hours"))),
                help="GPUs times the time that they waited for culprits so far."),
         Number("Steps", cell(_steps(charts), "count"),
@@ -74,20 +74,20 @@ def _median(chart: Lines | None) -> float | None:
 
 
 def _steps(charts: Sequence[Lines]) -> int | None:
-    told = [
+    steps = [
         chart.steps[np.isfinite(chart.steps)]
         for chart in charts
         if chart.steps is not None and np.isfinite(chart.steps).any()
     ]
-    if not told:
+    if not steps:
         return None
-    return int(max(each.max() for each in told) - min(each.min() for each in told)) + 1
+    return int(max(each.max() for each in steps) - min(each.min() for each in steps)) + 1
 
 
 def _use(chart: Lines | None) -> Number:
     """How well the hardware is used: a share of its peak, or FLOP/s where that is not known."""
     if chart is None:
-        return Number("MFU", cell(None, ""), help="Nobody told it.")
+        return Number("MFU", cell(None, ""), help="It was not reported.")
     words = f"{chart.title}. {chart.help}"
     if chart.unit != "ratio":
         return Number("Model FLOPs of a rank", cell(_median(chart), "flops"), help=words)

@@ -1,4 +1,4 @@
-"""The list of runs: which are asked for, in which order, as a table and as a sentence."""
+"""The list of runs as a table and a sentence; where their time went, in a sentence."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from lockstep.analyzer.ledger.words import percent
-from lockstep.dashboard.address import Place, link, utc
+from lockstep.dashboard.address import Location, link, utc
 from lockstep.dashboard.shapes import LedgerRow, RunRow, Severity
 from lockstep.dashboard.words.said import Said
 
@@ -50,7 +50,7 @@ class Wish:
 def wished(rows: Sequence[RunRow], wish: Wish) -> list[RunRow]:
     """Those that are asked for, in the order that is."""
     text = wish.text.casefold()
-    found = [
+    matching = [
         row
         for row in rows
         if (not wish.state or row.state == wish.state)
@@ -58,7 +58,7 @@ def wished(rows: Sequence[RunRow], wish: Wish) -> list[RunRow]:
         and (not text or text in _words(row))
     ]
     order = ORDERS.get(wish.order) or ORDERS[next(iter(ORDERS))]
-    return sorted(found, key=order)
+    return sorted(matching, key=order)
 
 
 def status(row: RunRow) -> str:
@@ -66,12 +66,12 @@ def status(row: RunRow) -> str:
     return row.status or NOT_ANALYZED
 
 
-def frame(rows: Sequence[RunRow], place: Place) -> pd.DataFrame:
+def frame(rows: Sequence[RunRow], location: Location) -> pd.DataFrame:
     """One row a run, with links to its page and its report."""
     return pd.DataFrame({
-        "open": [link("run", Place(run=row.run, refresh=place.refresh)) for row in rows],
+        "open": [link("run", Location(run=row.run, refresh=location.refresh)) for row in rows],
         "report": [
-            link("run", Place(run=row.run, refresh=place.refresh), view="report")
+            link("run", Location(run=row.run, refresh=location.refresh), view="report")
             if row.report
             else None
             for row in rows
@@ -92,25 +92,25 @@ def frame(rows: Sequence[RunRow], place: Place) -> pd.DataFrame:
     })  # fmt: skip
 
 
-def sentence(every: Sequence[RunRow], found: Sequence[RunRow]) -> tuple[str, Severity]:
+def sentence(every: Sequence[RunRow], rows: Sequence[RunRow]) -> tuple[str, Severity]:
     """What ran and how it ended; plain text."""
     if not every:
         return "No run is known here.", Severity.NOTE
-    if not found:
+    if not rows:
         return f"None of {_counted(len(every))} is as you ask.", Severity.NOTE
-    states = {state: sum(row.state == state for row in found) for state in STATES}
+    states = {state: sum(row.state == state for row in rows) for state in STATES}
     ends = [f"{count:,} {state}" for state, count in states.items() if count]
     if len(ends) == 1:
-        ends = [("" if len(found) == 1 else "all ") + ends[0].partition(" ")[2]]
-    slow = sum(row.status == "degraded" for row in found)
-    unread = sum(row.status is None for row in found)
-    unsure = sum(row.status not in (None, "healthy", "degraded") for row in found)
-    broken = sum(row.state in ("failed", "hung") for row in found)
-    parts = [f"{_counted(len(found))}: {', '.join(ends)}"]
+        ends = [("" if len(rows) == 1 else "all ") + ends[0].partition(" ")[2]]
+    slow = sum(row.status == "degraded" for row in rows)
+    unread = sum(row.status is None for row in rows)
+    unsure = sum(row.status not in (None, "healthy", "degraded") for row in rows)
+    broken = sum(row.state in ("failed", "hung") for row in rows)
+    parts = [f"{_counted(len(rows))}: {', '.join(ends)}"]
     parts += [f"{slow:,} held back by somebody"] if slow else []
     parts += [f"{unread:,} not analyzed"] if unread else []
     parts += [f"of {unsure:,} it is not known who held them back"] if unsure else []
-    lost = sum(row.lost_gpu_hours or 0.0 for row in found)
+    lost = sum(row.lost_gpu_hours or 0.0 for row in rows)
     text = "; ".join(parts)
     text += f"; {hours(lost)} lost in all" if lost > 0 else ""
     bad, unknown = slow or broken, unread or unsure or states["unknown"]
@@ -160,8 +160,6 @@ def _cut(text: str) -> str:
     return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
 
 
-# Where the time went, in one sentence; what nobody recorded is no gain.
-
 MUCH = 0.9
 """Useful share from which on nothing needs to be done."""
 KNOWN = 0.1
@@ -171,28 +169,29 @@ UNKNOWN = "unknown"
 
 def headline(rows: Sequence[LedgerRow], run: str) -> Said:
     """Of one run its own sentence; of several, how much of all was useful and the largest loss."""
-    told = [row for row in rows if row.rank_seconds > 0]
-    if not told:
+    counted = [row for row in rows if row.rank_seconds > 0]
+    if not counted:
         which = f"of run {run}" if run else "of any run here"
         return Said(
             f"Nothing is known of where the time {which} went.", Severity.UNKNOWN,
             "lockstep ledger DIR",
         )  # fmt: skip
-    whole = sum(row.rank_seconds for row in told)
-    useful = sum(row.useful for row in told) / whole
-    missing = sum(row.buckets.get(UNKNOWN, 0.0) for row in told) / whole
-    if len(told) == 1:
-        text = told[0].sentence
+    whole = sum(row.rank_seconds for row in counted)
+    useful = sum(row.useful for row in counted) / whole
+    missing = sum(row.buckets.get(UNKNOWN, 0.0) for row in counted) / whole
+    if len(counted) == 1:
+        text = counted[0].sentence
         words = f"{text[:1].upper()}{text[1:]}"
     else:
         losses: dict[str, float] = {}
-        for row in told:
+        for row in counted:
             for name, seconds in row.losses.items():
                 losses[name] = losses.get(name, 0.0) + seconds
         who = max(losses, key=lambda name: losses[name], default="")
         lost = losses.get(who, 0.0)
         loss = f"the largest loss is {who}, {percent(lost / whole)}" if lost else "nothing was lost"
-        words = f"{percent(useful)} of the time of {len(told)} runs was useful; {loss}."
+        words = f"{percent(useful)} of the time of {len(counted)} runs was useful; {loss}."
     if missing >= KNOWN:
-        return Said(f"{words} Of {percent(missing)} nobody knows where it went.", Severity.UNKNOWN)
+        words += f" Of {percent(missing)} it is not known where it went."
+        return Said(words, Severity.UNKNOWN)
     return Said(words, Severity.OK if useful >= MUCH else Severity.NOTE)

@@ -1,4 +1,4 @@
-"""What a page says first: a sentence, how bad it is, and what to do next."""
+"""The sentence of a page, its numbers, GPU time and ages: the types that words are made of."""
 
 import math
 from dataclasses import dataclass
@@ -91,8 +91,8 @@ def is_stale(answer: Answer) -> bool:
 
 def interval(answer: Answer) -> float:
     """Seconds between two scrapes."""
-    told = answer.scrape_seconds
-    return told if math.isfinite(told) and told > 0 else UNKNOWN_SCRAPE_SECONDS
+    seconds = answer.scrape_seconds
+    return seconds if math.isfinite(seconds) and seconds > 0 else UNKNOWN_SCRAPE_SECONDS
 
 
 def age(answer: Answer) -> str:

@@ -1,4 +1,4 @@
-"""What the verdict of a run says in the first line of a page."""
+"""A verdict in words: its sentence, who is named, its details and its range; read defensively."""
 
 import math
 import shlex
@@ -10,7 +10,6 @@ import pandas as pd
 from lockstep.dashboard.address import moment, utc
 from lockstep.dashboard.shapes import RunRow, Severity, Span
 from lockstep.dashboard.trouble import TroubleError
-from lockstep.dashboard.words import verdict
 from lockstep.dashboard.words.said import Said
 
 # Parts of a verdict, or nothing where they are not as they should: people edit files.
@@ -25,8 +24,8 @@ def number(value: Any) -> float | None:
 
 def whole(value: Any) -> int | None:
     """A whole number from 0, as a rank or a step is; or None."""
-    told = number(value)
-    return None if told is None or told < 0 or told != int(told) else int(told)
+    known = number(value)
+    return None if known is None or known < 0 or known != int(known) else int(known)
 
 
 def pair(value: Any) -> tuple[float, float] | None:
@@ -49,12 +48,12 @@ def mapping(value: Any) -> Mapping[str, Any]:
 
 def records(value: Any) -> tuple[Mapping[str, Any], ...]:
     """The mappings of a list."""
-    return tuple(each for each in sequence(value) if isinstance(each, Mapping))
+    return tuple(item for item in sequence(value) if isinstance(item, Mapping))
 
 
 def texts(value: Any) -> tuple[str, ...]:
     """The strings of a list."""
-    return tuple(each for each in sequence(value) if isinstance(each, str))
+    return tuple(item for item in sequence(value) if isinstance(item, str))
 
 
 def sequence(value: Any) -> tuple[Any, ...]:
@@ -86,15 +85,17 @@ def headline(verdict: Verdict | None, row: RunRow, *, live: bool = False) -> Sai
 def severity(verdict: Verdict) -> Severity:
     """How bad a verdict is: that of its worst culprit; unknown is not healthy."""
     culprits = records(verdict.get("culprits"))
-    if mapping(verdict.get("hang")) or any(each.get("tier") == "page" for each in culprits):
+    if mapping(verdict.get("hang")) or any(culprit.get("tier") == "page" for culprit in culprits):
         return Severity.CRITICAL
     status = verdict.get("status")
     if culprits or status == "degraded":
         return Severity.WARNING
     if status == "healthy":
         # Whom somebody was told of, and this archive does not show, is not all well.
-        told = any(each.get("agrees") is False for each in records(verdict.get("history")))
-        return Severity.WARNING if told else Severity.OK
+        named_before = any(
+            entry.get("agrees") is False for entry in records(verdict.get("history"))
+        )
+        return Severity.WARNING if named_before else Severity.OK
     return Severity.UNKNOWN
 
 
@@ -113,15 +114,15 @@ def who(culprit: Verdict) -> str:
 
 def hang(verdict: Verdict) -> str:
     """Which ranks are missing from which collective; empty where nothing hangs."""
-    told = mapping(verdict.get("hang"))
-    if not told:
+    hanging = mapping(verdict.get("hang"))
+    if not hanging:
         return ""
     missing = missing_ranks(verdict)
     names = ", ".join(map(str, missing[:NAMED_AT_MOST]))
     more = len(missing) - NAMED_AT_MOST
     names += f" and {more} more" if more > 0 else ""
-    op, group = text(told.get("op")) or "a collective", text(told.get("group")) or "not told"
-    sequence = whole(told.get("sequence"))
+    op, group = text(hanging.get("op")) or "a collective", text(hanging.get("group")) or "not told"
+    sequence = whole(hanging.get("sequence"))
     which = "" if sequence is None else f" number {sequence}"
     if not missing:
         return f"The run hangs in {op}{which} of group {group}; who is missing is not known."
@@ -134,9 +135,9 @@ def hang(verdict: Verdict) -> str:
 
 def missing_ranks(verdict: Verdict) -> tuple[int, ...]:
     """The ranks that a hanging collective waits for."""
-    told = mapping(verdict.get("hang")).get("missing_ranks")
-    found = (whole(each) for each in told) if isinstance(told, list) else ()
-    return tuple(each for each in found if each is not None)
+    ranks = mapping(verdict.get("hang")).get("missing_ranks")
+    wholes = (whole(member) for member in ranks) if isinstance(ranks, list) else ()
+    return tuple(each for each in wholes if each is not None)
 
 
 def named(verdict: Verdict | None, ranks_of_node: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
@@ -146,14 +147,14 @@ def named(verdict: Verdict | None, ranks_of_node: Mapping[str, tuple[int, ...]])
         verdict: docs/reference/verdict.md, or None.
         ranks_of_node: Of the run.
     """
-    found: set[int] = set()
+    ranks: set[int] = set()
     for culprit in records((verdict or {}).get("culprits")):
         rank = whole(culprit.get("rank"))
         if rank is not None:
-            found.add(rank)
+            ranks.add(rank)
         elif culprit.get("scope") in ("node", "gpu"):
-            found.update(ranks_of_node.get(text(culprit.get("node")), ()))
-    return tuple(sorted(found | set(missing_ranks(verdict or {}))))
+            ranks.update(ranks_of_node.get(text(culprit.get("node")), ()))
+    return tuple(sorted(ranks | set(missing_ranks(verdict or {}))))
 
 
 def confidence(verdict: Verdict) -> float | None:
@@ -167,12 +168,12 @@ def place_confidence(verdict: Verdict) -> float | None:
 
 
 def _lowest(verdict: Verdict, key: str) -> float | None:
-    told = [number(each.get(key)) for each in records(verdict.get("culprits"))]
-    return min((each for each in told if each is not None), default=None)
+    known = [number(culprit.get(key)) for culprit in records(verdict.get("culprits"))]
+    return min((item for item in known if item is not None), default=None)
 
 
 def _not_analyzed(row: RunRow, *, live: bool) -> Said:
-    said = f"Nobody analyzed run {row.run}, so nobody can say who is late; what was measured stands"
+    said = f"Run {row.run} was not analyzed, so who is late is not known; what was measured stands"
     if live and not row.folder:
         return Said(
             f"{said} below. lockstep watch analyzes running runs.",
@@ -194,7 +195,8 @@ MISSING = ("what was not there",)
 def rejected(verdict: Mapping[str, Any]) -> pd.DataFrame:
     """Suspects that were let go; columns `REJECTED`."""
     rows = [
-        (whole(one.get("rank")), text(one.get("why"))) for one in records(verdict.get("rejected"))
+        (whole(entry.get("rank")), text(entry.get("why")))
+        for entry in records(verdict.get("rejected"))
     ]
     return pd.DataFrame(rows, columns=list(REJECTED)).astype({"rank": "Int64"})
 
@@ -202,8 +204,8 @@ def rejected(verdict: Mapping[str, Any]) -> pd.DataFrame:
 def structure(verdict: Mapping[str, Any]) -> pd.DataFrame:
     """What is slow by design and nobody's fault; columns `STRUCTURE`."""
     rows = [
-        (text(one.get("kind")), number(one.get("share")), text(one.get("text")))
-        for one in records(verdict.get("structure"))
+        (text(entry.get("kind")), number(entry.get("share")), text(entry.get("text")))
+        for entry in records(verdict.get("structure"))
     ]
     return pd.DataFrame(rows, columns=list(STRUCTURE)).astype({"share of the step": "float64"})
 
@@ -211,10 +213,10 @@ def structure(verdict: Mapping[str, Any]) -> pd.DataFrame:
 def anomalies(verdict: Mapping[str, Any]) -> pd.DataFrame:
     """Hardware that deviates from its peers, costly or not; columns `ANOMALIES`."""
     rows = [
-        (text(one.get("node")), whole(one.get("gpu")), text(one.get("since")),
-         number(one.get("deviation")), "yes" if one.get("costs_time") is True else "not yet",
-         text(one.get("text")))
-        for one in records(verdict.get("anomalies"))
+        (text(entry.get("node")), whole(entry.get("gpu")), text(entry.get("since")),
+         number(entry.get("deviation")), "yes" if entry.get("costs_time") is True else "not yet",
+         text(entry.get("text")))
+        for entry in records(verdict.get("anomalies"))
     ]  # fmt: skip
     frame = pd.DataFrame(rows, columns=list(ANOMALIES))
     return frame.astype({"GPU": "Int64", "distance": "float64"})
@@ -222,8 +224,8 @@ def anomalies(verdict: Mapping[str, Any]) -> pd.DataFrame:
 
 def before(verdict: Mapping[str, Any]) -> tuple[str, ...]:
     """How often its culprits were culprits before, a sentence each."""
-    told = (text(one.get("text")) for one in records(verdict.get("recurrence")))
-    return tuple(f"{one}." for one in told if one)
+    sentences = (text(entry.get("text")) for entry in records(verdict.get("recurrence")))
+    return tuple(f"{one}." for one in sentences if one)
 
 
 def missing(verdict: Mapping[str, Any]) -> pd.DataFrame:
@@ -235,7 +237,7 @@ def how_sure(verdict: Mapping[str, Any]) -> str:
     """Coverage, provenance and what goes on costing, in a sentence."""
     coverage = number(verdict.get("coverage"))
     words = (
-        "How much of the run answered is not told."
+        "How much of the run answered is not known."
         if coverage is None
         else f"{coverage:.0%} of the expected windows of all ranks answered."
     )
@@ -254,9 +256,9 @@ NEAR = 0.02
 """Of the range: an onset so near to its left edge is the edge."""
 
 
-def onset(told: Mapping[str, Any] | None, span: Span) -> float | None:
+def onset(verdict: Mapping[str, Any] | None, span: Span) -> float | None:
     """Unix seconds from which the first culprit is slow, where a range begins before it."""
-    culprits = records((told or {}).get("culprits"))
+    culprits = records((verdict or {}).get("culprits"))
     if not culprits or not text(culprits[0].get("since")):
         return None
     try:
@@ -266,20 +268,20 @@ def onset(told: Mapping[str, Any] | None, span: Span) -> float | None:
     return since if span.start + NEAR * span.seconds < since < span.end else None
 
 
-def measured(told: Mapping[str, Any] | None, span: Span) -> str:
+def measured(verdict: Mapping[str, Any] | None, span: Span) -> str:
     """What the map, the charts and the table of ranks are taken over, and what the verdict is."""
     words = (
         f"Measured from {utc(span.start)} to {utc(span.end)}: the table has medians over all of"
         " it, the map and the boxes values by window."
     )
-    since = onset(told, span)
+    since = onset(verdict, span)
     if since is None:
         return words
-    first = records((told or {}).get("culprits"))[0]
+    first = records((verdict or {}).get("culprits"))[0]
     slower, step = number(first.get("slowdown")), whole(first.get("from_step"))
     times = "" if slower is None else f": {slower:.2f}×"
     at = utc(since) if step is None else f"step {step} ({utc(since)})"
     return (
-        f"{words} The verdict counts {verdict.who(first)} from {at} on{times}; medians that"
+        f"{words} The verdict counts {who(first)} from {at} on{times}; medians that"
         " include the time before are lower."
     )

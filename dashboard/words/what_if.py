@@ -24,7 +24,7 @@ METHODS = {
 EXPLAINED = {
     "S": "steps over steps in which all operations of a kind take as long as the middle one",
     "S_strata": "the same within stage, chunk and micro-batch: uneven by design is no loss here",
-    "M_W": "share of the lost time that the worst 3 % of the workers explain; near 0: nobody does",
+    "M_W": "share of the lost time that the worst 3 % of the workers explain; near 0: none of it",
     "M_S": "share of the lost time that the last stage explains; near 1: the model is uneven",
 }
 """SOURCE: OSDI'25, arXiv 2505.05713, equations 1 to 5; S_strata is Lockstep's own."""
@@ -40,13 +40,13 @@ ROWS_AT_MOST = 50
 
 def method(what_if: Mapping[str, Any]) -> str:
     """How the figures are known, or why there are none."""
-    told = METHODS.get(text(what_if.get("method")))
+    method = METHODS.get(text(what_if.get("method")))
     why = text(what_if.get("why"))
-    if told is None:
+    if method is None:
         because = f": {why}" if why else " (they need operations, and own times of a slow rank)"
         return f"What the run would take without somebody is not known{because}."
     notes = "; ".join(texts(what_if.get("notes")))
-    parts = (told, f"No simulation: {why}." if why else "", f"Note: {notes}." if notes else "")
+    parts = (method, f"No simulation: {why}." if why else "", f"Note: {notes}." if notes else "")
     return " ".join(part for part in parts if part)
 
 
@@ -62,9 +62,9 @@ def figures(what_if: Mapping[str, Any]) -> pd.DataFrame:
         if value is not None:
             rows.append((NAMES[key], value, *_ends(what_if.get(f"{key}_interval")), words))
     for key, name in PARTS:
-        told = {part: number(value) for part, value in mapping(what_if.get(key)).items()}
+        figures_by_part = {part: number(value) for part, value in mapping(what_if.get(key)).items()}
         known = sorted(
-            ((part, value) for part, value in told.items() if value is not None),
+            ((part, value) for part, value in figures_by_part.items() if value is not None),
             key=lambda item: -item[1],
         )
         for part, value in known[:ROWS_AT_MOST]:

@@ -142,8 +142,7 @@ def diagnose_trace(
 
 def read_trace(path: Path, layout: str | None = None, meta: Path | None = None) -> "Trace":
     """Loads a trace; arguments and errors as `diagnose_trace`."""
-    from lockstep.analyzer.read.optrace.layout import parse_layout, read_meta
-    from lockstep.analyzer.read.optrace.load import load_trace
+    from lockstep.analyzer.read.optrace.load import load_trace, parse_layout, read_meta
     from lockstep.analyzer.shapes.run import LoadError
 
     try:

@@ -39,6 +39,7 @@ def test_every_detector_is_a_row_of_its_own_name_and_every_file_has_one():
 def test_every_shape_is_a_row_and_every_row_a_generator_of_candidates():
     files = _files(
         lockstep.analyzer.stragglers.model, "adjusted_time", "candidate", "effects",
+        "effect_findings",
         "minimum_detectable_effect", "precision", "reference", "roles", "scopes",
         "whole_or_parts",
     )  # fmt: skip

@@ -20,7 +20,7 @@ OLD = (
 )  # fmt: skip
 """Below `analyzer/`, before it had rooms."""
 ROOMS = (
-    "align/same_work", "align/one_clock", "align/common_writes",
+    "align/same_work", "align/common_writes",
     "stats",
     "hangs/last_seen", "hangs/run_end", "hangs/onset", "hangs/detector",
     "causes",
@@ -29,11 +29,11 @@ ROOMS = (
     "operations/examine", "operations/observe", "operations/evidence", "operations/trace_evidence",
     "operations/structure", "operations/outliers", "operations/lateness",
     "hardware/anomalies",
-    "verdict/pipeline", "verdict/case", "verdict/status", "verdict/culprits", "verdict/cost/fixes",
+    "verdict/pipeline", "verdict/case", "verdict/status", "verdict/culprits", "verdict/cost",
     "verdict/rejected", "verdict/sentence",
 )  # fmt: skip
 """The same below `analyzer/` in its rooms."""
-CORE = (*(f"analyzer/{name}" for name in (*OLD, *ROOMS)), "watch/judge/history")
+CORE = (*(f"analyzer/{name}" for name in (*OLD, *ROOMS)), "lockstep/diagnose/history")
 """Modules and folders, under the names of either time."""
 NOT_CHOSEN = (-1, 0, 1, 2)
 BEFORE = "933a2b2"

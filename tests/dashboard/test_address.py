@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.dashboard.address import LONGEST_TEXT, Place, link, moment, read, span
+from lockstep.dashboard.address import LONGEST_TEXT, Location, link, moment, read, span
 from lockstep.dashboard.shapes import Span
 from lockstep.dashboard.trouble import TroubleError
 
@@ -20,7 +20,7 @@ NAMES = ("run", "node", "gpu", "rank", "from", "to", "metric", "finding", "a", "
 NUMBERS = st.one_of(st.none(), st.integers(0, 9_999_999))
 TEXTS = st.text(max_size=LONGEST_TEXT)
 PLACES = st.builds(
-    Place, run=TEXTS, node=TEXTS, gpu=NUMBERS, rank=NUMBERS, since=TEXTS, until=TEXTS,
+    Location, run=TEXTS, node=TEXTS, gpu=NUMBERS, rank=NUMBERS, since=TEXTS, until=TEXTS,
     metric=TEXTS, finding=TEXTS, a=TEXTS, b=TEXTS, op=TEXTS, axis=TEXTS, refresh=NUMBERS,
 )  # fmt: skip
 MOMENTS = st.one_of(
@@ -41,14 +41,14 @@ def test_no_query_is_more_than_trouble(words: dict[str, str]) -> None:
 
 
 @given(PLACES)
-def test_a_link_leads_where_it_was_made(place: Place) -> None:
-    words = dict(parse_qsl(urlsplit(link("node", place)).query))
-    assert place == read(words)
+def test_a_link_leads_where_it_was_made(location: Location) -> None:
+    words = dict(parse_qsl(urlsplit(link("node", location)).query))
+    assert location == read(words)
 
 
 @given(PLACES)
-def test_a_link_stays_on_its_page(place: Place) -> None:
-    parts = urlsplit(link("node", place))
+def test_a_link_stays_on_its_page(location: Location) -> None:
+    parts = urlsplit(link("node", location))
     assert ("", "", "/node", "") == (parts.scheme, parts.netloc, parts.path, parts.fragment)
 
 
@@ -77,12 +77,12 @@ def test_what_is_no_moment_is_trouble(text: str) -> None:
 
 def test_grafanas_variables_are_read() -> None:
     words = {"var-run": "gpt-1", "var-node": "node-3", "from": "now-1h", "to": "now"}
-    assert Place(run="gpt-1", node="node-3", since="now-1h", until="now") == read(words)
+    assert Location(run="gpt-1", node="node-3", since="now-1h", until="now") == read(words)
 
 
 def test_a_range_that_ends_before_it_begins_is_trouble() -> None:
     with pytest.raises(TroubleError, match="ends before it begins"):
-        span(Place(since="now", until="now-1h"), EXTENT, NOW)
+        span(Location(since="now", until="now-1h"), EXTENT, NOW)
 
 
 @pytest.mark.parametrize("value", ["-1", "1.5", "x", "99999999", "¹"])
@@ -97,8 +97,8 @@ def test_a_text_that_nobody_would_write_is_trouble() -> None:
 
 
 def test_a_place_says_only_what_is_known() -> None:
-    assert {"run": "gpt-1", "gpu": "0"} == Place(run="gpt-1", gpu=0).query()
-    assert "/" == link("now", Place())
+    assert {"run": "gpt-1", "gpu": "0"} == Location(run="gpt-1", gpu=0).query()
+    assert "/" == link("now", Location())
 
 
 def test_a_moment_of_a_far_zone_is_one() -> None:

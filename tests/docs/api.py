@@ -25,9 +25,9 @@ def text(made: str) -> str:
     reading = document(acting=False)["paths"]
     rows = []
     for path, methods in full["paths"].items():
-        for method, told in methods.items():
+        for method, operation in methods.items():
             star = "" if method in reading.get(path, {}) else f" {ACTING}"
-            rows.append((f"{code(f'{method.upper()} {path}')}{star}", told["summary"]))
+            rows.append((f"{code(f'{method.upper()} {path}')}{star}", operation["summary"]))
     parts = ["# API", made, INTRODUCTION, table(("request", "what"), rows)]
     parts += ["## Queries", *_queries(full)]
     schemas = full["components"]["schemas"]
@@ -44,28 +44,36 @@ def document(*, acting: bool) -> Tree:
 
     with TemporaryDirectory() as folder:
         app = routes(Reading(Path(folder)), Mock() if acting else None)
-        told: Tree = app.openapi()
-        return told
+        schema: Tree = app.openapi()
+        return schema
 
 
 def _queries(full: Tree) -> Iterator[str]:
     for path, methods in full["paths"].items():
-        for method, told in methods.items():
-            asked = [each for each in told.get("parameters", ()) if each["in"] == "query"]
-            if asked:
+        for method, operation in methods.items():
+            parameters = [
+                parameter
+                for parameter in operation.get("parameters", ())
+                if parameter["in"] == "query"
+            ]
+            if parameters:
                 yield code(f"{method.upper()} {path}")
                 yield "\n".join(
-                    _line(each["name"], _kind(each["schema"]), each.get("description", ""))
-                    for each in asked
+                    _line(
+                        parameter["name"],
+                        _kind(parameter["schema"]),
+                        parameter.get("description", ""),
+                    )
+                    for parameter in parameters
                 )
 
 
 def _keys(shape: Tree) -> str:
     needed = shape.get("required", ())
     rows = []
-    for name, told in shape["properties"].items():
-        default = "" if name in needed else f"; default {_shown(told.get('default'))}"
-        rows.append(_line(name, f"{_kind(told)}{default}", told.get("description", "")))
+    for name, schema in shape["properties"].items():
+        default = "" if name in needed else f"; default {_shown(schema.get('default'))}"
+        rows.append(_line(name, f"{_kind(schema)}{default}", schema.get("description", "")))
     return "\n".join(rows)
 
 
@@ -73,19 +81,19 @@ def _line(name: str, kind: str, what: str) -> str:
     return f"- {code(name)} ({kind})" + (f": {what}" if what else "")
 
 
-def _kind(told: Tree) -> str:
-    if "anyOf" in told:
-        return " or ".join(_kind(each) for each in told["anyOf"])
-    if "$ref" in told:
-        name = told["$ref"].rpartition("/")[2]
+def _kind(schema: Tree) -> str:
+    if "anyOf" in schema:
+        return " or ".join(_kind(option) for option in schema["anyOf"])
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
-    if "enum" in told:
-        return ", ".join(map(str, told["enum"]))
-    kind = str(told.get("type", "any"))
+    if "enum" in schema:
+        return ", ".join(map(str, schema["enum"]))
+    kind = str(schema.get("type", "any"))
     if kind == "array":
-        return f"list of {_kind(told['items'])}"
-    least = told.get("minimum", told.get("exclusiveMinimum"))
-    most = told.get("maximum")
+        return f"list of {_kind(schema['items'])}"
+    least = schema.get("minimum", schema.get("exclusiveMinimum"))
+    most = schema.get("maximum")
     bounds = "".join([
         "" if least is None else f", from {least}", "" if most is None else f" to {most}",
     ])  # fmt: skip

@@ -1,4 +1,4 @@
-"""What can be injected, in words; the causes and the kinds come from the contract."""
+"""What can be injected; causes and kinds come from the contract."""
 
 from lockstep.collector.contract.words import FAULT_CAUSES, FaultKind
 from lockstep.workloads.faults.kinds import BUILT
@@ -6,7 +6,7 @@ from tests.docs.tables import code, table
 
 HAPPENS = {
     FaultKind.COMPUTE: "the emulated device takes longer",
-    FaultKind.THERMAL: "as `compute`, and the simulated GPU tells of heat first, then a lower"
+    FaultKind.THERMAL: "as `compute`, and the simulated GPU reports heat first, then a lower"
     " clock, then thermal throttling",
     FaultKind.POWER: "as `compute`, with a lowered power limit",
     FaultKind.ECC: "as `compute`, with corrected and uncorrected errors, a remapped row and XID 63",

@@ -1,16 +1,16 @@
-"""The pages of what the kernel log tells: XIDs by the catalogue, and lines without an XID."""
+"""The pages of the kernel log: XIDs by the catalogue, and lines without an XID."""
 
 from collections import Counter
 from collections.abc import Iterable
 from string import ascii_uppercase
 
-from lockstep.collector.contract.kernel_log import FATAL_SECONDS, KINDS, LINES, TOGETHER, TOLD
+from lockstep.collector.contract.kernel_log import FATAL_SECONDS, KINDS, TOGETHER, TOLD
 from lockstep.collector.contract.xid import BY_LINE, PAGED, REPEATED, XIDS, listed
 from lockstep.collector.contract.xid_catalogue.rows import UNUSED
 from lockstep.collector.contract.xid_catalogue.shape import Severity, Xid
 from tests.docs.tables import code, table
 
-HEAD = ("XID", "what", "severity", "whose fault", "told", "what to do")
+HEAD = ("XID", "what", "severity", "whose fault", "alert", "what to do")
 USUAL = 5
 """Advice of so many XIDs has a letter on the page."""
 
@@ -43,7 +43,7 @@ def xids(made: str) -> list[str]:
          " for events of severity fatal. `second in a day`: a single one alerts nobody."),
         "**What to do**, by letter:",
         "\n".join(f"- **{letter}** {each}" for each, letter in letters.items()),
-        table((*HEAD[:4], "alert", HEAD[5]), [_short(row, letters) for row in known]),
+        table(HEAD, [_short(row, letters) for row in known]),
         (f"Unused since A100, and reported by older GPUs: {listed(unused)}. NVIDIA sends them to"
          " support. They, and numbers that are not in the list, are warnings."),
     ]  # fmt: skip
@@ -62,7 +62,6 @@ def kernel_events(made: str) -> list[str]:
             kind.text,
             _each(str(severity) for name, severity in TOLD if name == kind.kind),
             kind.advice,
-            _each(code(one.source.split("/")[-1]) for one in LINES if one.kind == kind.kind),
         )
         for kind in KINDS.values()
     ]
@@ -81,7 +80,7 @@ def kernel_events(made: str) -> list[str]:
          + "; ".join(
              f"{' and '.join(map(code, sorted(one.kinds)))} within {one.seconds:g} s are"
              f" {one.severity}" for one in TOGETHER) + "."),
-        table(("kind", "what", "severity", "what to do", "printed by"), kinds),
+        table(("kind", "what", "severity", "what to do"), kinds),
         ("Warnings of these drivers that no form reads, and XIDs that cannot be read, are counted"
         " in `lockstep_kernel_lines_unread_total{driver}`; `lockstep doctor` shows the last one."
         " Please send it."),

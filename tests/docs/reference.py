@@ -197,13 +197,15 @@ def command_line() -> str:
     ]
     for name, command in commands.items():
         parts += [f"## lockstep {name}", _help(command.help or "")]
-        parts.append(_parameters([each for each in command.params if each.name != "help"]))
+        parameters = [each for each in command.params if each.name != "help"]
+        parts.append(OF_COLLECT if name == "collect" else _parameters(parameters))
         for second, inner in getattr(command, "commands", {}).items():
             parts += [f"### lockstep {name} {second}", _help(inner.help or "")]
             parts.append(_parameters([each for each in inner.params if each.name != "help"]))
     return _page([part for part in parts if part])
 
 
+OF_COLLECT = "Every setting is a flag, and a few flags are no settings: [settings](settings.md)."
 EXIT_CODES = (
     ("0", "healthy, or done"),
     ("1", "a warning that names nobody: all ranks slower alike, or hardware that deviates"),

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.analyzer.collectives.test_inspector import job, written
 
 from lockstep.app import main
 from lockstep.collector.contract.words import ExitCode
+from tests.analyzer.read.collectives.test_inspector import job, written
 
 
 def analyzed(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:

@@ -46,4 +46,4 @@ class DumpOnRequest:
 
     def _write(self) -> None:
         dump: Callable[[], bytes] = getattr(_distributed_c10d, TRACE)
-        write_whole(self._dump, dump())
+        write_whole(self._dump, dump(), mode=None)

@@ -90,7 +90,7 @@ class Starting:
         }  # fmt: skip
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self._path, json.dumps(told).encode())
+            write_whole(self._path, json.dumps(told), mode=None)
 
     def _end(self, what: StartPart, end_ns: int) -> None:
         spans = self._spans.get(what)

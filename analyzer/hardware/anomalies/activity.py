@@ -83,20 +83,20 @@ def as_windows(
         samples: contract.archive.SAMPLES, for what else is known of them.
     """
     level = median(seen.values, 1)
-    told = np.flatnonzero(np.isfinite(level))
-    start = panel.times[told]
+    known = np.flatnonzero(np.isfinite(level))
+    start = panel.times[known]
     end = start + panel.seconds
-    own = seen.values[told] / level[told, None]
-    wall = np.broadcast_to(median_of(level) / level[told, None], own.shape)
+    own = seen.values[known] / level[known, None]
+    wall = np.broadcast_to(median_of(level) / level[known, None], own.shape)
     unknown = np.full(own.shape, np.nan)
     # What a GPU is busy with is computing; what else there is in a step nobody tells.
     phases = {str(phase): unknown for phase in Phase} | {str(Phase.FORWARD): own}
     times = {"own": own, "wall": wall, "collective": unknown, "cpu": unknown, "gc": unknown}
     heard = telemetry(samples, tuple(ranks), (start + end) / 2)
-    number = np.arange(len(told))
+    number = np.arange(len(known))
     return Grid(
         run="", ranks=tuple(ranks), from_step=number, to_step=number + 1, start=start, end=end,
         time=phases | times, signals=heard.signals, last=heard.last, last_time=heard.last_time,
-        scraped_until=heard.scraped_until, masked=np.zeros(len(told), dtype=bool), coverage=1.0,
+        scraped_until=heard.scraped_until, masked=np.zeros(len(known), dtype=bool), coverage=1.0,
         scrape_seconds=heard.scrape_seconds,
     )  # fmt: skip

@@ -75,7 +75,7 @@ def anomalies_json(
     Keys: docs/reference/verdict.md.
     """
     uuids = {(info.node, info.gpu): info.uuid for info in ranks if info.gpu is not None}
-    told = [
+    with_cost = [
         (deviation, any(_explains(deviation, culprit) for culprit in culprits))
         for deviation in deviations
     ]
@@ -92,7 +92,7 @@ def anomalies_json(
             "costs_time": costs,
             "text": deviation.text,
         }
-        for deviation, costs in sorted(told, key=lambda one: not one[1])
+        for deviation, costs in sorted(with_cost, key=lambda one: not one[1])
     )
 
 

@@ -53,7 +53,7 @@ def peer_distances(
         low: By lower_median, and a part without peers is then measured from 0.
     """
     middle_of = lower_median if low else median
-    found, normal = np.full(cells.shape, np.nan), np.full(cells.shape, np.nan)
+    distance, normal = np.full(cells.shape, np.nan), np.full(cells.shape, np.nan)
     for group in np.unique(groups[groups >= 0]):
         alike = (groups == group) & np.isfinite(cells)
         mine = np.where(alike, cells, np.nan)
@@ -62,9 +62,9 @@ def peer_distances(
         middle = np.where(low & (count == 1), 0.0, middle)
         scale = MAD_TO_SIGMA * middle_of(np.abs(mine - middle), 1)[:, None] * (count > 1) + spread
         enough = alike & (count >= (1 if low else MAJORITY))
-        found = np.where(enough, (mine - middle) / scale, found)
+        distance = np.where(enough, (mine - middle) / scale, distance)
         normal = np.where(enough, middle, normal)
-    return found, normal
+    return distance, normal
 
 
 def spans(distance: FloatGrid, sign: int) -> list[Span]:

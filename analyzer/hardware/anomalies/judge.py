@@ -59,8 +59,8 @@ def judge(samples: pd.DataFrame, ranks: Sequence[RankInfo] = ()) -> JudgedHardwa
 def _absent(stages: Mapping[Place, int], seen: Panel) -> tuple[str, ...]:
     """How many of the run's GPUs reported anything, where it is not all or none."""
     silent = sorted(set(stages) - set(seen.places))
-    told = len(stages) - len(silent)
-    if not told or not silent:
+    reported = len(stages) - len(silent)
+    if not reported or not silent:
         return ()
     names = listed([f"{node}:{gpu}" for node, gpu in silent])
-    return (f"only {told} of {len(stages)} GPUs told of themselves, not {names}",)
+    return (f"only {reported} of {len(stages)} GPUs told of themselves, not {names}",)

@@ -40,8 +40,8 @@ def level_deviations(panel: Panel) -> Iterator[Deviation]:
         if cells is None:
             continue
         for span, lower in _with_clock(panel, watched, cells):
-            told = lower or not (watched.usual or (watched.held and lower is False))
-            if told and (deviation := _told(panel, watched, cells, span)) is not None:
+            deviates = lower or not (watched.usual or (watched.held and lower is False))
+            if deviates and (deviation := _told(panel, watched, cells, span)) is not None:
                 yield deviation
 
 

@@ -374,9 +374,9 @@ def _nodes(table: SampleColumns, scrape: NDArray[np.int32]) -> Iterator[NodeScra
         known = np.isfinite(gpu) & (gpu >= 0)
         number, gpus = numbered(gpu[known])
         flat = (positions[known] * len(gpus) + number)[fine[known]]
-        told = np.bincount(flat, minlength=len(times) * len(gpus))
-        told = told.reshape(len(times), len(gpus))
-        yield NodeScrapes(name, times, answered, gpus.astype(np.int64), told)
+        series = np.bincount(flat, minlength=len(times) * len(gpus))
+        series = series.reshape(len(times), len(gpus))
+        yield NodeScrapes(name, times, answered, gpus.astype(np.int64), series)
         first += len(times)
 
 

@@ -324,5 +324,5 @@ def with_hardware(verdict: Verdict, run: Run) -> Verdict:
                 provenance=provenance,
             )
     judged = judge(run.samples, run.ranks)
-    told = anomalies_json(judged.deviations, run.ranks, verdict.culprits)
-    return replace(verdict, anomalies=told, missing=(*verdict.missing, *judged.missing))
+    anomalies = anomalies_json(judged.deviations, run.ranks, verdict.culprits)
+    return replace(verdict, anomalies=anomalies, missing=(*verdict.missing, *judged.missing))

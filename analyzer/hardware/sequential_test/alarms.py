@@ -99,8 +99,8 @@ def alarm(
     """A reading in words' units, with who it is and what was missing."""
     place = reading.metric, reading.gpu
     edges = reading.effect + CONFIDENCE * reading.error * np.array([-1.0, 0.0, 1.0])
-    told = metric.worse * np.append(edges, reading.level)
-    *interval, level = (np.exp(told) if metric.ratio else told).tolist()
+    signed = metric.worse * np.append(edges, reading.level)
+    *interval, level = (np.exp(signed) if metric.ratio else signed).tolist()
     low, middle, high = sorted(interval)
     return Alarm(
         node=str(state.node[reading.gpu]),

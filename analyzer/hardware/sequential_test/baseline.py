@@ -118,9 +118,9 @@ def learn(
         np.copyto(streams.scale, innovation.sum(axis=0) / np.maximum(pairs, 1), where=begins)
 
 
-def _products(one: FloatArray, other: FloatArray) -> FloatArray:
+def _products(first: FloatArray, second: FloatArray) -> FloatArray:
     """(M, G) sum over (T, M, G) checks."""
-    return np.asarray(np.einsum("tmg,tmg->mg", one, other))
+    return np.asarray(np.einsum("tmg,tmg->mg", first, second))
 
 
 def known_from(count: FloatArray) -> FloatArray:

@@ -41,8 +41,8 @@ def scores() -> FloatArray:
     Scores do not fall in z, so that the lower end never says more than z itself.
     """
     z = np.arange(NO_SAMPLE) / CELLS - REACH
-    told = np.array([_score(z, shift) for shift in SHIFTS])
-    return np.pad(told, ((0, 0), (0, 1))).astype(np.float32)
+    table = np.array([_score(z, shift) for shift in SHIFTS])
+    return np.pad(table, ((0, 0), (0, 1))).astype(np.float32)
 
 
 FIRST = np.float32(REACH * CELLS)

@@ -32,13 +32,13 @@ def to_scale(
     values = values.astype(np.float32, copy=False)
     with np.errstate(divide="ignore", invalid="ignore"):
         if ratio.all():
-            found = np.log(values)
+            scaled = np.log(values)
         else:
-            found = values.copy()
-            found[:, ratio] = np.log(values[:, ratio])
-    found *= worse[:, None]
-    np.copyto(found, np.nan, where=~np.isfinite(found))
-    return found
+            scaled = values.copy()
+            scaled[:, ratio] = np.log(values[:, ratio])
+    scaled *= worse[:, None]
+    np.copyto(scaled, np.nan, where=~np.isfinite(scaled))
+    return scaled
 
 
 def residuals(
@@ -57,7 +57,7 @@ def residuals(
             and part of the result again.
         groups: From `peers.same_size`; all that should answer, those that never do included.
     """
-    found = np.full_like(values, np.nan)
+    residual = np.full_like(values, np.nan)
     for columns in groups:
         # Where they are neighbours no array has to be gathered.
         first, count = int(columns[0, 0]), columns.size
@@ -69,8 +69,8 @@ def residuals(
         own -= middle
         own[(answered < MAJORITY) | (2 * answered <= columns.shape[1])] = np.nan
         own += always
-        found[:, :, where] = own.reshape(*values.shape[:2], count)
-    return found
+        residual[:, :, where] = own.reshape(*values.shape[:2], count)
+    return residual
 
 
 def _others_median(own: FloatArray) -> tuple[FloatArray, NDArray[np.int64]]:
@@ -99,18 +99,18 @@ def _others_median(own: FloatArray) -> tuple[FloatArray, NDArray[np.int64]]:
     if_higher = np.where(odd, (below + middle) / 2, middle)[..., None]
     if_equal = np.where(odd, (below + above) / 2, above)[..., None]
     middle = middle[..., None]
-    found = np.where(own > middle, if_higher, if_lower)
-    np.copyto(found, np.broadcast_to(if_equal, found.shape), where=own == middle)
-    return found, answered
+    median = np.where(own > middle, if_higher, if_lower)
+    np.copyto(median, np.broadcast_to(if_equal, median.shape), where=own == middle)
+    return median, answered
 
 
 def spread(offset: FloatArray, groups: Sequence[NDArray[np.intp]]) -> FloatArray:
     """(M, G) robust deviation of the constant offsets in each GPU's stratum; 0 without one."""
-    found = np.zeros_like(offset)
+    deviation = np.zeros_like(offset)
     for columns in groups:
         own = offset[:, columns]
-        found[:, columns] = MAD_TO_SIGMA * middle(np.abs(own - middle(own)))
-    return found
+        deviation[:, columns] = MAD_TO_SIGMA * middle(np.abs(own - middle(own)))
+    return deviation
 
 
 def middle(own: FloatArray) -> FloatArray:

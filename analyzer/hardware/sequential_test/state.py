@@ -70,8 +70,8 @@ def aligned(state: State, fleet: TelemetryArrays) -> tuple[State, tuple[str, ...
         The state, and what is new or gone in words.
     """
     known = {key: index for index, key in enumerate(keys(state.node, state.uuid).tolist())}
-    told = keys(fleet.node, fleet.uuid).tolist()
-    positions = np.array([known.get(key, -1) for key in told], dtype=np.intp)
+    here_now = keys(fleet.node, fleet.uuid).tolist()
+    positions = np.array([known.get(key, -1) for key in here_now], dtype=np.intp)
     now = float(fleet.times[-1]) if len(fleet.times) else state.until
     gone = np.setdiff1d(np.flatnonzero(now - state.seen <= KEEP), positions)
     rows = {name: row for row, name in enumerate(state.metrics.tolist())}
@@ -85,7 +85,7 @@ def aligned(state: State, fleet: TelemetryArrays) -> tuple[State, tuple[str, ...
     streams.forget(moved)
     seen = np.full(len(positions), now)
     seen[here] = state.seen[positions[here]]
-    found = State(
+    new_state = State(
         node=np.concatenate([fleet.node, state.node[gone]]),
         uuid=np.concatenate([fleet.uuid, state.uuid[gone]]),
         gpu=np.concatenate([fleet.gpu, state.gpu[gone]]),
@@ -101,7 +101,7 @@ def aligned(state: State, fleet: TelemetryArrays) -> tuple[State, tuple[str, ...
         "have other peers than before and learn what is normal": len(moved),
         "were there in the last days and are no longer told of": len(gone),
     }
-    return found, tuple(f"GPUs that {what}: {count}" for what, count in counts.items() if count)
+    return new_state, tuple(f"GPUs that {what}: {count}" for what, count in counts.items() if count)
 
 
 FORMAT = "lockstep fleet state 1"

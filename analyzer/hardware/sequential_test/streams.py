@@ -108,8 +108,8 @@ def before(values: FloatArray, last: FloatArray) -> FloatArray:
     The time between does not count: a rank with steps longer than a scrape reports something every
     second check, and neighbours are what it told one after the other.
     """
-    found = np.empty_like(values)
+    earlier = np.empty_like(values)
     for check, value in enumerate(values):
-        found[check] = last
+        earlier[check] = last
         last = np.where(np.isfinite(value), value, last)
-    return found
+    return earlier

@@ -64,9 +64,9 @@ def match(trace: Trace) -> Transfers:
 
     Position fails where stages have several chunks and only some of them receive.
     """
-    told = trace.of(*P2P, *COMPUTE)
-    if trace.of(*P2P).any() and (trace.global_chunk[told] >= 0).all():
-        if (trace.micro_batch[told] >= 0).all():
+    rows = trace.of(*P2P, *COMPUTE)
+    if trace.of(*P2P).any() and (trace.global_chunk[rows] >= 0).all():
+        if (trace.micro_batch[rows] >= 0).all():
             return _by_id(trace, trace.micro_batch)
         numbers = _by_order(trace)
         if numbers is not None:

@@ -103,7 +103,7 @@ def step_seconds_with(graph: Graph, own: Floats, ideal: Floats, keep: Flags) -> 
     """
     choices, steps = len(keep), own.shape[2]
     together = max(1, MOST_BYTES // own.nbytes)
-    found = np.empty((choices, steps))
+    seconds = np.empty((choices, steps))
     ideal = np.broadcast_to(ideal, own.shape)
     for begin in range(0, choices, together):
         part = keep[begin : begin + together]
@@ -111,8 +111,8 @@ def step_seconds_with(graph: Graph, own: Floats, ideal: Floats, keep: Flags) -> 
         for number, choice in enumerate(part):
             times[:, :, number] = np.where(choice[:, :, None], own, ideal)
         flat = times.reshape(*own.shape[:2], -1)
-        found[begin : begin + together] = simulate(graph, flat).reshape(len(part), steps)
-    return found
+        seconds[begin : begin + together] = simulate(graph, flat).reshape(len(part), steps)
+    return seconds
 
 
 def of_replica(
@@ -132,7 +132,7 @@ def of_replica(
     """
     operations, lanes, steps = len(own), min(2, own.shape[1]), own.shape[2]
     together = max(1, MOST_BYTES // (operations * lanes * steps * own.itemsize))
-    found = np.empty((len(keep), steps))
+    seconds = np.empty((len(keep), steps))
     for begin in range(0, len(keep), together):
         part = keep[begin : begin + together]
         mine = own[:, replicas[begin : begin + together]]
@@ -140,5 +140,5 @@ def of_replica(
         times[:] = ideal[:, :, None]
         times[:, 0] = np.where(part.T[:, :, None], mine, ideal)
         flat = times.reshape(operations, lanes, -1)
-        found[begin : begin + together] = simulate(graph, flat).reshape(len(part), steps)
-    return found
+        seconds[begin : begin + together] = simulate(graph, flat).reshape(len(part), steps)
+    return seconds

@@ -72,20 +72,20 @@ class Slowdown:
     @property
     def s_types(self) -> dict[str, float]:
         """S_t (Eq. 2), the largest first."""
-        found = {name: float(times.mean() / self.ideal) for name, times in self.by_type.items()}
-        return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+        ratios = {name: float(times.mean() / self.ideal) for name, times in self.by_type.items()}
+        return dict(sorted(ratios.items(), key=lambda item: (-item[1], item[0])))
 
     @property
     def s_dp(self) -> Floats:
         """(D,) S of each replica."""
-        found: Floats = self.by_dp.mean(axis=1) / self.ideal
-        return found
+        ratios: Floats = self.by_dp.mean(axis=1) / self.ideal
+        return ratios
 
     @property
     def s_pp(self) -> Floats:
         """(P,) S of each stage."""
-        found: Floats = self.by_stage.mean(axis=1) / self.ideal
-        return found
+        ratios: Floats = self.by_stage.mean(axis=1) / self.ideal
+        return ratios
 
     @property
     def s_workers(self) -> Floats:

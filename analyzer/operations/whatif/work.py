@@ -64,10 +64,10 @@ def launch_delay(trace: Trace, graph: Graph) -> Floats:
 
 def latest(times: Floats | Sequence[Floats], ops: Sequence[int]) -> Floats:
     """The elementwise latest of some rows."""
-    found = times[ops[0]]
+    last = times[ops[0]]
     for op in ops[1:]:
-        found = np.maximum(found, times[op])
-    return found
+        last = np.maximum(last, times[op])
+    return last
 
 
 def published_ideals(trace: Trace, own: Floats) -> Floats:

@@ -134,8 +134,8 @@ def per_work(grid: Grid) -> Grid:
         return grid
     share = grid.work / np.nanmedian(grid.work[~grid.masked])
     share = np.where(share > 0, share, 1.0)[:, None]
-    told = {name: grid.time[name] / share for name in ("wall", "own")}
-    return replace(grid, time={**grid.time, **told})
+    by_work = {name: grid.time[name] / share for name in ("wall", "own")}
+    return replace(grid, time={**grid.time, **by_work})
 
 
 def _rise(series: FloatGrid, shift: Shift) -> tuple[float, float]:

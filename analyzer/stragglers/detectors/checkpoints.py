@@ -43,8 +43,8 @@ def checkpoints(grid: Grid) -> Sequence[Finding]:
     precision = SHARED_WINDOWS if several else WRITES
     if len(writes) < precision.steps or np.isfinite(seconds).any(axis=0).sum() < MAJORITY:
         return []
-    told, middle = _compared(grid, writes, seconds)
-    return list(_costly(grid, effects(told, precision), writes, seconds, middle))
+    writes_grid, middle = _compared(grid, writes, seconds)
+    return list(_costly(grid, effects(writes_grid, precision), writes, seconds, middle))
 
 
 def unlike_writers(grid: Grid) -> str | None:
@@ -92,14 +92,14 @@ def _compared(
 
     Too few of them are compared by how they change, as of any own time.
     """
-    told = _as_windows(grid, writes, seconds)
-    told = replace(told, ranks=_who_write_alike(told))
+    writes_grid = _as_windows(grid, writes, seconds)
+    writes_grid = replace(writes_grid, ranks=_who_write_alike(writes_grid))
     middle = np.repeat(column_medians(seconds.T)[:, None], seconds.shape[1], axis=1)
-    for writers in peer_groups(told).values():
+    for writers in peer_groups(writes_grid).values():
         if len(writers) >= MAJORITY:
             middle[:, writers] = column_medians(seconds[:, writers].T)[:, None]
     own = seconds / np.exp(_by_design(grid, np.log(seconds / middle)))
-    return replace(told, time={**told.time, "own": own}), middle
+    return replace(writes_grid, time={**writes_grid.time, "own": own}), middle
 
 
 def _who_write_alike(grid: Grid) -> tuple[RankInfo, ...]:
@@ -191,9 +191,9 @@ def _writes(grid: Grid) -> list[NDArray[np.int64]]:
     own time goes with it: a row of windows that is longer than a write can be holds several.
     """
     steps = (grid.to_step - grid.from_step)[:, None]
-    told = np.nan_to_num(grid.time[Phase.CHECKPOINT]) * steps
-    usual = 0.0 if often(grid, told) else column_medians(told)
-    longest = (told - usual).max(axis=1, initial=0.0)
+    in_checkpoint = np.nan_to_num(grid.time[Phase.CHECKPOINT]) * steps
+    usual = 0.0 if often(grid, in_checkpoint) else column_medians(in_checkpoint)
+    longest = (in_checkpoint - usual).max(axis=1, initial=0.0)
     ordered = np.sort(longest)[::-1]
     written = np.cumsum(ordered)
     if not len(written) or not written[-1] > 0:
@@ -209,9 +209,9 @@ def _writes(grid: Grid) -> list[NDArray[np.int64]]:
 def _seconds(grid: Grid, windows: NDArray[np.int64]) -> FloatGrid:
     """(R,) that each rank wrote; NaN of one that reported nothing."""
     steps = (grid.to_step - grid.from_step)[windows, None]
-    told: FloatGrid = grid.time.get(WRITTEN, grid.time[Phase.CHECKPOINT])[windows]
-    written = np.nansum(told * steps, axis=0)
-    return np.where(np.isfinite(told).any(axis=0), written, np.nan)
+    seconds: FloatGrid = grid.time.get(WRITTEN, grid.time[Phase.CHECKPOINT])[windows]
+    written = np.nansum(seconds * steps, axis=0)
+    return np.where(np.isfinite(seconds).any(axis=0), written, np.nan)
 
 
 def _costly(

@@ -354,9 +354,9 @@ def _judged(grid: Grid, one: _Longer, transfer: FloatGrid, usual: float) -> Find
     finding = _finding(grid, one, moved, named)
     # Counters that moved at another time tell whose it is, and not that it is anything.
     sure = certain or any(movement.symptom.explains for movement in moved)
-    told = longer and bool(moved) if one.lasts else bool(named)
+    explained = longer and bool(moved) if one.lasts else bool(named)
     held = held_back(grid, one.inside, one.outside)
-    if finding.kind == "link" and ((clear and held is None) or (sure and told)):
+    if finding.kind == "link" and ((clear and held is None) or (sure and explained)):
         return finding
     if held is None and finding.details[FULL] and certain and (longer or not one.lasts):
         return finding

@@ -58,12 +58,14 @@ def _lower_clocks(grid: Grid) -> dict[int, tuple[float, float, NDArray[np.int64]
     clocks, usable = grid.signals.get(SM_CLOCK), np.flatnonzero(~grid.masked)
     if clocks is None or len(usable) < BEGINNING:
         return {}
-    told = np.log(np.where(clocks[usable] > 0, clocks[usable], np.nan))
+    clock = np.log(np.where(clocks[usable] > 0, clocks[usable], np.nan))
     found = {}
     for model, columns in columns_by(grid, lambda info: model_name(info.model)).items():
         for column in columns.tolist() if model else ():
             peers = columns[columns != column]
-            over = column_medians(told[:, peers].T) - told[:, column] if len(peers) else told[:0, 0]
+            over = (
+                column_medians(clock[:, peers].T) - clock[:, column] if len(peers) else clock[:0, 0]
+            )
             parts = [median_of(part) for part in np.array_split(over, BEGINNING)]
             level = median_of(over)
             if level >= PARTS_ON_AVERAGE and min(parts) >= level / 2:

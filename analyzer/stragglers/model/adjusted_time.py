@@ -78,11 +78,11 @@ def with_steady_computing(grid: Grid) -> Grid | None:
     usual = column_medians(own - host)
     for columns in peer_groups(grid).values():
         usual[columns] = median_of(usual[columns])
-    told, groups = np.isfinite(host), blocks(grid)
-    if not groups.members or not told.any():
+    computing, groups = np.isfinite(host), blocks(grid)
+    if not groups.members or not computing.any():
         return None
-    levels = block_means(np.where(told, host, np.nan), groups, spike=np.inf)
-    more = levels - np.median(host[told])
+    levels = block_means(np.where(computing, host, np.nan), groups, spike=np.inf)
+    more = levels - np.median(host[computing])
     with np.errstate(invalid="ignore"):
         if not np.nanmax(more / usual, initial=0.0) >= WAKES_BY_BOUND:
             return None
@@ -201,28 +201,28 @@ def without_slow(grid: Grid, findings: Sequence[Finding]) -> Grid | None:
         grid: The run's windows.
         findings: Those of kind `slow` are of ranks whose own time grew.
     """
-    told = ~grid.masked
+    usable = ~grid.masked
     slow = [
         (column, finding)
         for finding in findings
         if finding.kind == "slow" and (column := column_of(grid, finding.rank)) is not None
     ]
-    own, some = grid.time["own"], np.zeros(len(told), dtype=bool)
+    own, some = grid.time["own"], np.zeros(len(usable), dtype=bool)
     others = np.setdiff1d(np.arange(len(grid.ranks)), [column for column, _ in slow])
     longer: FloatGrid = np.zeros_like(own)
     for column, finding in slow:
         stage = [c for c in others if grid.ranks[c].pp == grid.ranks[column].pp]
-        inside = finding.inside(grid) & told
+        inside = finding.inside(grid) & usable
         ratio = own[:, column] / median(own[:, stage or others], 1)
-        usual = median_of(ratio[told & ~inside]) if (told & ~inside).any() else np.nan
+        usual = median_of(ratio[usable & ~inside]) if (usable & ~inside).any() else np.nan
         excess = np.where(inside, own[:, column] * (1.0 - usual / ratio), 0.0)
         longer[:, column] = np.maximum(longer[:, column], np.nan_to_num(excess))
         some |= inside
-    if not slow or not (told & ~some).any():
+    if not slow or not (usable & ~some).any():
         return None
     waited = np.maximum(longer.max(axis=1, keepdims=True) - longer, 0.0)
     time = {**grid.time, "own": own - longer}
     for name in WAITS:
-        usually = column_medians(grid.time[name][told & ~some])
+        usually = column_medians(grid.time[name][usable & ~some])
         time[name] = grid.time[name] - np.clip(grid.time[name] - usually, 0.0, waited)
     return replace(grid, time=time)

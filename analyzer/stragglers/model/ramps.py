@@ -39,18 +39,20 @@ def ramps(table: Table) -> Iterator[Candidate]:
     flat = slice(0, max(count // LEVEL_SHARE, 2))
     known = np.isfinite(rest)
     least = 2 * LEVEL_SHARE
-    told = [c for c in range(rest.shape[1]) if known[:, c].sum() >= least and known[flat, c].any()]
-    if not told:
+    columns = [
+        c for c in range(rest.shape[1]) if known[:, c].sum() >= least and known[flat, c].any()
+    ]
+    if not columns:
         return
-    sigmas = MAD_TO_SIGMA * column_medians(np.abs(np.diff(rest[:, told], axis=0))) / np.sqrt(2)
+    sigmas = MAD_TO_SIGMA * column_medians(np.abs(np.diff(rest[:, columns], axis=0))) / np.sqrt(2)
     found = [
         (climbs and goes_on, shift)
-        for column in told
+        for column in columns
         for shift, climbs, goes_on in fitted(
             rest[:, column], median_of(sigmas), flat, table.precision.noise, column
         )
     ]
-    asked = critical_t(count, len(told), len(told) * count)
+    asked = critical_t(count, len(columns), len(columns) * count)
     if table.peers + 1 >= SCORES_AT_LEAST:
         # Where levels wander, all climb or fall (as of spans).
         asked = max(asked, usual_highest([shift.score for _, shift in found]))

@@ -163,7 +163,7 @@ def stand_stills(table: Table) -> Iterator[Candidate]:
     shift = Shift(index, *blocks_of(groups, first, last), effect, effect / score, score, asked,
                   effect)  # fmt: skip
     # How much of what the scope lost is each rank's own.
-    of_each, by_design = (cells[:, scope.columns] for cells in _own_and_design(table, each=True))
+    of_each, by_design = (cells[:, scope.columns] for cells in _own_and_design(table, by_rank=True))
     gone = _lost(of_each, ranks[:, scope.columns], by_design, stood[:, [index]])
     share = (gone * steps)[one.still].sum(axis=0)
     all_of_it = np.nansum((of_each * steps)[begin:stop], axis=0)
@@ -173,17 +173,17 @@ def stand_stills(table: Table) -> Iterator[Candidate]:
                     by_mean=True)  # fmt: skip
 
 
-def _own_and_design(table: Table, *, each: bool = False) -> tuple[FloatGrid, FloatGrid]:
+def _own_and_design(table: Table, *, by_rank: bool = False) -> tuple[FloatGrid, FloatGrid]:
     """(n, S) own time per step of usable windows by scope, and of it what is slow by design.
 
     Args:
         table: Where the scopes stand.
-        each: (n, R) by rank instead.
+        by_rank: (n, R) by rank instead.
     """
     time, usable = table.grid.time, table.usable
     design = np.sum([np.nan_to_num(time[phase][usable]) for phase in BY_DESIGN], axis=0)
     some = (time["own"][usable], design)
-    own, design = some if each else (middles(cells, table.scopes) for cells in some)
+    own, design = some if by_rank else (middles(cells, table.scopes) for cells in some)
     return own, np.nan_to_num(design)
 
 

@@ -133,10 +133,10 @@ def natural_levels(own: FloatGrid) -> FloatGrid:
     chain of common windows joins, how their levels differ is not known; nobody compares them.
     """
     level, known = column_medians(own), np.isfinite(own)
-    told = np.flatnonzero(known.any(axis=0))
-    if (known[:, told].all(axis=1) == known.any(axis=1)).all():
+    columns = np.flatnonzero(known.any(axis=0))
+    if (known[:, columns].all(axis=1) == known.any(axis=1)).all():
         return level
-    level[told] = _two_way(own[:, told], known[:, told], level[told])
+    level[columns] = _two_way(own[:, columns], known[:, columns], level[columns])
     for _ in range(POLISHES):
         level = level + column_medians(own - level - _row_medians(own - level))
     return level

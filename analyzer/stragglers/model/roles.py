@@ -152,13 +152,13 @@ def _sharing(grid: Grid, columns: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     groups: dict[int, frozenset[str]] = {}
     members: dict[str, list[int]] = {}
     for column in columns.tolist():
-        told = grid.ranks[column].exchange
-        if told is None:
+        exchange = grid.ranks[column].exchange
+        if exchange is None:
             return [columns]
-        groups[column] = told.groups
-        for group in told.groups:
+        groups[column] = exchange.groups
+        for group in exchange.groups:
             members.setdefault(group, []).append(column)
-    found: list[NDArray[np.int64]] = []
+    sharing: list[NDArray[np.int64]] = []
     while groups:
         mine, open_ = [], [next(iter(groups))]
         while open_:
@@ -166,8 +166,8 @@ def _sharing(grid: Grid, columns: NDArray[np.int64]) -> list[NDArray[np.int64]]:
             if column in groups:
                 mine.append(column)
                 open_ += (one for group in groups.pop(column) for one in members.pop(group, ()))
-        found.append(np.array(sorted(mine), dtype=np.int64))
-    return found
+        sharing.append(np.array(sorted(mine), dtype=np.int64))
+    return sharing
 
 
 def _roles(own: FloatGrid, columns: NDArray[np.int64]) -> list[list[int]]:
@@ -179,25 +179,25 @@ def _roles(own: FloatGrid, columns: NDArray[np.int64]) -> list[list[int]]:
     """
     level = column_medians(own)
     known = columns[np.isfinite(level[columns])]
-    found: list[list[int]] = []
+    roles: list[list[int]] = []
     for column in known[np.argsort(level[known], kind="stable")].tolist():
-        alike = (one for one in found if not _apart(own[:, column], _middle(own, one)))
+        alike = (one for one in roles if not _apart(own[:, column], _middle(own, one)))
         mine = next(alike, None)
         if mine is None:
-            found.append([column])
+            roles.append([column])
         else:
             mine.append(column)
-    ends = [median_of(level[one]) for one in (found[0], found[-1])] if found else [0.0, 0.0]
-    return found if ends[1] - ends[0] >= PARTS_AT_MOST else [known.tolist()]
+    ends = [median_of(level[one]) for one in (roles[0], roles[-1])] if roles else [0.0, 0.0]
+    return roles if ends[1] - ends[0] >= PARTS_AT_MOST else [known.tolist()]
 
 
 def _middle(own: FloatGrid, role: Sequence[int]) -> FloatGrid:
     return column_medians(own[:, role[:MEMBERS]].T)
 
 
-def _apart(one: FloatGrid, other: FloatGrid) -> bool:
+def _apart(first: FloatGrid, second: FloatGrid) -> bool:
     """Whether two series of log own time are further apart than parts are on average."""
-    over = (one - other)[np.isfinite(one - other)]
+    over = (first - second)[np.isfinite(first - second)]
     if not over.size:
         return False
     level = median_of(over)

@@ -200,10 +200,10 @@ def _ranks(of: Sequence[Reference]) -> tuple[Scope, ...]:
 
 def _nodes(grid: Grid, of: Sequence[Reference], there: NDArray[np.bool_]) -> tuple[Scope, ...]:
     """Nodes of which every rank that told steps has somebody to be compared with."""
-    told: dict[str, int] = {}
+    count_of: dict[str, int] = {}
     for column in np.flatnonzero(there).tolist():
         node = grid.ranks[column].node
-        told[node] = told.get(node, 0) + 1
+        count_of[node] = count_of.get(node, 0) + 1
     mine: dict[str, list[tuple[Reference, NDArray[np.int64], NDArray[np.int64]]]] = {}
     for reference in of:
         for columns, peers in reference.parts():
@@ -212,7 +212,7 @@ def _nodes(grid: Grid, of: Sequence[Reference], there: NDArray[np.bool_]) -> tup
     scopes = []
     for node, parts in mine.items():
         every = np.concatenate([columns for _, columns, _ in parts])
-        if len(every) >= 2 and len(every) == told.get(node):
+        if len(every) >= 2 and len(every) == count_of.get(node):
             whom = np.unique(np.concatenate([peers for _, _, peers in parts]))
             scopes.append(
                 Scope(node, None, every, whom, all(reference.alike for reference, _, _ in parts),
@@ -228,7 +228,7 @@ def _parts(
 
     Of a part some of whose nodes are not seen it is not known whether all of it is slow.
     """
-    told = {grid.ranks[column].node for column in np.flatnonzero(there).tolist()}
+    seen_nodes = {grid.ranks[column].node for column in np.flatnonzero(there).tolist()}
     everybody = {info.node for info in grid.ranks}
     standing: dict[str, set[str]] = {}
     for node, places in places_of(grid.meta).items():
@@ -237,7 +237,7 @@ def _parts(
     parts = {
         name: frozenset(nodes)
         for name, nodes in standing.items()
-        if nodes <= told and len(nodes) >= 2 and len(told - nodes) >= 2
+        if nodes <= seen_nodes and len(nodes) >= 2 and len(seen_nodes - nodes) >= 2
     }
     of = part_references(grid, list(parts.values()))
     scopes = []

@@ -182,8 +182,8 @@ def _moved_itself(table: Table, view: View, shift: Shift) -> bool:
     """
     scope, inside = table.scopes[shift.column], np.zeros(len(view.own), dtype=bool)
     inside[shift.first : shift.last] = True
-    mine, told = view.own[:, shift.column], np.isfinite(view.rest[:, shift.column])
-    moved = median_of(mine[inside & told]) - median_of(mine[~inside & told])
+    mine, known = view.own[:, shift.column], np.isfinite(view.rest[:, shift.column])
+    moved = median_of(mine[inside & known]) - median_of(mine[~inside & known])
     if not OWN_SHARE * shift.effect <= moved:
         return False
     return (

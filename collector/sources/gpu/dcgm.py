@@ -11,9 +11,9 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from lockstep.collector.clock import Clock
-from lockstep.collector.contract.dcgm import DCGM_FIELDS, RAW_FIELDS
 from lockstep.collector.readings.gpu import Gpu, GpuReading
 from lockstep.collector.readings.source import IMPLAUSIBLE, Rejected, SourceError
+from lockstep.collector.sources.dcgm_fields import DCGM_FIELDS, RAW_FIELDS
 from lockstep.collector.sources.dcgm_values import ImplausibleError, checked, values
 
 # Where DCGM's own Python bindings lie: they come with DCGM and not from an index.

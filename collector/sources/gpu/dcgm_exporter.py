@@ -9,7 +9,12 @@ from dataclasses import dataclass, field, replace
 from lockstep.collector.clock import Clock
 from lockstep.collector.contract import bounded_http
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.contract.dcgm import (
+from lockstep.collector.contract.metric_rows import ranges
+from lockstep.collector.readings.gpu import XID_TOTAL as TOTAL
+from lockstep.collector.readings.gpu import XID_VALUES, Gpu, GpuReading, Values
+from lockstep.collector.readings.gpu import XID_WINDOW as WINDOW
+from lockstep.collector.readings.source import IMPLAUSIBLE, Rejected, SourceError
+from lockstep.collector.sources.dcgm_fields import (
     ALL_LINKS,
     AMBIGUOUS,
     ENGINE_FIELD,
@@ -23,11 +28,6 @@ from lockstep.collector.contract.dcgm import (
     XID_WINDOW,
     known,
 )
-from lockstep.collector.contract.metric_rows import ranges
-from lockstep.collector.readings.gpu import XID_TOTAL as TOTAL
-from lockstep.collector.readings.gpu import XID_VALUES, Gpu, GpuReading, Values
-from lockstep.collector.readings.gpu import XID_WINDOW as WINDOW
-from lockstep.collector.readings.source import IMPLAUSIBLE, Rejected, SourceError
 from lockstep.collector.sources.dcgm_values import ImplausibleError, blank, checked, values
 
 LIMIT = 8 << 20

@@ -1,4 +1,4 @@
-"""One source of GPUs feeds the page at a time: a better one that has GPUs keeps the others off."""
+"""One source of GPUs feeds the page at a time, the best that has GPUs; and which it last read."""
 
 import threading
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Looks at the rings of this node, with what was learnt in earlier looks; for all who ask."""
+"""The rings of this node: one scan serves all sources, and keeps what earlier ones learnt."""
 
 import os
 import threading

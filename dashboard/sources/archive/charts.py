@@ -50,7 +50,7 @@ def of_node(series: Sequence[Series], of_gpus: Sequence[Series], node: str) -> t
         of_gpus: OF_PEERS of all nodes.
         node: Its name.
     """
-    by = {metric.name: [each for each in series if each.metric == metric.name] for metric in _HOST}
+    by = {metric.name: [line for line in series if line.metric == metric.name] for metric in _HOST}
     total, left = metrics.HOST_MEMORY_TOTAL.name, metrics.HOST_MEMORY_AVAILABLE.name
     cpu, memory = busy(by[metrics.HOST_CPU.name]), used(by[total], by[left])
     host = {
@@ -67,26 +67,26 @@ def of_node(series: Sequence[Series], of_gpus: Sequence[Series], node: str) -> t
 
 def of_gpu(series: Sequence[Series]) -> tuple[Lines, ...]:
     """The charts of a GPU, of its own series only; those that nobody told are left out."""
-    found = (thin(drawn(key, chart, series)) for key, chart in GPU_CHARTS.items())
-    return tuple(chart for chart in found if chart.values)
+    drawn_charts = (thin(drawn(key, chart, series)) for key, chart in GPU_CHARTS.items())
+    return tuple(chart for chart in drawn_charts if chart.values)
 
 
 def drawn(key: str, chart: Chart, series: Sequence[Series]) -> Lines:
     """A chart of the table, of all series that belong to its rows."""
     by_line: dict[str, tuple[Row, list[Series]]] = {}
     for row in chart.rows:
-        for each in series:
-            if belongs(each, row):
-                name = row.named({**each.label, "gpu": str(each.gpu)})
-                by_line.setdefault(name, (row, []))[1].append(_over(row.over, each))
+        for line in series:
+            if belongs(line, row):
+                name = row.named({**line.label, "gpu": str(line.gpu)})
+                by_line.setdefault(name, (row, []))[1].append(_over(row.over, line))
     times, interval = moments([each for _, some in by_line.values() for each in some])
     values: dict[str, Floats] = {}
     for name, (row, some) in by_line.items():
         across = panel(some, times, interval)
         values[name] = summed(across) if row.summed else np.fmax.reduce(across, axis=1)
-    told = any(np.isfinite(line).any() for line in values.values())
+    known = any(np.isfinite(line).any() for line in values.values())
     query = ", ".join(metric.name for metric in metrics_of(chart.rows))
-    return lines_of(chart, key, times if told else np.zeros(0), values, query=query)
+    return lines_of(chart, key, times if known else np.zeros(0), values, query=query)
 
 
 def belongs(series: Series, row: Row) -> bool:
@@ -100,15 +100,15 @@ def _beside_peers(key: str, series: Sequence[Series], node: str) -> Lines:
     """A line a GPU of the node, and the band of the run's other GPUs."""
     chart = NODE_CHARTS[key]
     (row,) = chart.rows
-    gpus = [each for each in series if belongs(each, row) and each.gpu != NOBODY]
-    mine = sorted((each for each in gpus if each.node == node), key=lambda each: each.gpu)
-    others = [each for each in gpus if each.node != node]
-    found = drawn(key, chart, mine)
-    if not (others and found.values):
-        return found
+    gpus = [line for line in series if belongs(line, row) and line.gpu != NOBODY]
+    mine = sorted((gpu for gpu in gpus if gpu.node == node), key=lambda each: each.gpu)
+    others = [gpu for gpu in gpus if gpu.node != node]
+    chart_of_node = drawn(key, chart, mine)
+    if not (others and chart_of_node.values):
+        return chart_of_node
     edges = quantiles(panel(others, *moments(mine)), PEER_QUANTILES)
-    values: Mapping[str, Floats] = {**found.values, **dict(zip(PEERS, edges, strict=True))}
-    return lines_of(chart, key, found.times, values, band=PEERS, query=found.query)
+    values: Mapping[str, Floats] = {**chart_of_node.values, **dict(zip(PEERS, edges, strict=True))}
+    return lines_of(chart, key, chart_of_node.times, values, band=PEERS, query=chart_of_node.query)
 
 
 def _line(key: str, series: Sequence[Series], line: str, query: str) -> Lines:

@@ -41,21 +41,21 @@ def of_verdict(
     return tuple(rows)
 
 
-def of_watch(run: str, folder: str, told: Mapping[str, Any]) -> FindingRow:
+def of_watch(run: str, folder: str, finding: Mapping[str, Any]) -> FindingRow:
     """The finding that an archive of `watch` is about (analyzer.findings.finding.finding_json)."""
-    key = part(told, "key")
-    closed = moment(told.get("closed"))
-    since = moment(told.get("onset")) or moment(told.get("opened")) or 0.0
+    key = part(finding, "key")
+    closed = moment(finding.get("closed"))
+    since = moment(finding.get("onset")) or moment(finding.get("opened")) or 0.0
     return FindingRow(
         finding=folder[:LONGEST_ID], severity=severity(key.get("tier")), open=closed is None,
         run=run, node=text(key.get("node")), gpu=whole(key.get("gpu")),
         rank=whole(key.get("rank")), link=text(key.get("link")),
-        cause=text(key.get("cause")) or "unknown", confidence=number(told.get("confidence")),
-        slowdown=number(told.get("slowdown")), since=since, until=closed,
-        sentence=text(told.get("sentence")),
-        place_confidence=number(told.get("place_confidence")), kind=text(told.get("kind")),
-        scope=text(key.get("scope")), lost_seconds=number(told.get("lost_seconds")),
-        unit="rank" if told.get("lost_unit") == "rank" else "GPU",
+        cause=text(key.get("cause")) or "unknown", confidence=number(finding.get("confidence")),
+        slowdown=number(finding.get("slowdown")), since=since, until=closed,
+        sentence=text(finding.get("sentence")),
+        place_confidence=number(finding.get("place_confidence")), kind=text(finding.get("kind")),
+        scope=text(key.get("scope")), lost_seconds=number(finding.get("lost_seconds")),
+        unit="rank" if finding.get("lost_unit") == "rank" else "GPU",
     )  # fmt: skip
 
 
@@ -67,9 +67,10 @@ def severity(tier: object) -> Severity:
 def events(findings: Sequence[FindingRow]) -> list[Event]:
     """A stretch of time each."""
     return [
-        Event(each.since, each.until, "finding", each.severity, f"{who(each)}: {each.cause}",
-              each.run, each.node, each.gpu, each.rank, each.finding)
-        for each in findings
+        Event(finding.since, finding.until, "finding", finding.severity,
+              f"{who(finding)}: {finding.cause}", finding.run, finding.node, finding.gpu,
+              finding.rank, finding.finding)
+        for finding in findings
     ]  # fmt: skip
 
 
@@ -87,9 +88,9 @@ def who(finding: FindingRow) -> str:
 def during(findings: Sequence[FindingRow], span: Span) -> list[FindingRow]:
     """Those that a span has a part of."""
     return [
-        each
-        for each in findings
-        if each.since <= span.end and (each.until is None or each.until >= span.start)
+        finding
+        for finding in findings
+        if finding.since <= span.end and (finding.until is None or finding.until >= span.start)
     ]
 
 

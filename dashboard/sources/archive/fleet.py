@@ -43,7 +43,7 @@ def fleet(
         simulated: Whether the GPUs are.
     """
     values: dict[tuple[str, int], float] = {}
-    places = {(each.node, each.gpu) for each in series if each.gpu != NOBODY}
+    places = {(line.node, line.gpu) for line in series if line.gpu != NOBODY}
     on = {(node, gpu): int(rank)
           for node, gpu, rank in zip(who["node"], who["gpu"].fillna(NOBODY), who["rank"],
                                      strict=True) if gpu != NOBODY}  # fmt: skip
@@ -56,15 +56,15 @@ def fleet(
         values = {place: float(by_rank.get(rank, math.nan)) for place, rank in on.items()}
     else:
         rows = FLEET_ROWS[metric.key]
-        for each in series:
-            told = each.gpu != NOBODY and len(each.values)
-            if told and any(belongs(each, row) for row in rows):
-                place = (each.node, each.gpu)
-                values[place] = values.get(place, 0.0) + float(each.values[-1])
+        for line in series:
+            known = line.gpu != NOBODY and len(line.values)
+            if known and any(belongs(line, row) for row in rows):
+                place = (line.node, line.gpu)
+                values[place] = values.get(place, 0.0) + float(line.values[-1])
     order = {node: at for at, node in enumerate(nodes)}
     ordered = sorted(places, key=lambda place: (order.get(place[0], len(order)), place))
     ids = [on.get(place, NOBODY) for place in ordered]
-    heard = {each.node for each in series}
+    heard = {line.node for line in series}
     return FleetSnapshot(
         metric=metric, at=at,
         nodes=np.array([node for node, _ in ordered], dtype=np.str_),
@@ -80,10 +80,12 @@ def _of_ranks(
     metric: FleetMetric, at: float, who: pd.DataFrame, ranks: pd.DataFrame, nodes: Sequence[str],
     run: str,
 ) -> FleetSnapshot:  # fmt: skip
-    told = ranks.set_index("rank")
+    by_rank = ranks.set_index("rank")
     column = OF_RANKS.get(metric.key)
     ids = who["rank"].to_numpy(np.int32)
-    values = told[column].reindex(ids).to_numpy(np.float32) if column else np.full(len(ids), np.nan)
+    values = (
+        by_rank[column].reindex(ids).to_numpy(np.float32) if column else np.full(len(ids), np.nan)
+    )
     return FleetSnapshot(
         metric=metric, at=at, nodes=who["node"].to_numpy(np.str_),
         gpus=np.full(len(ids), NOBODY, dtype=np.int32), ranks=ids,

@@ -37,7 +37,7 @@ LEAST_SCRAPES = 3
 
 def lines(series: Sequence[Series]) -> tuple[Lines, ...]:
     """gpu, cpu, memory and network of the whole run; one that nobody told of has no values."""
-    by = {metric.name: [each for each in series if each.metric == metric.name]
+    by = {metric.name: [line for line in series if line.metric == metric.name]
           for metric in OF_A_RUN}  # fmt: skip
     gpu = _band("gpu", by[metrics.GPU_UTILIZATION.name], query=metrics.GPU_UTILIZATION.name)
     cpu = _band(
@@ -50,15 +50,15 @@ def lines(series: Sequence[Series]) -> tuple[Lines, ...]:
         query=f"1 - {metrics.HOST_MEMORY_AVAILABLE.name} / {metrics.HOST_MEMORY_TOTAL.name}",
     )
     own = _own(by[metrics.TRAIN_VALUE.name])
-    return tuple(thin(each) for each in (gpu, cpu, memory, network(series), *own))
+    return tuple(thin(rate) for rate in (gpu, cpu, memory, network(series), *own))
 
 
 def _own(series: Sequence[Series]) -> list[Lines]:
     """A chart a name that the program logs."""
-    names = sorted({each.label.get("name", "") for each in series} - {""})
+    names = sorted({line.label.get("name", "") for line in series} - {""})
     charts = []
     for name in names[:OWN_CHARTS_AT_MOST]:
-        mine = [settled(each) for each in series if each.label.get("name") == name]
+        mine = [settled(line) for line in series if line.label.get("name") == name]
         query = f'{metrics.TRAIN_VALUE.name}{{name="{name}"}}'
         charts.append(_band(own_key(name), mine, query=query, chart=own_chart(name)))
     return charts
@@ -66,41 +66,41 @@ def _own(series: Sequence[Series]) -> list[Lines]:
 
 def busy(modes: Sequence[Series]) -> list[Series]:
     """Share of processor time that was not idle, a series a node."""
-    found = []
-    for node in dict.fromkeys(each.node for each in modes):
-        mine = [settled(each).rate() for each in modes if each.node == node]
+    charts = []
+    for node in dict.fromkeys(mode.node for mode in modes):
+        mine = [settled(mode).rate() for mode in modes if mode.node == node]
         times, interval = moments(mine)
         rates = panel(mine, times, interval)
         whole = rates.sum(axis=1)
         idle = rates[:, [each.label.get("mode") in IDLE for each in mine]].sum(axis=1)
         share = np.where(whole > 0, 1 - idle / np.where(whole > 0, whole, 1.0), np.nan)
-        found.append(Series(mine[0].metric, "", node, -1, -1, times, share))
-    return found
+        charts.append(Series(mine[0].metric, "", node, -1, -1, times, share))
+    return charts
 
 
 def used(totals: Sequence[Series], left: Sequence[Series]) -> list[Series]:
     """Share of memory that is not available, a series a node."""
-    found = []
+    charts = []
     for each in map(settled, left):
         whole = next((other for other in totals if other.node == each.node), None)
         if whole is None:
             continue
         size = whole.at(each.times, whole.interval if len(whole.times) > 1 else 1.0)
         share = np.where(size > 0, 1 - each.values / np.where(size > 0, size, 1.0), np.nan)
-        found.append(replace(each, values=share))
-    return found
+        charts.append(replace(each, values=share))
+    return charts
 
 
 def network(series: Sequence[Series]) -> Lines:
     """Bytes per second in and out, over all devices but the loopback."""
     wanted = (metrics.NET_BYTES.name, metrics.IB_DATA.name)
-    mine = [each for each in series
-            if each.metric in wanted and each.label.get("device") != LOOPBACK]  # fmt: skip
+    mine = [line for line in series
+            if line.metric in wanted and line.label.get("device") != LOOPBACK]  # fmt: skip
     rates = [settled(each).rate() for each in mine]
     times, interval = moments(rates)
     values = {}
     for direction in ("receive", "transmit"):
-        some = [each for each in rates if each.label.get("direction") == direction]
+        some = [rate for rate in rates if rate.label.get("direction") == direction]
         if some:
             values[direction] = summed(panel(some, times, interval))
     query = f"rate({metrics.NET_BYTES.name}), rate({metrics.IB_DATA.name})"
@@ -123,8 +123,8 @@ def settled(series: Series) -> Series:
 
 def summed(values: Floats) -> Floats:
     """(T,) over series; NaN where none told."""
-    told = np.isfinite(values)
-    total: Floats = np.where(told.any(axis=1), np.where(told, values, 0.0).sum(axis=1), np.nan)
+    known = np.isfinite(values)
+    total: Floats = np.where(known.any(axis=1), np.where(known, values, 0.0).sum(axis=1), np.nan)
     return total
 
 

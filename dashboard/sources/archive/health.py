@@ -37,21 +37,21 @@ def health(
 
 def answering(series: Sequence[Series]) -> list[Series]:
     """SOURCE_UP of those sources whose thing is there at all: no node has all of them."""
-    there = {(each.node, each.label.get("source")) for each in series
-             if each.metric == metrics.SOURCE_AVAILABLE.name and len(each.values)
-             and each.values[-1] >= 1}  # fmt: skip
-    told = any(each.metric == metrics.SOURCE_AVAILABLE.name for each in series)
-    return [each for each in series
-            if each.metric == metrics.SOURCE_UP.name and len(each.values)
-            and (not told or (each.node, each.label.get("source")) in there)]  # fmt: skip
+    there = {(line.node, line.label.get("source")) for line in series
+             if line.metric == metrics.SOURCE_AVAILABLE.name and len(line.values)
+             and line.values[-1] >= 1}  # fmt: skip
+    known = any(line.metric == metrics.SOURCE_AVAILABLE.name for line in series)
+    return [line for line in series
+            if line.metric == metrics.SOURCE_UP.name and len(line.values)
+            and (not known or (line.node, line.label.get("source")) in there)]  # fmt: skip
 
 
 def _pages(series: Sequence[Series], span: Span) -> pd.DataFrame:
     """One row a node."""
     by_node: dict[str, dict[str, Series]] = {}
-    for each in series:
-        if each.metric in (UP, metrics.SCRAPE_SERIES.name, metrics.SCRAPE_DURATION.name):
-            by_node.setdefault(each.node, {})[each.metric] = each
+    for line in series:
+        if line.metric in (UP, metrics.SCRAPE_SERIES.name, metrics.SCRAPE_DURATION.name):
+            by_node.setdefault(line.node, {})[line.metric] = line
     rows = []
     for node, told in by_node.items():
         up = told.get(UP)
@@ -97,7 +97,7 @@ def _ages(pages: pd.DataFrame, interval: float) -> Check:
 def _sources(series: Sequence[Series]) -> Check:
     mine = answering(series)
     if not mine:
-        return Check("Sources", Severity.UNKNOWN, "no collector told of its sources")
+        return Check("Sources", Severity.UNKNOWN, "no collector reported its sources")
     down = [f"{each.label.get('source', '')} of {each.node}" for each in mine
             if each.values[-1] < 1]  # fmt: skip
     if not down:
@@ -108,12 +108,12 @@ def _sources(series: Sequence[Series]) -> Check:
 
 
 def _recording(meta: Mapping[str, Any]) -> Check:
-    told = part(meta, "recording")
-    if not told:
+    recording = part(meta, "recording")
+    if not recording:
         return Check("Recording", Severity.UNKNOWN, "run.json says nothing of it")
-    lost, failed = number(told.get("lost_steps")), number(told.get("failed_requests"))
+    lost, failed = number(recording.get("lost_steps")), number(recording.get("failed_requests"))
     if lost is None or failed is None:
-        return Check("Recording", Severity.UNKNOWN, "run.json does not tell what was lost")
+        return Check("Recording", Severity.UNKNOWN, "run.json does not say what was lost")
     if not lost and not failed:
         return Check("Recording", Severity.OK, "no step was lost, no request failed")
     return Check("Recording", Severity.WARNING,
@@ -124,7 +124,7 @@ def _recording(meta: Mapping[str, Any]) -> Check:
 def _clock(meta: Mapping[str, Any]) -> Check:
     error = number(part(meta, "clock").get("offset_error_seconds"))
     if error is None:
-        return Check("Clocks", Severity.UNKNOWN, "run.json does not tell how exact they are",
+        return Check("Clocks", Severity.UNKNOWN, "run.json does not say how exact they are",
                      "Verdicts from windows need no clocks; arrivals do.")  # fmt: skip
     good = error <= CLOCK_ERROR
     return Check("Clocks", Severity.OK if good else Severity.WARNING,
@@ -133,12 +133,12 @@ def _clock(meta: Mapping[str, Any]) -> Check:
 
 
 def _versions(series: Sequence[Series]) -> Check:
-    told = {each.label.get("version", "") for each in series
-            if each.metric == metrics.BUILD_INFO.name} - {""}  # fmt: skip
-    if not told:
-        return Check("Versions", Severity.UNKNOWN, "no collector told its version")
-    words = ", ".join(sorted(told))[:200]
-    if len(told) == 1:
+    versions = {line.label.get("version", "") for line in series
+            if line.metric == metrics.BUILD_INFO.name} - {""}  # fmt: skip
+    if not versions:
+        return Check("Versions", Severity.UNKNOWN, "no collector reported its version")
+    words = ", ".join(sorted(versions))[:200]
+    if len(versions) == 1:
         return Check("Versions", Severity.OK, f"all collectors are {words}")
     return Check("Versions", Severity.NOTE, f"collectors differ: {words}",
                  "Update them together: metrics may differ.")  # fmt: skip

@@ -1,4 +1,4 @@
-"""What was looked at on a node: the check table, read as samples of an archive."""
+"""A node of an archive: its facts, its GPUs, and its checks."""
 
 from collections.abc import Mapping, Sequence
 
@@ -23,7 +23,7 @@ from lockstep.dashboard.sources.check_table import (
 )
 
 WANTED: tuple[Metric | str, ...] = (
-    *dict.fromkeys(each.metric for each in LIMITS.values()), *(each.metric for each in STATES),
+    *dict.fromkeys(limit.metric for limit in LIMITS.values()), *(state.metric for state in STATES),
     metrics.SOURCE_AVAILABLE, metrics.CLOCK_OFFSET, metrics.IB_SATURATED,
 )  # fmt: skip
 
@@ -35,16 +35,16 @@ def checks(series: Sequence[Series], span: Span) -> tuple[Check, ...]:
         series: WANTED of the node.
         span: Over which counters are judged.
     """
-    found = [_limit(each, series, span) for each in LIMITS.values()]
-    found += [_state(each, series) for each in STATES]
-    found.append(_clock(series))
+    results = [_limit(limit, series, span) for limit in LIMITS.values()]
+    results += [_state(state, series) for state in STATES]
+    results.append(_clock(series))
     rank = [Severity.CRITICAL, Severity.WARNING, Severity.NOTE, Severity.OK, Severity.UNKNOWN]
-    return tuple(sorted(found, key=lambda each: rank.index(each.severity)))
+    return tuple(sorted(results, key=lambda each: rank.index(each.severity)))
 
 
 def _limit(limit: Limit, series: Sequence[Series], span: Span) -> Check:
-    mine = [each for each in series
-            if each.metric == limit.metric.name and limit.label in each.labels]  # fmt: skip
+    mine = [line for line in series
+            if line.metric == limit.metric.name and limit.label in line.labels]  # fmt: skip
     if not any(np.isfinite(each.values).sum() > limit.counts for each in mine):
         return Check(limit.what, Severity.UNKNOWN, "told once" if mine else "not told")
     by_gpu: dict[str, float] = {}
@@ -60,8 +60,8 @@ def _limit(limit: Limit, series: Sequence[Series], span: Span) -> Check:
     where = f" on {place}" if place and value > most else ""
     registers = REGISTERS.get(limit.metric.name, frozenset())
     standing = sorted(
-        {each.label["kind"] for each in series
-         if each.metric == metrics.IB_SATURATED.name and each.label.get("kind") in registers}
+        {line.label["kind"] for line in series
+         if line.metric == metrics.IB_SATURATED.name and line.label.get("kind") in registers}
     )  # fmt: skip
     if value <= most and standing:
         text = f"{number} in this range, and unknown, at their maximum: {', '.join(standing)}"
@@ -79,7 +79,7 @@ def _grown(series: Series) -> float:
 
 
 def _state(state: State, series: Sequence[Series]) -> Check:
-    mine = [each for each in series if each.metric == state.metric and len(each.values)]
+    mine = [line for line in series if line.metric == state.metric and len(line.values)]
     if state is SOURCES:
         mine = answering(series)
     if not mine:
@@ -103,13 +103,13 @@ def _where(series: Series) -> str:
 
 
 def _clock(series: Sequence[Series]) -> Check:
-    told = [float(np.abs(each.values).max()) for each in series
-            if each.metric == metrics.CLOCK_OFFSET.name and len(each.values)]  # fmt: skip
-    if not told:
+    offsets = [float(np.abs(line.values).max()) for line in series
+            if line.metric == metrics.CLOCK_OFFSET.name and len(line.values)]  # fmt: skip
+    if not offsets:
         return Check("clock offset", Severity.UNKNOWN, "not told")
-    bad = max(told) > MOST_OFFSET
+    bad = max(offsets) > MOST_OFFSET
     return Check("clock offset", Severity.WARNING if bad else Severity.OK,
-                 f"at most {1e3 * max(told):.1f} ms",
+                 f"at most {1e3 * max(offsets):.1f} ms",
                  "Times of this node cannot be compared with others'." if bad else "")  # fmt: skip
 
 
@@ -146,19 +146,19 @@ def facts(
         places: Kind -> name of where it stands (rack, leaf, storage).
         checks: What was looked at.
     """
-    found = {kind: name[:LONGEST] for kind, name in places.items()}
+    lines_of_place = {kind: name[:LONGEST] for kind, name in places.items()}
     for name, metric, label in SHOWN:
-        words = {each.label.get(label, "") for each in series if each.metric == metric} - {""}
+        words = {line.label.get(label, "") for line in series if line.metric == metric} - {""}
         if words:
-            found[name] = ", ".join(sorted(words))[:LONGEST]
-    for each in series:
-        if each.metric == metrics.HOST_CPUS.name and len(each.values):
-            found["processors"] = f"{each.values[-1]:.0f}"
-        if each.metric == metrics.HOST_MEMORY_TOTAL.name and len(each.values):
-            found["memory"] = f"{each.values[-1] / GIB:.0f} GiB"
+            lines_of_place[name] = ", ".join(sorted(words))[:LONGEST]
+    for line in series:
+        if line.metric == metrics.HOST_CPUS.name and len(line.values):
+            lines_of_place["processors"] = f"{line.values[-1]:.0f}"
+        if line.metric == metrics.HOST_MEMORY_TOTAL.name and len(line.values):
+            lines_of_place["memory"] = f"{line.values[-1] / GIB:.0f} GiB"
     mine = who[who["node"] == node]
-    models = {each.gpu: each.label.get("model", "")[:LONGEST] for each in series
-              if each.metric == metrics.GPU_INFO.name and each.gpu != NOBODY}  # fmt: skip
+    models = {line.gpu: line.label.get("model", "")[:LONGEST] for line in series
+              if line.metric == metrics.GPU_INFO.name and line.gpu != NOBODY}  # fmt: skip
     by_gpu = mine.dropna(subset=["gpu"]).set_index("gpu")
     rows = []
     for gpu in sorted({*models, *(int(each) for each in by_gpu.index)}):
@@ -169,6 +169,6 @@ def facts(
         ))  # fmt: skip
     gpus = pd.DataFrame(rows, columns=["gpu", "uuid", "model", "run", "rank"])
     return NodeFacts(
-        node=node, facts=found, gpus=gpus.astype({"rank": "Int32"}),
+        node=node, facts=lines_of_place, gpus=gpus.astype({"rank": "Int32"}),
         runs=(run,) if len(mine) else (), checks=checks,
     )  # fmt: skip

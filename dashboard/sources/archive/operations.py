@@ -1,4 +1,4 @@
-"""What the ranks did together: collectives, who came late, and the operations one by one."""
+"""Operations of an archive: collectives, arrivals, one by one, and as a trace for Perfetto."""
 
 import gzip
 from collections.abc import Mapping, Sequence
@@ -109,36 +109,36 @@ def calls(rows: pd.DataFrame) -> Calls:
     return Calls(rows, begin, members, late, np.maximum(carried, 0) / NANO)
 
 
-def collectives(found: Calls) -> pd.DataFrame:
+def collectives(calls: Calls) -> pd.DataFrame:
     """One row an operation, group and size (lockstep.dashboard.protocol.Source.collectives).
 
     Seconds are what a rank was in it, waiting included; busbw takes the transfer alone, from the
     last arrival on, and is the median over calls.
     """
-    if not len(found.rows):
+    if not len(calls.rows):
         return pd.DataFrame(columns=list(TABLE))
-    rows, begin = found.rows, found.begin
+    rows, begin = calls.rows, calls.begin
     seconds = (rows["end_ns"] - rows["start_ns"]).to_numpy() / NANO
-    call = np.repeat(np.arange(len(begin)), found.members)
-    last = _last(found)
-    each = pd.DataFrame({
+    call = np.repeat(np.arange(len(begin)), calls.members)
+    last = _last(calls)
+    calls_read = pd.DataFrame({
         "op": rows["optype"].astype(str).to_numpy()[begin],
         "group": rows["group"].astype(str).to_numpy()[begin],
         "bytes": np.maximum.reduceat(rows["bytes"].to_numpy(), begin),
-        "late_rank": rows["rank"].to_numpy()[last], "late": found.late[last],
+        "late_rank": rows["rank"].to_numpy()[last], "late": calls.late[last],
     })  # fmt: skip
     # The recorded size is that of the whole tensor, for gathers too.
     factor = [bus_factor(_kind(op), int(count))
-              for op, count in zip(each["op"], found.members, strict=True)]  # fmt: skip
-    timed = (found.carried > 0) & (found.members > 1) & (each["bytes"].to_numpy() > 0)
-    each["busbw"] = np.where(
-        timed, each["bytes"] / np.where(timed, found.carried, 1.0) * factor, np.nan
+              for op, count in zip(calls_read["op"], calls.members, strict=True)]  # fmt: skip
+    timed = (calls.carried > 0) & (calls.members > 1) & (calls_read["bytes"].to_numpy() > 0)
+    calls_read["busbw"] = np.where(
+        timed, calls_read["bytes"] / np.where(timed, calls.carried, 1.0) * factor, np.nan
     )
-    each["late_rank"] = each["late_rank"].where(found.members > 1, -1)
-    kind = each.groupby(["op", "group", "bytes"], sort=False).ngroup().to_numpy()
+    calls_read["late_rank"] = calls_read["late_rank"].where(calls.members > 1, -1)
+    kind = calls_read.groupby(["op", "group", "bytes"], sort=False).ngroup().to_numpy()
     table = []
     for number in range(int(kind.max()) + 1):
-        mine, all_of_it = each[kind == number], seconds[(kind == number)[call]]
+        mine, all_of_it = calls_read[kind == number], seconds[(kind == number)[call]]
         common = mine["late_rank"].value_counts()
         who = int(common.index[0])
         table.append((
@@ -151,10 +151,10 @@ def collectives(found: Calls) -> pd.DataFrame:
     return frame.sort_values("total_seconds", ascending=False, ignore_index=True)
 
 
-def arrivals(found: Calls, who: pd.DataFrame) -> Matrix:
+def arrivals(calls: Calls, who: pd.DataFrame) -> Matrix:
     """By how many seconds each rank arrived after the first one, mean by window of steps."""
-    rows = found.rows
-    several = np.repeat(found.members > 1, found.members)
+    rows = calls.rows
+    several = np.repeat(calls.members > 1, calls.members)
     step = rows["step"].to_numpy()[several]
     ranks = who["rank"].to_numpy()
     there, which = np.unique(step, return_inverse=True)
@@ -168,7 +168,7 @@ def arrivals(found: Calls, who: pd.DataFrame) -> Matrix:
     known = place >= 0
     cell = place[known] * len(edges) + window[known]
     size = len(ranks) * len(edges)
-    total = np.bincount(cell, found.late[several][known], size)
+    total = np.bincount(cell, calls.late[several][known], size)
     count = np.bincount(cell, minlength=size)
     start = np.full(len(edges), np.inf)
     np.minimum.at(start, window, rows["start_ns"].to_numpy()[several] / NANO)
@@ -194,11 +194,11 @@ def of_rank(table: Table, rank: int, span: Span | None) -> pd.DataFrame:
     })[list(SHOWN)].reset_index(drop=True)  # fmt: skip
 
 
-def _last(found: Calls) -> NDArray[np.int64]:
+def _last(calls: Calls) -> NDArray[np.int64]:
     """(C,) the row of each call that arrived last."""
-    call = np.repeat(np.arange(len(found.begin)), found.members)
-    order = np.lexsort((found.late, call))
-    last: NDArray[np.int64] = order[np.append(found.begin[1:], len(found.rows)) - 1]
+    call = np.repeat(np.arange(len(calls.begin)), calls.members)
+    order = np.lexsort((calls.late, call))
+    last: NDArray[np.int64] = order[np.append(calls.begin[1:], len(calls.rows)) - 1]
     return last
 
 
@@ -213,8 +213,6 @@ def _within(span: Span | None) -> ds.Expression | None:
     return (ds.field("start_ns") >= first) & (ds.field("start_ns") < last)
 
 
-# The operations of a span for ui.perfetto.dev.
-
 MOST_TRACED = 100_000
 """About 25 MB of JSON, 1.5 MB compressed: browsers open it at once."""
 COMPRESSION = 5
@@ -228,7 +226,7 @@ def trace(
     Raises:
         TroubleError: There are no operations in it.
     """
-    rows = read(ops, span, [each.name for each in archive.OPS])
+    rows = read(ops, span, [column.name for column in archive.OPS])
     if rows.empty:
         raise TroubleError(
             Kind.EMPTY, "No operation was recorded in this range.",
@@ -240,18 +238,20 @@ def trace(
     rows = rows[rows["step"] <= last]
     texts = {name: rows[name].astype(object).fillna("").astype(str)
              for name in ("optype", "group", "flags", "tag")}  # fmt: skip
-    told = steps.read([each.name for each in archive.STEPS]).to_pandas()
-    told = told[told["step"].between(first, last) & told["start"].between(0, LATEST)]
-    told = told.assign(tags=told["tags"].astype(str))
+    step_rows = steps.read([column.name for column in archive.STEPS]).to_pandas()
+    step_rows = step_rows[
+        step_rows["step"].between(first, last) & step_rows["start"].between(0, LATEST)
+    ]
+    step_rows = step_rows.assign(tags=step_rows["tags"].astype(str))
     infos = tuple(
-        RankInfo(int(each["rank"]), each["node"], None if pd.isna(each["gpu"]) else each["gpu"],
-                 each["uuid"] or None, int(each["local_rank"]), int(each["dp"]), int(each["pp"]),
-                 int(each["tp"]))
-        for each in who.to_dict("records")
+        RankInfo(int(info["rank"]), info["node"], None if pd.isna(info["gpu"]) else info["gpu"],
+                 info["uuid"] or None, int(info["local_rank"]), int(info["dp"]), int(info["pp"]),
+                 int(info["tp"]))
+        for info in who.to_dict("records")
     )  # fmt: skip
-    found = Run(run, meta, infos, from_steps(told), pd.DataFrame(), rows.assign(**texts))
+    whole_run = Run(run, meta, infos, from_steps(step_rows), pd.DataFrame(), rows.assign(**texts))
     try:
-        parts = "".join(of_run(found, range(first, last + 1)).parts())
+        parts = "".join(of_run(whole_run, range(first, last + 1)).parts())
     except TimelineError as error:
         raise TroubleError(Kind.EMPTY, f"{error}.", "Choose another range.") from None
     return gzip.compress(parts.encode(), COMPRESSION, mtime=0)

@@ -1,26 +1,30 @@
 """Who the ranks are, how long each takes, and how that changed."""
 
 import math
-from collections.abc import Mapping
-from itertools import pairwise
-from typing import Any
-
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
-
-from lockstep.analyzer.read.archive.files import part, whole
+from collections.abc import Mapping
+from itertools import pairwise
+from lockstep.analyzer.read.archive.files import part
+from lockstep.analyzer.read.archive.files import whole
 from lockstep.analyzer.read.archive.series import ScrapedSeries
-from lockstep.analyzer.read.archive.steps import Steps, middle, quantiles
+from lockstep.analyzer.read.archive.steps import Steps
+from lockstep.analyzer.read.archive.steps import middle
+from lockstep.analyzer.read.archive.steps import quantiles
 from lockstep.analyzer.read.archive.table import Table
 from lockstep.analyzer.read.ranks import rank_infos
 from lockstep.analyzer.stats.coverage import KNOWN_AT_LEAST
-from lockstep.analyzer.stragglers.peers import group_numbers, over_peers
-from lockstep.collector.contract import archive, metrics
+from lockstep.analyzer.stragglers.peers import group_numbers
+from lockstep.analyzer.stragglers.peers import over_peers
+from lockstep.collector.contract import archive
+from lockstep.collector.contract import metrics
 from lockstep.collector.contract.words import PHASES
-from lockstep.dashboard.shapes import Floats, Matrix
+from lockstep.dashboard.shapes import Floats
+from lockstep.dashboard.shapes import Matrix
+from numpy.typing import NDArray
+from typing import Any
 
-# Who the members of an archive are, and which nodes there are.
+
 
 MEMBER_COLUMNS = ("rank", "node", "gpu", "uuid", "local_rank", "dp", "pp", "tp")
 MOST_RANKS = 20_000
@@ -30,14 +34,14 @@ NEEDED = ("rank", "node", "local_rank", "dp", "pp", "tp")
 
 def members(table: Table, samples: ScrapedSeries, meta: Mapping[str, Any]) -> pd.DataFrame:
     """One row a rank, in rank order: MEMBER_COLUMNS; `gpu` is null on CPU, `uuid` empty."""
-    rows = table.read([each.name for each in archive.RANKS]).to_pandas()
+    rows = table.read([column.name for column in archive.RANKS]).to_pandas()
     rows = rows.dropna(subset=list(NEEDED)).astype({"node": str})
     rows = rows[rows["rank"] >= 0].drop_duplicates("rank", keep="last")
-    told = _rank_info(samples) if rows.empty else pd.DataFrame({"metric": [], "rank": []})
-    infos = rank_infos(rows, told, _layout(meta), [])
+    infos_read = _rank_info(samples) if rows.empty else pd.DataFrame({"metric": [], "rank": []})
+    infos = rank_infos(rows, infos_read, _layout(meta), [])
     frame = pd.DataFrame(
-        [(each.rank, each.node, each.gpu, each.uuid or "", each.local_rank, each.dp, each.pp,
-          each.tp) for each in infos],
+        [(info.rank, info.node, info.gpu, info.uuid or "", info.local_rank, info.dp, info.pp,
+          info.tp) for info in infos],
         columns=list(MEMBER_COLUMNS),
     )  # fmt: skip
     return frame.astype({"gpu": "Int32", "node": str, "uuid": str})
@@ -56,12 +60,12 @@ def with_unknown(who: pd.DataFrame, seen: "list[int]") -> pd.DataFrame:
 
 
 def nodes(who: pd.DataFrame, samples: ScrapedSeries) -> tuple[str, ...]:
-    """Names, those with members first, in rank order."""
+    """Names, those with ranks first, in rank order."""
     return tuple(dict.fromkeys([*(each for each in who["node"] if each), *samples.nodes()]))
 
 
 def _rank_info(samples: ScrapedSeries) -> pd.DataFrame:
-    """The members' info series as lockstep.analyzer.read.topology reads them."""
+    """The ranks' info series as lockstep.analyzer.read.topology reads them."""
     return pd.DataFrame(
         [(each.metric, each.labels, each.node, None if each.gpu < 0 else each.gpu, each.rank)
          for each in samples.series([metrics.RANK_INFO]) if each.rank >= 0],
@@ -90,28 +94,30 @@ def table(who: pd.DataFrame, steps: Steps) -> pd.DataFrame:
     if not shown.any():
         shown = np.ones(len(steps.steps), dtype=bool)
     place = {int(rank): at for at, rank in enumerate(steps.ranks)}
-    told = {
+    medians = {
         name: middle(values[shown].T) if values.size else np.full(len(steps.ranks), np.nan)
         for name, values in steps.cells.items()
     }
     count = np.isfinite(steps.cells["wall_seconds"]).sum(axis=0)
     known = np.isfinite(steps.cells["own_seconds"]).sum(axis=0)
     # Of fewer steps the median would be that of some steps, and not of the range.
-    told["own_seconds"] = np.where(known >= KNOWN_AT_LEAST * count, told["own_seconds"], np.nan)
+    medians["own_seconds"] = np.where(
+        known >= KNOWN_AT_LEAST * count, medians["own_seconds"], np.nan
+    )
     at = [place.get(int(rank), -1) for rank in who["rank"]]
 
     def of(values: Floats) -> Floats:
         return np.append(values, np.nan)[at]
 
     frame = who[list(WHO)].assign(
-        steps=np.append(count, 0)[at], wall_seconds=of(told["wall_seconds"]),
-        own_seconds=of(told["own_seconds"]),
+        steps=np.append(count, 0)[at], wall_seconds=of(medians["wall_seconds"]),
+        own_seconds=of(medians["own_seconds"]),
     )  # fmt: skip
     own, wall = frame["own_seconds"].to_numpy(float), frame["wall_seconds"].to_numpy(float)
     frame["slowdown"] = beside_peers(own[None, :], frame)[0]
     frame["wait_share"] = np.where(wall > 0, 1 - own / np.where(wall > 0, wall, 1.0), np.nan)
     for column in PHASE_COLUMNS:
-        frame[column] = of(told[column])
+        frame[column] = of(medians[column])
     frame = frame.sort_values("slowdown", ascending=False, na_position="last", ignore_index=True)
     if unknown := int((frame["own_seconds"].isna() & (frame["steps"] > 0)).sum()):
         frame.attrs["note"] = (

@@ -84,21 +84,25 @@ def unreadable(folder: Path, trouble: TroubleError, changed: float) -> RunRow:
 
 def provenance(meta: Mapping[str, Any], verdict: Mapping[str, Any]) -> tuple[str, ...]:
     """What was emulated or simulated, in the words of the verdict."""
-    told = verdict.get("provenance")
-    words = [each for each in told if isinstance(each, str)] if isinstance(told, list) else []
+    provenance = verdict.get("provenance")
+    words = (
+        [text for text in provenance if isinstance(text, str)]
+        if isinstance(provenance, list)
+        else []
+    )
     if meta.get("emulated_devices") is True:
         words.append("emulated devices")
     simulated = meta.get("simulated")
     if isinstance(simulated, list):
         words += [
-            "simulated GPU telemetry" if each == "gpu telemetry" else f"simulated {text(each)}"
-            for each in simulated
+            "simulated GPU telemetry" if what == "gpu telemetry" else f"simulated {text(what)}"
+            for what in simulated
         ]
     return tuple(dict.fromkeys(words))
 
 
-def text(told: object) -> str:
+def text(value: object) -> str:
     """A text of a foreign file, in one line and bounded; empty where it is none."""
-    if not isinstance(told, str):
+    if not isinstance(value, str):
         return ""
-    return "".join(each if each.isprintable() else " " for each in told[:1000])
+    return "".join(each if each.isprintable() else " " for each in value[:1000])

@@ -66,12 +66,12 @@ class Page:
         self, run: str, cut: Span | None, span: Span, node: str, ended: float | None
     ) -> list[Event]:
         """Of the training, where no node is asked for, and of the hardware."""
-        found = trouble_events.events(
+        events = trouble_events.events(
             self._samples.series(cut), self._scraped.interval(),
             # What a counter had counted before anybody looked says nothing of this span.
             Span(max(span.start, self._scraped.begin()), span.end), run, node, ended,
         )  # fmt: skip
-        return found if node else [*training_events(self._log.summary(cut), run), *found]
+        return events if node else [*training_events(self._log.summary(cut), run), *events]
 
 
 class SampleLog:
@@ -103,10 +103,12 @@ class SampleLog:
             return self.series(cut)
         if not rows:
             return ()
-        told = pa.concat_tables(rows)
+        samples = pa.concat_tables(rows)
         if cut is not None:
-            told = told.filter((ds.field("time") >= cut.start) & (ds.field("time") <= cut.end))
-        return tuple(grouped(told))
+            samples = samples.filter(
+                (ds.field("time") >= cut.start) & (ds.field("time") <= cut.end)
+            )
+        return tuple(grouped(samples))
 
     def _grow(self) -> None:
         over, news = self._growing.look()
@@ -115,7 +117,7 @@ class SampleLog:
         for rows in news:
             for batch in rows.to_batches():
                 self._rows.append(pa.Table.from_batches([batch.filter(pa.array(_rows(batch)))]))
-            if sum(each.nbytes for each in self._rows) > KEPT_BYTES:
+            if sum(row.nbytes for row in self._rows) > KEPT_BYTES:
                 self._rows, self._too_many = [], True
                 return
         if len(self._rows) > 1:
@@ -129,15 +131,15 @@ def _rows(batch: pa.RecordBatch) -> "NDArray":  # type: ignore[type-arg]
 def training_lines(steps: Summary, peak: Peak | None) -> tuple[Lines, ...]:
     """loss, throughput, step, mfu and phases; one that nobody told of has no values."""
     charts = (_loss(steps), _throughput(steps), _step(steps), _flops(steps, peak), _phases(steps))
-    return tuple(thin(_broken(each, steps)) for each in charts)
+    return tuple(thin(_broken(chart, steps)) for chart in charts)
 
 
-def numbered(chart: Lines, told: Summary) -> Lines:
+def numbered(chart: Lines, summary: Summary) -> Lines:
     """A chart with the step that ran at each moment; NaN before the first."""
-    if not len(told.start) or not len(chart.times):
+    if not len(summary.start) or not len(chart.times):
         return chart
-    place = np.searchsorted(told.start, chart.times, side="right") - 1
-    numbers = np.where(place >= 0, told.steps[np.maximum(place, 0)].astype(float), np.nan)
+    place = np.searchsorted(summary.start, chart.times, side="right") - 1
+    numbers = np.where(place >= 0, summary.steps[np.maximum(place, 0)].astype(float), np.nan)
     return replace(chart, steps=numbers)
 
 
@@ -233,18 +235,20 @@ def training_events(steps: Summary, run: str) -> list[Event]:
         steps: Of the run.
         run: Its id.
     """
-    found: list[Event] = []
+    events: list[Event] = []
     ends = steps.start + np.nan_to_num(steps.wall)
     for tag, words in TAGS_SHOWN.items():
         stretches = _stretches(steps.tags[tag])
         for begin, end in stretches[:MOST_EVENTS]:
             at, until = float(steps.start[begin]), float(ends[end - 1])
             text = f"{words} at step {steps.steps[begin]}"
-            found.append(Event(at, until, tag, Severity.NOTE, text, run))
-    for place in np.flatnonzero(np.diff(np.maximum.accumulate(steps.attempts)) > 0) + 1:
-        text = f"restart: attempt {steps.attempts[place]} from step {steps.steps[place]}"
-        found.append(Event(float(steps.start[place]), None, "restart", Severity.WARNING, text, run))
-    return found
+            events.append(Event(at, until, tag, Severity.NOTE, text, run))
+    for index in np.flatnonzero(np.diff(np.maximum.accumulate(steps.attempts)) > 0) + 1:
+        text = f"restart: attempt {steps.attempts[index]} from step {steps.steps[index]}"
+        events.append(
+            Event(float(steps.start[index]), None, "restart", Severity.WARNING, text, run)
+        )
+    return events
 
 
 def _stretches(mask: NDArray[np.bool_]) -> list[tuple[int, int]]:

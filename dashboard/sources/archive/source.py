@@ -122,8 +122,8 @@ class ArchiveSource:
         mine = self._row()
         if run and run != mine.run:
             return ()
-        found = self._findings(mine)
-        return findings.newest_first(findings.during(found, span))
+        rows = self._findings(mine)
+        return findings.newest_first(findings.during(rows, span))
 
     @guarded
     def events(self, span: Span, run: str = "", node: str = "") -> tuple[Event, ...]:
@@ -132,10 +132,10 @@ class ArchiveSource:
         if run and run != mine.run:
             return ()
         ended = mine.span.end if mine.state == "ended" else None
-        found = self._page.events(mine.run, self._cut(span), span, node, ended)
-        found += [each for each in findings.events(self.findings(span, run))
-                  if not node or each.node == node]  # fmt: skip
-        return tuple(sorted(found, key=lambda each: each.at))
+        events = self._page.events(mine.run, self._cut(span), span, node, ended)
+        events += [finding for finding in findings.events(self.findings(span, run))
+                  if not node or finding.node == node]  # fmt: skip
+        return tuple(sorted(events, key=lambda each: each.at))
 
     @guarded
     def run_lines(self, run: str, span: Span) -> tuple[Lines, ...]:
@@ -147,15 +147,15 @@ class ArchiveSource:
     def ranks(self, run: str, span: Span) -> pd.DataFrame:
         """One row a rank, the slowest first."""
         self._checked(run)
-        told = self._log.steps(ranks.COLUMNS, self._cut(span))
-        return ranks.table(ranks.with_unknown(self._who(), told.ranks.tolist()), told)
+        steps = self._log.steps(ranks.COLUMNS, self._cut(span))
+        return ranks.table(ranks.with_unknown(self._who(), steps.ranks.tolist()), steps)
 
     @guarded
     def rank_times(self, run: str, span: Span) -> Matrix:
         """Own time of each rank over that of its peers."""
         self._checked(run)
-        told = self._log.steps(("own_seconds",), self._cut(span))
-        return ranks.times(ranks.with_unknown(self._who(), told.ranks.tolist()), told)
+        steps = self._log.steps(("own_seconds",), self._cut(span))
+        return ranks.times(ranks.with_unknown(self._who(), steps.ranks.tolist()), steps)
 
     @guarded
     def collectives(self, run: str, span: Span) -> pd.DataFrame:
@@ -167,9 +167,9 @@ class ArchiveSource:
     def arrivals(self, run: str, span: Span) -> Matrix:
         """By how much each rank came after the first one."""
         self._checked(run)
-        found = operations.calls(operations.read(self._ops, self._cut(span)))
-        seen = sorted(int(rank) for rank in found.rows["rank"].unique())
-        return operations.arrivals(found, ranks.with_unknown(self._who(), seen))
+        calls = operations.calls(operations.read(self._ops, self._cut(span)))
+        seen = sorted(int(rank) for rank in calls.rows["rank"].unique())
+        return operations.arrivals(calls, ranks.with_unknown(self._who(), seen))
 
     @guarded
     def operations(self, run: str, rank: int, span: Span) -> pd.DataFrame:
@@ -192,15 +192,15 @@ class ArchiveSource:
         at = last if at is None else at
         # Counters and gauges are told at every scrape: the last few tell all.
         back = Span(at - fleet.LOOK_BACK * self._scraped.interval(), at)
-        told = self._who()
+        members = self._who()
 
         def table() -> pd.DataFrame:
             return self.ranks(mine.run, Span(at - fleet.STEPS_BACK, at + 1e-6))
 
         return fleet.fleet(
-            metric, at, self._scraped.series(fleet.wanted(metric), back), told, table,
-            ranks.nodes(told, self._scraped), run=mine.run,
-            simulated=any("simulated" in each for each in mine.provenance),
+            metric, at, self._scraped.series(fleet.wanted(metric), back), members, table,
+            ranks.nodes(members, self._scraped), run=mine.run,
+            simulated=any("simulated" in origin for origin in mine.provenance),
         )  # fmt: skip
 
     @guarded
@@ -269,8 +269,8 @@ class ArchiveSource:
         self._checked(run)
         return self._files.folder
 
-    def _check_node(self, node: str, told: pd.DataFrame) -> None:
-        there = ranks.nodes(told, self._scraped)
+    def _check_node(self, node: str, frame: pd.DataFrame) -> None:
+        there = ranks.nodes(frame, self._scraped)
         if node not in there:
             raise TroubleError(
                 Kind.UNKNOWN_ID, f"There is no node {node[:200]!r} in {self.name}.",
@@ -309,9 +309,11 @@ class ArchiveSource:
 
     def _edges(self) -> Span | None:
         """By the statistics of the tables, without reading them."""
-        found = [self._steps.edges("start"), self._samples.edges("time")]
-        told = [at for pair in found if pair is not None for at in pair if moment(at) is not None]
-        return Span(min(told), max(told)) if told else None
+        edges = [self._steps.edges("start"), self._samples.edges("time")]
+        moments = [
+            at for pair in edges if pair is not None for at in pair if moment(at) is not None
+        ]
+        return Span(min(moments), max(moments)) if moments else None
 
     def _cut(self, span: Span) -> Span | None:
         """The span to read; None where it is all there is, which is faster."""
@@ -319,16 +321,16 @@ class ArchiveSource:
         return None if span.start <= whole.start and span.end >= whole.end else span
 
     def _findings(self, mine: RunRow) -> tuple[FindingRow, ...]:
-        told = self._files.finding()
-        if told is not None:
-            return (findings.of_watch(mine.run, self._files.folder.name, told),)
+        finding = self._files.finding()
+        if finding is not None:
+            return (findings.of_watch(mine.run, self._files.folder.name, finding),)
         try:
             verdict = self._files.verdict()
         except ArchiveError:  # the page of the run says that it cannot be read
             return ()
         if not verdict or not verdict["culprits"]:
             return ()
-        last = [each.get("to_step") for each in verdict["culprits"]]
+        last = [culprit.get("to_step") for culprit in verdict["culprits"]]
         ends = self._begins([each for each in last if isinstance(each, int)])
         going = mine.state == "running"
         return findings.of_verdict(mine.run, verdict, ends, mine.span.end, open_=going)
@@ -336,8 +338,8 @@ class ArchiveSource:
     def _begins(self, wanted: list[int]) -> Mapping[int, float]:
         if not wanted:
             return {}
-        told = self._log.summary(None)
-        begins = dict(zip(told.steps.tolist(), told.start.tolist(), strict=True))
+        summary = self._log.summary(None)
+        begins = dict(zip(summary.steps.tolist(), summary.start.tolist(), strict=True))
         return {step: begins[step] for step in wanted if step in begins}
 
     def _peak(self) -> peak.Peak | None:

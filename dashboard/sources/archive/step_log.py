@@ -73,17 +73,17 @@ def key(attempts: NDArray[np.int64], steps: NDArray[np.int64]) -> NDArray[np.int
     return attempts * MOST_STEPS + steps
 
 
-def summed(told: Steps) -> Summary:
+def summed(steps: Steps) -> Summary:
     """Of steps with COLUMNS."""
-    cells = told.cells
+    cells = steps.cells
     wall = cells["wall_seconds"]
     lines = dict(zip(QUANTILES, quantiles(wall, list(QUANTILES.values())), strict=True))
-    lines["slowest"] = np.fmax.reduce(wall, axis=1) if wall.shape[1] else told.wall
+    lines["slowest"] = np.fmax.reduce(wall, axis=1) if wall.shape[1] else steps.wall
     for name in ("samples", "tokens"):
         lines[name] = mean(cells[name]) * np.isfinite(cells[name]).sum(axis=1)
     for name in ("loss", "flops", *PHASE_COLUMNS):
         lines[name] = mean(cells[name])
-    return Summary(told.steps, told.attempts, told.start, told.wall, lines, told.tags)
+    return Summary(steps.steps, steps.attempts, steps.start, steps.wall, lines, steps.tags)
 
 
 def nothing() -> Summary:
@@ -94,13 +94,14 @@ def nothing() -> Summary:
                    {tag: np.zeros(0, dtype=bool) for tag in STEP_TAGS})  # fmt: skip
 
 
-def joined(one: Summary, other: Summary) -> Summary:
+def joined(summary: Summary, other: Summary) -> Summary:
     """Both, in the order of time."""
     both = Summary(
-        np.concatenate([one.steps, other.steps]), np.concatenate([one.attempts, other.attempts]),
-        np.concatenate([one.start, other.start]), np.concatenate([one.wall, other.wall]),
-        {name: np.concatenate([line, other.lines[name]]) for name, line in one.lines.items()},
-        {tag: np.concatenate([told, other.tags[tag]]) for tag, told in one.tags.items()},
+        np.concatenate([summary.steps, other.steps]),
+        np.concatenate([summary.attempts, other.attempts]),
+        np.concatenate([summary.start, other.start]), np.concatenate([summary.wall, other.wall]),
+        {name: np.concatenate([line, other.lines[name]]) for name, line in summary.lines.items()},
+        {tag: np.concatenate([tagged, other.tags[tag]]) for tag, tagged in summary.tags.items()},
     )  # fmt: skip
     rising = not len(both.start) or bool((np.diff(both.start) >= 0).all())
     return both if rising else both.only(np.argsort(both.start, kind="stable"))
@@ -108,12 +109,12 @@ def joined(one: Summary, other: Summary) -> Summary:
 
 def mean(values: Floats) -> Floats:
     """(W,) over ranks that told; NaN where nobody did."""
-    told = np.isfinite(values)
-    if told.all():
-        found: Floats = values.mean(axis=1) if values.shape[1] else np.full(len(values), np.nan)
-        return found
-    count = told.sum(axis=1)
-    whole = np.where(told, values, 0.0).sum(axis=1)
+    known = np.isfinite(values)
+    if known.all():
+        quantile: Floats = values.mean(axis=1) if values.shape[1] else np.full(len(values), np.nan)
+        return quantile
+    count = known.sum(axis=1)
+    whole = np.where(known, values, 0.0).sum(axis=1)
     return np.where(count > 0, whole / np.maximum(count, 1), np.nan)
 
 
@@ -167,10 +168,12 @@ class StepLog:
         if not known or not rows:
             return steps.read(self._table, columns, cut)
         wanted = list(dict.fromkeys((*steps.ALWAYS, *columns)))
-        told = pa.concat_tables(rows).select(wanted)
+        rows_read = pa.concat_tables(rows).select(wanted)
         if cut is not None:
-            told = told.filter((ds.field("start") >= cut.start) & (ds.field("start") < cut.end))
-        return steps.arranged(told, ("start", "wall_seconds", *columns))
+            rows_read = rows_read.filter(
+                (ds.field("start") >= cut.start) & (ds.field("start") < cut.end)
+            )
+        return steps.arranged(rows_read, ("start", "wall_seconds", *columns))
 
     def _forget(self) -> None:
         self._rows: list[tuple[int, pa.Table]] = []
@@ -204,9 +207,11 @@ class StepLog:
         again = [each.filter(pa.array(_keys(each) >= least))
                  for last, each in self._rows if last >= least]  # fmt: skip
         rows = rows.cast(_compact(rows.schema))
-        told = steps.arranged(pa.concat_tables([*again, rows]), ("start", "wall_seconds", *COLUMNS))
+        arranged = steps.arranged(
+            pa.concat_tables([*again, rows]), ("start", "wall_seconds", *COLUMNS)
+        )
         before = self._summary
-        self._summary = joined(before.only(before.keys < least), summed(told))
+        self._summary = joined(before.only(before.keys < least), summed(arranged))
         self._rows.append((most, rows))
         if len(self._rows) > MOST_CHUNKS:
             self._rows = _fewer(self._rows)
@@ -231,18 +236,18 @@ def _keys(rows: pa.Table) -> NDArray[np.int64]:
 
 def _fewer(chunks: Sequence[tuple[int, pa.Table]]) -> list[tuple[int, pa.Table]]:
     """Neighbours together as long as they are small."""
-    found: list[tuple[int, list[pa.Table]]] = []
+    kept_parts: list[tuple[int, list[pa.Table]]] = []
     for last, rows in chunks:
-        size = rows.nbytes + sum(each.nbytes for each in found[-1][1]) if found else 0
-        if found and size < KEPT_BYTES // 16:
-            found[-1] = (max(found[-1][0], last), [*found[-1][1], rows])
+        size = rows.nbytes + sum(part.nbytes for part in kept_parts[-1][1]) if kept_parts else 0
+        if kept_parts and size < KEPT_BYTES // 16:
+            kept_parts[-1] = (max(kept_parts[-1][0], last), [*kept_parts[-1][1], rows])
         else:
-            found.append((last, [rows]))
-    return [(last, whole(pa.concat_tables(some))) for last, some in found]
+            kept_parts.append((last, [rows]))
+    return [(last, whole(pa.concat_tables(some))) for last, some in kept_parts]
 
 
 def _compact(schema: pa.Schema) -> pa.Schema:
-    exact = {each.name: each.dtype for each in archive.STEPS if each.name in EXACT}
+    exact = {column.name: column.dtype for column in archive.STEPS if column.name in EXACT}
     return pa.schema([
         field.with_type(pa.float32())
         if pa.types.is_floating(field.type) and field.name not in exact else field

@@ -73,11 +73,11 @@ def events(
         node: Whom they are about; empty = all.
         ended: Unix seconds at which the run ended well; a rank that is gone after it is no event.
     """
-    found: list[Event] = []
+    events: list[Event] = []
     for series in told:
         if series.metric in NAMES and (not node or series.node == node):
-            found += _of(series, interval, run, span, ended)
-    return merged(found, FORGIVEN * interval)
+            events += _of(series, interval, run, span, ended)
+    return merged(events, FORGIVEN * interval)
 
 
 def _of(
@@ -118,7 +118,7 @@ def _of(
         for begin, end in _throttled(series, interval):
             yield event(begin, end, "throttle", Severity.WARNING, f"{where} throttled by {kind}")
     else:
-        yield from (event(*each) for each in _down(series, where, interval, ended))
+        yield from (event(*down) for down in _down(series, where, interval, ended))
 
 
 def _down(
@@ -180,8 +180,8 @@ def merged(events: Sequence[Event], forgiven: float) -> list[Event]:
     """
     found: list[Event] = []
 
-    def key(each: Event) -> tuple[str, str, str]:
-        return each.kind, each.node, each.text
+    def key(event: Event) -> tuple[str, str, str]:
+        return event.kind, event.node, event.text
 
     for _, same in groupby(sorted(events, key=lambda each: (*key(each), each.at)), key):
         last: Event | None = None

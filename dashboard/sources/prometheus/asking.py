@@ -67,8 +67,8 @@ class Asking:
         """Of this thread: a session of requests belongs to one."""
         if not hasattr(self._own, "connection"):
             self._own.connection = Connection(self._access, ANSWER_SECONDS, warned=self._warned)
-        found: Connection = self._own.connection
-        return found
+        connection: Connection = self._own.connection
+        return connection
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -94,28 +94,30 @@ class Asking:
         body = self.call(ask)
         try:
             tree = bounded_json.loads(body)
-            rows = [(one["metric"], float(one["value"][1])) for one in tree["data"]["result"]]
+            rows = [
+                (result["metric"], float(result["value"][1])) for result in tree["data"]["result"]
+            ]
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise self._foreign() from error
         return [(labels, value) for labels, value in rows if np.isfinite(value)]
 
     def over(self, query: str, grid: Grid) -> list[Course]:
         """Each series of a query at the moments of a grid."""
-        told = self.call(lambda: self.connection.over(query, grid.start, grid.end, grid.step))
+        response = self.call(lambda: self.connection.over(query, grid.start, grid.end, grid.step))
         count = len(grid.times)
-        found = []
-        for series in told:
+        courses = []
+        for series in response:
             values = np.full(count, np.nan)
             place = np.rint((series.times / 1000 - grid.start) / grid.step).astype(np.int64)
             inside = (place >= 0) & (place < count) & np.isfinite(series.values)
             values[place[inside]] = series.values[inside]
-            found.append(Course(series.labels, values))
-        return found
+            courses.append(Course(series.labels, values))
+        return courses
 
     def scrapes(self, selector: str, at: float) -> Floats:
         """(N,) unix seconds of the samples of one series in a range, as they were scraped."""
-        found = self.call(lambda: self.connection.samples(selector, at))
-        return found[0].times / 1000 if found else np.empty(0)
+        series = self.call(lambda: self.connection.samples(selector, at))
+        return series[0].times / 1000 if series else np.empty(0)
 
     def call(self, ask: Callable[[], T]) -> T:
         """What a call says, its errors as trouble."""
@@ -144,18 +146,18 @@ def _sentence(error: SourceError) -> str:
 
 
 def _trouble(sentence: str) -> TroubleError:
-    found = STATUS.search(sentence)
-    if found is None and ("cannot be reached" in sentence or "in time" in sentence):
+    status = STATUS.search(sentence)
+    if status is None and ("cannot be reached" in sentence or "in time" in sentence):
         return TroubleError(
             Kind.UNREACHABLE, sentence, "Start it, or give another address with --prometheus."
         )
-    if found is not None and found[1] in ("401", "403", "407"):
+    if status is not None and status[1] in ("401", "403", "407"):
         return TroubleError(
             Kind.REFUSED, sentence,
             "Set LOCKSTEP_PROMETHEUS_TOKEN, or LOCKSTEP_PROMETHEUS_USER and"
             " LOCKSTEP_PROMETHEUS_PASSWORD, and start the dashboard again.",
         )  # fmt: skip
-    if found is not None and not found[1].startswith("3"):
+    if status is not None and not status[1].startswith("3"):
         return TroubleError(Kind.REFUSED, sentence, "Try again, or look at its log.")
     return TroubleError(
         Kind.UNREADABLE, sentence, "Give the address of a Prometheus with --prometheus."

@@ -60,16 +60,16 @@ def node_charts(
     pages, queries = of_targets(targets), _queries(grid, scrape)
     _, others = hardware(sample(peers))
     host = nodes(asking, grid, targets, queries.rate, queries.step)
-    told: dict[str, Told] = {
+    queries_sent: dict[str, Told] = {
         "cpu": _called(BUSY, host["cpu"]), "memory": _called(IN_USE, host["memory"]),
         "network": host["network"],
     }  # fmt: skip
     for key, chart in NODE_CHARTS.items():
-        if key in told:
+        if key in queries_sent:
             continue
-        told[key] = _drawn(asking, grid, queries, chart.rows, pages)
+        queries_sent[key] = _drawn(asking, grid, queries, chart.rows, pages)
         if key in BESIDE_PEERS:
-            values, words = told[key]
+            values, words = queries_sent[key]
             (row,) = chart.rows
             values = {gpu: values[gpu] for gpu in sorted(values, key=lambda one: (len(one), one))}
             if others and values:
@@ -78,11 +78,17 @@ def node_charts(
                     for name, share in zip(PEERS, (0.05, 0.95), strict=True)
                 })  # fmt: skip
                 values, words = values | edges, f"{words}\n{more}"
-            told[key] = values, words
+            queries_sent[key] = values, words
     sampling = stands_for(grid, scrape)
     return tuple(
         lines(
-            chart, key, grid.times, told[key][0], band=PEERS, sampling=sampling, query=told[key][1]
+            chart,
+            key,
+            grid.times,
+            queries_sent[key][0],
+            band=PEERS,
+            sampling=sampling,
+            query=queries_sent[key][1],
         )
         for key, chart in NODE_CHARTS.items()
     )
@@ -93,11 +99,11 @@ def gpu_charts(
 ) -> tuple[Lines, ...]:
     """Those of which anything is told, in their order."""
     pages, queries, sampling = of_targets(targets), _queries(grid, scrape), stands_for(grid, scrape)
-    found = []
+    charts = []
     for key, chart in GPU_CHARTS.items():
         values, words = _drawn(asking, grid, queries, chart.rows, pages, gpu=str(gpu))
-        found.append(lines(chart, key, grid.times, values, sampling=sampling, query=words))
-    return tuple(chart for chart in found if chart.values)
+        charts.append(lines(chart, key, grid.times, values, sampling=sampling, query=words))
+    return tuple(chart for chart in charts if chart.values)
 
 
 def _queries(grid: Grid, scrape: float) -> _Queries:
@@ -108,13 +114,13 @@ def _drawn(
     asking: Asking, grid: Grid, queries: _Queries, rows: Sequence[Row], pages: str, **equal: str
 ) -> Told:
     """The lines of some rows, in their order, and the queries for people."""
-    told = [
+    answers = [
         asked(asking, grid, {row.line: queries.line(row, pages, **equal)}, row.by) for row in rows
     ]
-    values = {name: line for one, _ in told for name, line in one.items()}
-    return values, "\n".join(words for _, words in told)
+    values = {name: line for one, _ in answers for name, line in one.items()}
+    return values, "\n".join(words for _, words in answers)
 
 
-def _called(name: str, told: Told) -> Told:
+def _called(name: str, query: Told) -> Told:
     """Of one node mean and highest are the same."""
-    return {name: line for line in list(told[0].values())[:1]}, told[1]  # noqa: B035 - one at most
+    return {name: line for line in list(query[0].values())[:1]}, query[1]  # noqa: B035 - one at most

@@ -114,16 +114,16 @@ def hardware(chosen: Sequence[Member]) -> tuple[str, str]:
     return pages, f"uuid=~{one_of(uuids)}"
 
 
-def spread(found: Sequence[int], most: int) -> list[int]:
+def spread(indices: Sequence[int], most: int) -> list[int]:
     """At most so many of them, evenly."""
-    if len(found) <= most:
-        return list(found)
-    return [found[round(place * (len(found) - 1) / (most - 1))] for place in range(most)]
+    if len(indices) <= most:
+        return list(indices)
+    return [indices[round(index * (len(indices) - 1) / (most - 1))] for index in range(most)]
 
 
-def sample(found: Sequence[Member], most: int = MOST_SERIES) -> list[Member]:
+def sample(members: Sequence[Member], most: int = MOST_SERIES) -> list[Member]:
     """At most so many ranks, evenly over the run."""
-    return [found[place] for place in spread(range(len(found)), most)]
+    return [members[index] for index in spread(range(len(members)), most)]
 
 
 # Which of the ranks that are told of at one place lives: a gone one is told of for ten minutes.

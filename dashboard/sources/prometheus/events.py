@@ -69,18 +69,18 @@ def of_hardware(
             "link", _warning, _link,
         ),
     ):  # fmt: skip
-        for one in asking.over(told.query, grid):
+        for course in asking.over(told.query, grid):
             if (
-                known.name(one.labels),
-                number(one.labels, "gpu"),
-                told.text(one.labels),
+                known.name(course.labels),
+                number(course.labels, "gpu"),
+                told.text(course.labels),
             ) in dated:
                 continue
-            for first, last in stretches(one):
+            for first, last in stretches(course):
                 yield Event(
                     float(grid.times[first]) - grid.step, float(grid.times[last]), told.kind,
-                    told.severity(one.labels), told.text(one.labels), run, known.name(one.labels),
-                    number(one.labels, "gpu"),
+                    told.severity(course.labels), told.text(course.labels), run,
+                    known.name(course.labels), number(course.labels, "gpu"),
                 )  # fmt: skip
 
 
@@ -89,13 +89,13 @@ def of_run(asking: Asking, run: str, grid: Grid, scrape: float) -> Iterator[Even
     rate = lasting(max(grid.step, 2.5 * scrape))
     for phase in ("checkpoint", "eval"):
         counter = series(m.TRAIN_PHASE.name, run=run, rank="0", phase=phase)
-        for one in asking.over(f"increase({counter}[{rate}]) > 0.001", grid):
-            for first, last in stretches(one):
+        for course in asking.over(f"increase({counter}[{rate}]) > 0.001", grid):
+            for first, last in stretches(course):
                 begin, end = float(grid.times[first]) - grid.step, float(grid.times[last])
                 yield Event(begin, end, phase, Severity.OK, phase, run, rank=0)
     steps = series(m.TRAIN_STEPS.name, run=run, rank="0")
-    for one in asking.over(f"resets({steps}[{rate}]) > 0", grid):
-        for first, _ in stretches(one):
+    for course in asking.over(f"resets({steps}[{rate}]) > 0", grid):
+        for first, _ in stretches(course):
             at = float(grid.times[first]) - grid.step
             yield Event(at, None, "restart", Severity.WARNING, "the run was restarted", run)
     up = series(m.RANK_UP.name, run=run)
@@ -107,20 +107,27 @@ def of_run(asking: Asking, run: str, grid: Grid, scrape: float) -> Iterator[Even
                     rank=rank)  # fmt: skip
 
 
-def of_findings(found: Sequence[FindingRow]) -> Iterator[Event]:
+def of_findings(findings: Sequence[FindingRow]) -> Iterator[Event]:
     """When they opened and closed."""
-    for one in found:
-        mine = one.run, one.node, one.gpu, one.rank, one.finding
-        yield Event(one.since, None, "finding", one.severity, f"finding opened: {one.cause}", *mine)
-        if one.until is not None:
-            text = f"finding closed: {one.cause}"
-            yield Event(one.until, None, "finding", Severity.NOTE, text, *mine)
+    for finding in findings:
+        mine = finding.run, finding.node, finding.gpu, finding.rank, finding.finding
+        yield Event(
+            finding.since,
+            None,
+            "finding",
+            finding.severity,
+            f"finding opened: {finding.cause}",
+            *mine,
+        )
+        if finding.until is not None:
+            text = f"finding closed: {finding.cause}"
+            yield Event(finding.until, None, "finding", Severity.NOTE, text, *mine)
 
 
-def stretches(one: Course) -> Iterator[tuple[int, int]]:
+def stretches(course: Course) -> Iterator[tuple[int, int]]:
     """First and last place of each stretch in which something was told."""
-    told = np.concatenate([[0], np.isfinite(one.values).astype(np.int8), [0]])
-    for first, last in np.flatnonzero(np.diff(told)).reshape(-1, 2):
+    known = np.concatenate([[0], np.isfinite(course.values).astype(np.int8), [0]])
+    for first, last in np.flatnonzero(np.diff(known)).reshape(-1, 2):
         yield int(first), int(last) - 1
 
 
@@ -143,10 +150,10 @@ def _xids(asking: Asking, known: Directory, pages: str, grid: Grid, run: str) ->
         f"max by (job, instance, gpu, xid, severity) (max_over_time({name}[{lasting(grid.step)}]))"
         f" > {grid.start - grid.step:.0f}"
     )
-    for one in asking.over(query, grid):
-        for at in np.unique(one.values[np.isfinite(one.values)]).tolist():
-            yield Event(at, None, "xid", severity_of(one.labels), _xid(one.labels), run,
-                        known.name(one.labels), number(one.labels, "gpu"))  # fmt: skip
+    for course in asking.over(query, grid):
+        for at in np.unique(course.values[np.isfinite(course.values)]).tolist():
+            yield Event(at, None, "xid", severity_of(course.labels), _xid(course.labels), run,
+                        known.name(course.labels), number(course.labels, "gpu"))  # fmt: skip
 
 
 def of_all(asking: Asking, known: Directory, grid: Grid) -> Iterator[Event]:

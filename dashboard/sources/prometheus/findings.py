@@ -1,4 +1,4 @@
-"""Findings: what `watch` keeps of them in its folder, and what it exported to Prometheus."""
+"""Findings and verdicts: what `watch` keeps in its folder, and what it exported to Prometheus."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -41,24 +41,30 @@ def findings(
         now: Unix seconds.
     """
     within = grid(span, scrape, now=now)
-    told = list(_exported(asking, within, run, now))
+    exported = list(_exported(asking, within, run, now))
     rows: list[FindingRow] = []
-    for one in folders.kept(where, run):
-        row = _archived(one)
+    for kept in folders.kept(where, run):
+        row = _archived(kept)
         if row is None or row.since >= span.end or (row.until or now) < span.start:
             continue
-        same = [other for other in told if _same(other, row, within.step)]
-        told = [other for other in told if other not in same]
+        same = [other for other in exported if _same(other, row, within.step)]
+        exported = [other for other in exported if other not in same]
         rows.append(row)
-    return tuple(sorted([*rows, *told], key=lambda one: (not one.open, -one.since, one.finding)))
+    return tuple(
+        sorted([*rows, *exported], key=lambda one: (not one.open, -one.since, one.finding))
+    )
 
 
-def lost_gpu_hours(found: Iterable[FindingRow], run: str) -> float | None:
+def lost_gpu_hours(findings: Iterable[FindingRow], run: str) -> float | None:
     """What the findings of a run have cost so far, as watch counts it; None = it counts nothing.
 
     A verdict of an archive knows only what was lost until its finding was opened.
     """
-    counted = [one.lost_seconds for one in found if one.run == run and one.lost_seconds is not None]
+    counted = [
+        finding.lost_seconds
+        for finding in findings
+        if finding.run == run and finding.lost_seconds is not None
+    ]
     return sum(counted) / HOUR if counted else None
 
 
@@ -68,13 +74,13 @@ def _exported(asking: Asking, within: Grid, run: str, now: float) -> Iterator[Fi
         f"max by ({', '.join(WORDS)}, exported_node) (max_over_time({words}"
         f"[{lasting(within.step)}]))"
     )
-    for one in asking.over(query, within):
-        for first, last in _stretches(one.values, max(2, round(GAP / within.step))):
+    for course in asking.over(query, within):
+        for first, last in _stretches(course.values, max(2, round(GAP / within.step))):
             since = float(within.times[first]) - within.step
             until = float(within.times[last])
             # Prometheus repeats nothing beyond the step: the last point is now.
-            still = last >= len(one.values) - 2 and until + 2 * within.step >= now
-            yield _row(one.labels, since, None if still else until)
+            still = last >= len(course.values) - 2 and until + 2 * within.step >= now
+            yield _row(course.labels, since, None if still else until)
 
 
 def _row(labels: Mapping[str, str], since: float, until: float | None) -> FindingRow:
@@ -93,44 +99,44 @@ def _row(labels: Mapping[str, str], since: float, until: float | None) -> Findin
     )  # fmt: skip
 
 
-def _archived(one: folders.Kept) -> FindingRow | None:
-    key = one.told.get("key")
-    since = files.number(one.told.get("onset")) or files.number(one.told.get("opened"))
+def _archived(kept: folders.Kept) -> FindingRow | None:
+    key = kept.told.get("key")
+    since = files.number(kept.told.get("onset")) or files.number(kept.told.get("opened"))
     if not isinstance(key, dict) or since is None:
         return None
-    until = files.number(one.told.get("closed"))
+    until = files.number(kept.told.get("closed"))
 
     def text(name: str) -> str:
         return str(key.get(name) or "")
 
     return FindingRow(
-        finding=one.name, severity=SEVERITIES.get(text("tier"), Severity.WARNING),
+        finding=kept.name, severity=SEVERITIES.get(text("tier"), Severity.WARNING),
         open=until is None, run=text("run"), node=text("node"), gpu=_whole(key.get("gpu")),
         rank=_whole(key.get("rank")), link=text("link"), cause=text("cause") or "unknown",
-        confidence=files.number(one.told.get("confidence")),
-        slowdown=files.number(one.told.get("slowdown")), since=since, until=until,
-        sentence=str(one.told.get("sentence") or ""),
-        place_confidence=files.number(one.told.get("place_confidence")),
-        kind=str(one.told.get("kind") or ""), scope=text("scope"),
-        lost_seconds=files.number(one.told.get("lost_seconds")),
-        unit="rank" if one.told.get("lost_unit") == "rank" else "GPU",
+        confidence=files.number(kept.told.get("confidence")),
+        slowdown=files.number(kept.told.get("slowdown")), since=since, until=until,
+        sentence=str(kept.told.get("sentence") or ""),
+        place_confidence=files.number(kept.told.get("place_confidence")),
+        kind=str(kept.told.get("kind") or ""), scope=text("scope"),
+        lost_seconds=files.number(kept.told.get("lost_seconds")),
+        unit="rank" if kept.told.get("lost_unit") == "rank" else "GPU",
     )  # fmt: skip
 
 
-def _same(told: FindingRow, kept: FindingRow, step: float) -> bool:
+def _same(finding: FindingRow, kept: FindingRow, step: float) -> bool:
     """Whether the exported row is the archived finding: of the same, while that was open."""
-    mine = (told.run, told.node, told.rank, told.gpu, told.link)
+    mine = (finding.run, finding.node, finding.rank, finding.gpu, finding.link)
     if mine != (kept.run, kept.node, kept.rank, kept.gpu, kept.link):
         return False
-    begins_before = kept.until is None or told.since <= kept.until + step
-    return begins_before and (told.until is None or told.until >= kept.since - step)
+    begins_before = kept.until is None or finding.since <= kept.until + step
+    return begins_before and (finding.until is None or finding.until >= kept.since - step)
 
 
 def _stretches(values: Floats, most_gap: int) -> Iterator[tuple[int, int]]:
     """First and last place of each stretch in which something was told, small gaps bridged."""
-    told = np.flatnonzero(np.isfinite(values) & (values > 0))
-    if told.size:
-        for part in np.split(told, np.flatnonzero(np.diff(told) > most_gap) + 1):
+    moments = np.flatnonzero(np.isfinite(values) & (values > 0))
+    if moments.size:
+        for part in np.split(moments, np.flatnonzero(np.diff(moments) > most_gap) + 1):
             yield int(part[0]), int(part[-1])
 
 
@@ -160,7 +166,7 @@ IN_PART = (
 
 def verdict(
     asking: Asking, where: Path | None, run: str, at: float, slowdown: float | None,
-    found: tuple[FindingRow, ...], told: RunStatus | None, *, ended: bool,
+    findings: tuple[FindingRow, ...], judged: RunStatus | None, *, ended: bool,
 ) -> Mapping[str, Any] | None:  # fmt: skip
     """Of the newest archive of a finding, else of what `watch` exports; None = it says nothing.
 
@@ -170,8 +176,8 @@ def verdict(
         run: The run.
         at: Unix seconds of the last that is known of it.
         slowdown: As `watch` exports it.
-        found: Findings of the run.
-        told: What `watch` says of it then; None = nothing.
+        findings: Findings of the run.
+        judged: What `watch` says of it then; None = nothing.
         ended: Whether it has ended since.
     """
     archived = folders.verdict(where, run)
@@ -179,10 +185,10 @@ def verdict(
         return archived
     query = f"max(last_over_time({series(RUN_COVERAGE.name, run=run)}[15m]))"
     coverage = asking.instant(query, at)
-    named = [one for one in found if one.open or (one.until or at) >= at - LAST]
-    if not coverage and slowdown is None and not named and told is None:
+    named = [finding for finding in findings if finding.open or (finding.until or at) >= at - LAST]
+    if not coverage and slowdown is None and not named and judged is None:
         return None
-    status, sentence = said(run, named, told, slowdown, ended=ended)
+    status, sentence = said(run, named, judged, slowdown, ended=ended)
     return {
         "schema_version": 1, "run": run, "status": status, "sentence": sentence,
         "slowdown": slowdown,
@@ -195,7 +201,7 @@ def verdict(
 
 
 def said(
-    run: str, named: Sequence[FindingRow], told: RunStatus | None, slowdown: float | None, *,
+    run: str, named: Sequence[FindingRow], status: RunStatus | None, slowdown: float | None, *,
     ended: bool,
 ) -> tuple[str, str]:  # fmt: skip
     """Status and sentence of a run: what `watch` does not say is not known.
@@ -203,21 +209,21 @@ def said(
     Args:
         run: Its id.
         named: Its findings at that time.
-        told: What `watch` says of it then; None = nothing.
+        status: What `watch` says of it then; None = nothing.
         slowdown: As `watch` exports it.
         ended: Whether it has ended since: how, Prometheus does not know.
     """
     if named:
         return DEGRADED, _named(named, slowdown)
     pace = "" if slowdown is None else f" Its steps take {slowdown:.2f}x their ideal time."
-    if told is not None and told.status == DEGRADED:
+    if status is not None and status.status == DEGRADED:
         return DEGRADED, f"lockstep watch says that run {run} is held back.{pace}"
-    if told is None:
+    if status is None:
         why = "lockstep watch says nothing of it at this time; Data health says whether it runs"
-    elif told.status != HEALTHY:
-        why = REASONS.get(told.reason, "lockstep watch does not say why")
+    elif status.status != HEALTHY:
+        why = REASONS.get(status.reason, "lockstep watch does not say why")
     elif ended:
-        why = "lockstep watch found nothing while it ran, and how it ended is told nowhere here"
+        why = "lockstep watch found nothing while it ran, and how it ended is not known here"
     else:
         return HEALTHY, f"lockstep watch looked at all ranks of run {run} and found nothing.{pace}"
     return UNKNOWN, f"Whether anything holds run {run} back is not known: {why}."
@@ -234,16 +240,18 @@ def _named(named: Sequence[FindingRow], slowdown: float | None) -> str:
     )
 
 
-def _culprit(one: FindingRow) -> dict[str, Any]:
-    scope = "link" if one.link else "rank" if one.rank is not None else "gpu"
+def _culprit(finding: FindingRow) -> dict[str, Any]:
+    scope = "link" if finding.link else "rank" if finding.rank is not None else "gpu"
+    if not finding.link and finding.rank is None and finding.gpu is None:
+        scope = "node"
     return {
-        "scope": scope if one.link or one.rank is not None or one.gpu is not None else "node",
-        "rank": one.rank, "node": one.node or None, "gpu": one.gpu, "uuid": None, "dp": None,
-        "pp": None, "tp": None, "link": one.link or None, "from_step": None, "to_step": None,
-        "since": _utc(one.since), "slowdown": one.slowdown, "cause": one.cause,
-        "confidence": one.confidence,
-        "tier": "page" if one.severity is Severity.CRITICAL else "record", "evidence": [],
-        "place_confidence": one.place_confidence,
+        "scope": scope, "rank": finding.rank, "node": finding.node or None, "gpu": finding.gpu,
+        "uuid": None, "dp": None, "pp": None, "tp": None, "link": finding.link or None,
+        "from_step": None, "to_step": None,
+        "since": _utc(finding.since), "slowdown": finding.slowdown, "cause": finding.cause,
+        "confidence": finding.confidence,
+        "tier": "page" if finding.severity is Severity.CRITICAL else "record", "evidence": [],
+        "place_confidence": finding.place_confidence,
     }  # fmt: skip
 
 

@@ -1,20 +1,29 @@
 """One value a GPU, by instant queries: what they cost grows with the GPUs, and not with time."""
 
+import numpy as np
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-import numpy as np
-
-from lockstep.analyzer.read.prometheus.promql import series, window
-from lockstep.analyzer.read.prometheus.questions import own_per_step, waiting_per_second
-from lockstep.analyzer.shapes.labels import number, page_label, target_of
-from lockstep.analyzer.stragglers.peers import group_numbers, over_peers
+from lockstep.analyzer.read.prometheus.promql import series
+from lockstep.analyzer.read.prometheus.promql import window
+from lockstep.analyzer.read.prometheus.questions import own_per_step
+from lockstep.analyzer.read.prometheus.questions import waiting_per_second
+from lockstep.analyzer.shapes.labels import number
+from lockstep.analyzer.shapes.labels import page_label
+from lockstep.analyzer.shapes.labels import target_of
+from lockstep.analyzer.stragglers.peers import group_numbers
+from lockstep.analyzer.stragglers.peers import over_peers
 from lockstep.collector.contract import metrics as m
-from lockstep.dashboard.shapes import FleetMetric, FleetSnapshot
+from lockstep.dashboard.shapes import FleetMetric
+from lockstep.dashboard.shapes import FleetSnapshot
 from lockstep.dashboard.sources.chart_table import FLEET_ROWS
-from lockstep.dashboard.sources.prometheus.asking import Asking, Row
-from lockstep.dashboard.sources.prometheus.directory import Directory, living_last
-from lockstep.dashboard.trouble import Kind, TroubleError
+from lockstep.dashboard.sources.prometheus.asking import Asking
+from lockstep.dashboard.sources.prometheus.asking import Row
+from lockstep.dashboard.sources.prometheus.directory import Directory
+from lockstep.dashboard.sources.prometheus.directory import living_last
+from lockstep.dashboard.trouble import Kind
+from lockstep.dashboard.trouble import TroubleError
+
+
 
 OWN = "lockstep:train_own_seconds:avg1m"
 """A recording rule (`lockstep rules`)."""
@@ -67,8 +76,8 @@ def places(asking: Asking, known: Directory, at: float) -> Places:
     )
     return Places(
         order={place: index for index, place in enumerate(every)},
-        ranks=np.array([ranks.get(one, ("", -1))[1] for one in every], dtype=np.int32),
-        runs=np.array([ranks.get(one, ("", -1))[0] for one in every], dtype=np.str_),
+        ranks=np.array([ranks.get(row, ("", -1))[1] for row in every], dtype=np.int32),
+        runs=np.array([ranks.get(row, ("", -1))[0] for row in every], dtype=np.str_),
         work=work,
         of_rank={ranks[one]: index for index, one in enumerate(every) if one in ranks},
     )
@@ -85,7 +94,7 @@ def fleet(
     """
     if not all_places.order:
         raise TroubleError(
-            Kind.EMPTY, f"{asking.url} tells of no GPU and no rank.",
+            Kind.EMPTY, f"{asking.url} has no GPU and no rank.",
             "Start a run, or let Prometheus scrape the collectors of nodes with GPUs.",
         )  # fmt: skip
     values = np.full(len(all_places.order), np.nan, dtype=np.float32)

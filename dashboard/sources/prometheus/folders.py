@@ -35,21 +35,21 @@ def kept(findings: Path | None, run: str = "") -> tuple[Kept, ...]:
     if findings is None:
         return ()
     homes = [findings / folder_of_run(run)] if run else _inside(findings)[:MOST_RUNS]
-    found = []
+    archives = []
     for home in homes:
         for folder in _inside(home)[:MOST_FINDINGS]:
-            told = Files(folder).finding()
-            if told is not None and (not run or told.get("run") == run):
-                found.append(Kept(f"{home.name}/{folder.name}", folder, told))
-    return tuple(sorted(found, key=lambda one: one.folder.name, reverse=True))
+            finding = Files(folder).finding()
+            if finding is not None and (not run or finding.get("run") == run):
+                archives.append(Kept(f"{home.name}/{folder.name}", folder, finding))
+    return tuple(sorted(archives, key=lambda one: one.folder.name, reverse=True))
 
 
 def verdict(findings: Path | None, run: str) -> Mapping[str, Any] | None:
     """The newest verdict of a run among its findings, as watch tells of the run."""
     for one in kept(findings, run):
-        told = Files(one.folder).whole_document(VERDICT_FILE)
-        if told is not None and told.get("schema_version") == 1:
-            return _with_told(told)
+        document = Files(one.folder).whole_document(VERDICT_FILE)
+        if document is not None and document.get("schema_version") == 1:
+            return _with_told(document)
     return None
 
 
@@ -58,23 +58,28 @@ def _with_told(verdict: Mapping[str, Any]) -> Mapping[str, Any]:
 
     A live run is shown as watch tells of it; what an archive alone says is the archive's own page.
     """
-    told = [
-        each for each in _list(verdict.get("history"))
-        if isinstance(each, dict) and each.get("place_agrees") is False
+    history = [
+        entry for entry in _list(verdict.get("history"))
+        if isinstance(entry, dict) and entry.get("place_agrees") is False
     ]  # fmt: skip
-    if not told:
+    if not history:
         return verdict
-    named = [*told, *_list(verdict.get("culprits"))]
-    return {**verdict, "status": DEGRADED, "sentence": told[0].get("sentence"), "culprits": named}
+    named = [*history, *_list(verdict.get("culprits"))]
+    return {
+        **verdict,
+        "status": DEGRADED,
+        "sentence": history[0].get("sentence"),
+        "culprits": named,
+    }
 
 
-def _list(told: object) -> list[Any]:
-    return told if isinstance(told, list) else []
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _inside(folder: Path) -> list[Path]:
     try:
-        found = [one for one in folder.iterdir() if one.is_dir() and not one.is_symlink()]
+        folders = [one for one in folder.iterdir() if one.is_dir() and not one.is_symlink()]
     except OSError:
         return []
-    return sorted(found, key=lambda one: one.name, reverse=True)
+    return sorted(folders, key=lambda one: one.name, reverse=True)

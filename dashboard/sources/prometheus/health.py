@@ -48,16 +48,16 @@ def health(
     )  # fmt: skip
     for name, query in COLUMNS.items():
         words = query.format(at=f"{at:.3f}", build=m.BUILD_INFO.name)
-        told = {target_of(labels): value for labels, value in asking.instant(words, at)}
-        if told:
-            frame[name] = [told.get(target, np.nan) for target in known.node_of]
+        values = {target_of(labels): value for labels, value in asking.instant(words, at)}
+        if values:
+            frame[name] = [values.get(target, np.nan) for target in known.node_of]
     never = [name for name in silent if name not in known.nodes]
     frame = pd.concat([frame, pd.DataFrame({"node": never, "up": False})], ignore_index=True)
     checks = [
         _fresh(now - at, scrape), _answers(len({*known.nodes, *silent}), silent),
         _sources(asking, known, at),
         _synchronised(asking, at), *_analyzer(asking, at, scrape),
-        *(Check("Whole answers", Severity.WARNING, f"{one}.") for one in missing),
+        *(Check("Whole answers", Severity.WARNING, f"{sentence}.") for sentence in missing),
     ]  # fmt: skip
     return Health(tuple(checks), frame)
 
@@ -88,7 +88,7 @@ def _sources(asking: Asking, known: Directory, at: float) -> Check:
     query = f"topk(64, {m.SOURCE_UP.name} == 0 and {m.SOURCE_AVAILABLE.name} == 1)"
     rows = asking.instant(query, at)
     if not rows and not asking.instant(f"count({m.SOURCE_UP.name})", at):
-        return Check("Sources", Severity.UNKNOWN, "No collector tells of its sources.",
+        return Check("Sources", Severity.UNKNOWN, "No collector reports its sources.",
                      "On a node: lockstep doctor")  # fmt: skip
     if not rows:
         return Check("Sources", Severity.OK, "Every source that a node has answers.")
@@ -107,7 +107,8 @@ def _synchronised(asking: Asking, at: float) -> Check:
             "Start chrony or ntpd there.",
         )  # fmt: skip
     if not asking.instant(f"count({m.CLOCK_SYNCHRONIZED.name})", at):
-        return Check("Clocks", Severity.UNKNOWN, "No node tells whether its clock is synchronised.")
+        words = "No node reports whether its clock is synchronised."
+        return Check("Clocks", Severity.UNKNOWN, words)
     return Check("Clocks", Severity.OK, "No node says that its clock is not synchronised.")
 
 
@@ -115,12 +116,12 @@ def _analyzer(asking: Asking, at: float, scrape: float) -> list[Check]:
     rows = asking.instant(f"{at:.3f} - max({m.LAST_EVALUATION.name})", at)
     if not rows:
         return [Check(
-            "Analyzer", Severity.WARNING, "No analyzer: nobody judges the runs.",
+            "Analyzer", Severity.WARNING, "No analyzer: the runs are not judged.",
             "lockstep watch --prometheus URL, and let Prometheus scrape it",
         )]  # fmt: skip
     age = rows[0][1]
     late = age > max(60.0, 4 * scrape)
-    found = [Check(
+    checks = [Check(
         "Analyzer", Severity.WARNING if late else Severity.OK,
         f"lockstep watch judged {max(0.0, age):.0f} s ago.",
         "Look at its log." if late else "",
@@ -131,9 +132,9 @@ def _analyzer(asking: Asking, at: float, scrape: float) -> list[Check]:
         (m.STATE_FAILURES, "times its state could not be saved"),
     ):
         failed = asking.instant(f"sum(increase({metric.name}[{lasting(BACK)}])) > 0.5", at)
-        found += [
+        checks += [
             Check("Analyzer", Severity.WARNING, f"{value:.0f} {text} in the last hour.",
                   "Look at its log.")
             for _, value in failed
         ]  # fmt: skip
-    return found
+    return checks

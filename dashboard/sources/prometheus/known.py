@@ -1,4 +1,4 @@
-"""What several questions of one page need: who is there, since when, and how often it is told."""
+"""What several questions of one page need: the nodes, the extent, and the scrape interval."""
 
 import math
 import threading
@@ -66,8 +66,8 @@ def extent(asking: Asking, now: float) -> Span:
     # One look an hour reads five minutes of each: cheap. What is in between is looked at once.
     grid = Grid(last - LOOK_BACK, last, COARSE)
     counts = asking.over(f"count({BUILD_INFO.name})", grid)
-    told = np.flatnonzero(np.isfinite(counts[0].values)) if counts else np.empty(0, dtype=int)
-    first = float(grid.times[told[0]]) if told.size else last
+    known_at = np.flatnonzero(np.isfinite(counts[0].values)) if counts else np.empty(0, dtype=int)
+    first = float(grid.times[known_at[0]]) if known_at.size else last
     fine = _there(asking, first - COARSE, first, 10.0)
     return Span(min(first, fine.start if fine else first), last)
 
@@ -76,8 +76,8 @@ def _there(asking: Asking, start: float, end: float, part: float) -> Span | None
     """The first and the last part of a time in which a collector told anything."""
     grid = Grid(start + part, end + part, part)
     query = f"count(present_over_time({BUILD_INFO.name}[{lasting(part)}]))"
-    found = asking.over(query, grid)
-    told = np.flatnonzero(np.isfinite(found[0].values)) if found else np.empty(0, dtype=int)
+    courses = asking.over(query, grid)
+    told = np.flatnonzero(np.isfinite(courses[0].values)) if courses else np.empty(0, dtype=int)
     if not told.size:
         return None
     return Span(float(grid.times[told[0]]) - part, float(grid.times[told[-1]]))
@@ -129,11 +129,11 @@ class Known:
         whole, scrape = self.extent(), self.scrape()
 
         def look() -> RunOnGrid:
-            found = seen(self._asking, whole, scrape, run) if run else []
-            if found:
+            runs = seen(self._asking, whole, scrape, run) if run else []
+            if runs:
                 step = grid(whole, scrape, MOST_POINTS).step
-                return refined(self._asking, found[0], scrape, step)
-            others = tuple(one.run for one in seen(self._asking, whole, scrape))
+                return refined(self._asking, runs[0], scrape, step)
+            others = tuple(on_grid.run for on_grid in seen(self._asking, whole, scrape))
             raise TroubleError(
                 Kind.UNKNOWN_ID,
                 f"{self._asking.url} has no run {run!r}.",
@@ -153,8 +153,8 @@ class Known:
 
     def members_in(self, run: str, span: Span) -> tuple[Member, ...]:
         """Those at the end of a span, or at the end of the run."""
-        found = self.members(run, min(span.end, self.seen(run).span.end))
-        return found or self.members(run, self.seen(run).span.end)
+        members = self.members(run, min(span.end, self.seen(run).span.end))
+        return members or self.members(run, self.seen(run).span.end)
 
     def targets(self, node: str, at: float) -> tuple[Target, ...]:
         """The pages of a node; an unknown name is trouble."""
@@ -228,9 +228,9 @@ class Known:
     def _for_a_while(self, key: object, ask: Callable[[], T], seconds: float = KEEP_SECONDS) -> T:
         """An answer that several questions of one page need; small ones only."""
         with self._lock:
-            found = self._kept.get(key)
-            if found is not None and time.monotonic() - found[0] < seconds:
-                kept: T = found[1]
+            entry = self._kept.get(key)
+            if entry is not None and time.monotonic() - entry[0] < seconds:
+                kept: T = entry[1]
                 return kept
         value = ask()
         with self._lock:

@@ -13,8 +13,8 @@ from lockstep.dashboard.sources.prometheus.asking import Asking
 EVERY = 15.0
 """Seconds between two evaluations of the rules."""
 NOT_IN_SERIES = (
-    "Prometheus tells of ranks that live, between their first and their last scrape: queueing, the"
-    " wait for a node and steps that were replayed are not told; lockstep ledger DIR tells them of"
+    "Prometheus has ranks while they live, between their first and their last scrape: queueing, the"
+    " wait for a node and steps that were replayed are missing; lockstep ledger DIR has them of"
     " archives"
 )
 
@@ -31,8 +31,8 @@ def ledgers(
         findings: Of the span; what a straggler cost is the culprit's where a run has one.
     """
     seconds = max(EVERY, span.end - span.start)
-    told = series(SERIES, **({"run": run} if run else {}))
-    query = f"sum by (run, bucket) (sum_over_time({told}[{lasting(seconds)}])) * {EVERY:g}"
+    selector = series(SERIES, **({"run": run} if run else {}))
+    query = f"sum by (run, bucket) (sum_over_time({selector}[{lasting(seconds)}])) * {EVERY:g}"
     sums: dict[str, dict[str, float]] = {}
     for labels, value in asking.instant(query, span.end):
         sums.setdefault(labels.get("run", ""), {})[labels.get("bucket", "")] = value
@@ -48,20 +48,20 @@ def ledgers(
 def _row(
     run: str,
     team: str,
-    found: Mapping[str, float],
+    values: Mapping[str, float],
     findings: tuple[FindingRow, ...],
     query: str,
 ) -> LedgerRow:
-    whole = sum(found.values())
+    whole = sum(values.values())
     named = dict.fromkeys(
-        f"{one.node or one.link} ({one.cause})"
-        for one in findings
-        if one.run == run and (one.node or one.link)
+        f"{finding.node or finding.link} ({finding.cause})"
+        for finding in findings
+        if finding.run == run and (finding.node or finding.link)
     )
-    excess = found.get(Bucket.STRAGGLER, 0.0)
+    excess = values.get(Bucket.STRAGGLER, 0.0)
     who = next(iter(named)) if len(named) == 1 else "culprits together"
-    buckets = {row.title: found[row.bucket] for row in BUCKETS
-               if row.bucket in found and row.bucket is not Bucket.STRAGGLER}  # fmt: skip
+    buckets = {row.title: values[row.bucket] for row in BUCKETS
+               if row.bucket in values and row.bucket is not Bucket.STRAGGLER}  # fmt: skip
     stragglers = {who: excess} if excess > 0 else {}
     return LedgerRow(
         run=run, team=team, sentence=_sentence(buckets, stragglers, whole), buckets=buckets,

@@ -1,22 +1,31 @@
-"""What each rank does: one row a rank, and the course of some of them over time."""
-
-from collections.abc import Mapping, Sequence
+"""Ranks of a run: one row a rank, some of them over time, and their collectives."""
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
-
-from lockstep.analyzer.read.prometheus.promql import lasting, one_of, series, window
+from collections.abc import Mapping
+from collections.abc import Sequence
+from lockstep.analyzer.read.prometheus.promql import lasting
+from lockstep.analyzer.read.prometheus.promql import one_of
+from lockstep.analyzer.read.prometheus.promql import series
+from lockstep.analyzer.read.prometheus.promql import window
 from lockstep.analyzer.read.prometheus.questions import own_per_step
 from lockstep.analyzer.shapes.labels import number
 from lockstep.analyzer.shapes.waits import all_known
 from lockstep.analyzer.shapes.windows import PHASE_COLUMNS
-from lockstep.analyzer.stragglers.peers import group_numbers, over_peers
+from lockstep.analyzer.stragglers.peers import group_numbers
+from lockstep.analyzer.stragglers.peers import over_peers
 from lockstep.collector.contract import metrics as m
-from lockstep.dashboard.shapes import Floats, Matrix, Span
+from lockstep.dashboard.shapes import Floats
+from lockstep.dashboard.shapes import Matrix
+from lockstep.dashboard.shapes import Span
 from lockstep.dashboard.sources.grid import Grid
 from lockstep.dashboard.sources.prometheus.asking import Asking
-from lockstep.dashboard.sources.prometheus.directory import MOST_SERIES, Member, sample
+from lockstep.dashboard.sources.prometheus.directory import MOST_SERIES
+from lockstep.dashboard.sources.prometheus.directory import Member
+from lockstep.dashboard.sources.prometheus.directory import sample
+from numpy.typing import NDArray
+
+
 
 COLUMNS = (
     "rank", "node", "gpu", "uuid", "dp", "pp", "tp", "steps", "wall_seconds", "own_seconds",
@@ -30,18 +39,18 @@ MOST_PHASES = 2048
 
 
 def ranks(
-    asking: Asking, run: str, found: Sequence[Member], span: Span, scrape: float
+    asking: Asking, run: str, members: Sequence[Member], span: Span, scrape: float
 ) -> pd.DataFrame:
     """protocol.Source.ranks: means over the end of the span, not medians; `attrs["note"]` says it.
 
     Args:
         asking: The Prometheus.
         run: The run.
-        found: Its ranks.
+        members: Its ranks.
         span: Where to look.
         scrape: Seconds between two scrapes.
     """
-    longest = max(4 * scrape, MOST_SAMPLES / max(1, len(found)) * scrape)
+    longest = max(4 * scrape, MOST_SAMPLES / max(1, len(members)) * scrape)
     seconds = min(max(span.seconds, 4 * scrape), longest)
     mine, back = series("", run=run), lasting(seconds)
 
@@ -53,7 +62,7 @@ def ranks(
         rows = {number(labels, "rank"): value for labels, value in of(metric)}
         return pd.Series({rank: rows.get(rank, np.nan) for rank in index}, dtype=float)
 
-    index = [one.rank for one in found]
+    index = [member.rank for member in members]
     steps = column(m.TRAIN_STEPS).where(lambda count: count > 0)
     known = all_known(column(m.TRAIN_KNOWN_STEPS).to_numpy(), steps.to_numpy())
     own = (column(m.TRAIN_OWN) / steps).where(known)
@@ -72,10 +81,10 @@ def ranks(
     frame = pd.DataFrame(
         {
             "rank": index,
-            "node": [one.node for one in found],
-            "gpu": pd.array([one.gpu for one in found], dtype="Int32"),
-            "uuid": [one.uuid for one in found],
-            **{name: [getattr(one, name) for one in found] for name in ("dp", "pp", "tp")},
+            "node": [member.node for member in members],
+            "gpu": pd.array([member.gpu for member in members], dtype="Int32"),
+            "uuid": [member.uuid for member in members],
+            **{name: [getattr(member, name) for member in members] for name in ("dp", "pp", "tp")},
             "steps": steps.fillna(0).round().astype(int).to_numpy(),
             "wall_seconds": wall.to_numpy(),
             "own_seconds": own.to_numpy(),
@@ -96,7 +105,7 @@ def ranks(
 def rank_times(
     asking: Asking,
     run: str,
-    found: Sequence[Member],
+    members: Sequence[Member],
     grid: Grid,
     scrape: float,
     first: Sequence[int],
@@ -106,21 +115,21 @@ def rank_times(
     Args:
         asking: The Prometheus.
         run: The run.
-        found: Its ranks.
+        members: Its ranks.
         grid: The windows.
         scrape: Seconds between two scrapes.
         first: Ranks that must be among them, as the slowest.
     """
     wanted = set(first[: MOST_SERIES // 2])
-    must = [one for one in found if one.rank in wanted]
-    others = [one for one in found if one.rank not in wanted]
+    must = [member for member in members if member.rank in wanted]
+    others = [member for member in members if member.rank not in wanted]
     chosen = sorted([*must, *sample(others, MOST_SERIES - len(must))], key=lambda one: one.rank)
     mine = series("", "rank=~" + one_of([str(one.rank) for one in chosen]), run=run)
     rate = window(grid.step, scrape)
     query = own_per_step(rate, mine)
-    told = {number(one.labels, "rank"): one.values for one in asking.over(query, grid)}
+    by_rank = {number(course.labels, "rank"): course.values for course in asking.over(query, grid)}
     nothing = np.full(len(grid.times), np.nan)
-    values = np.stack([told.get(one.rank, nothing) for one in chosen]) if chosen else _none(grid)
+    values = np.stack([by_rank.get(one.rank, nothing) for one in chosen]) if chosen else _none(grid)
     values = over_peers(values.T, _groups(chosen, np.isfinite(values).any(axis=1))).T
     names = tuple(name(one) for one in chosen)
     return Matrix("Own time over peers", "ratio", names, grid.times, None, values)
@@ -130,10 +139,10 @@ def _groups(members: Sequence[Member], told: NDArray[np.bool_]) -> NDArray[np.in
     return group_numbers([(member.pp, member.tp) for member in members], told)
 
 
-def name(one: Member) -> str:
+def name(member: Member) -> str:
     """A rank for people."""
-    gpu = "" if one.gpu is None else f", GPU {one.gpu}"
-    return f"rank {one.rank} ({one.node}{gpu})"
+    gpu = "" if member.gpu is None else f", GPU {member.gpu}"
+    return f"rank {member.rank} ({member.node}{gpu})"
 
 
 def _none(grid: Grid) -> Floats:
@@ -152,29 +161,29 @@ ALL = "all operations"
 
 
 def collectives(
-    asking: Asking, run: str, found: Sequence[Member], span: Span, scrape: float
+    asking: Asking, run: str, members: Sequence[Member], span: Span, scrape: float
 ) -> pd.DataFrame:
     """protocol.Source.collectives; `late_rank` is who waits least (docs/method/waits.md)."""
     back = lasting(min(LONGEST, max(span.seconds, 4 * scrape)))
-    rows = _counted(asking, run, found, span.end, back) + _inspected(asking, run, span.end, back)
+    rows = _counted(asking, run, members, span.end, back) + _inspected(asking, run, span.end, back)
     frame = pd.DataFrame(rows, columns=COLLECTIVE_COLUMNS).astype({"late_rank": "Int64"})
     return frame.sort_values("total_seconds", ascending=False, ignore_index=True)
 
 
 def _counted(
-    asking: Asking, run: str, found: Sequence[Member], at: float, back: str
+    asking: Asking, run: str, members: Sequence[Member], at: float, back: str
 ) -> list[tuple[object, ...]]:
     """By group: seconds from arrival to completion, over the ranks that are asked."""
-    ranks = "rank=~" + one_of([str(one.rank) for one in sample(found)])
-    told: list[dict[tuple[str, int], float]] = []
+    ranks = "rank=~" + one_of([str(member.rank) for member in sample(members)])
+    sums: list[dict[tuple[str, int], float]] = []
     for metric in (m.TRAIN_COLLECTIVE, m.TRAIN_COLLECTIVES):
         query = f"sum by (group, rank) (increase({series(metric.name, ranks, run=run)}[{back}]))"
-        told.append({
+        sums.append({
             (labels.get("group", ""), rank): value
             for labels, value in asking.instant(query, at)
             if (rank := number(labels, "rank")) is not None
         })  # fmt: skip
-    seconds, counts = told
+    seconds, counts = sums
     rows: list[tuple[object, ...]] = []
     for group in sorted({group for group, _ in counts}):
         mean = {

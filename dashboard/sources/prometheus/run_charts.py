@@ -68,15 +68,17 @@ def run_charts(
     chosen = sample(ranks)
     peak = peak_of(asking, chosen, life.end)
     own = series("", "rank=~" + one_of([str(one.rank) for one in chosen]), run=run)[1:-1]
-    few = series("", "rank=~" + one_of([str(one.rank) for one in sample(ranks, FEW)]), run=run)
+    few = series(
+        "", "rank=~" + one_of([str(member.rank) for member in sample(ranks, FEW)]), run=run
+    )
     seconds = max(grid.step, SCRAPES * scrape)
     if life.seconds < 3 * seconds:
         seconds = max(grid.step, LEAST_SCRAPES * scrape)
     rate, step = lasting(seconds), lasting(grid.step)
-    world = max([len(ranks), *(one.world for one in ranks)])
+    world = max([len(ranks), *(member.world for member in ranks)])
     _, gpus = hardware(chosen)
     targets = sorted({one.target for one in chosen})
-    told: dict[str, Told] = {
+    queries: dict[str, Told] = {
         "loss": _loss(asking, grid, own, step),
         "throughput": _throughput(asking, grid, own, rate, world),
         "step": _step(asking, grid, own, few[1:-1], rate, scrape),
@@ -86,27 +88,29 @@ def run_charts(
     }
     inside = (grid.times - seconds >= life.start) & (grid.times <= life.end)
     for key in ("throughput", "step", "mfu"):
-        shown = {name: np.where(inside, line, np.nan) for name, line in told[key][0].items()}
-        told[key] = shown, told[key][1]
-    told |= nodes(asking, grid, targets, rate, step)
+        shown = {name: np.where(inside, line, np.nan) for name, line in queries[key][0].items()}
+        queries[key] = shown, queries[key][1]
+    queries |= nodes(asking, grid, targets, rate, step)
     first = f"max(max_over_time({m.TRAIN_STEPS.name}{few}[{step}]))"
     courses = asking.over(first, grid)
     steps = courses[0].values if courses else None
     thinned = f"{len(chosen)} of {world} ranks" if world > MOST_SERIES else ""
     words = "; ".join(word for word in (stands_for(grid, scrape), thinned) if word)
-    samples = m.TRAIN_SAMPLES.name in told["throughput"][1]
+    samples = m.TRAIN_SAMPLES.name in queries["throughput"][1]
     units = {"throughput": "samples/s"} if samples else {}
     charts = [
         lines(
-            title, key, grid.times, told[key][0], band=BANDS.get(key), steps=steps,
-            sampling=words, query=told[key][1], unit=units.get(key, ""),
+            title, key, grid.times, queries[key][0], band=BANDS.get(key), steps=steps,
+            sampling=words, query=queries[key][1], unit=units.get(key, ""),
         )
         for key, title in RUN_CHARTS.items()
     ]  # fmt: skip
     charts += _own(asking, grid, run, own, step, steps, words, life)
     if peak is None:
         return tuple(charts)
-    return tuple(share_of_peak(one, peak.words) if one.key == "mfu" else one for one in charts)
+    return tuple(
+        share_of_peak(chart, peak.words) if chart.key == "mfu" else chart for chart in charts
+    )
 
 
 def _own(
@@ -116,8 +120,8 @@ def _own(
     """A chart a name that the program logs; one question where it logs none."""
     logged = f"{m.TRAIN_VALUE.name}{{{own}}}"
     lived = lasting(max(life.seconds, 60.0))
-    found = asking.instant(f"group by (name) (last_over_time({logged}[{lived}]))", grid.end)
-    names = sorted({labels.get("name", "") for labels, _ in found} - {""})[:OWN_CHARTS_AT_MOST]
+    rows = asking.instant(f"group by (name) (last_over_time({logged}[{lived}]))", grid.end)
+    names = sorted({labels.get("name", "") for labels, _ in rows} - {""})[:OWN_CHARTS_AT_MOST]
     if not names:
         return []
     edges = {}
@@ -147,8 +151,12 @@ def nodes(
     """
     if not targets:
         return dict.fromkeys(("cpu", "memory", "network"), ({}, ""))
-    told = [targets[place] for place in spread(range(len(targets)), FEW)]
-    pages, few, factor = of_targets(targets), of_targets(told), len(targets) / len(told)
+    few_targets = [targets[index] for index in spread(range(len(targets)), FEW)]
+    pages, few, factor = (
+        of_targets(targets),
+        of_targets(few_targets),
+        len(targets) / len(few_targets),
+    )
     idle = series(m.HOST_CPU.name, f'{pages},mode=~"idle|iowait"')
     cpu = f"1 - sum without (mode) (rate({idle}[{rate}])) / {series(m.HOST_CPUS.name, pages)}"
     free, total = (
@@ -250,12 +258,12 @@ def asked(
             name is that label's value.
         by: The label of that name.
     """
-    found: dict[str, Floats] = {}
+    lines: dict[str, Floats] = {}
     for name, query in queries.items():
-        for one in asking.over(query, grid):
-            called = name.replace(f"{{{by}}}", one.labels.get(by, "")[:LONGEST]) if by else name
-            found.setdefault(called, one.values)
-    return found, "\n".join(queries.values())
+        for course in asking.over(query, grid):
+            called = name.replace(f"{{{by}}}", course.labels.get(by, "")[:LONGEST]) if by else name
+            lines.setdefault(called, course.values)
+    return lines, "\n".join(queries.values())
 
 
 def stands_for(grid: Grid, scrape: float) -> str:

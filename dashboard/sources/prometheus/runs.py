@@ -56,65 +56,65 @@ def seen(asking: Asking, span: Span, scrape: float, run: str = "") -> list[RunOn
     where = {"run": run} if run else {}
     names = f'__name__=~"{RANK_UP.name}|{RUN_ACTIVE.name}",rank=~"0|"'
     query = f"max by (run) (max_over_time({series('', names, **where)}[{step}])) > 0"
-    found = []
-    for one in asking.over(query, within):
-        told = np.flatnonzero(np.isfinite(one.values))
-        if told.size and one.labels.get("run"):
-            first, last = within.times[told[0]] - within.step, within.times[told[-1]]
-            found.append(RunOnGrid(one.labels["run"], Span(float(first), float(last))))
-    return sorted(found, key=lambda one: (-one.span.start, one.run))
+    runs = []
+    for course in asking.over(query, within):
+        moments = np.flatnonzero(np.isfinite(course.values))
+        if moments.size and course.labels.get("run"):
+            first, last = within.times[moments[0]] - within.step, within.times[moments[-1]]
+            runs.append(RunOnGrid(course.labels["run"], Span(float(first), float(last))))
+    return sorted(runs, key=lambda one: (-one.span.start, one.run))
 
 
-def refined(asking: Asking, one: RunOnGrid, scrape: float, step: float) -> RunOnGrid:
+def refined(asking: Asking, on_grid: RunOnGrid, scrape: float, step: float) -> RunOnGrid:
     """The same run with both ends looked at more finely."""
     for _ in range(2):
         if step <= 2 * scrape:
             break
         ends = []
-        for at in (one.span.start, one.span.end - step):
+        for at in (on_grid.span.start, on_grid.span.end - step):
             within = Span(at - step, at + 2 * step)
-            fine = seen(asking, within, scrape, one.run)
-            ends.append(fine[0] if fine else one)
+            fine = seen(asking, within, scrape, on_grid.run)
+            ends.append(fine[0] if fine else on_grid)
             finer = grid(within, scrape, MOST_POINTS).step
-        start = max(one.span.start, ends[0].span.start)
-        end = min(one.span.end, max(start, ends[1].span.end))
-        one = RunOnGrid(one.run, Span(start, end))
+        start = max(on_grid.span.start, ends[0].span.start)
+        end = min(on_grid.span.end, max(start, ends[1].span.end))
+        on_grid = RunOnGrid(on_grid.run, Span(start, end))
         step = finer
-    return one
+    return on_grid
 
 
 def row(
-    asking: Asking, one: RunOnGrid, ranks: tuple[Member, ...], now: float, scrape: float,
-    told: Mapping[str, object] | None, kept: Sequence[Kept] = (),
+    asking: Asking, on_grid: RunOnGrid, ranks: tuple[Member, ...], now: float, scrape: float,
+    verdict: Mapping[str, object] | None, kept: Sequence[Kept] = (),
     of: frozenset[str] = frozenset(),
 ) -> RunRow:  # fmt: skip
     """A run for a list.
 
     Args:
         asking: The Prometheus.
-        one: The run.
+        on_grid: The run.
         ranks: Those that told who they are; none = not asked.
         now: Unix seconds.
         scrape: Seconds between two scrapes.
-        told: Its verdict, if there is one.
+        verdict: Its verdict, if there is one.
         kept: Archives of its findings, newest first.
         of: Causes of its findings at its end: a rank that is gone says not why.
     """
-    on = goes_on(one, now, scrape)
+    on = goes_on(on_grid, now, scrape)
     state = "running" if on else "failed" if of & ENDS else "ended"
     state = "hung" if on and Cause.FREEZE in of else state
-    told = told or {}
-    slowdown, lost = told.get("slowdown"), told.get("lost_gpu_hours")
-    culprits = told.get("culprits")
-    known = told.get("provenance")
+    verdict = verdict or {}
+    slowdown, lost = verdict.get("slowdown"), verdict.get("lost_gpu_hours")
+    culprits = verdict.get("culprits")
+    known = verdict.get("provenance")
     words = [*map(str, known)] if isinstance(known, list) else []
-    words += provenance(asking, ranks, one.span.end)
+    words += provenance(asking, ranks, on_grid.span.end)
     return RunRow(
-        run=one.run, state=state, span=one.span, workload=workload(one.run),
+        run=on_grid.run, state=state, span=on_grid.span, workload=workload(on_grid.run),
         nodes=len({member.node for member in ranks}),
         ranks=max([len(ranks), *(member.world for member in ranks)]), layout=layout(ranks),
-        status=str(told["status"]) if told.get("status") else None,
-        sentence=str(told["sentence"]) if told.get("sentence") else None,
+        status=str(verdict["status"]) if verdict.get("status") else None,
+        sentence=str(verdict["sentence"]) if verdict.get("sentence") else None,
         slowdown=float(slowdown) if isinstance(slowdown, int | float) else None,
         lost_gpu_hours=float(lost) if isinstance(lost, int | float) else None,
         folder=kept[0].name if kept else "",
@@ -125,25 +125,29 @@ def row(
     )  # fmt: skip
 
 
-def goes_on(one: RunOnGrid, now: float, scrape: float) -> bool:
+def goes_on(on_grid: RunOnGrid, now: float, scrape: float) -> bool:
     """Whether a run was seen lately."""
-    return now - one.span.end <= max(LEAST_SECONDS, GOES_ON * scrape)
+    return now - on_grid.span.end <= max(LEAST_SECONDS, GOES_ON * scrape)
 
 
 def provenance(asking: Asking, ranks: Sequence[Member], at: float) -> list[str]:
     """What of a run's hardware is emulated or simulated, as the pages of some ranks say."""
     if not ranks:
         return []
-    pages = of_targets(one.target for one in sample(ranks))
+    pages = of_targets(member.target for member in sample(ranks))
     infos = series("", f'__name__=~"{NODE_INFO.name}|{GPU_INFO.name}",{pages}')
     query = f"group by (emulated, simulated) (last_over_time({infos}[{lasting(INFO_SECONDS)}]))"
     told = [labels for labels, _ in asking.instant(query, at)]
     return [word for name, word in MADE.items() if any(one.get(name) == "true" for one in told)]
 
 
-def causes(found: Iterable[FindingRow], run: str) -> frozenset[str]:
+def causes(findings: Iterable[FindingRow], run: str) -> frozenset[str]:
     """Of a run's findings that page."""
-    mine = (one for one in found if one.run == run and one.severity is Severity.CRITICAL)
+    mine = (
+        finding
+        for finding in findings
+        if finding.run == run and finding.severity is Severity.CRITICAL
+    )
     return frozenset(one.cause for one in mine)
 
 
@@ -178,26 +182,28 @@ def statuses(asking: Asking, at: float, scrape: float, run: str = "") -> Mapping
     """
     where = {"run": run} if run else {}
     rows = asking.instant(f"timestamp({series(RUN_STATUS.name, **where)})", at)
-    found: dict[str, tuple[float, RunStatus]] = {}
+    newest: dict[str, tuple[float, RunStatus]] = {}
     for labels, when in rows:
         told, name = (
             RunStatus(labels.get("status", ""), labels.get("reason", "")),
             labels.get("run", ""),
         )
-        before = found.get(name)
+        before = newest.get(name)
         # Of two watches that do not agree, the one that is not content is told.
         newer = before is None or when > before[0]
         if newer or (when == before[0] and told.status != HEALTHY):  # type: ignore[index]
-            found[name] = when, told
+            newest[name] = when, told
     oldest = at - max(LEAST_SECONDS, GOES_ON * scrape)
-    return {name: told for name, (when, told) in found.items() if when >= oldest}
+    return {name: told for name, (when, told) in newest.items() if when >= oldest}
 
 
 def layout(ranks: tuple[Member, ...]) -> str:
     """As `dp=4 pp=1 tp=2`."""
     if not ranks:
         return ""
-    sizes = {name: max(getattr(one, name) for one in ranks) + 1 for name in ("dp", "pp", "tp")}
+    sizes = {
+        name: max(getattr(member, name) for member in ranks) + 1 for name in ("dp", "pp", "tp")
+    }
     return " ".join(f"{name}={count}" for name, count in sizes.items())
 
 

@@ -102,20 +102,20 @@ class PrometheusSource:
 
     def runs(self, span: Span | None = None) -> tuple[RunRow, ...]:
         span = self._known.extent() if span is None else span
-        found = seen(self._asking, span, self._known.scrape())
+        runs = seen(self._asking, span, self._known.scrape())
         now, step = self._asking.now(), grid(span, self._known.scrape(), MOST_POINTS).step
         at = self._known.at(span)
         told, against = slowdowns(self._asking, at), against_baselines(self._asking, at)
         judged = statuses(self._asking, at, self._known.scrape())
         rows, open_ = [], self.findings(span)
-        for place, one in enumerate(found):
+        for index, one in enumerate(runs):
             known: tuple[Member, ...] = ()
             kept: tuple[folders.Kept, ...] = ()
             words: Mapping[str, Any] = {"slowdown": told.get(one.run)}
             if one.run in judged:
                 status, sentence = said(one.run, (), judged[one.run], None, ended=False)
                 words = {**words, "status": status, "sentence": sentence}
-            if place < REFINED:
+            if index < REFINED:
                 one = refined(self._asking, one, self._known.scrape(), step)
                 known = self._known.members(one.run, one.span.end)
                 words = folders.verdict(self._findings, one.run) or words
@@ -131,37 +131,39 @@ class PrometheusSource:
         return tuple(rows)
 
     def run(self, run: str) -> RunRow:
-        one = self._known.seen(run)
+        on_grid = self._known.seen(run)
         against = against_baselines(self._asking, self._known.at(None)).get(run)
         return replace(row(
-            self._asking, one, self._known.members(run, one.span.end), self._asking.now(),
+            self._asking, on_grid, self._known.members(run, on_grid.span.end), self._asking.now(),
             self._known.scrape(), self.verdict(run), folders.kept(self._findings, run),
-            causes(self.findings(one.span, run), run),
+            causes(self.findings(on_grid.span, run), run),
         ), baseline=against)  # fmt: skip
 
     def spec(self, run: str) -> Mapping[str, Any]:
-        one = self._known.seen(run)
+        on_grid = self._known.seen(run)
         for archived in folders.kept(self._findings, run):
-            told = Files(archived.folder).whole_document(RUN_FILE)
-            if told is not None:
-                return told
-        found = self._known.members(run, one.span.end)
-        sizes = {name: max((getattr(each, name) for each in found), default=-1) + 1
+            document = Files(archived.folder).whole_document(RUN_FILE)
+            if document is not None:
+                return document
+        members = self._known.members(run, on_grid.span.end)
+        sizes = {name: max((getattr(member, name) for member in members), default=-1) + 1
                  for name in ("dp", "pp", "tp")}  # fmt: skip
-        world = max([len(found), *(each.world for each in found)])
-        return {"run": run, "layout": {"world": world, **sizes,
-                                       "nodes": len({each.node for each in found})}}  # fmt: skip
+        world = max([len(members), *(member.world for member in members)])
+        nodes = len({member.node for member in members})
+        return {"run": run, "layout": {"world": world, **sizes, "nodes": nodes}}
 
     def verdict(self, run: str) -> Mapping[str, Any] | None:
-        one = self._known.seen(run)
-        at, scrape, last = one.span.end, self._known.scrape(), self._known.at(None)
-        ended = not goes_on(one, last, scrape)
+        on_grid = self._known.seen(run)
+        at, scrape, last = on_grid.span.end, self._known.scrape(), self._known.at(None)
+        ended = not goes_on(on_grid, last, scrape)
         at = at if ended else last
-        told = slowdowns(self._asking, at, run).get(run)
+        slowdown = slowdowns(self._asking, at, run).get(run)
         judged = statuses(self._asking, at, scrape, run).get(run)
-        found = self.findings(one.span, run)
-        told_of = verdict(self._asking, self._findings, run, at, told, found, judged, ended=ended)
-        lost = lost_gpu_hours(found, run)
+        rows = self.findings(on_grid.span, run)
+        told_of = verdict(
+            self._asking, self._findings, run, at, slowdown, rows, judged, ended=ended
+        )
+        lost = lost_gpu_hours(rows, run)
         return told_of if told_of is None or lost is None else {**told_of, "lost_gpu_hours": lost}
 
     def findings(self, span: Span, run: str = "") -> tuple[FindingRow, ...]:
@@ -172,8 +174,8 @@ class PrometheusSource:
                 # A finding ends after its run: when watch closes it.
                 end = life.end + CLOSING if span.end >= life.end else span.end
                 looked = Span(max(span.start, life.start), end)
-        found = findings(self._asking, self._findings, looked, run, self._known.scrape(), now)
-        return tuple(one for one in found if one.since < span.end)
+        rows = findings(self._asking, self._findings, looked, run, self._known.scrape(), now)
+        return tuple(row for row in rows if row.since < span.end)
 
     def events(self, span: Span, run: str = "", node: str = "") -> tuple[Event, ...]:
         # Of a run: the steps of a grid over a longer range would be longer than what happened.
@@ -181,28 +183,32 @@ class PrometheusSource:
         within = grid(looked, self._known.scrape(), EVENT_POINTS, self._asking.now())
         at = self._known.at(looked)
         known = self._known.directory(at)
-        found = [one for one in self.findings(span, run) if not node or one.node == node]
-        told = list(events.of_findings(found))
+        rows = [finding for finding in self.findings(span, run) if not node or finding.node == node]
+        happened = list(events.of_findings(rows))
         if node:
             self._known.targets(node, at)
-            told += events.of_hardware(self._asking, known, known.targets[node], within, run,
+            happened += events.of_hardware(self._asking, known, known.targets[node], within, run,
                                        self._known.scrape())  # fmt: skip
         elif run:
             here = self._known.members(run, self._known.seen(run).span.end)
-            named = {one.node for one in found}
-            first = [one.target for one in here if one.node in named]
-            rest = [one.target for one in sample(here, MOST_PAGES)]
+            named = {row.node for row in rows}
+            first = [member.target for member in here if member.node in named]
+            rest = [member.target for member in sample(here, MOST_PAGES)]
             pages = list(dict.fromkeys([*first, *rest]))[:MOST_PAGES]
-            told += events.of_hardware(self._asking, known, pages, within, run,
+            happened += events.of_hardware(self._asking, known, pages, within, run,
                                        self._known.scrape())  # fmt: skip
         else:
-            told += events.of_all(self._asking, known, within)
+            happened += events.of_all(self._asking, known, within)
         if run:
             mine = self._known.known_part(run, span)
             within = grid(mine, self._known.scrape(), EVENT_POINTS, self._asking.now())
-            told += events.of_run(self._asking, run, within, self._known.scrape())
-        told = [one for one in told if one.at < span.end and (one.until or one.at) >= span.start]
-        return tuple(sorted(told, key=lambda one: one.at)[-events.MOST_EVENTS :])
+            happened += events.of_run(self._asking, run, within, self._known.scrape())
+        happened = [
+            event
+            for event in happened
+            if event.at < span.end and (event.until or event.at) >= span.start
+        ]
+        return tuple(sorted(happened, key=lambda one: one.at)[-events.MOST_EVENTS :])
 
     def run_lines(self, run: str, span: Span) -> tuple[Lines, ...]:
         found, life = self._known.members_in(run, span), self._known.life(run)
@@ -217,8 +223,8 @@ class PrometheusSource:
         first = self.ranks(run, span)["rank"].tolist()
         looked = self._known.known_part(run, span)
         within = grid(looked, self._known.scrape(), WINDOWS, self._asking.now())
-        found = self._known.members_in(run, span)
-        return rank_times(self._asking, run, found, within, self._known.scrape(), first)
+        members = self._known.members_in(run, span)
+        return rank_times(self._asking, run, members, within, self._known.scrape(), first)
 
     def collectives(self, run: str, span: Span) -> pd.DataFrame:
         found, span = self._known.members_in(run, span), self._known.known_part(run, span)
@@ -260,7 +266,10 @@ class PrometheusSource:
         targets = self._known.targets(node, at)
         here = node_facts.runs(self._asking, targets, span, at)
         peers = [
-            one for run in here[:1] for one in self._known.members(run, at) if one.node != node
+            member
+            for run in here[:1]
+            for member in self._known.members(run, at)
+            if member.node != node
         ]
         return node_charts(
             self._asking, targets, peers, self._known.grid(span), self._known.scrape()
@@ -291,15 +300,15 @@ class PrometheusSource:
         return ledgers(self._asking, looked, run, self.findings(looked, run))
 
     def folder(self, run: str) -> Path | None:
-        found = folders.kept(self._findings, run)
-        return found[0].folder if found else None
+        archives = folders.kept(self._findings, run)
+        return archives[0].folder if archives else None
 
     def _archived(self, run: str, ask: Callable[[Source], T]) -> T:
         """What the newest archive of a finding says, which has the operations of its steps."""
         self._known.seen(run)
-        for one in folders.kept(self._findings, run):
-            if (one.folder / "ops.parquet").exists():
-                return ask(ArchiveSource(one.folder))
+        for kept in folders.kept(self._findings, run):
+            if (kept.folder / "ops.parquet").exists():
+                return ask(ArchiveSource(kept.folder))
         raise TroubleError(
             Kind.NOT_TOLD, f"Prometheus has no single operations of run {run}.", NO_OPERATIONS
         )

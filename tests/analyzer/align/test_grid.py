@@ -7,14 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from lockstep.evaluation.synth.difficulty import Difficulty
 
 from lockstep.analyzer.align.grid import align, garbage, on_one_clock
 from lockstep.analyzer.shapes.run import RankInfo, Run
 from lockstep.analyzer.shapes.windows import from_samples
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract.words import Cause
-from lockstep.evaluation.synth.fleet import Fault, Resolution, SyntheticFleet
+from lockstep.evaluation.synth.fleet import Difficulty, Fault, Resolution, SyntheticFleet
 from lockstep.evaluation.synth.untidy import clock_errors
 from lockstep.evaluation.synth.whole import labelled
 from tests.machine import slowness

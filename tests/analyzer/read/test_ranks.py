@@ -4,7 +4,6 @@ import dataclasses
 
 import pandas as pd
 import pytest
-from lockstep.watch.judge.members import members
 
 from lockstep.analyzer.read.ranks import (
     as_ranks_number,
@@ -21,6 +20,7 @@ from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.collector.contract import archive, metrics
 from lockstep.collector.contract.metrics import RANK_EXCHANGE_INFO, RANK_INFO
 from lockstep.collector.contract.words import EXTERNAL_PROGRAM
+from lockstep.watch.look.members import members
 
 TOLD = {"run": "r", "rank": "3", "attempt": "1", "world_size": "8", "local_rank": "1", "dp": "1",
         "pp": "1", "tp": "0", "gpu": "1", "uuid": "GPU-3"}  # fmt: skip

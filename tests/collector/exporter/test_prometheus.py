@@ -47,7 +47,7 @@ ASKED_FOR_ELSEWHERE = {
     m.KUBELET_DEVICES.name: "likewise",
     m.GPU_LAST_XID.name: "DCGM tells it; test_dcgm_exporter.py has pages with it",
     m.IB_SATURATED.name: "no register here stands at its maximum; test_infiniband.py has some",
-    m.TRAIN_VALUE.name: "no rank here logs its own; tests/dashboard/sources/test_own_values.py has",
+    m.TRAIN_VALUE.name: "no rank here logs its own; test_own_values.py of the dashboard has",
     m.THREAD_FAILURES.name: "no thread here failed; test_exporter.py has the page of a program",
     m.RANK_LAST_STATE.name: "all ranks here live; test_collectors.py has one that is gone",
     **{

@@ -81,7 +81,7 @@ def started(source: dict[str, Any], settings: dict[str, Any]) -> tuple[str, Any]
         "client.showErrorDetails": "none",
     }  # fmt: skip
     process = subprocess.Popen(
-        [sys.executable, "-m", "streamlit", "run", str(ROOT / "dashboard" / "server.py"),
+        [sys.executable, "-m", "streamlit", "run", str(ROOT / "dashboard" / "serve" / "server.py"),
          *(f"--{name}={value}" for name, value in options.items())],
         cwd=ROOT,
         env=os.environ | {

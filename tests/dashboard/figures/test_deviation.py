@@ -1,6 +1,7 @@
 """Which places are far from their peers."""
 
 import numpy as np
+import plotly.graph_objects as go
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,3 +50,23 @@ def test_who_idles_is_no_peer_of_who_works() -> None:
     shown = fleet(2, 4, "temperature", values=[60, 61, 95, 60, 30, 31, 30, 31])
     shown.runs[4:] = ""
     assert [2] == np.flatnonzero(deviation.of_fleet(shown)).tolist()
+
+
+# The spread of a fleet.
+
+
+def test_every_place_that_told_something_is_in_a_bar() -> None:
+    values = np.r_[np.linspace(0.98, 1.02, 14), 1.4, np.nan]
+    picture = deviation.histogram(fleet(2, values=values.tolist()))
+    alike, apart = (int(trace["y"].sum()) for trace in picture.figure["data"])
+    assert (14, 1) == (alike, apart)
+    go.Figure(picture.figure)
+
+
+def test_places_that_are_all_alike_have_one_bar() -> None:
+    picture = deviation.histogram(fleet(2))
+    assert 1 == np.count_nonzero(picture.figure["data"][0]["y"])
+
+
+def test_nobody_told_anything() -> None:
+    assert "No GPU reported anything at this time." == deviation.histogram(fleet(0)).text

@@ -7,8 +7,11 @@ import numpy as np
 import plotly.graph_objects as go
 import plotly.io
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lockstep.dashboard.figures import heatmap
+from lockstep.dashboard.figures.heatmap import FLAT_NODES, folded
 from lockstep.dashboard.figures.picture import Picture
 from lockstep.dashboard.shapes import FLEET_METRICS
 from tests.dashboard.figures.fleets import fleet
@@ -50,7 +53,7 @@ def test_what_is_not_known_is_empty_and_no_zero() -> None:
     values[5] = np.nan
     picture = heatmap.fleet(fleet(2, values=values))
     assert np.isnan(picture.figure["data"][0]["z"][0, 5])
-    assert "1 place told nothing and is empty: that is no 0." in picture.note
+    assert "1 place reported nothing and is empty: that is no 0." in picture.note
     assert "n0000" == picture.table["node"].iloc[-1]
 
 
@@ -84,7 +87,7 @@ def test_plotly_takes_it_whatever_is_shown(metric: str, nodes: int) -> None:
 
 @pytest.mark.parametrize("order", ["place", "run"])
 def test_nobody_told_anything(order: str) -> None:
-    assert "No GPU told anything at this time." == heatmap.fleet(fleet(0), order).text
+    assert "No GPU reported anything at this time." == heatmap.fleet(fleet(0), order).text
 
 
 def test_nodes_that_are_not_numbered_are_told_by_their_order() -> None:
@@ -132,3 +135,39 @@ def test_a_map_of_few_places_is_as_wide_as_they_are() -> None:
     widths = [shown.figure["layout"]["xaxis"]["domain"][1] for shown in (few, many)]
     assert widths[0] < 0.25
     assert 1.0 == widths[1]
+
+
+# Where GPUs lie in the map.
+
+
+def test_few_nodes_have_a_row_each() -> None:
+    places = folded(fleet(3, 2))
+    assert (3, 1, 2) == (places.rows, places.columns, places.slots)
+
+
+def test_ten_thousand_gpus_fill_a_page_that_is_wider_than_high() -> None:
+    places = folded(fleet(1250))
+    width = places.columns * places.stride
+    assert 1.0 < width / places.rows < 3.0
+
+
+@given(st.integers(1, 90), st.integers(1, 9))
+def test_every_value_lies_in_the_place_of_its_gpu(nodes: int, gpus: int) -> None:
+    values = np.arange(nodes * gpus, dtype=np.float32)
+    shown = fleet(nodes, gpus, values=values.tolist())
+    places = folded(shown)
+    cells = places.grid(shown.values)
+    x, y = places.x(places.node, places.slot), places.y(places.node)
+    np.testing.assert_array_equal(values, cells[y, x])
+    assert nodes * gpus == np.isfinite(cells).sum()
+
+
+def test_a_silent_node_has_a_place_and_no_value() -> None:
+    places = folded(fleet(FLAT_NODES, silent=("gone",)))
+    assert "gone" == places.names[-1]
+    assert FLAT_NODES + 1 == len(places.names)
+
+
+def test_an_empty_fleet_with_a_silent_node_is_no_trouble() -> None:
+    places = folded(fleet(0, silent=("gone",)))
+    assert (("gone",), 1) == (places.names, places.rows)

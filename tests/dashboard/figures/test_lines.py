@@ -89,12 +89,12 @@ def test_a_value_between_two_gaps_has_a_marker() -> None:
 def test_nobody_told_anything_is_a_picture_that_says_so() -> None:
     nothing = lines(values={"p50": np.full(50, np.nan)})
     for shown in (stack([nothing]), stack([])):
-        assert "Nobody told any values" in shown.text
+        assert "No values were reported" in shown.text
 
 
 def test_a_chart_without_values_takes_no_room_and_is_named() -> None:
     shown = stack([lines(), lines("mfu", values={})])
-    assert "Nobody told: Mfu." in shown.note
+    assert "Not reported: Mfu." in shown.note
     assert "yaxis2" not in shown.figure["layout"]
 
 
@@ -167,7 +167,7 @@ def test_by_step_hardware_stands_at_the_steps_of_its_moments() -> None:
 def test_by_step_without_steps_it_is_by_time_and_says_so() -> None:
     shown = stack([lines(steps=False)], (), SPAN, "step")
     assert "date" == shown.figure["layout"]["xaxis"]["type"]
-    assert "Nobody told the steps: shown by time." in shown.note
+    assert "No steps were reported: shown by time." in shown.note
 
 
 def test_relative_time_begins_with_the_run() -> None:

@@ -81,7 +81,7 @@ def test_a_healthy_archive_says_what_its_run_says(
 
 def test_what_nobody_told_is_a_line_and_no_blank(monkeypatch: pytest.MonkeyPatch) -> None:
     words = text(look(monkeypatch, Quiet()))
-    for line in ("None is known in this range.", "No event was told in this range.",
+    for line in ("None is known in this range.", "No event was reported in this range.",
                  "Nobody told of GPUs. Run lockstep collect."):  # fmt: skip
         assert line in words
 

@@ -2,13 +2,16 @@
 
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from lockstep.dashboard.address import Place
-from lockstep.dashboard.shapes import RunRow, Span
-from lockstep.dashboard.words.run_table import Wish, frame, sentence, wished
-from tests.dashboard.apps import boxes, look
+from lockstep.dashboard.address import Location
+from lockstep.dashboard.figures.ledger import ledger
+from lockstep.dashboard.shapes import LedgerRow, RunRow, Severity, Span
+from lockstep.dashboard.sources.folder import FolderSource
+from lockstep.dashboard.words.run_table import Wish, frame, headline, sentence, wished
+from tests.dashboard.apps import boxes, everything, look
 from tests.dashboard.fakes import SPAN, Fake
 from tests.machine import slowness
 
@@ -41,7 +44,7 @@ def test_a_thousand_runs_take_no_time() -> None:
     rows = Many().runs()
     with slowness() as machine:
         began = time.thread_time()
-        found = frame(wished(rows, Wish("gpt", "ended", "degraded", "slowest first")), Place())
+        found = frame(wished(rows, Wish("gpt", "ended", "degraded", "slowest first")), Location())
         took = time.thread_time() - began
 
     assert 100 == len(found)
@@ -90,3 +93,130 @@ def test_without_runs_the_page_says_how_to_make_one(monkeypatch: pytest.MonkeyPa
 )  # fmt: skip
 def test_the_sentence_says_what_ran_and_how_it_ended(rows: tuple[RunRow, ...], told: str) -> None:
     assert told == sentence(rows, rows)[0]
+
+
+# The page that compares two runs, as a reader sees it.
+
+
+def test_a_run_with_a_straggler_is_slower_than_one_without(
+    monkeypatch: pytest.MonkeyPatch, runs: Path
+) -> None:
+    source = FolderSource(runs)
+    slow, fast = sorted(
+        (row for row in source.runs() if row.status), key=lambda row: row.status == "healthy"
+    )
+    app = look(monkeypatch, source, "runs", view="compare", a=fast.run, b=slow.run)
+    assert not app.exception
+    (said,) = [each for each in boxes(app) if "per step than a" in each]
+    assert "slower" in said
+    measured = next(each.value for each in app.dataframe if "in words" in each.value)
+    assert "higher in b" in " ".join(measured["in words"])
+
+
+def test_two_runs_that_are_alike_are_told_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = look(monkeypatch, Fake(), "runs", view="compare", a="gpt-1", b="gpt-0")
+    assert not app.exception
+    assert any("within noise" in each for each in boxes(app))
+    assert any("None: both runs had the same settings" in each.value for each in app.caption)
+    assert 4 == len(app.get("plotly_chart"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({}, "Choose two runs"),
+        ({"a": "gpt-1"}, "Choose two runs"),
+        ({"a": "gpt-1", "b": "gpt-1"}, "are the same run"),
+        ({"a": "gpt-1", "b": "nobody"}, "There is no run nobody"),
+    ],
+)
+def test_what_cannot_be_compared_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, words: dict[str, str], said: str
+) -> None:
+    app = look(monkeypatch, Fake(), "compare", **words)
+    assert not app.exception
+    assert any(said in each for each in boxes(app))
+
+
+def test_one_run_alone_cannot_be_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = look(monkeypatch, Fake(run_names=("gpt-1",)), "compare")
+    assert any("needs two runs" in each for each in boxes(app))
+
+
+def test_runs_without_numbers_are_unknown_and_no_exception(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = look(monkeypatch, Fake(told=False), "runs", view="compare", a="gpt-1", b="gpt-0")
+    assert not app.exception
+    assert any("cannot be said" in each for each in boxes(app))
+
+
+def test_up_to_eight_runs_are_held_against_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = tuple(f"gpt-{index}" for index in range(9))
+    more = ",".join(names[2:])  # one too many
+    app = look(
+        monkeypatch, Fake(run_names=names), "runs", view="compare", a="gpt-0", b="gpt-1", more=more
+    )
+    assert not app.exception
+    frame = app.dataframe[0].value
+    assert list(names[:8]) == frame["run"].tolist()
+    assert "b against a" in [each.value for each in app.subheader]
+
+
+def test_further_runs_that_are_not_there_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = look(
+        monkeypatch, Fake(), "runs", view="compare", a="gpt-0", b="gpt-1", more="nobody,<script>"
+    )
+    assert not app.exception
+    assert "b against a" not in [each.value for each in app.subheader]
+
+
+# The page of the ledger: one stacked bar a run, and one sentence.
+
+ROW = Fake().ledgers(SPAN, "gpt-1")[0]
+
+
+def test_the_page_says_how_much_was_useful_and_the_largest_loss(monkeypatch: pytest.MonkeyPatch):
+    app = look(monkeypatch, Fake(), "runs", view="ledger", run="gpt-1")
+
+    assert "71% useful; the largest loss is starting, 15%." in boxes(app)
+    assert "a part is not known" in everything(app)
+
+
+def test_of_several_runs_the_sum_is_told(monkeypatch: pytest.MonkeyPatch):
+    app = look(monkeypatch, Fake(), "runs", view="ledger")
+
+    assert "71% of the time of 2 runs was useful; the largest loss is starting, 15%." in boxes(app)
+
+
+def test_nothing_told_is_unknown_and_never_well():
+    assert headline((), "").severity is Severity.UNKNOWN
+    assert headline((), "gpt-1").text == "Nothing is known of where the time of run gpt-1 went."
+
+
+def test_much_that_is_unknown_is_no_answer():
+    row = replace(ROW, buckets={"computing": 95.0, "unknown": 30.0}, stragglers={})
+    said = headline((row,), "")
+    assert said.severity is Severity.UNKNOWN
+    assert "Of 24% it is not known where it went." in said.text
+
+
+def test_a_bar_has_all_of_a_run_and_unknown_is_last():
+    other = LedgerRow("gpt-0", "vision", "x", {"computing": 10.0}, {})
+    shown = ledger((ROW, other))
+
+    bars = shown.figure["data"]
+    assert bars[0]["name"] == "computing"
+    assert bars[-1]["name"] == "unknown"
+    assert [sum(bar["x"][place] for bar in bars) for place in (0, 1)] == pytest.approx([100, 100])
+    assert shown.table["share"].groupby(shown.table["run"]).sum().tolist() == [1.0, 1.0]
+
+
+def test_a_hostile_name_stays_text():
+    shown = ledger((replace(ROW, run="<b>x</b>", stragglers={"<i>n</i>": 5.0}),))
+    assert "<b>" not in str(shown.figure)
+    assert "<i>" not in str(shown.figure)
+
+
+def test_no_time_is_no_bar():
+    assert "Nothing is known" in ledger(()).text

@@ -31,10 +31,10 @@ class Bare(Fake):
     """Nothing was told of ranks."""
 
     def ranks(self, run: str, span: Span) -> pd.DataFrame:
-        raise TroubleError(Kind.NOT_TOLD, "Nobody told of ranks.", "Run lockstep collect there.")
+        raise TroubleError(Kind.NOT_TOLD, "No rank reported.", "Run lockstep collect there.")
 
     def rank_times(self, run: str, span: Span) -> Matrix:
-        raise TroubleError(Kind.NOT_TOLD, "Nobody told of ranks.", "Run lockstep collect there.")
+        raise TroubleError(Kind.NOT_TOLD, "No rank reported.", "Run lockstep collect there.")
 
 
 def text(app: AppTest) -> str:
@@ -76,7 +76,7 @@ def test_without_a_verdict_the_measured_parts_stand_with_the_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     app = look(monkeypatch, Judged(None), "straggler", run="gpt-1")
-    assert "Nobody analyzed run gpt-1" in text(app)
+    assert "Run gpt-1 was not analyzed" in text(app)
     assert "lockstep analyze DIR" in [code.value for code in app.code]
     assert 3 == len(app.get("plotly_chart"))
 
@@ -90,7 +90,7 @@ def test_a_verdict_edited_by_hand_breaks_nothing(monkeypatch: pytest.MonkeyPatch
 def test_without_ranks_the_verdict_still_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     app = look(monkeypatch, Bare(), "straggler", run="gpt-1")
     assert "Rank 1 on node-0 is slow" in text(app)
-    assert "Nobody told of ranks. Run lockstep collect there." in text(app)
+    assert "No rank reported. Run lockstep collect there." in text(app)
 
 
 def test_evidence_for_and_against_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

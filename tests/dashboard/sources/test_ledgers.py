@@ -40,7 +40,7 @@ def test_rules_give_a_row_and_its_only_culprit_the_straggler():
     assert row.sentence == "82% useful; the largest loss is node-7 (thermal), 13%."
     assert row.rank_seconds == 100.0
     assert "900000ms" in asking.asked[0][0]
-    assert any("replayed are not told" in each for each in row.missing)
+    assert any("replayed are missing" in each for each in row.missing)
 
 
 def test_of_several_culprits_rules_know_the_sum_only():

@@ -71,5 +71,5 @@ def test_the_table_has_numbers_in_base_units_also_when_it_is_empty() -> None:
 
 
 def test_charts_of_only_one_run_are_named() -> None:
-    assert missing(["Loss", "MFU"], ["Loss"]) == "Only a tells MFU."
+    assert missing(["Loss", "MFU"], ["Loss"]) == "Only a has MFU."
     assert missing(["Loss"], ["Loss"]) == ""

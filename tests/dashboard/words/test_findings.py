@@ -1,9 +1,19 @@
 """Findings as a table, each with links to its place and time."""
 
+import json
+from dataclasses import replace
+from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
+import pytest
+
+from lockstep.analyzer.findings.finding import Kind, Tier, WatchFinding, Who, finding_json
+from lockstep.analyzer.findings.headline import first_action
 from lockstep.dashboard import address
 from lockstep.dashboard.shapes import Event, Severity
+from lockstep.dashboard.sources.archive.findings import of_watch
+from lockstep.dashboard.sources.prometheus.findings import _archived
+from lockstep.dashboard.sources.prometheus.folders import Kept
 from lockstep.dashboard.words import findings
 from tests.dashboard.words.rows import FOUND, RUN, SPAN, found
 
@@ -19,9 +29,9 @@ def test_open_findings_come_first_then_the_worst() -> None:
 def test_a_row_links_to_the_place_with_a_range_around_the_onset() -> None:
     frame = findings.findings([FOUND], {"gpt-a": RUN})
     path, query = urlsplit(frame.loc[0, "node page"])[2:4]
-    place = address.read(dict(parse_qsl(query)))
-    assert ("/node", "gpt-a", "node-1", None) == (path, place.run, place.node, place.gpu)
-    shown = address.span(place, SPAN, SPAN.end)
+    location = address.read(dict(parse_qsl(query)))
+    assert ("/node", "gpt-a", "node-1", None) == (path, location.run, location.node, location.gpu)
+    shown = address.span(location, SPAN, SPAN.end)
     assert SPAN.start <= shown.start < FOUND.since < shown.end <= SPAN.end + 0.002
 
 
@@ -66,3 +76,66 @@ def test_an_event_says_when_where_and_what() -> None:
 def test_an_event_of_a_run_names_the_run() -> None:
     event = Event(0.0, None, "restart", Severity.NOTE, "attempt 2", run="gpt-a")
     assert "gpt-a" == findings.events([event]).loc[0, "where"]
+
+
+# The lines under the sentence of a finding.
+
+
+def test_it_says_since_when_and_for_how_long() -> None:
+    assert "UTC, open after 2 min" in findings.since(FOUND, FOUND.since + 125.0)
+    ended = found(open=False, until=FOUND.since + 30.0)
+    assert findings.since(ended, FOUND.since + 999.0).endswith("ended after 30 s")
+
+
+def test_what_is_not_known_of_the_cost_is_not_told_as_nothing() -> None:
+    assert "not known" == findings.cost(found(slowdown=None), None)
+    assert "lost" not in findings.cost(FOUND, None)
+    assert findings.cost(FOUND, RUN).startswith(f"{FOUND.slowdown:.2f}x its own time")
+
+
+def test_a_cause_that_nobody_knows_is_said_so() -> None:
+    assert "not known" == findings.why(found(cause="unknown"))
+    assert findings.why(found(cause="thermal", confidence=0.97)).startswith("its GPU is too hot")
+
+
+def test_what_to_do_first_is_what_the_alert_says_with_its_command() -> None:
+    action, command = findings.to_do(found(cause="thermal", place_confidence=0.99))
+    assert action
+    assert "node-1" in command
+
+
+def test_a_machine_is_suspect_after_a_run_that_ended_with_its_culprit() -> None:
+    past = found(cause="thermal", place_confidence=0.99, open=False, until=FOUND.since + 30.0)
+    assert ("", "") == findings.to_do(past)
+    assert findings.to_do(replace(past, until=None)) == findings.to_do(replace(past, lasts=True))
+
+
+def test_a_run_that_stands_is_not_told_to_drain() -> None:
+    _, command = findings.to_do(found(cause="software", slowdown=None))
+    assert "drain" not in command
+
+
+def test_a_hostile_node_is_an_argument_and_no_command() -> None:
+    _, command = findings.to_do(found(node="x; rm -rf /", place_confidence=0.99))
+    assert "'x; rm -rf /'" in command
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("cause", ["unknown", "thermal", "software", "freeze"])
+@pytest.mark.parametrize("slowdown", [None, 1.5])
+def test_page_and_alert_say_the_same_of_a_finding(
+    kind: Kind, cause: str, slowdown: float | None
+) -> None:
+    watched = WatchFinding(
+        who=Who("gpt-a", "node-1", 2, 0, None), kind=kind, scope="node", attempt=0, cause=cause,
+        tier=Tier.PAGE, confidence=0.9, slowdown=slowdown, onset=1.7e9, first_seen=1.7e9,
+        opened=1.7e9, seen=1.7e9 + 600.0, closed=None, sentence="It stands.", facts=(),
+        folder="gpt-a/x", place_confidence=0.99, lost_seconds=7200.0, unit="rank",
+    )  # fmt: skip
+    told = json.loads(json.dumps(finding_json(watched)))
+    archived = _archived(Kept("gpt-a/x", Path("x"), told))
+    assert archived is not None
+    for row in (archived, of_watch("gpt-a", "x", told)):
+        assert first_action(watched) == findings.to_do(row)
+        assert "2.00 rank-hours lost so far" in findings.cost(row, RUN)
+        assert "2.00 rank-hours lost so far" in watched.summary

@@ -4,8 +4,11 @@ import base64
 import os
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
+from lockstep.dashboard.shapes import Matrix
 from lockstep.dashboard.words.report_file import (
     MAX_BYTES,
     SEAL,
@@ -14,6 +17,7 @@ from lockstep.dashboard.words.report_file import (
     files,
     sealed,
     sentence,
+    windows,
 )
 
 OURS = b"<!doctype html><html><head><title>r</title><style>a{}</style></head><body><svg/></body>"
@@ -55,8 +59,7 @@ def test_links_count_as_absent(tmp_path: Path) -> None:
 
 def test_the_sentence_says_whether_there_is_a_report(tmp_path: Path) -> None:
     assert (
-        "Nobody wrote a report of r yet. It was not analyzed."
-        == (sentence("r", files(tmp_path))[0])
+        "There is no report of r yet. It was not analyzed." == (sentence("r", files(tmp_path))[0])
     )
     (tmp_path / "report.html").write_bytes(OURS)
     os.utime(tmp_path / "report.html", (1_795_000_000, 1_795_000_000))
@@ -78,3 +81,26 @@ def test_a_finding_cannot_name_a_folder_elsewhere(finding: str, tmp_path: Path) 
         (folder / "report.html").write_bytes(OURS)
 
     assert beside(tmp_path / "runs" / "gpt" / "newest", finding) is None
+
+
+# The windows of a run as rows of a file.
+
+
+def test_each_rank_and_window_is_a_row_and_what_is_not_known_is_none() -> None:
+    values = np.array([[1.0, 1.5], [np.nan, 0.9]])
+    found = windows(
+        Matrix("Own time", "ratio", ("rank 0", "rank 1"), np.array([10.0, 20.0]),
+               np.array([0.0, 40.0]), values)
+    )  # fmt: skip
+
+    assert ["rank 0,10.0,0,1.0", "rank 0,20.0,40,1.5", "rank 1,20.0,40,0.9"] == (
+        found.to_csv(index=False).splitlines()[1:]
+    )
+    assert "Own time (ratio)" == found.columns[-1]
+
+
+def test_a_run_that_tells_no_steps_has_windows_too() -> None:
+    found = windows(Matrix("Own", "s", ("rank 0",), np.array([1.0]), None, np.array([[2.0]])))
+
+    assert pd.isna(found["first_step"].iloc[0])
+    assert 1 == len(found)

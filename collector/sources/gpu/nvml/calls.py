@@ -1,4 +1,4 @@
-"""Asking a GPU: what it does not have is None, what fails is counted, what ends all is raised."""
+"""Calls of NVML: None where a GPU lacks something, failures are counted, fatal ones raised."""
 
 from collections import Counter
 from collections.abc import Callable

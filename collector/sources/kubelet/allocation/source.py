@@ -14,9 +14,6 @@ from lockstep.collector.sources.kubelet.allocation.join import (
     started,
 )
 
-# What a process says about its place in a job: from its environment and its cgroup.
-
-
 MAX_PROCESSES = 1024
 """Processes looked at; a GPU shared by many has some hundred at most."""
 

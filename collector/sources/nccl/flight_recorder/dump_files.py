@@ -1,4 +1,4 @@
-"""Where dumps may lie: beside the rings, and where torch was told to put them."""
+"""Files of dumps: beside the rings and where torch puts them, their owners, and requests."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What was added to a file that another process writes: whole lines, across rewrites and floods."""
+"""Files of Inspector: which to follow, and the whole lines that were added to each."""
 
 import os
 import re

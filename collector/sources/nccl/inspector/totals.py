@@ -1,4 +1,4 @@
-"""How long each rank of a communicator was in collectives, and how much of it it waited.
+"""Sums over Inspector's lines: by operation, and by rank with the time that it waited.
 
 The wait is the rank's duration less the shortest of the same collective. One node knows the
 shortest only where all ranks of the communicator are its own; across nodes the recording rules
@@ -15,8 +15,6 @@ from typing import NamedTuple
 from lockstep.collector.contract.bandwidth import bus_factor
 from lockstep.collector.contract.metrics import COLLECTIVE_BOUNDS, SIZE_BOUNDS, SIZE_BUCKETS
 from lockstep.collector.formats.nccl_inspector import UNTOLD, Batch
-
-# What the lines add up to: counts by operation, and the bandwidths of late.
 
 MAX_OPERATIONS = 32
 """Operations by run and group that are exported: some 20 to 40 series each."""

@@ -1,4 +1,4 @@
-"""What of an answer is shown: each run's communicators, and the ranks that one needs to see."""
+"""The communicators of each run in an answer, and those of their ranks that are shown."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Reads an adapter's small files, and leaves alone what it refuses."""
+"""Small files of an adapter; a file that it refuses is not read again at once."""
 
 from collections.abc import Callable
 from typing import Protocol

@@ -16,7 +16,7 @@ from lockstep.analyzer.read.optrace.planes import to_trace
 from lockstep.analyzer.shapes.operations import Layout
 from lockstep.analyzer.shapes.run import LoadError
 from lockstep.analyzer.shapes.windows import COLUMNS, PHASE_COLUMNS
-from lockstep.evaluation import synth
+from lockstep.evaluation.synth import traces as synth
 
 LAYOUT = Layout(dp=2, pp=2, tp=2)
 

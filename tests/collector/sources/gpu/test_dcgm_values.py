@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.collector.contract import metrics as m
-from lockstep.collector.contract.dcgm import DCGM_FIELDS, FIELD_IDS, PREFIX, RAW_FIELDS, known
 from lockstep.collector.contract.metrics import METRICS
 from lockstep.collector.readings.gpu import Gpu, GpuReading
 from lockstep.collector.readings.source import IMPLAUSIBLE
 from lockstep.collector.samples.counters import Counters, Falls
 from lockstep.collector.samples.gpu import collect
+from lockstep.collector.sources.dcgm_fields import DCGM_FIELDS, FIELD_IDS, PREFIX, RAW_FIELDS, known
 from lockstep.collector.sources.dcgm_values import blank, checked, values
 from lockstep.collector.sources.gpu.dcgm_exporter import DcgmExporter, parse
 

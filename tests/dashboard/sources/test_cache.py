@@ -1,16 +1,132 @@
-"""The only cache: who looks a second later asks nothing; what changes on disk is asked again."""
+"""Answers are kept, shared, bounded, and asked for once at a time."""
 
 import json
 import os
+import threading
 from collections import Counter
 
+import numpy as np
 import pytest
 
 from lockstep.dashboard.shapes import FLEET_METRICS, Span
-from lockstep.dashboard.sources.cache import LOOK_SECONDS, cached, newest_change
+from lockstep.dashboard.sources.cache import (
+    LOOK_SECONDS,
+    TROUBLE_SECONDS,
+    Cache,
+    cached,
+    newest_change,
+)
 from lockstep.dashboard.sources.opened import SOURCE, opened
 from lockstep.dashboard.trouble import Kind, TroubleError
 from tests.dashboard.fakes import Fake
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+class Asked:
+    def __init__(self, value=1):
+        self.times, self.value = 0, value
+
+    def __call__(self):
+        self.times += 1
+        return self.value
+
+
+def test_within_its_time_an_answer_is_not_asked_again_and_not_copied():
+    clock, asked = Clock(), Asked(np.arange(5))
+    kept = Cache(clock=clock)
+    first = kept.get("a", asked, 15.0)
+    clock.now = 14.9
+    assert first is kept.get("a", asked, 15.0)
+    assert 1 == asked.times
+
+
+def test_after_its_time_it_is_asked_again():
+    clock, asked = Clock(), Asked()
+    kept = Cache(clock=clock)
+    kept.get("a", asked, 15.0)
+    clock.now = 15.0
+    kept.get("a", asked, 15.0)
+    assert 2 == asked.times
+
+
+def test_trouble_is_kept_for_five_seconds_and_raised_anew():
+    clock, times = Clock(), []
+    kept = Cache(clock=clock)
+
+    def ask():
+        times.append(1)
+        raise TroubleError(Kind.REFUSED, "No.", "Yes.", ("a",))
+
+    caught = []
+    for moment in (0.0, TROUBLE_SECONDS - 0.1, TROUBLE_SECONDS):
+        clock.now = moment
+        with pytest.raises(TroubleError) as error:
+            kept.get("a", ask, 60.0)
+        caught.append(error.value)
+    assert 2 == len(times)
+    assert 3 == len({id(one) for one in caught})
+    assert ("No.", "Yes.", ("a",)) == (
+        caught[1].sentence, caught[1].next_step, caught[1].choices
+    )  # fmt: skip
+
+
+def test_a_stampede_asks_once():
+    begun, release = threading.Event(), threading.Event()
+    times, kept = [], Cache()
+
+    def ask():
+        times.append(1)
+        begun.set()
+        release.wait(10)
+        return "answer"
+
+    found = []
+    threads = [
+        threading.Thread(target=lambda: found.append(kept.get("a", ask, 60.0))) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    assert begun.wait(10)
+    release.set()
+    for thread in threads:
+        thread.join(10)
+    assert ["answer"] * 8 == found
+    assert 1 == len(times)
+
+
+def test_of_too_many_answers_the_least_recently_used_is_forgotten():
+    kept, asked = Cache(entries=2), {name: Asked() for name in "abc"}
+    for name in "abaca":
+        kept.get(name, asked[name], 60.0)
+    kept.get("b", asked["b"], 60.0)
+    assert {"a": 1, "b": 2, "c": 1} == {name: one.times for name, one in asked.items()}
+
+
+def test_answers_that_are_too_large_together_push_each_other_out():
+    kept, large = Cache(most_bytes=1_000_000), Asked(np.zeros(90_000))
+    again = Asked(np.zeros(90_000))
+    for _ in range(2):
+        kept.get("a", large, 60.0)
+        kept.get("b", again, 60.0)
+    assert 2 == large.times
+
+
+def test_what_was_cleared_is_asked_again():
+    kept, asked = Cache(), Asked()
+    kept.get("a", asked, 60.0)
+    kept.clear()
+    kept.get("a", asked, 60.0)
+    assert 2 == asked.times
+
+
+# The only cache: who looks a second later asks nothing; what changes on disk is asked again.
 
 NOW = 1_795_000_005.0
 
@@ -33,7 +149,7 @@ class Counting:
         return ask
 
 
-class Clock:
+class StandingClock:
     now = 0.0
 
     def __call__(self):
@@ -46,7 +162,7 @@ def counting():
 
 
 def test_spans_of_a_live_source_are_rounded_so_that_the_next_look_hits(counting):
-    source = cached(counting, clock=Clock())
+    source = cached(counting, clock=StandingClock())
     lines = [
         source.run_lines("gpt-1", Span(NOW - 3600 + second, NOW + second))
         for second in (1.0, 2.0, 14.0)
@@ -60,7 +176,7 @@ def test_spans_of_a_live_source_are_rounded_so_that_the_next_look_hits(counting)
 
 def test_after_a_scrape_a_live_source_is_asked_again_and_a_still_one_is_not():
     for live, expected in ((True, 2), (False, 1)):
-        counting, clock = Counting(Fake(live=live), live), Clock()
+        counting, clock = Counting(Fake(live=live), live), StandingClock()
         source = cached(counting, clock=clock)
         source.health()
         clock.now = 16.0
@@ -77,7 +193,7 @@ def test_other_words_are_another_question(counting):
 
 
 def test_a_change_in_the_folder_forgets_everything(tmp_path):
-    clock = Clock()
+    clock = StandingClock()
     counting = Counting(Fake(), live=False)
     source = cached(counting, stamp=lambda: newest_change(tmp_path), clock=clock)
     source.runs()

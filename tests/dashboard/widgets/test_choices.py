@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from lockstep.dashboard.address import Place
+from lockstep.dashboard.address import Location
 from lockstep.dashboard.shapes import Answer, Span
 from lockstep.dashboard.widgets import choices
 from tests.dashboard.fakes import SPAN, Fake
@@ -17,14 +17,14 @@ class Mixed(Fake):
 
 
 def test_the_last_seconds_of_a_recorded_run_beside_a_live_one_are_its_own() -> None:
-    place = Place(run="gpt-1", since="now-15s")
-    assert Span(SPAN.end - 15, SPAN.end) == choices.span(Mixed(live=True), place)
+    location = Location(run="gpt-1", since="now-15s")
+    assert Span(SPAN.end - 15, SPAN.end) == choices.span(Mixed(live=True), location)
 
 
 def test_without_a_run_the_last_seconds_are_those_of_now() -> None:
-    place = Place(since="now-15s", until="now")
-    assert Span(SPAN.end + 3585, SPAN.end + 3600) == choices.span(Mixed(live=True), place)
+    location = Location(since="now-15s", until="now")
+    assert Span(SPAN.end + 3585, SPAN.end + 3600) == choices.span(Mixed(live=True), location)
 
 
 def test_of_a_live_source_the_last_hour_is_shown_unasked() -> None:
-    assert SPAN == choices.span(Fake(live=True), Place())
+    assert SPAN == choices.span(Fake(live=True), Location())

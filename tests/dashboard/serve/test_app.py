@@ -108,7 +108,7 @@ def test_a_bug_is_traced_to_stderr_where_it_is_asked_for(
 
 
 def test_the_only_run_is_taken_without_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "gpt-1" == seen(monkeypatch, Fake(run_names=("gpt-1",)), "run").place.run
+    assert "gpt-1" == seen(monkeypatch, Fake(run_names=("gpt-1",)), "run").location.run
 
 
 def test_of_several_runs_the_reader_chooses(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from lockstep.analyzer.report import figures
 from lockstep.app import build
-from lockstep.dashboard.address import Place
+from lockstep.dashboard.address import Location
 from lockstep.dashboard.pages.registry import PAGES
 from lockstep.dashboard.shapes import FindingRow, Lines, RunRow, Severity, Span
 from lockstep.dashboard.sources.archive.source import ArchiveSource
@@ -138,4 +138,4 @@ def test_model_flops_without_a_known_peak_are_no_share() -> None:
 def test_eight_ranks_on_four_nodes_are_eight_ranks() -> None:
     row = RunRow(run="gpt-1", state="ended", span=SPAN, nodes=4, ranks=8)
 
-    assert ["8 on 4 nodes"] == run_table.frame([row], Place())["ranks"].tolist()
+    assert ["8 on 4 nodes"] == run_table.frame([row], Location())["ranks"].tolist()
