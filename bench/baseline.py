@@ -187,5 +187,5 @@ def of_run(archive: Path) -> dict[str, Any]:
             **measure.of_archive(archive), **found}  # fmt: skip
 
 
-def _tree(told: object) -> Mapping[str, Any]:
-    return told if isinstance(told, dict) else {}
+def _tree(tree: object) -> Mapping[str, Any]:
+    return tree if isinstance(tree, dict) else {}

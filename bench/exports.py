@@ -1,4 +1,4 @@
-"""Results to elsewhere: CSV, JSON, Parquet, any storage of fsspec, a Postgres.
+"""Results as CSV, JSON, Parquet, on any storage of fsspec, in Postgres; logs of tf_cnn_benchmarks.
 
 Columns are in the order of the table everywhere. Pushing twice replaces, so a push that was cut off
 is simply made again.
@@ -208,10 +208,12 @@ def parsed(text: str) -> dict[str, Value]:
     return {key: told[key] for key in KEYS if key in told}
 
 
-def numbers(told: dict[str, Value]) -> dict[str, float]:
+def numbers(columns: dict[str, Value]) -> dict[str, float]:
     """What can be a column of a result, under names without a slash."""
     return {
-        key.replace("/", "_per_"): value for key, value in told.items() if isinstance(value, float)
+        key.replace("/", "_per_"): value
+        for key, value in columns.items()
+        if isinstance(value, float)
     }
 
 

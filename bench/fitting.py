@@ -164,8 +164,8 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
     return value
 
 
-def _number(name: str, told: Mapping[str, Any], default: Any, kind: type[_Number]) -> _Number:
-    value = told.get(name, default)
+def _number(name: str, settings: Mapping[str, Any], default: Any, kind: type[_Number]) -> _Number:
+    value = settings.get(name, default)
     try:
         return kind(str(value))
     except ValueError:

@@ -158,31 +158,31 @@ def changes(before: Sequence[Row], after: Sequence[Row]) -> list[str]:
     return told
 
 
-def exit_code(told: Sequence[Judgement]) -> int:
+def exit_code(judgements: Sequence[Judgement]) -> int:
     """By the worst: 2 a regression or culprit was named, 1 slower, 3 unknown, 0 as before."""
-    found = {each.status for each in told}
+    found = {each.status for each in judgements}
     if found & {"regression", "culprit", "both"}:
         return ExitCode.CULPRIT
     if "slower" in found:
         return ExitCode.WARNING
-    return ExitCode.UNKNOWN if not told or "unknown" in found else ExitCode.OK
+    return ExitCode.UNKNOWN if not judgements or "unknown" in found else ExitCode.OK
 
 
-def _with_failures(told: Judgement, good: Sequence[Row], after: Sequence[Row]) -> Judgement:
+def _with_failures(judgement: Judgement, good: Sequence[Row], after: Sequence[Row]) -> Judgement:
     """Says that some runs of the workload did not finish; those that did were judged."""
     failed = [
         row for row in after
         if _asked(row) == _asked(good[0]) and row.get("status", "finished") != "finished"
     ]  # fmt: skip
     if not failed:
-        return told
+        return judgement
     reasons = sorted({str(row.get("reason") or "nobody says why") for row in failed})
     more = f" and {len(reasons) - 1} more reasons" if len(reasons) > 1 else ""
     fact = (
         f"{len(failed)} of its {len(failed) + len(good)} runs did not finish and are not in it:"
         f" {reasons[0]}{more}"
     )
-    return replace(told, facts=(*told.facts, fact))
+    return replace(judgement, facts=(*judgement.facts, fact))
 
 
 def _without_speed(
@@ -377,9 +377,9 @@ def _sentence_and_facts(
     return sentence, tuple(facts)
 
 
-def _who(told: Mapping[str, Any]) -> str:
-    where = f" on {told['node']}" if told["node"] else ""
-    return f"rank {told['rank']}{where} ({_percent(told['slowdown'])})"
+def _who(culprit: Mapping[str, Any]) -> str:
+    where = f" on {culprit['node']}" if culprit["node"] else ""
+    return f"rank {culprit['rank']}{where} ({_percent(culprit['slowdown'])})"
 
 
 def _partly(after: Sequence[Row], culprits: Sequence[Mapping[str, Any]]) -> str:

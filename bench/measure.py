@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lockstep.analyzer.shapes.run import Run
 
 
-# Versions that no archive tells: the code's commit, the image's digest, NCCL.
+# Versions that no archive holds: the commit of the code, the digest of the image, NCCL.
 
 COMMIT, DIGEST, NCCL = "LOCKSTEP_COMMIT", "LOCKSTEP_IMAGE_DIGEST", "NCCL_VERSION"
 """Of the environment; they overrule what is found. NVIDIA's images set the last."""
@@ -140,8 +140,8 @@ def answer(launch: Path) -> Mapping[str, Any]:
         return {}
 
 
-def _tree(told: object) -> Mapping[str, Any]:
-    return told if isinstance(told, dict) else {}
+def _tree(tree: object) -> Mapping[str, Any]:
+    return tree if isinstance(tree, dict) else {}
 
 
 def speed(windows: "pd.DataFrame", nodes: Mapping[int, str]) -> dict[str, Value]:
@@ -337,10 +337,10 @@ def _verdict(archive: Path) -> dict[str, Value]:
     }
 
 
-def _culprit(told: Mapping[str, Any]) -> str:
-    place = [f"{name} {told[name]}" for name in ("rank", "gpu") if told.get(name) is not None]
-    where = told.get("link") or told.get("node") or ""
-    return f"{where} {' '.join(place)}".strip() + f": {told.get('cause')}"
+def _culprit(culprit: Mapping[str, Any]) -> str:
+    place = [f"{name} {culprit[name]}" for name in ("rank", "gpu") if culprit.get(name) is not None]
+    where = culprit.get("link") or culprit.get("node") or ""
+    return f"{where} {' '.join(place)}".strip() + f": {culprit.get('cause')}"
 
 
 def failed_ranks(archive: Path) -> tuple[list[str], str]:

@@ -288,10 +288,10 @@ def _filled_step(step: Step, known: Mapping[str, str], outputs: Mapping[str, str
 
 
 def _filled(text: str, known: Mapping[str, str], step: str) -> str:
-    def value(found: re.Match[str]) -> str:
-        name = found[1]
+    def value(match: re.Match[str]) -> str:
+        name = match[1]
         if name is None:
-            return found[0][0]
+            return match[0][0]
         if name not in known:
             raise BenchError(
                 f"step {step} names {{{name}}}, which is no parameter; write it into [parameters],"
@@ -333,8 +333,8 @@ def _excluded(cell: Cell, each: Mapping[str, Scalar]) -> bool:
     return all(told[key] == value for key, value in each.items())
 
 
-def _options(told: Mapping[str, Scalar | list[Scalar]]) -> Iterator[str]:
-    for name, value in told.items():
+def _options(settings: Mapping[str, Scalar | list[Scalar]]) -> Iterator[str]:
+    for name, value in settings.items():
         for each in value if isinstance(value, list) else [value]:
             if each is False:
                 continue

@@ -1,4 +1,4 @@
-"""The commands of a cell as processes: started, waited for, and ended with all they started.
+"""The commands of a cell as processes: started, waited for, and ended; and the queue for them.
 
 `lockstep run` ends its ranks itself when it is asked to stop, which is why it is asked first.
 """
@@ -21,7 +21,7 @@ from lockstep.terminal.processes import kept, stop
 
 GRACE_SECONDS = 90.0
 """For an orderly end: `lockstep run` deletes what it put onto a cluster, and waits for its pods for
-up to a minute (cluster_run.GONE_SECONDS)."""
+up to a minute (lockstep.runs.on_cluster.GONE_SECONDS)."""
 LAST_LINES = 12
 _POLL_SECONDS = 0.05
 RUNTIMES = ("docker", "podman")
@@ -145,10 +145,8 @@ def _words(step: Step, folder: Path, name: str = "") -> list[str]:
     ]  # fmt: skip
 
 
-# Who runs on this machine now: two benchmarks at once would measure each other.
-#
-# A lock of the kernel (flock(2)), so that a process that was killed holds nobody up; its text says
-# who has it. On a cluster Kueue queues instead.
+# The queue: two benchmarks at once would measure each other. It is a lock of the kernel (flock(2)),
+# which a killed process releases; its text says who holds it. On a cluster Kueue queues instead.
 
 FILE = "lockstep-bench.queue"
 VARIABLE = "LOCKSTEP_BENCH_QUEUE"

@@ -191,27 +191,27 @@ def parse(tree: Mapping[str, Any]) -> Bench:
     )  # fmt: skip
 
 
-def _workload(name: str, told: Mapping[str, Any]) -> Workload:
+def _workload(name: str, table: Mapping[str, Any]) -> Workload:
     where = f"[workloads.{name}]"
     _name(name, where)
-    command = _command(told.get("command", []), f"{where} command")
-    kind = told.get("workload", "" if command else name)
+    command = _command(table.get("command", []), f"{where} command")
+    kind = table.get("workload", "" if command else name)
     if command and kind:
         raise BenchError(f"{where} has a workload and a command; leave one out")
     if not command:
         _one_of(f"{where} workload", kind, WORKLOADS)
-    rest = {key: value for key, value in told.items() if key not in ("workload", "command")}
+    rest = {key: value for key, value in table.items() if key not in ("workload", "command")}
     for key in ("nodes", "ranks-per-node", "dp", "tp", "pp", "launcher", "out", "image"):
         if key in rest or key.replace("-", "_") in rest:
             raise BenchError(f"{where} {key} belongs into [matrix] or [bench]")
     return Workload(name, kind, command, _options(rest, where))
 
 
-def _matrix(told: Mapping[str, Any], workloads: tuple[str, ...]) -> Matrix:
-    _known("[matrix]", told, tuple(each.name for each in fields(Matrix)))
+def _matrix(table: Mapping[str, Any], workloads: tuple[str, ...]) -> Matrix:
+    _known("[matrix]", table, tuple(each.name for each in fields(Matrix)))
 
     def listed(key: str, default: Sequence[Any]) -> Sequence[Any]:
-        values = told.get(key, default)
+        values = table.get(key, default)
         if not isinstance(values, list | tuple) or not values:
             raise BenchError(f"[matrix] {key} is {values!r}; it must be a list that is not empty")
         if len({repr(each) for each in values}) < len(values):
@@ -223,7 +223,7 @@ def _matrix(told: Mapping[str, Any], workloads: tuple[str, ...]) -> Matrix:
         _known("[matrix] layouts", _table(each, "[matrix] layouts"), ("dp", "tp", "pp"))
         layouts.append({key: _whole(value, f"[matrix] layouts {key}")
                         for key, value in each.items()})  # fmt: skip
-    exclude = [_scalars(each, "[matrix] exclude") for each in told.get("exclude", [])]
+    exclude = [_scalars(each, "[matrix] exclude") for each in table.get("exclude", [])]
     axes = ("workload", "nodes", "ranks_per_node", "dp", "tp", "pp", "image")
     for each in exclude:
         _known("[matrix] exclude", each, axes)
@@ -241,11 +241,11 @@ def _matrix(told: Mapping[str, Any], workloads: tuple[str, ...]) -> Matrix:
     )  # fmt: skip
 
 
-def _tasks(told: Any) -> tuple[Task, ...]:
-    if not isinstance(told, list):
+def _tasks(rows: Any) -> tuple[Task, ...]:
+    if not isinstance(rows, list):
         raise BenchError("steps is no list; write each as [[steps]]")
     tasks: list[Task] = []
-    for each in told:
+    for each in rows:
         step = _table(each, "[[steps]]")
         name = _name(step.get("name"), "[[steps]] name")
         where = f"step {name}"
@@ -294,8 +294,8 @@ def _command(told: Any, where: str) -> tuple[str, ...]:
     )
 
 
-def _known(where: str, told: Mapping[str, Any], known: Sequence[str]) -> None:
-    for key in told:
+def _known(where: str, table: Mapping[str, Any], known: Sequence[str]) -> None:
+    for key in table:
         if key not in known:
             near = get_close_matches(key, known, 1)
             hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
@@ -310,37 +310,37 @@ def _one_of(where: str, word: Any, known: Sequence[str]) -> str:
     return str(word)
 
 
-def _table(told: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(told, dict):
-        raise BenchError(f"{where} is {told!r:.60}; it must be a table")
-    return told
+def _table(tree: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(tree, dict):
+        raise BenchError(f"{where} is {tree!r:.60}; it must be a table")
+    return tree
 
 
-def _name(told: Any, where: str) -> str:
-    if told is None:
+def _name(value: Any, where: str) -> str:
+    if value is None:
         raise BenchError(f'{where} is missing; give one, as name = "nightly"')
-    if not isinstance(told, str) or not _NAME.fullmatch(told):
-        raise BenchError(f"{where} is {told!r:.60}; it must be up to 40 letters, digits, dots,"
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise BenchError(f"{where} is {value!r:.60}; it must be up to 40 letters, digits, dots,"
                          " dashes or underscores, a letter or digit first")  # fmt: skip
-    return told
+    return value
 
 
-def _whole(told: Any, where: str) -> int:
-    if type(told) is not int or not 1 <= told <= 1_000_000:
-        raise BenchError(f"{where} is {told!r:.60}; it must be a whole number from 1")
-    return told
+def _whole(value: Any, where: str) -> int:
+    if type(value) is not int or not 1 <= value <= 1_000_000:
+        raise BenchError(f"{where} is {value!r:.60}; it must be a whole number from 1")
+    return value
 
 
-def _seconds(told: Any, where: str) -> float:
-    if isinstance(told, bool) or not isinstance(told, int | float) or not 0 < told < 1e9:
-        raise BenchError(f"{where} is {told!r:.60}; it must be seconds above 0")
-    return float(told)
+def _seconds(value: Any, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
+        raise BenchError(f"{where} is {value!r:.60}; it must be seconds above 0")
+    return float(value)
 
 
-def _texts(told: Any, where: str) -> tuple[str, ...]:
-    if not isinstance(told, list | tuple) or not all(isinstance(each, str) for each in told):
-        raise BenchError(f"{where} is {told!r:.60}; it must be a list of texts")
-    return tuple(told)
+def _texts(value: Any, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
+        raise BenchError(f"{where} is {value!r:.60}; it must be a list of texts")
+    return tuple(value)
 
 
 def _scalars(told: Any, where: str) -> Mapping[str, Scalar]:
@@ -350,10 +350,10 @@ def _scalars(told: Any, where: str) -> Mapping[str, Scalar]:
     return dict(told)
 
 
-def _options(told: Mapping[str, Any], where: str) -> Mapping[str, Scalar | list[Scalar]]:
-    for key, value in told.items():
+def _options(table: Mapping[str, Any], where: str) -> Mapping[str, Scalar | list[Scalar]]:
+    for key, value in table.items():
         each = value if isinstance(value, list) else [value]
         if not all(isinstance(one, Scalar) for one in each):
             raise BenchError(f"{where} {key} is {value!r:.60}; it must be a text or a number, or a"
                              " list of them")  # fmt: skip
-    return {key.replace("_", "-"): value for key, value in told.items()}
+    return {key.replace("_", "-"): value for key, value in table.items()}

@@ -1,4 +1,4 @@
-"""What a benchmark remembers in its folder of each cell: how it ended, and its attempts before."""
+"""The state of a benchmark in the folder of each cell, and who holds its lock."""
 
 import fcntl
 import json
@@ -146,11 +146,11 @@ def _unreadable(path: Path, error: Exception) -> BenchError:
     return BenchError(f"{path} cannot be read ({error}); remove it to run the cell again")
 
 
-def _write(path: Path, told: Mapping[str, Any]) -> None:
-    write_whole(path, json.dumps(told, indent=2) + "\n", mode=None)
+def _write(path: Path, tree: Mapping[str, Any]) -> None:
+    write_whole(path, json.dumps(tree, indent=2) + "\n", mode=None)
 
 
-# Who writes a benchmark's folder, by the lock that it holds.
+# The process that writes a benchmark's folder holds a lock there.
 
 _WHO = re.compile(r"process (\d+) on (\S+)")
 

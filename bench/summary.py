@@ -81,19 +81,20 @@ def header() -> tuple[str, ...]:
     return ("cell", "finished", "ms a step", "95 %", "samples/s", "to goal", "comm.", "verdict")
 
 
-def summary_row(told: Summary) -> tuple[str, ...]:
+def summary_row(summary: Summary) -> tuple[str, ...]:
     """As a row of a table; a dash is what is not known."""
 
     def number(value: float | None, form: str, scale: float = 1.0) -> str:
         return "-" if value is None else format(scale * value, form)
 
-    low_high = "-" if told.interval is None else " to ".join(
-        f"{1e3 * each:.2f}" for each in told.interval
+    low_high = "-" if summary.interval is None else " to ".join(
+        f"{1e3 * each:.2f}" for each in summary.interval
     )  # fmt: skip
-    said = ", ".join(told.verdicts) or "-"
+    said = ", ".join(summary.verdicts) or "-"
     return (
-        told.cell, f"{told.finished} of {told.repeats}", number(told.step_seconds, ".2f", 1e3),
-        low_high, number(told.samples_per_second, ".1f"),
-        number(told.time_to_goal_seconds, ".1f"), number(told.communication_share, ".0%"),
-        f"{said}; {told.failures[0]}" if told.failures else said,
+        summary.cell, f"{summary.finished} of {summary.repeats}",
+        number(summary.step_seconds, ".2f", 1e3),
+        low_high, number(summary.samples_per_second, ".1f"),
+        number(summary.time_to_goal_seconds, ".1f"), number(summary.communication_share, ".0%"),
+        f"{said}; {summary.failures[0]}" if summary.failures else said,
     )  # fmt: skip

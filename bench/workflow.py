@@ -120,12 +120,12 @@ def _limit(bench: Bench, cells: Sequence[Cell]) -> Manifest:
     return {"activeDeadlineSeconds": round(2 * (queued + start) + bench.timeout + MORE_SECONDS)}
 
 
-def _seconds(name: str, told: Any) -> float:
+def _seconds(name: str, value: Any) -> float:
     """A limit of [bench] options or of a cell's settings."""
     with suppress(ValueError):
-        if 0 <= (seconds := float(str(told))) < inf:
+        if 0 <= (seconds := float(str(value))) < inf:
             return seconds
-    raise BenchError(f"{name} is {told!r}; it must be a number of seconds, 0 or more")
+    raise BenchError(f"{name} is {value!r}; it must be a number of seconds, 0 or more")
 
 
 def _cell(bench: Bench, cells: Sequence[Cell], text: str, image: str) -> Manifest:

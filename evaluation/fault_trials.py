@@ -188,14 +188,14 @@ def _effect(setting: FaultSetting, trial: FaultTrial, archive: Path) -> dict[str
     }
 
 
-def _why_not(asked: float, found: "Effect") -> str | None:
+def _why_not(asked: float, effect: "Effect") -> str | None:
     """Why an effect is not what was asked; None where it is."""
-    if found.low <= 1.0:
+    if effect.low <= 1.0:
         return "lost in the noise of this machine: the interval includes 1"
-    off = found.factor / asked - 1.0
+    off = effect.factor / asked - 1.0
     if abs(off) <= TOLERANCE:
         return None
-    spread = "" if found.low <= asked <= found.high else ", outside its own interval"
+    spread = "" if effect.low <= asked <= effect.high else ", outside its own interval"
     return f"{off:+.0%} off{spread}: other load on this machine, or too few steps to correct"
 
 

@@ -68,14 +68,14 @@ def name_of(setting: Path) -> str:
 
 
 def fitted(
-    runs: int, seed: int, told: Callable[[int, int], None], settings: Sequence[Path] = ()
+    runs: int, seed: int, progress: Callable[[int, int], None], settings: Sequence[Path] = ()
 ) -> Fitted:
     """The table of simulated runs, as sure as it may be in all settings.
 
     Args:
         runs: Of the fit; a third as many calibrate.
         seed: Of the first run.
-        told: Is called with (runs done, runs in all).
+        progress: Is called with (runs done, runs in all).
         settings: Folders of archives with truth.json, as `lockstep score real` and `lockstep score
             faults` leave, or files of their examples: each calibrates as much as the simulated runs
             do, and fits nothing.
@@ -107,7 +107,7 @@ def fitted(
         for done, each in enumerate(pool.imap(_examples, some), 1):
             found.append(each or [])
             failed += each is None
-            told(done, len(some))
+            progress(done, len(some))
     rest = iter(found)
     mine, simulated, *real = [[next(rest) for _ in part] for part in parts]
     every = list(_with_copies(mine, seed))
@@ -156,9 +156,9 @@ def _archives(folder: Path) -> list[Path]:
     return found
 
 
-def _line(one: "Example") -> str:
-    states = {state: round(share, 3) for state, share in sorted(one.states.items())}
-    return json.dumps(asdict(one) | {"states": states}) + "\n"
+def _line(example: "Example") -> str:
+    states = {state: round(share, 3) for state, share in sorted(example.states.items())}
+    return json.dumps(asdict(example) | {"states": states}) + "\n"
 
 
 def _lines(file: Path) -> "list[Example]":
@@ -205,18 +205,18 @@ def _wanted(runs: int, seed: int) -> list[SynthTrial]:
     ]  # fmt: skip
 
 
-def _examples(one: SynthTrial | Path) -> "list[Example] | None":
+def _examples(path: SynthTrial | Path) -> "list[Example] | None":
     """Of a simulated run, or of an archive; None of what a mistake in a detector ended."""
     from lockstep.analyzer.verdict.pipeline import diagnose
     from lockstep.evaluation.scoring.examples import background, examples
 
-    if isinstance(one, Path):
+    if isinstance(path, Path):
         try:
-            faults = truth.read(one)
-            return list(examples(diagnosis.diagnose_archive(one), faults)) if faults else []
+            faults = truth.read(path)
+            return list(examples(diagnosis.diagnose_archive(path), faults)) if faults else []
         except (*BUGS, CommandError):
             return None
-    run = made(one)
+    run = made(path)
     try:
         found = diagnose(run.run)
         return [*examples(found, run.truth), *background(found.grid, run.truth)]
@@ -224,13 +224,13 @@ def _examples(one: SynthTrial | Path) -> "list[Example] | None":
         return None
 
 
-def _with_copies(found: "list[list[Example]]", seed: int) -> "Iterator[Example]":
+def _with_copies(example: "list[list[Example]]", seed: int) -> "Iterator[Example]":
     import numpy as np
 
     from lockstep.evaluation.scoring.examples import elsewhere
 
     dice = np.random.default_rng(seed)
-    for one in (one for some in found for one in some):
+    for one in (one for some in example for one in some):
         yield one
         yield from (elsewhere(one, dice) for _ in range(COPIES))
 

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from lockstep.analyzer.shapes.run import FloatGrid, Grid
 from lockstep.collector.contract import metrics
 
-# Who is above a threshold for so long without a break.
-
 
 def lasting(grid: Grid, above: NDArray[np.bool_], length: FloatGrid, seconds: float) -> list[int]:
     """Ranks that are above in looks one after the other that last at least so long.
@@ -173,3 +171,28 @@ BASELINES: Mapping[str, Callable[[Grid], Sequence[int]]] = {
 def published_answers(grid: Grid) -> dict[str, list[int]]:
     """Rule -> the ranks that it accuses."""
     return {name: list(rule(grid)) for name, rule in BASELINES.items()}
+
+
+# Trivial answers: a detector is worth what it is better than these.
+
+
+def trivial_answers(grid: Grid, seed: int) -> dict[str, int | None]:
+    """Baseline -> the rank it accuses, None = nobody.
+
+    `never` accuses nobody; `random` a rank drawn from the seed; `slowest_step` the rank with the
+    longest median own time, always; `last_rank` the last.
+    """
+    ranks = [info.rank for info in grid.ranks]
+    if not ranks:
+        return dict.fromkeys(("never", "random", "slowest_step", "last_rank"))
+    own = grid.time["own"][~grid.masked]
+    medians = [
+        float(np.median(column[np.isfinite(column)])) if np.isfinite(column).any() else -np.inf
+        for column in own.T
+    ]
+    return {
+        "never": None,
+        "random": int(np.random.default_rng(seed).choice(ranks)),
+        "slowest_step": ranks[int(np.argmax(medians))],
+        "last_rank": ranks[-1],
+    }

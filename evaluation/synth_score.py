@@ -186,5 +186,9 @@ def _injected(fault: Mapping[str, Any]) -> str:
     return words if size is None else f"{words}, {size:.2f}x, {fault['shape']}"
 
 
-def _place(one: Mapping[str, Any]) -> str:
-    return str(one.get("link") or one["node"]) if one["rank"] is None else f"rank {one['rank']}"
+def _place(charge: Mapping[str, Any]) -> str:
+    return (
+        str(charge.get("link") or charge["node"])
+        if charge["rank"] is None
+        else f"rank {charge['rank']}"
+    )

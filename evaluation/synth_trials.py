@@ -101,9 +101,8 @@ def _line(trial: SynthTrial) -> dict[str, Any]:
     """Makes and diagnoses one run."""
     from lockstep.analyzer.shapes.verdict_json import verdict_json
     from lockstep.analyzer.verdict.pipeline import diagnose
-    from lockstep.evaluation.published_rules import published_answers
+    from lockstep.evaluation.published_rules import published_answers, trivial_answers
     from lockstep.evaluation.scoring.replay import detection_delay
-    from lockstep.evaluation.scoring.trivial_baselines import trivial_answers
     from lockstep.evaluation.synth.whole import labelled
 
     fleet = _fleet(trial)

@@ -150,8 +150,8 @@ def judge(setting: Setting, trial: Trial, archive: Path) -> dict[str, Any]:
         CommandError: 65, the archive cannot be read.
     """
     from lockstep.analyzer.shapes.verdict_json import verdict_json
+    from lockstep.evaluation.published_rules import trivial_answers
     from lockstep.evaluation.scoring.replay import detection_delay
-    from lockstep.evaluation.scoring.trivial_baselines import trivial_answers
 
     diagnosed = diagnosis.diagnose_archive(archive)
     diagnosis.write_verdict(diagnosed.verdict, archive)

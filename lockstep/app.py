@@ -4,18 +4,38 @@ import errno
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
-from lockstep.cli import command_line as misuse
-from lockstep.cli import completion
+from lockstep.cli import command_line, completion
 from lockstep.cli.command_line import SETTINGS, Command, Group
 from lockstep.collector.contract.visible import visible_line
 from lockstep.collector.contract.words import ExitCode
-from lockstep.commands import COMMANDS, GROUPS
+from lockstep.commands import (
+    analyze,
+    api,
+    capture,
+    cluster,
+    collect,
+    dashboard,
+    demo,
+    doctor,
+    dump,
+    fit,
+    hang,
+    ledger,
+    nodes,
+    report,
+    rules,
+    run,
+    score,
+    top,
+    watch,
+)
+from lockstep.commands.bench import group as bench
 from lockstep.terminal import interrupts, output
 
 DISTRIBUTION = "lockstep-monitor"
@@ -30,6 +50,33 @@ Data goes to stdout, progress to stderr.
 
 Start with: lockstep demo
 """
+
+COMMANDS: tuple[Callable[..., int | None], ...] = (
+    demo.demo,
+    run.run,
+    collect.collect,
+    analyze.analyze,
+    cluster.cluster,
+    report.report,
+    ledger.ledger,
+    dashboard.dashboard,
+    top.top,
+    watch.watch,
+    api.api,
+    nodes.nodes,
+    score.score,
+    fit.fit,
+    dump.dump,
+    hang.hang,
+    rules.rules,
+    doctor.doctor,
+    capture.capture,
+)
+"""Every command, in the order of `--help`; the name of its function is the name of the command."""
+GROUPS: dict[str, tuple[str, tuple[Callable[..., int | None], ...]]] = {
+    "bench": (bench.HELP, bench.COMMANDS),
+}
+"""Commands of several words: the first -> what it is for, and the functions of the second."""
 
 
 def _show_version(asked: bool) -> None:
@@ -114,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             output.note(f"lockstep: {visible_line(failure.sentence)}")
             return failure.code
         except typer.TyperException as error:
-            output.note(f"lockstep: {visible_line(misuse.sentence(error))}")
+            output.note(f"lockstep: {visible_line(command_line.sentence(error))}")
             return ExitCode.USAGE
         except KeyboardInterrupt:
             return ExitCode.INTERRUPTED

@@ -6,8 +6,8 @@ import sys
 from importlib.metadata import metadata, packages_distributions
 from pathlib import Path
 
+from lockstep.app import COMMANDS, GROUPS
 from lockstep.collector.contract.metrics import METRICS
-from lockstep.commands import COMMANDS, GROUPS
 from tests.conftest import PARTS
 
 ROOT = Path(__file__).parent.parent

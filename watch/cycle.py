@@ -22,22 +22,20 @@ from lockstep.analyzer.read.prometheus.connection import Connection
 from lockstep.watch.archive.jobs import Plan, plan
 from lockstep.watch.findings import run_costs, with_costs, with_dumps, with_incidents
 from lockstep.watch.judge import detections as detections_of
-from lockstep.watch.judge import freshness, hardware, nodes, run_life, run_over
-from lockstep.watch.judge.baselines import kind_of
+from lockstep.watch.judge import hardware, presence, run_end
+from lockstep.watch.judge import runs as run_states
 from lockstep.watch.judge.detections import Still
 from lockstep.watch.judge.diagnoses import Diagnoses, Judged
 from lockstep.watch.judge.endings import lives_now
 from lockstep.watch.judge.hardware import Target
 from lockstep.watch.judge.memory import Memory
-from lockstep.watch.judge.progress import Progress, with_silences
-from lockstep.watch.judge.progress import remembered as recent_runs
-from lockstep.watch.judge.run_life import Life
+from lockstep.watch.judge.runs import Life, Progress, with_silences
 from lockstep.watch.look.members import Members
 from lockstep.watch.look.panel import CLOCK, Speed, over_peers, speed, tested
 from lockstep.watch.look.snapshot import INVENTORY_EVERY, Look
 from lockstep.watch.look.snapshot import look as ask
 from lockstep.watch.serve import metrics
-from lockstep.watch.settings import Settings
+from lockstep.watch.settings import Settings, kind_of
 
 LOG = logging.getLogger(__name__)
 Bools = NDArray[np.bool_]
@@ -67,7 +65,7 @@ class Cycle:
         memory, state: What is remembered; they are this cycle's own until it is over.
         look: What Prometheus answered.
         since: Unix seconds since which no look was missed and no reading was lost.
-        away: Pages that nobody scrapes any more, and their nodes.
+        away: Pages that nobody scrapes any more, and their presence.
         alarms: Of the sequential test.
         fresh: (R,) whether the page of a rank was scraped just now.
         own: (R,) own time over the median of the peers.
@@ -95,7 +93,7 @@ class Cycle:
     memory: Memory
     state: State
     diagnoses: Diagnoses
-    gauges: freshness.Gauges
+    gauges: presence.Gauges
     look: Look = field(init=False)
     since: float = field(init=False)
     away: Mapping[Target, str] = field(init=False)
@@ -155,7 +153,7 @@ def look(cycle: Cycle) -> None:
         inventory=cycle.count % INVENTORY_EVERY == 0,
     )  # fmt: skip
     since, pause = cycle.memory.since, cycle.now - until
-    steady = since is not None and 0 <= pause <= freshness.stale_after(interval)
+    steady = since is not None and 0 <= pause <= presence.stale_after(interval)
     cycle.since = min(since, cycle.now) if since is not None and steady else cycle.now
 
 
@@ -163,7 +161,7 @@ def away(cycle: Cycle) -> None:
     """Which pages nobody scrapes any more, and their nodes: an autoscaler took them away."""
     cycle.away = {}
     if (cycle.count + 1) % AWAY_EVERY == 0:
-        cycle.away = nodes.taken_away(
+        cycle.away = presence.taken_away(
             cycle.connection, cycle.look, cycle.memory, cycle.settings.interval
         )
 
@@ -183,10 +181,10 @@ def alarms(cycle: Cycle) -> None:
 def speeds(cycle: Cycle) -> None:
     """Own times beside those of peers, and how each run progresses."""
     seen, memory = cycle.look, cycle.memory
-    cycle.fresh = freshness.fresh_members(seen, cycle.settings.interval)
+    cycle.fresh = presence.fresh_members(seen, cycle.settings.interval)
     cycle.own = over_peers(np.where(cycle.fresh, seen.own, np.nan), cycle.members)
     cycle.speeds = speed(seen.step_rate, cycle.members)
-    runs = freshness.runs_now(seen, cycle.speeds, memory, cycle.settings.interval)
+    runs = presence.runs_now(seen, cycle.speeds, memory, cycle.settings.interval)
     cycle.runs = with_silences(runs, cycle.still.longest)
 
 
@@ -204,10 +202,10 @@ def node_names(cycle: Cycle) -> None:
     """What nodes are called, now and in open findings; nothing is expected of those away."""
     memory, members = cycle.memory, cycle.members
     cycle.names = names = hardware.node_names(cycle.look.pages, members, memory.nodes)
-    gpus = nodes.gpus(members)
-    another = nodes.other_machines(memory.gpus, gpus)
-    memory = nodes.without(memory, cycle.away, nodes.old_names(memory, names, another))
-    cycle.renamed = nodes.renamed(memory.renamed, memory.nodes, names, memory.course, another)
+    gpus = presence.gpus(members)
+    another = presence.other_machines(memory.gpus, gpus)
+    memory = presence.without(memory, cycle.away, presence.old_names(memory, names, another))
+    cycle.renamed = presence.renamed(memory.renamed, memory.nodes, names, memory.course, another)
     cycle.memory = replace(
         memory,
         gpus={
@@ -225,13 +223,13 @@ def lives(cycle: Cycle) -> None:
         cycle.since,
     )  # fmt: skip
     cycle.living = living = frozenset(cycle.members.run[seen.living].tolist())
-    inherited = run_life.inherited(now_known, living)
-    cycle.lives = run_life.with_told(inherited, memory.course.open.values(), _went_on(cycle))
+    inherited = run_states.inherited(now_known, living)
+    cycle.lives = run_states.with_told(inherited, memory.course.open.values(), _went_on(cycle))
     cycle.awaits_end = any(
         run not in living and life.end is None and cycle.now - life.seen < 2 * settings.interval
         for run, life in cycle.lives.items()
     )
-    cycle.over, cycle.held = run_over.over(cycle.lives, living, cycle.now)
+    cycle.over, cycle.held = run_end.over(cycle.lives, living, cycle.now)
 
 
 def readings(cycle: Cycle) -> None:
@@ -239,19 +237,19 @@ def readings(cycle: Cycle) -> None:
     seen, memory, members, now = cycle.look, cycle.memory, cycle.members, cycle.now
     interval = cycle.settings.interval
     cycle.readings = cycle.gauges.told_now(seen, interval)
-    reports = freshness.with_reports(memory.told, cycle.readings, members, now)
+    reports = presence.with_reports(memory.told, cycle.readings, members, now)
     cycle.memory = replace(
         memory,
-        told=freshness.with_ranks(reports, members, seen.up, now),
+        told=presence.with_ranks(reports, members, seen.up, now),
         since=cycle.since,
-        runs=recent_runs(cycle.runs, now),
-        nodes=freshness.remembered(memory.nodes, cycle.names, seen, interval),
+        runs=run_states.recent_runs(cycle.runs, now),
+        nodes=presence.remembered(memory.nodes, cycle.names, seen, interval),
         events=hardware.events(
             seen.xids, members, cycle.names,
             {run: progress.begun for run, progress in cycle.runs.items()}, memory.events, now,
         ),
     )  # fmt: skip
-    cycle.missing = freshness.missing_reports(cycle.memory.told, cycle.readings, members)
+    cycle.missing = presence.missing_reports(cycle.memory.told, cycle.readings, members)
 
 
 def detections(cycle: Cycle) -> None:
@@ -273,8 +271,8 @@ def detections(cycle: Cycle) -> None:
         run: verdict.at for run, verdict in cycle.diagnoses.last.items() if run not in judged
     }
     patience = ENDS_AWAITED_CYCLES * cycle.settings.interval
-    every = list(run_over.with_ends(every, lives, cycle.over, cycle.held, judged, patience))
-    cycle.detections = list(nodes.by_old_names(every, cycle.renamed, cycle.memory.course))
+    every = list(run_end.with_ends(every, lives, cycle.over, cycle.held, judged, patience))
+    cycle.detections = list(presence.by_old_names(every, cycle.renamed, cycle.memory.course))
 
 
 # Findings.
@@ -283,7 +281,7 @@ def detections(cycle: Cycle) -> None:
 def closing(cycle: Cycle) -> None:
     """What this cycle knows enough about to close it."""
     seen, memory, lives, settings = cycle.look, cycle.memory, cycle.lives, cycle.settings
-    knows = freshness.closable(
+    knows = presence.closable(
         seen, memory, cycle.diagnoses.last, cycle.missing, settings.interval, settings.window
     )
     ends = {run: end for run in cycle.held if (end := lives[run].end) is not None}
@@ -362,7 +360,7 @@ def remember(cycle: Cycle) -> None:
 
 
 def report(cycle: Cycle) -> None:
-    """What the page reports of runs and nodes."""
+    """What the page reports of runs and presence."""
     cycle.known = metrics.known(
         cycle.look, cycle.memory, cycle.verdicts, cycle.settings, own=cycle.own,
         speeds=cycle.speeds, fresh=cycle.fresh, missing=cycle.missing,
@@ -439,7 +437,7 @@ class Cycles:
         self.unanswered = 0
         self.awaits_end = self.suspects = False
         self._settings = settings
-        self._gauges = freshness.Gauges()
+        self._gauges = presence.Gauges()
         self._count = 0
         self._sentences: tuple[str, ...] = ()
         self._compared: frozenset[str] = frozenset()

@@ -1,4 +1,6 @@
-"""What an open finding has cost so far: counted look by look, so that it never falls.
+"""What stands in a finding beside its verdict: its cost, its incident, and what dumps say.
+
+The cost is counted look by look, so that it never falls.
 
 Lost seconds = share of the step time that is lost * ranks * seconds (docs/method/cost.md, there
 summed over steps). A diagnosis sees its window only; a finding may last for days.
@@ -25,7 +27,7 @@ from lockstep.analyzer.shapes.run import Verdict
 from lockstep.collector.contract.words import Cause
 from lockstep.watch.hangs.standing import Standing, facts
 from lockstep.watch.judge.diagnoses import Judged
-from lockstep.watch.judge.progress import Progress
+from lockstep.watch.judge.runs import Progress
 from lockstep.watch.look.snapshot import Look
 
 
@@ -252,7 +254,7 @@ def _group(finding: WatchFinding) -> Hashable:
     return place, finding.tier, kind, cause, attempt
 
 
-# What dumps tell goes into the findings of their run, and how a stop was over into its end.
+# What dumps say goes into the findings of their run; a stop that is over says how it ended.
 
 NO_LONGER: Mapping[Kind, str] = {
     Kind.SLOW: "it is no slower than its peers any more",

@@ -1,4 +1,4 @@
-"""Cycle after cycle, whatever Prometheus does; what is known in between is on the page."""
+"""Runs cycle after cycle, whatever Prometheus does, saves the memory, and hands findings on."""
 
 import logging
 import math
@@ -26,8 +26,8 @@ from lockstep.watch.archive.reports import Reports
 from lockstep.watch.cycle import Cycles, Outcome
 from lockstep.watch.hangs.standstills import Standstills
 from lockstep.watch.judge.detections import Still
-from lockstep.watch.judge.freshness import stale_after
 from lockstep.watch.judge.memory import Memory, MemoryFileError, from_json, to_json
+from lockstep.watch.judge.presence import stale_after
 from lockstep.watch.serve import metrics as page
 from lockstep.watch.settings import Settings
 
@@ -506,8 +506,6 @@ def store(folder: Path, state: State, memory: Memory) -> None:
     save(state, folder / STREAMS_FILE)
     write_whole(folder / MEMORY_FILE, to_json(memory))
 
-
-# How much memory this process has.
 
 STATM = Path("/proc/self/statm")
 

@@ -23,13 +23,12 @@ from lockstep.runs import claim
 from lockstep.terminal.interrupts import log_warnings, signals
 from lockstep.terminal.output import data, fail, note
 from lockstep.watch.deliver.delivery import Delivery
-from lockstep.watch.judge.baselines import of_path
 from lockstep.watch.loop import Watch
 from lockstep.watch.serve import api as beside
 from lockstep.watch.serve import pages
 from lockstep.watch.serve.pages import addresses
 from lockstep.watch.serve.server import ListenError, Reply, Request, Route, Server, host_check, text
-from lockstep.watch.settings import Settings
+from lockstep.watch.settings import Settings, of_path
 
 MOST_BYTES = 4 << 20
 STOP_SECONDS = 0.5

@@ -7,7 +7,7 @@ reported by both has one, and the words of the verdict.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from urllib.parse import quote
 
-from lockstep.analyzer.findings.alertmanager.alert import Alert
+from lockstep.analyzer.findings.alertmanager.posting import Alert
 from lockstep.analyzer.findings.alertmanager.webhook import FINDING_ALERT, ReceivedAlert
 from lockstep.analyzer.findings.finding import ALERT_SCOPE, Incident, Kind, Tier, WatchFinding, Who
 from lockstep.analyzer.findings.finding_lifecycle import folder_of

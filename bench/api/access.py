@@ -1,4 +1,4 @@
-"""In front of the API: who has no token, or sends too much, does not get in."""
+"""Access to the API: the bearer token, and bounds on what is sent."""
 
 import hmac
 import os
@@ -15,7 +15,7 @@ from lockstep.collector.contract.words import ExitCode
 from lockstep.terminal.output import fail, note
 from lockstep.workloads.sdk.client.calls import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
 
-# Who may ask: a bearer token, out of the environment or a file; it is never logged.
+# The bearer token comes from the environment or a file; it is never logged.
 
 FILE = "api-token"
 MAX_BYTES = 4096

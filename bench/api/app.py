@@ -358,9 +358,9 @@ def _plainly(error: Mapping[str, Any]) -> str:
     return said.replace("should be", "it must be", 1)
 
 
-def _field(place: Sequence[str]) -> str:
+def _field(path: Sequence[str]) -> str:
     """`samples[3].value`."""
-    words = "".join(f"[{each}]" if each.isdecimal() else f".{each}" for each in place)
+    words = "".join(f"[{each}]" if each.isdecimal() else f".{each}" for each in path)
     return words.removeprefix(".")[:120]
 
 

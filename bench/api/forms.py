@@ -35,22 +35,22 @@ def dumped(tree: Any) -> bytes:
     return json.dumps(tree, separators=(",", ":"), allow_nan=False).encode()
 
 
-def series(found: Sequence[Line], summaries: Sequence[Summary] | None) -> list[dict[str, Any]]:
+def series(lines: Sequence[Line], summaries: Sequence[Summary] | None) -> list[dict[str, Any]]:
     """Each series with its points; a value that is no number is null."""
     if summaries is None:
-        return [{**about(each), "points": list(_points(each))} for each in found]
+        return [{**about(each), "points": list(_points(each))} for each in lines]
     return [
         {**about(each.line), "points": [_window(window) for window in each.windows]}
         for each in summaries
     ]
 
 
-def parquet(found: Sequence[Line], summaries: Sequence[Summary] | None) -> bytes:
+def parquet(lines: Sequence[Line], summaries: Sequence[Summary] | None) -> bytes:
     """A row a sample, or a row a window."""
     columns = _IDENTITY | (_POINT if summaries is None else _WINDOW)
     rows = [
         {**{name: each[name] for name in _IDENTITY}, **point}
-        for each in series(found, summaries) for point in each["points"]
+        for each in series(lines, summaries) for point in each["points"]
     ]  # fmt: skip
     table = pa.Table.from_pylist(rows, pa.schema(list(columns.items())))
     sink = io.BytesIO()
@@ -58,12 +58,12 @@ def parquet(found: Sequence[Line], summaries: Sequence[Summary] | None) -> bytes
     return sink.getvalue()
 
 
-def zipped(run: str, found: Sequence[Line], summaries: Sequence[Summary] | None) -> bytes:
+def zipped(run: str, lines: Sequence[Line], summaries: Sequence[Summary] | None) -> bytes:
     """`<metric>.json` for each metric."""
     sink = io.BytesIO()
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as file:
         taken: set[str] = set()
-        for metric, some in groupby(series(found, summaries), key=lambda each: each["metric"]):
+        for metric, some in groupby(series(lines, summaries), key=lambda each: each["metric"]):
             name = _file_name(metric, taken)
             file.writestr(
                 zipfile.ZipInfo(name, ZIP_TIME), dumped({"run": run, "series": list(some)}),

@@ -259,13 +259,9 @@ def names(folder: Path) -> list[dict[str, Any]]:
     return sorted(told, key=_order)
 
 
-def _order(told: Mapping[str, Any]) -> tuple[str, ...]:
+def _order(row: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(
-        ""
-        if told[name] is None
-        else f"{told[name]:09}"
-        if isinstance(told[name], int)
-        else told[name]
+        "" if row[name] is None else f"{row[name]:09}" if isinstance(row[name], int) else row[name]
         for name in IDENTITY
     )
 
@@ -374,11 +370,11 @@ def _rows(path: Path) -> int:
         return 0
 
 
-def _known(place: int) -> int | None:
-    return place if place >= 0 else None
+def _known(index: int) -> int | None:
+    return index if index >= 0 else None
 
 
-def sized(found: Sequence[Line], summarize: int | None) -> Sequence[Summary] | None:
+def sized(lines: Sequence[Line], summarize: int | None) -> Sequence[Summary] | None:
     """The series in windows, where that is asked for.
 
     Raises:
@@ -386,7 +382,7 @@ def sized(found: Sequence[Line], summarize: int | None) -> Sequence[Summary] | N
     """
     if summarize is None:
         return None
-    made = [windows(each, summarize) for each in found]
+    made = [windows(each, summarize) for each in lines]
     if (count := sum(len(each.windows) for each in made)) > MOST_POINTS:
         raise too_many(f"the answer would have {count:,} windows, and the most is {MOST_POINTS:,}")
     return made

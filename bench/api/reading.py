@@ -253,14 +253,14 @@ def when(field: str, word: str | None, default: float) -> float:
 
 
 def packed(
-    form: str, name: str, found: Sequence[Line], summaries: Sequence[Summary] | None
+    form: str, name: str, lines: Sequence[Line], summaries: Sequence[Summary] | None
 ) -> tuple[str, bytes]:
     """Content type and body of series."""
     if form == "parquet":
-        return forms.PARQUET, forms.parquet(found, summaries)
+        return forms.PARQUET, forms.parquet(lines, summaries)
     if form == "zip":
-        return forms.ZIP, forms.zipped(name, found, summaries)
-    return forms.JSON, forms.dumped({"run": name, "series": forms.series(found, summaries)})
+        return forms.ZIP, forms.zipped(name, lines, summaries)
+    return forms.JSON, forms.dumped({"run": name, "series": forms.series(lines, summaries)})
 
 
 @contextmanager

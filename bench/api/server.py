@@ -1,4 +1,4 @@
-"""The API over HTTP and HTTPS: its application behind the bounded server of all our pages."""
+"""The API over HTTP and HTTPS: its ASGI application behind the bounded server of all pages."""
 
 import asyncio
 import contextlib

@@ -353,7 +353,7 @@ def _free_name(workload: str, taken: frozenset[str]) -> str:
             return name
 
 
-# Removing a run that is over, with its archive, and nothing else of this disk.
+# A run that is over can be removed with its archive, and nothing else on this disk.
 
 _ONE = threading.Lock()
 

@@ -183,18 +183,18 @@ def calibrated(weights: Weights, *settings: Sequence[Example]) -> Weights:
     return replace(weights, temperature=round(temperature, 3))
 
 
-def log_loss(weights: Weights, told: Sequence[Example]) -> float:
+def log_loss(weights: Weights, examples: Sequence[Example]) -> float:
     """Mean of -log of the probability of what was so."""
-    columns = sorted({state for one in told for state in one.states})
-    shown, allowed, wanted = _arrays(told, columns)
+    columns = sorted({state for one in examples for state in one.states})
+    shown, allowed, wanted = _arrays(examples, columns)
     odds = shown @ _table(weights.of, ("bias", *columns)).T / weights.temperature
-    return -_softmax(odds, allowed, wanted)[1] / len(told)
+    return -_softmax(odds, allowed, wanted)[1] / len(examples)
 
 
-def guesses(weights: Weights, told: Sequence[Example]) -> list[tuple[str, float]]:
+def guesses(weights: Weights, examples: Sequence[Example]) -> list[tuple[str, float]]:
     """The likeliest cause of each, and its probability."""
-    columns = sorted({state for one in told for state in one.states})
-    shown, allowed, wanted = _arrays(told, columns)
+    columns = sorted({state for one in examples for state in one.states})
+    shown, allowed, wanted = _arrays(examples, columns)
     odds = shown @ _table(weights.of, ("bias", *columns)).T / weights.temperature
     shares, _ = _softmax(odds, allowed, wanted)
     best = shares.argmax(axis=1)
@@ -202,19 +202,19 @@ def guesses(weights: Weights, told: Sequence[Example]) -> list[tuple[str, float]
 
 
 def _arrays(
-    told: Sequence[Example], columns: Sequence[str]
+    examples: Sequence[Example], columns: Sequence[str]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64]]:
     """(n, 1 + columns) what is so, (n, classes) which are possible, (n,) which it is."""
     places = {state: place for place, state in enumerate(columns, start=1)}
-    shown = np.zeros((len(told), len(columns) + 1))
+    shown = np.zeros((len(examples), len(columns) + 1))
     shown[:, 0] = 1.0
-    for row, one in enumerate(told):
+    for row, one in enumerate(examples):
         for state, share in one.states.items():
             shown[row, places[state]] = share
     allowed = np.array(
-        [[*(possible(spec, one.kind, gpu=one.gpu) for spec in CAUSES), True] for one in told]
+        [[*(possible(spec, one.kind, gpu=one.gpu) for spec in CAUSES), True] for one in examples]
     )
-    wanted = np.array([CLASSES.index(one.cause) for one in told])
+    wanted = np.array([CLASSES.index(one.cause) for one in examples])
     return shown, allowed, wanted
 
 

@@ -1,4 +1,4 @@
-"""How good verdicts are against labelled truth (docs/method/scoring.md)."""
+"""Scores of verdicts against labelled truth (docs/method/scoring.md), by cause and difficulty."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -97,11 +97,11 @@ def rate(count: int, of: int) -> dict[str, Any]:
     return {"value": share, "count": count, "of": of, "interval": [low, high]}
 
 
-def f1(right: int, named: int, found: int, injected: int) -> float | None:
+def f1(right: int, named: int, hits: int, injected: int) -> float | None:
     """Harmonic mean of precision and recall; None where one of them does not exist."""
     if not named or not injected:
         return None if not injected else 0.0
-    precision, recall = right / named, found / injected
+    precision, recall = right / named, hits / injected
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
@@ -212,7 +212,7 @@ def _instead(case: Case, baseline: str) -> Case:
     return Case(case.truth, verdict, None, case.node_hours, more=case.more)
 
 
-# Scores by cause: who was found and why, macro accuracy, the recall of unknown, both of two.
+# Scores by cause: places and causes, macro accuracy, the recall of unknown, both faults of two.
 
 
 def score_causes(cases: Sequence[Case]) -> dict[str, Any]:
@@ -279,7 +279,7 @@ def _said(case: Case, fault: Mapping[str, Any]) -> str:
     return str(fault["cause"] if fault["cause"] in named else named[0])
 
 
-# Scores by what a simulated run is: each difficulty's runs, and what is said of healthy ones.
+# Scores by difficulty of simulated runs, and what verdicts say of healthy ones.
 
 SLOW = 1.10
 """Own time over before from which a culprit is one that must be found; less is told apart."""

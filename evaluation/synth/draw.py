@@ -110,7 +110,7 @@ def _faults(turn: str, world: int, steps: int, dice: np.random.Generator) -> tup
 
 
 def _fault(
-    cause: Cause, place: int, steps: int, dice: np.random.Generator, shape: Shape,
+    cause: Cause, index: int, steps: int, dice: np.random.Generator, shape: Shape,
     telling: Telling = Telling.TRUE,
 ) -> Fault:  # fmt: skip
     bounds = SOFTWARE_FACTOR if cause is Cause.SOFTWARE else FACTOR
@@ -125,7 +125,7 @@ def _fault(
         until = begin + int(steps * dice.uniform(*TRANSIENT_SHARE))
     forms = FORMS[cause]
     form = forms[int(dice.integers(len(forms)))]
-    return Fault(cause, form, place, factor, begin, until, shape, telling)
+    return Fault(cause, form, index, factor, begin, until, shape, telling)
 
 
 def benign_of(injected: bool, dice: np.random.Generator) -> tuple[Benign, ...]:

@@ -1,4 +1,4 @@
-"""What is normal and slows steps: work that differs, stages by design, and planned pauses."""
+"""What lengthens steps: faults by phase, and normal work: stages by design, planned pauses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -78,7 +78,7 @@ def normal(fleet: SyntheticFleet, steps: int, dice: np.random.Generator) -> Norm
     return Normal(work, slower, pauses, tags)
 
 
-# Where the own time of a fault goes: the phases it lengthens, and in which steps.
+# The phases that a fault lengthens, and in which steps.
 #
 # The phases follow from what is broken. Everything that computes slowly lengthens forward, backward
 # and optimizer; PCIe carries batches in and nothing else; NVLink carries gradients, and what

@@ -271,7 +271,7 @@ class SyntheticFleet:
         return tuple(rank for rank in range(self.world) if rank % 4 == 3 and rank not in faulty)
 
 
-# What makes real fleets harder to judge than tidy ones: each can be switched on alone.
+# Difficulties of real fleets; each can be switched on alone.
 #
 # Each is something that verdicts failed on with recorded machines, public traces or somebody else's
 # simulator, told in general terms; none is the case of one rule.

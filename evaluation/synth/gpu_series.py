@@ -1,4 +1,4 @@
-"""The series of every GPU's state: temperature, power, clocks, throttling, utilisation."""
+"""Series of every GPU: temperature, power, clocks, throttling, utilisation, error counters."""
 
 import numpy as np
 
@@ -77,7 +77,7 @@ def _info(fleet: SyntheticFleet) -> list[tuple[str, str, FloatGrid]]:
     return rows
 
 
-# What GPUs count of their own troubles: memory, driver, PCIe and NVLink.
+# Error counters of GPUs: memory, driver, PCIe and NVLink.
 
 OLD_ERRORS = 0.02
 """Share of healthy parts with corrected errors in their past."""

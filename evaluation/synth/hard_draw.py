@@ -209,7 +209,7 @@ def _layout(
 
 
 def _fault(
-    cause: Cause, place: int, fleet: SyntheticFleet, telling: Telling, dice: np.random.Generator
+    cause: Cause, index: int, fleet: SyntheticFleet, telling: Telling, dice: np.random.Generator
 ) -> Fault:
     chosen, steps = fleet.difficulties, fleet.steps
 
@@ -243,13 +243,13 @@ def _fault(
     lag = min(float(dice.uniform(*LAG_SECONDS)), LAG_MOST * lasts)
     ramp = min(float(dice.uniform(*RAMP_SECONDS)), RAMP_MOST * lasts)
     fault = Fault(
-        cause, form, place, factor, begin, until, shape, telling,
+        cause, form, index, factor, begin, until, shape, telling,
         whole_node=about(Difficulty.WHOLE_NODE),
         lag_seconds=lag if about(Difficulty.LATE) else 0.0,
         ramp_seconds=ramp if about(Difficulty.RAMPING) else 0.0,
         faint=float(dice.uniform(*FAINT)) if about(Difficulty.FAINT) else 1.0,
     )  # fmt: skip
-    untold = (place // GPUS_PER_NODE, TOLD_BY.get(cause)) in fleet.lacking
+    untold = (index // GPUS_PER_NODE, TOLD_BY.get(cause)) in fleet.lacking
     if untold and telling is Telling.TRUE and cause not in NETWORK:
         return fault if in_tensor_group(fault, fleet) else replace(fault, telling=Telling.PARTLY)
     return fault

@@ -59,7 +59,7 @@ def _lines(
     behind = dice.exponential(300e-6, len(ends))  # until the dump thread comes by
 
     def line(
-        kind: str, group: str, number: int, place: int, size: int, op: str, sequence: int,
+        kind: str, group: str, number: int, column: int, size: int, op: str, sequence: int,
         seconds: float, written: float, peer: str = "",
     ) -> str:  # fmt: skip
         micro = max(round(seconds * 1e6), 1)
@@ -68,7 +68,7 @@ def _lines(
         bus = algorithm * (BUS[op](size) if op in BUS else 1.0)
         return (
             f'{{"header":{{"id":"0x{fleet.seed % (1 << 24):06x}{ord(group[0]):02x}{number:06x}",'
-            f'"comm_name":"{group}","rank":{place},"n_ranks":{size},"nnodes":1}},'
+            f'"comm_name":"{group}","rank":{column},"n_ranks":{size},"nnodes":1}},'
             '"metadata":{"inspector_output_format_version":"v4.0","git_rev":"",'
             '"rec_mechanism":"nccl_profiler_interface",'
             f'"dump_timestamp_us":{EPOCH_US + round(written * 1e6)},"hostname":"node-{node}",'

@@ -1,4 +1,4 @@
-"""When collectors are scraped, and which step the run is in at these moments."""
+"""Scrapes of collectors, the steps at these moments, and series over the whole fleet."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -96,7 +96,7 @@ def scrapes(fleet: SyntheticFleet, times: Times, dice: np.random.Generator) -> S
     return Scrapes(time, done, end, np.arange(fleet.world) // GPUS_PER_NODE)
 
 
-# How strong each fault is at the moments of the scrapes, for the rank it is about.
+# The strength of each fault at the scrapes, for the rank that has it.
 
 
 def active(
@@ -145,7 +145,7 @@ def onset(fault: Fault, seen: Scrapes) -> float:
     return float(seen.end[fault.from_step - 1]) if fault.from_step else float("-inf")
 
 
-# Series of one metric over the whole fleet, and how they become the frame of samples.
+# Series of one metric over the whole fleet become the frame of samples.
 
 
 class About(StrEnum):
@@ -199,8 +199,8 @@ def frame(blocks: Sequence[Block], seen: Scrapes, nodes: range | None = None) ->
     column = np.concatenate([part[2] for part in parts])
     row = np.concatenate([part[1] for part in parts])
 
-    def spread(each: Sequence[object]) -> NDArray[np.object_]:
-        return np.repeat(np.array(each, dtype=object), counts)
+    def spread(values: Sequence[object]) -> NDArray[np.object_]:
+        return np.repeat(np.array(values, dtype=object), counts)
 
     about = spread([block.about for block in here])
     of_node, of_rank = about == About.NODE, about == About.RANK

@@ -16,7 +16,7 @@ from lockstep.evaluation.synth.fleet import Fault, SyntheticFleet
 from lockstep.evaluation.synth.scrapes import BEGIN, About, Block, Scrapes
 from lockstep.evaluation.synth.times import Times, stage_of
 
-# What ranks tell of their training: counters that rise with each step, and how they stand.
+# Series of training: counters that rise with each step, and ranks that stand still.
 
 TOKENS = 8192.0
 SAMPLES = 2.0

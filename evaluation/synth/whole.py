@@ -250,29 +250,31 @@ SOURCE_METRICS: Mapping[Source, tuple[str, ...]] = {
 """Beginnings of the names of what each tells."""
 
 
-def untidied(fleet: SyntheticFleet, told: pd.DataFrame, span: tuple[float, float]) -> pd.DataFrame:
+def untidied(
+    fleet: SyntheticFleet, samples: pd.DataFrame, span: tuple[float, float]
+) -> pd.DataFrame:
     """The samples as a monitor has them whose scrapes fail, clocks are wrong and sources lack.
 
     Where the driver numbers GPUs in its own way, there is a column `uuid` beside its number.
     """
     if not fleet.difficulties:
-        return told
-    node = told["node"].str.removeprefix("node-").to_numpy(dtype=np.int64)
-    time = told["time"].to_numpy(dtype=float)
-    metric = told["metric"]
-    lost = np.zeros(len(told), dtype=bool)
+        return samples
+    node = samples["node"].str.removeprefix("node-").to_numpy(dtype=np.int64)
+    time = samples["time"].to_numpy(dtype=float)
+    metric = samples["metric"]
+    lost = np.zeros(len(samples), dtype=bool)
     for where, source in fleet.lacking:
         lost |= (node == where) & metric.str.startswith(SOURCE_METRICS[source]).to_numpy(dtype=bool)
     failed = failed_scrapes(fleet, time, node, span)
     answered = (metric == "up").to_numpy(dtype=bool)
-    value = told["value"].to_numpy(dtype=float).copy()
+    value = samples["value"].to_numpy(dtype=float).copy()
     value[failed & answered] = 0.0
     ahead = clock_errors(fleet)[node]
     moments = (metric == metrics.GPU_XID_LAST.name).to_numpy(dtype=bool)
     value[moments] += ahead[moments]
-    made = told.assign(value=value, time=time + ahead)
+    made = samples.assign(value=value, time=time + ahead)
     if fleet.has(Difficulty.GPU_NUMBERS):
-        gpu = told["gpu"].to_numpy(dtype=float, na_value=np.nan)
+        gpu = samples["gpu"].to_numpy(dtype=float, na_value=np.nan)
         there = np.isfinite(gpu)
         rank = node * GPUS_PER_NODE + np.where(there, gpu, 0.0).astype(np.int64)
         index = pd.array(np.where(there, driver_numbers(fleet)[rank], -1), dtype="Int32")
@@ -294,16 +296,19 @@ NETWORK = ("lockstep_net_", "lockstep_ib_", "lockstep_tcp_")
 
 
 def with_defects(
-    fleet: SyntheticFleet, told: pd.DataFrame, span: tuple[float, float], dice: np.random.Generator
+    fleet: SyntheticFleet,
+    samples: pd.DataFrame,
+    span: tuple[float, float],
+    dice: np.random.Generator,
 ) -> pd.DataFrame:
     """The samples that a monitor with these defects would have; `span` is of all scrapes."""
-    node = told["node"].str.removeprefix("node-").to_numpy(dtype=np.int64)
-    time = told["time"].to_numpy(dtype=float)
-    metric = told["metric"]
+    node = samples["node"].str.removeprefix("node-").to_numpy(dtype=np.int64)
+    time = samples["time"].to_numpy(dtype=float)
+    metric = samples["metric"]
     training = metric.str.startswith(TRAINING).to_numpy(dtype=bool)
     answered = (metric == "up").to_numpy(dtype=bool)
     hardware = ~training & ~answered
-    lost = np.zeros(len(told), dtype=bool)
+    lost = np.zeros(len(samples), dtype=bool)
     failed = lost.copy()
     for fault in fleet.faults:
         if fault.telling is Telling.MISSING:
@@ -315,32 +320,32 @@ def with_defects(
         inside = (time >= begin) & (time < begin + dice.uniform(*GAP_SECONDS))
         failed |= inside & (node == dice.integers(fleet.nodes))
     if Defect.SOURCE in fleet.defects and others.size:
-        of_gpu = told["gpu"].notna().to_numpy(dtype=bool)
+        of_gpu = samples["gpu"].notna().to_numpy(dtype=bool)
         of_network = metric.str.startswith(NETWORK).to_numpy(dtype=bool)
         lost |= (of_gpu if dice.random() < 0.5 else of_network) & (node == dice.choice(others))
     if Defect.SILENT in fleet.defects and others.size:
         silent = dice.choice(others, min(fleet.nodes // 2, others.size), replace=False)
         failed |= np.isin(node, silent) & (time >= (span[0] + span[1]) / 2)
-    value = told["value"].to_numpy(dtype=float).copy()
+    value = samples["value"].to_numpy(dtype=float).copy()
     value[failed & answered] = 0.0
     if Defect.RESET in fleet.defects:
         mine = hardware & (node == dice.integers(fleet.nodes)) & (time >= dice.uniform(*span))
-        value = _reset(told, value, mine)
+        value = _reset(samples, value, mine)
     # A failed scrape leaves `up` 0 and nothing else.
     keep = ~lost & (~failed | answered)
-    return told.assign(value=value)[keep].reset_index(drop=True)
+    return samples.assign(value=value)[keep].reset_index(drop=True)
 
 
 def _reset(
-    told: pd.DataFrame, value: NDArray[np.float64], mine: NDArray[np.bool_]
+    samples: pd.DataFrame, value: NDArray[np.float64], mine: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
     """Counters of hardware begin at 0 again, as after a driver reload."""
-    counts = told["metric"].map({n: m.kind is Kind.COUNTER for n, m in METRICS.items()})
+    counts = samples["metric"].map({n: m.kind is Kind.COUNTER for n, m in METRICS.items()})
     begin = mine & counts.fillna(False).to_numpy(dtype=bool)
     if not begin.any():
         return value
     keys = ["metric", "labels", "gpu", "rank"]
-    first = told[begin].assign(value=value[begin]).groupby(keys, dropna=False)["value"]
+    first = samples[begin].assign(value=value[begin]).groupby(keys, dropna=False)["value"]
     made = value.copy()
     made[begin] = value[begin] - first.transform("min").to_numpy(dtype=float)
     return made

@@ -176,7 +176,7 @@ def _write(sections: dict[str, list[tuple[str, str]]], formatter: Any) -> None:
                 formatter.write_dl(rows)
 
 
-# What is wrong with the words of a command line, as one sentence of ours.
+# What is wrong with a command line, in one sentence.
 
 
 def sentence(error: typer.TyperException) -> str:

@@ -34,7 +34,7 @@ from lockstep.terminal.processes import stop
 from lockstep.watch.serve.pages import GRAFANA_VARIABLE
 from lockstep.workloads.sdk.client.calls import endpoint
 
-# The words of `lockstep dashboard`, checked: which source, which settings, which address.
+# The options of `lockstep dashboard`, checked: source, settings and address.
 
 USUAL_FOLDER = Path("runs")
 """Where `lockstep run` writes."""

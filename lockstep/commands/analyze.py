@@ -101,7 +101,7 @@ def analyze(
     traced_run: TraceOptions,
     recorded_run: PrometheusOptions,
     shown: TimelineOptions,
-    told: CollectiveOptions,
+    collectives: CollectiveOptions,
     archive: Annotated[
         Path | None,
         typer.Argument(metavar="DIR", help="Archive of the run, or folder of archives."),
@@ -132,7 +132,7 @@ def analyze(
     from lockstep.analyzer.shapes.verdict_json import verdict_json
 
     where, given = recorded_run, _given(recorded_run)
-    if told.transfers is not None and (archive is None or where.prometheus is not None):
+    if collectives.transfers is not None and (archive is None or where.prometheus is not None):
         raise typer.BadParameter("--transfers goes with the folder that NCCL Inspector wrote into")
     if topology is not None and archive is None and where.prometheus is None:
         raise typer.BadParameter("--topology goes with the archive DIR of a run, or --prometheus")
@@ -181,9 +181,9 @@ def analyze(
     output.document(verdict_json(verdict), form, table(verdict))
     if shown.timeline is not None:
         timelines.write(shown.timeline, diagnosed.run, chosen, verdict.culprits)
-    if told.transfers is not None:
+    if collectives.transfers is not None:
         assert archive is not None
-        diagnosis.write_transfers(archive, told.transfers)
+        diagnosis.write_transfers(archive, collectives.transfers)
     return diagnosis.exit_code(verdict)
 
 
@@ -253,13 +253,13 @@ def table(verdict: "Verdict") -> str:
     return "\n\n".join(parts)
 
 
-def _told_before(told: Mapping[str, Any]) -> str:
+def _told_before(finding: Mapping[str, Any]) -> str:
     """In a line; with what it was told by where the verdict, whose sentence says so, disagrees."""
-    if told["agrees"]:
-        return visible_line(told["text"])
-    facts = [f"{'+' if fact['for'] else '-'} {fact['text']}" for fact in told["evidence"]]
-    who = "the alert" if told["by"] == "alert" else "watch"
-    return _listed(f"what {who} told then:", [f'"{told["sentence"]}"', *facts])
+    if finding["agrees"]:
+        return visible_line(finding["text"])
+    facts = [f"{'+' if fact['for'] else '-'} {fact['text']}" for fact in finding["evidence"]]
+    who = "the alert" if finding["by"] == "alert" else "watch"
+    return _listed(f"what {who} told then:", [f'"{finding["sentence"]}"', *facts])
 
 
 def _listed(title: str, lines: Sequence[str]) -> str:

@@ -157,14 +157,14 @@ def _tree(run: str, answers: "Answers") -> dict[str, Any]:
     }
 
 
-def _rank(one: "Answer") -> dict[str, Any]:
-    groups = one.dump.groups if one.dump is not None else ()
+def _rank(answer: "Answer") -> dict[str, Any]:
+    groups = answer.dump.groups if answer.dump is not None else ()
     return {
-        "rank": one.rank.key[1],
-        "node": one.rank.header.identity.node,
-        "why": "" if one.dump is not None else one.why,
-        "format": one.dump.version if one.dump is not None else "",
-        "library": one.dump.library if one.dump is not None else "",
+        "rank": answer.rank.key[1],
+        "node": answer.rank.header.identity.node,
+        "why": "" if answer.dump is not None else answer.why,
+        "format": answer.dump.version if answer.dump is not None else "",
+        "library": answer.dump.library if answer.dump is not None else "",
         "groups": [
             {
                 "group": state.group,

@@ -135,21 +135,21 @@ def _belong(options: RecordedRun | LoggedRun | FaultTrace, lead: str, name: str)
             raise typer.BadParameter(f"--{each.name} goes with {name}")
 
 
-def _table(told: "Sequence[Ledger]", price: float | None) -> str:
+def _table(ledgers: "Sequence[Ledger]", price: float | None) -> str:
     from lockstep.analyzer.ledger.reliability import of_fleet, of_node
 
-    parts = [part for one in told for part in _of_run(one, price)]
-    if len(told) > 1:
-        parts.append(f"all {len(told)} runs")
-        parts.append(_teams(told, price))
-        both = [("fleet", of_fleet(told)), ("node", of_node(told))]
+    parts = [part for one in ledgers for part in _of_run(one, price)]
+    if len(ledgers) > 1:
+        parts.append(f"all {len(ledgers)} runs")
+        parts.append(_teams(ledgers, price))
+        both = [("fleet", of_fleet(ledgers)), ("node", of_node(ledgers))]
         parts += [_shares(*each) for each in both]
         parts.append(_means(*both[0]))
-    parts.append(_means("node", of_node(told)))
+    parts.append(_means("node", of_node(ledgers)))
     return "\n\n".join(parts)
 
 
-def _teams(told: "Sequence[Ledger]", price: float | None) -> str:
+def _teams(ledgers: "Sequence[Ledger]", price: float | None) -> str:
     """Where the time of each team went, the most first."""
     from lockstep.analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
     from lockstep.analyzer.ledger.ledger import by_team
@@ -157,7 +157,7 @@ def _teams(told: "Sequence[Ledger]", price: float | None) -> str:
     header = ["team", "GPU-hours", "useful", "straggler", "lost otherwise"]
     header += ["money", "of it lost"] if price is not None else []
     rows = []
-    for team, sums in sorted(by_team(told).items(), key=lambda pair: -float(pair[1].sum())):
+    for team, sums in sorted(by_team(ledgers).items(), key=lambda pair: -float(pair[1].sum())):
         whole = float(sums.sum())
         good = float(sum(sums[INDEX[row.bucket]] for row in BUCKETS if row.productive))
         slow = float(sums[INDEX[Bucket.STRAGGLER]])
@@ -169,69 +169,69 @@ def _teams(told: "Sequence[Ledger]", price: float | None) -> str:
     return output.grid(header, rows)
 
 
-def _of_run(told: "Ledger", price: float | None) -> list[str]:
+def _of_run(ledger: "Ledger", price: float | None) -> list[str]:
     from lockstep.analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
     from lockstep.analyzer.ledger.reliability import of_run
     from lockstep.analyzer.ledger.words import duration, joules_of, sentence, spoken_part
 
-    attempts = f"{told.launches} attempt{'s' * (told.launches != 1)}"
-    simulated = f" ({', '.join(told.provenance)})" if told.provenance else ""
+    attempts = f"{ledger.launches} attempt{'s' * (ledger.launches != 1)}"
+    simulated = f" ({', '.join(ledger.provenance)})" if ledger.provenance else ""
     header = ["where it went", "rank-seconds", "share", "GPU-hours"]
     header += ["money"] if price is not None else []
-    joules = joules_of([told])
+    joules = joules_of([ledger])
     blank = () if joules is None else ("",)
     header += ["kWh"] if joules is not None else []
     rows: list[tuple[str, ...]] = []
     for row in BUCKETS:
         energy = () if joules is None else (f"{joules[INDEX[row.bucket]] / KWH:.4g}",)
-        rows.append((*_row(row.title, told.of(row.bucket), told, price), *energy))
+        rows.append((*_row(row.title, ledger.of(row.bucket), ledger, price), *energy))
         if row.bucket is Bucket.STRAGGLER:
             rows += [
-                (*_row(f"  {one.who}, {one.cause}", one.seconds, told, price), *blank)
-                for one in told.stragglers
+                (*_row(f"  {one.who}, {one.cause}", one.seconds, ledger, price), *blank)
+                for one in ledger.stragglers
             ]
         if row.bucket is Bucket.STARTING:
             rows += [
-                (*_row(f"  {spoken_part(part)}", seconds, told, price), *blank)
-                for part, seconds in told.parts().items()
+                (*_row(f"  {spoken_part(part)}", seconds, ledger, price), *blank)
+                for part, seconds in ledger.parts().items()
                 if seconds
             ]
     whole = () if joules is None else (f"{joules.sum() / KWH:.4g}",)
-    rows.append((*_row("sum", float(told.seconds.sum()), told, price), *whole))
-    size = f"{len(told.ranks)} ranks, {duration(told.wall_seconds)}"
+    rows.append((*_row("sum", float(ledger.seconds.sum()), ledger, price), *whole))
+    size = f"{len(ledger.ranks)} ranks, {duration(ledger.wall_seconds)}"
     facts = [
-        f"{told.run}: {attempts}, {size}{simulated}",
-        f"goodput {told.goodput:.1%}, effective training time ratio {told.ettr:.1%}",
+        f"{ledger.run}: {attempts}, {size}{simulated}",
+        f"goodput {ledger.goodput:.1%}, effective training time ratio {ledger.ettr:.1%}",
     ]
-    parts = [output.emphasis(f"{sentence(told)}."), "\n".join(facts), output.grid(header, rows)]
-    parts.append(_means("run", of_run(told)))
+    parts = [output.emphasis(f"{sentence(ledger)}."), "\n".join(facts), output.grid(header, rows)]
+    parts.append(_means("run", of_run(ledger)))
     if joules is not None:
-        share = told.powered_seconds / told.rank_seconds
+        share = ledger.powered_seconds / ledger.rank_seconds
         parts.append(f"energy of GPUs was told for {share:.1%} of the rank-seconds")
-    if told.missing:
-        parts.append("\n".join(["missing:", *(f"  {each}" for each in told.missing)]))
+    if ledger.missing:
+        parts.append("\n".join(["missing:", *(f"  {each}" for each in ledger.missing)]))
     return parts
 
 
-def _row(title: str, seconds: float, told: "Ledger", price: float | None) -> tuple[str, ...]:
-    share = f"{seconds / told.rank_seconds:.2%}" if told.rank_seconds > 0 else "-"
+def _row(title: str, seconds: float, ledger: "Ledger", price: float | None) -> tuple[str, ...]:
+    share = f"{seconds / ledger.rank_seconds:.2%}" if ledger.rank_seconds > 0 else "-"
     hours = seconds / 3600.0
     row = (title, f"{seconds:.1f}", share, f"{hours:.4g}")
     return row if price is None else (*row, f"{hours * price:.2f}")
 
 
-def _means(what: str, told: "Reliability") -> str:
+def _means(what: str, reliability: "Reliability") -> str:
     from lockstep.analyzer.ledger.words import spoken
 
-    repair = f"; mean time to repair {spoken(told.mttr)}" if told.repaired else ""
-    failures = f"{told.failures} failure{'s' * (told.failures != 1)}"
-    return f"{what}: {failures}; mean time between failures {spoken(told.mtbf)}{repair}"
+    repair = f"; mean time to repair {spoken(reliability.mttr)}" if reliability.repaired else ""
+    failures = f"{reliability.failures} failure{'s' * (reliability.failures != 1)}"
+    return f"{what}: {failures}; mean time between failures {spoken(reliability.mtbf)}{repair}"
 
 
-def _shares(what: str, told: "Reliability") -> str:
+def _shares(what: str, reliability: "Reliability") -> str:
     from lockstep.analyzer.ledger.words import spoken_share
 
-    goodput, ettr = (spoken_share(each) for each in (told.goodput, told.ettr))
+    goodput, ettr = (spoken_share(each) for each in (reliability.goodput, reliability.ettr))
     return f"{what}: goodput {goodput}, effective training time ratio {ettr}"
 
 

@@ -146,7 +146,7 @@ def score(
     return ExitCode.OK
 
 
-def _level(told: str) -> str:
+def _level(text: str) -> str:
     """The level, its difficulties in the order of their list.
 
     Raises:
@@ -154,9 +154,9 @@ def _level(told: str) -> str:
     """
     from lockstep.evaluation.synth.fleet import Difficulty
 
-    if told in ("easy", "hard"):
-        return told
-    names = [name.strip() for name in told.split(",")]
+    if text in ("easy", "hard"):
+        return text
+    names = [name.strip() for name in text.split(",")]
     known = [each.value for each in Difficulty]
     for name in names:
         if name not in known:
@@ -166,7 +166,7 @@ def _level(told: str) -> str:
     return ",".join(name for name in known if name in names)
 
 
-def _layouts(told: str | None, nodes: int) -> "tuple[Layout, ...]":
+def _layouts(text: str | None, nodes: int) -> "tuple[Layout, ...]":
     """What `--layout` names.
 
     Raises:
@@ -177,17 +177,17 @@ def _layouts(told: str | None, nodes: int) -> "tuple[Layout, ...]":
     from lockstep.evaluation.trials import every_layout
     from lockstep.workloads.spec import Layout, SpecError
 
-    if told is None:
+    if text is None:
         return ()
-    if told == "all":
+    if text == "all":
         return every_layout(nodes)
     try:
-        sizes = parse_layout(told)
+        sizes = parse_layout(text)
     except LoadError as error:
         raise typer.BadParameter(str(error)) from None
     if (sizes.dsp, sizes.vpp) != (1, 1):
         raise typer.BadParameter(
-            f"--layout {told}: the runs of a score have no dsp or vpp; give dp, tp and pp"
+            f"--layout {text}: the runs of a score have no dsp or vpp; give dp, tp and pp"
         )
     try:
         return (Layout(nodes, 1, sizes.dp, sizes.tp, sizes.pp),)

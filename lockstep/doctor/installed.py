@@ -199,12 +199,12 @@ def watched(
         pause(2.0)
 
 
-def _of_a_set(each: Told, space: Namespace) -> Part:
-    kind, about, status = each["kind"], each["metadata"], each.get("status") or {}
-    name, part = str(about["name"]), _component(each)
+def _of_a_set(tree: Told, space: Namespace) -> Part:
+    kind, about, status = tree["kind"], tree["metadata"], tree.get("status") or {}
+    name, part = str(about["name"]), _component(tree)
     label = f"{kind} {space.name}/{name}"
     daemons = kind == "DaemonSet"
-    wanted = status.get("desiredNumberScheduled") if daemons else each["spec"].get("replicas", 1)
+    wanted = status.get("desiredNumberScheduled") if daemons else tree["spec"].get("replicas", 1)
     ready = int(status.get("numberReady" if daemons else "readyReplicas") or 0)
     owners = {name, *(f"{name}-{hash_}" for hash_ in _hashes(name, space))}
     refused = _events(space, owners, ("FailedCreate",))[-1:]
@@ -284,12 +284,12 @@ def _end(container: str, told: Told) -> str:
     return f"its container {container} ended with {told.get('exitCode')}{why}{said}"
 
 
-def _of_a_claim(each: Told, space: Namespace) -> Part | None:
+def _of_a_claim(tree: Told, space: Namespace) -> Part | None:
     """A claim that is not bound; None = it is, or a set says it already."""
-    name, phase = str(each["metadata"]["name"]), (each.get("status") or {}).get("phase", "Pending")
+    name, phase = str(tree["metadata"]["name"]), (tree.get("status") or {}).get("phase", "Pending")
     if phase == "Bound":
         return None
-    label, part = f"claim {space.name}/{name}", _component(each)
+    label, part = f"claim {space.name}/{name}", _component(tree)
     if phase == "Lost":
         return Part(
             label, State.MISSING, "its volume is gone", "bring the volume back, or delete it"
@@ -353,8 +353,8 @@ def _hashes(name: str, space: Namespace) -> Iterator[str]:
             yield found[1]
 
 
-def _component(each: Told) -> str:
-    return str(((each.get("metadata") or {}).get("labels") or {}).get(COMPONENT, ""))
+def _component(tree: Told) -> str:
+    return str(((tree.get("metadata") or {}).get("labels") or {}).get(COMPONENT, ""))
 
 
 def _value(part: str) -> str:

@@ -13,7 +13,7 @@ from lockstep.collector.contract import bounded_json
 from lockstep.collector.readings.source import SourceError
 from lockstep.doctor.bundle import Bundle, unpack
 
-# Lines of kernel logs and labels of nodes that are known and of no use: nothing is to be told.
+# Lines of kernel logs and labels of nodes that are known and not used.
 
 _SWITCH = r"nvidia-nvswitch\d*: "
 LINES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
@@ -186,36 +186,36 @@ _ERROR = re.compile(r"NVRM: Xid \(|SXid \(")
 """What is never to be passed over, wherever it stands in a line."""
 
 
-def _kernel_log(path: str, text: str, found: Understood) -> None:
+def _kernel_log(path: str, text: str, result: Understood) -> None:
     from lockstep.collector.formats.kernel_log import WARNING_LEVEL, parse, records, unread
 
     for told, level in records(f"{text}\n"):  # a file may have been pasted, its last line whole
         try:
             event = parse(told, 0.0)
         except ValueError as error:
-            found.missed(error)
+            result.missed(error)
             continue
         if event is not None:
-            found.values += 1
+            result.values += 1
             continue
         if level is not None and level > WARNING_LEVEL:
             continue  # what a driver says above it is no trouble
         if what := known_line(told):
-            found.not_used[what] += 1
+            result.not_used[what] += 1
         elif unread(told, level) or _OF_HARDWARE.match(told) or _ERROR.search(told):
-            found.missed(told)
+            result.missed(told)
 
 
-def _nvml(path: str, text: str, found: Understood) -> None:
+def _nvml(path: str, text: str, result: Understood) -> None:
     from lockstep.collector.sources.gpu.replay import FILE, load
 
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, FILE).write_text(text)
         for _, reading in load(Path(folder)).readings:
-            found.values += sum(len(each) for gpu in reading.gpus for each in gpu.values.values())
+            result.values += sum(len(each) for gpu in reading.gpus for each in gpu.values.values())
 
 
-def _ethtool(path: str, text: str, found: Understood) -> None:
+def _ethtool(path: str, text: str, result: Understood) -> None:
     from lockstep.collector.sources.network.ethtool.names import TROUBLE, meaning
 
     for line in text.splitlines():
@@ -223,90 +223,90 @@ def _ethtool(path: str, text: str, found: Understood) -> None:
         if not colon or not value.strip().isdecimal():
             continue
         if meaning(name.strip()) is not None:
-            found.values += 1
+            result.values += 1
         elif TROUBLE.search(name) and int(value):
-            found.missed(name.strip())
+            result.missed(name.strip())
 
 
-def _ras(path: str, text: str, found: Understood) -> None:
+def _ras(path: str, text: str, result: Understood) -> None:
     from lockstep.collector.sources.nccl.ras import document
     from lockstep.collector.sources.nccl.ras import text as words
 
     try:
         status = (document if text.lstrip().startswith("{") else words).parse(text)
     except SourceError as error:
-        found.missed(error)
+        result.missed(error)
         return
-    found.values += sum(1 + len(one.ranks) for one in status.communicators)
-    _rejected(status, found)
+    result.values += sum(1 + len(one.ranks) for one in status.communicators)
+    _rejected(status, result)
 
 
-def _inspector(path: str, text: str, found: Understood) -> None:
+def _inspector(path: str, text: str, result: Understood) -> None:
     from lockstep.collector.formats.nccl_inspector import batches
 
     told, bad = batches(text.encode().split(b"\n")[:-1])
-    found.values += sum(len(one.seconds) for one in told)
+    result.values += sum(len(one.seconds) for one in told)
     for (_, words), count in bad.items():
-        found.missed(words, count)
+        result.missed(words, count)
 
 
-def _flight_recorder(path: str, text: str, found: Understood) -> None:
+def _flight_recorder(path: str, text: str, result: Understood) -> None:
     from lockstep.collector.formats.flight_recorder.dump import parse
 
     try:
         dump = parse(text.encode(), "bundle", 0, 0.0)
     except SourceError as error:
-        found.missed(error)
+        result.missed(error)
         return
-    found.values += len(dump.groups)
-    _rejected(dump, found)
+    result.values += len(dump.groups)
+    _rejected(dump, result)
 
 
-def _dcgm_exporter(path: str, text: str, found: Understood) -> None:
+def _dcgm_exporter(path: str, text: str, result: Understood) -> None:
     from lockstep.collector.sources.gpu.dcgm_exporter import parse
 
     try:
         reading = parse(text)
     except SourceError as error:
-        found.missed(error)
+        result.missed(error)
         return
-    found.values += sum(len(each) for gpu in reading.gpus for each in gpu.values.values())
+    result.values += sum(len(each) for gpu in reading.gpus for each in gpu.values.values())
     for name in sorted(reading.unknown_names or ()):
-        found.missed(name)
-    _rejected(reading, found)
+        result.missed(name)
+    _rejected(reading, result)
 
 
-def _training_log(path: str, text: str, found: Understood) -> None:
+def _training_log(path: str, text: str, result: Understood) -> None:
     from lockstep.workloads.launch.external_program.choice import Choice
 
     choice = Choice()
     lines = text.replace("\r", "\n").splitlines()
     steps = [each for when, line in enumerate(lines) for each in choice.find(line, when)]
-    found.values += len(steps)
+    result.values += len(steps)
     if not steps:
-        found.missed(f"{path}: no number moves as steps do; it ends: {' / '.join(lines[-2:])}")
+        result.missed(f"{path}: no number moves as steps do; it ends: {' / '.join(lines[-2:])}")
 
 
-def _node_labels(path: str, text: str, found: Understood) -> None:
+def _node_labels(path: str, text: str, result: Understood) -> None:
     from lockstep.analyzer.read.prometheus.kubernetes import LABELS
 
     told = bounded_json.loads(text)
     used = {label for labels in LABELS.values() for label in labels}
-    found.values += len(used & set(told))
+    result.values += len(used & set(told))
     for label in sorted(set(told) - used):
         if known_label(label):
-            found.not_used[label] += 1
+            result.not_used[label] += 1
         elif _PLACE.search(label):
-            found.missed(f"{label}={told[label]}")
+            result.missed(f"{label}={told[label]}")
 
 
 _PLACE = re.compile(r"topolog|rack|leaf|spine|block|nvlink|clique|fabric|rdma", re.IGNORECASE)
 """Of a node's labels: names that say where it stands."""
 
 
-def _rejected(reading: object, found: Understood) -> None:
+def _rejected(reading: object, result: Understood) -> None:
     for one in getattr(reading, "rejected", ()):
-        found.missed(one.message)
+        result.missed(one.message)
 
 
 PARSERS: tuple[tuple[str, str, Parse], ...] = (

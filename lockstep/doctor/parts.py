@@ -140,7 +140,7 @@ def text_of(path: Path, most: int = MOST_PIECE, *, end: bool = False) -> str:
     return text.partition("\n")[2] if end and about.st_size > most else text
 
 
-def _kernel_log(machine: Machine, found: Gathering) -> None:
+def _kernel_log(machine: Machine, gathering: Gathering) -> None:
     """Records of the kernel itself as /dev/kmsg has them; its command line and audit left out."""
     path = machine.config.kmsg
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -167,7 +167,7 @@ def _kernel_log(machine: Machine, found: Gathering) -> None:
     while sum(map(len, kept)) > MOST_PIECE:
         del kept[: max(1, len(kept) // 10)]
     if kept:
-        found.add("kernel_log/kmsg", "".join(kept))
+        gathering.add("kernel_log/kmsg", "".join(kept))
 
 
 def _of_kernel(line: str) -> bool:
@@ -179,17 +179,17 @@ def _of_kernel(line: str) -> bool:
     )  # fmt: skip
 
 
-def _nvidia_smi(machine: Machine, found: Gathering) -> None:
-    found.add("nvidia_smi/q.txt", program("nvidia-smi", "-q"))
+def _nvidia_smi(machine: Machine, gathering: Gathering) -> None:
+    gathering.add("nvidia_smi/q.txt", program("nvidia-smi", "-q"))
 
 
-def _nvml(machine: Machine, found: Gathering) -> None:
+def _nvml(machine: Machine, gathering: Gathering) -> None:
     from lockstep.collector.recorder.capture import capture
 
     with tempfile.TemporaryDirectory() as folder:
         target = capture(Path(folder), machine.config, machine.clock)
         for path in sorted(target.iterdir()):
-            found.add(f"nvml/{path.name}", text_of(path))
+            gathering.add(f"nvml/{path.name}", text_of(path))
 
 
 PROC = (
@@ -217,26 +217,26 @@ SYS = (
 their environment and command lines are nobody else's business."""
 
 
-def _tree(root: Path, name: str, patterns: Sequence[str], found: Gathering) -> None:
+def _tree(root: Path, name: str, patterns: Sequence[str], gathering: Gathering) -> None:
     for path in sorted({path for pattern in patterns for path in root.glob(pattern)}):
         place = f"{name}/{path.relative_to(root)}"
         if path.is_dir():
             continue
         try:
-            found.add(place, text_of(path, 1 << 18))
+            gathering.add(place, text_of(path, 1 << 18))
         except (OSError, SourceError) as error:  # a port that is down has no counters
-            found.left_out.append(f"{place}: {getattr(error, 'strerror', None) or error}")
+            gathering.left_out.append(f"{place}: {getattr(error, 'strerror', None) or error}")
 
 
-def _proc(machine: Machine, found: Gathering) -> None:
-    _tree(machine.config.proc, "proc", PROC, found)
+def _proc(machine: Machine, gathering: Gathering) -> None:
+    _tree(machine.config.proc, "proc", PROC, gathering)
 
 
-def _sys(machine: Machine, found: Gathering) -> None:
-    _tree(machine.config.sys, "sys", SYS, found)
+def _sys(machine: Machine, gathering: Gathering) -> None:
+    _tree(machine.config.sys, "sys", SYS, gathering)
 
 
-def _ethtool(machine: Machine, found: Gathering) -> None:
+def _ethtool(machine: Machine, gathering: Gathering) -> None:
     from lockstep.collector.sources.network.ethtool.source import Kernel, statistics
     from lockstep.collector.sources.network.netdev.devices import Devices
 
@@ -246,15 +246,15 @@ def _ethtool(machine: Machine, found: Gathering) -> None:
             try:
                 told = statistics(channel, device)
             except SourceError as error:
-                found.left_out.append(str(error))
+                gathering.left_out.append(str(error))
                 continue
             lines = "".join(f"     {name}: {value}\n" for name, value in told)
-            found.add(f"ethtool/{device}.txt", f"NIC statistics:\n{lines}")
+            gathering.add(f"ethtool/{device}.txt", f"NIC statistics:\n{lines}")
     finally:
         channel.close()
 
 
-def _ras(machine: Machine, found: Gathering) -> None:
+def _ras(machine: Machine, gathering: Gathering) -> None:
     from lockstep.collector.sources.nccl.ras.client import Connection, speaks_json
 
     if not machine.ras:
@@ -265,23 +265,23 @@ def _ras(machine: Machine, found: Gathering) -> None:
             connection = Connection(address, now, now() + PROGRAM_SECONDS)
             try:
                 kind = "json" if speaks_json(connection) else "txt"
-                found.add(f"nccl_ras/{index}.{kind}", connection.document("VERBOSE STATUS"))
+                gathering.add(f"nccl_ras/{index}.{kind}", connection.document("VERBOSE STATUS"))
             finally:
                 connection.close()
         except SourceError as error:
-            found.left_out.append(str(error))
+            gathering.left_out.append(str(error))
 
 
-def _inspector(machine: Machine, found: Gathering) -> None:
+def _inspector(machine: Machine, gathering: Gathering) -> None:
     from lockstep.collector.sources.nccl.inspector.files import logs
 
     folders = [machine.config.inspector_dir, machine.config.lockstep_dir]
     for folder in filter(None, folders):
         for index, log in enumerate(logs(folder, frozenset(), 16)[0]):
-            found.add(f"nccl_inspector/{index}.jsonl", text_of(log.path, 1 << 18, end=True))
+            gathering.add(f"nccl_inspector/{index}.jsonl", text_of(log.path, 1 << 18, end=True))
 
 
-def _flight_recorder(machine: Machine, found: Gathering) -> None:
+def _flight_recorder(machine: Machine, gathering: Gathering) -> None:
     from lockstep.collector.files.opening import read_bytes
     from lockstep.collector.formats.flight_recorder.pickled import as_json
     from lockstep.collector.sources.nccl.flight_recorder.dump_files import (
@@ -298,12 +298,12 @@ def _flight_recorder(machine: Machine, found: Gathering) -> None:
             data = read_bytes(place.path, MOST_DUMP)
             text = (as_json(data) if data[:1] == b"\x80" else data).decode("utf-8", "replace")
         except SourceError as error:
-            found.left_out.append(f"{place.path}: {error}")
+            gathering.left_out.append(f"{place.path}: {error}")
             continue
-        found.add(f"flight_recorder/{place.rank}.json", text)
+        gathering.add(f"flight_recorder/{place.rank}.json", text)
 
 
-def _dcgm_exporter(machine: Machine, found: Gathering) -> None:
+def _dcgm_exporter(machine: Machine, gathering: Gathering) -> None:
     url = machine.config.dcgm_exporter
     if url is None:
         raise SourceError("off", "no page is named: LOCKSTEP_COLLECTOR_DCGM_EXPORTER")
@@ -311,22 +311,22 @@ def _dcgm_exporter(machine: Machine, found: Gathering) -> None:
         page = bounded_http.get(url, PROGRAM_SECONDS, MOST_PIECE, proxies=False)
     except (ValueError, bounded_http.ExceededError) as error:
         raise SourceError("unreachable", f"{url}: {error}") from error
-    found.add("dcgm_exporter/page.prom", page.decode("utf-8", "replace"))
+    gathering.add("dcgm_exporter/page.prom", page.decode("utf-8", "replace"))
 
 
-def _training_logs(machine: Machine, found: Gathering) -> None:
+def _training_logs(machine: Machine, gathering: Gathering) -> None:
     if not machine.logs:
         raise SourceError("off", "no log is named: --log FILE")
     for index, path in enumerate(machine.logs):
-        found.add(f"training_logs/{index}.log", text_of(path, 1 << 18, end=True))
+        gathering.add(f"training_logs/{index}.log", text_of(path, 1 << 18, end=True))
 
 
-def _node_labels(machine: Machine, found: Gathering) -> None:
+def _node_labels(machine: Machine, gathering: Gathering) -> None:
     node = os.environ.get("NODE_NAME") or socket.gethostname()
     answer = program(
         "kubectl", "get", "node", node, "--request-timeout=5s", "-o", "jsonpath={.metadata.labels}"
     )
-    found.add("node_labels/labels.json", answer)
+    gathering.add("node_labels/labels.json", answer)
 
 
 def program(*words: str) -> str:

@@ -228,7 +228,7 @@ def _group(match: re.Match[str]) -> str | int:
     return "name" if "name" in match.re.groupindex else 0
 
 
-# Names of this machine, of those that it knows, and of the people on it.
+# Names of this machine, of machines that it knows, and of its users.
 
 HUMANS = range(1000, 60_000)
 """User ids of people (login.defs(5), UID_MIN and UID_MAX)."""

@@ -288,8 +288,8 @@ def _added(out: Path, rank: int) -> dict[str, dict[str, list[float]]]:
         return {}
 
 
-def _disturbance(each: Disturbance) -> dict[str, Any]:
-    told = {name: value for name, value in asdict(each).items() if value is not None}
+def _disturbance(disturbance: Disturbance) -> dict[str, Any]:
+    told = {name: value for name, value in asdict(disturbance).items() if value is not None}
     return {**told, "cause": None}
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lockstep.workloads.launch.kubernetes.settings import Settings
 
 
-# When a scheduler was asked for this run, and for whom: what its environment says.
+# When a scheduler was asked for this run, by its environment.
 
 SUBMITTED = "LOCKSTEP_SUBMITTED"
 """Unix seconds or RFC 3339, of whoever asked for the run: a wrapper of sbatch, or

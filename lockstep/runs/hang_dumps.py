@@ -208,7 +208,7 @@ def _near(
             rejected.append(f"{path.relative_to(folder)} lies beside no dump, and is not read")
 
 
-# Keeps the stacks of ranks beside their dumps.
+# Stacks of ranks are kept beside their dumps.
 
 
 def save_stacks(folder: Path, evidence: dict[str, Any], stacks: Sequence[Stacks]) -> None:
@@ -229,7 +229,7 @@ def save_stacks(folder: Path, evidence: dict[str, Any], stacks: Sequence[Stacks]
     (folder / EVIDENCE_FILE).write_text(json.dumps(tree, indent=1))
 
 
-# Keeps the dumps of a run on this machine, with what its sensors tell of the ranks.
+# Dumps of a run on this machine are kept with the readings of its sensors.
 
 _DUMP = re.compile(r"dump_\d+", re.ASCII)
 
@@ -256,7 +256,7 @@ def sensed(environment: Mapping[str, str], folder: Path, clock: Clock) -> Heard:
         sampler.stop()
 
 
-def save(answers: Answers, told: Heard, folder: Path, proc: Path, clock: Clock) -> dict[str, Any]:
+def save(answers: Answers, heard: Heard, folder: Path, proc: Path, clock: Clock) -> dict[str, Any]:
     """Write the dumps into a folder that may be sent, with what else is known of the ranks.
 
     What an earlier call left there goes: it would be read as of now.
@@ -279,7 +279,7 @@ def save(answers: Answers, told: Heard, folder: Path, proc: Path, clock: Clock) 
             copy.write_bytes(zlib.decompress(one.packed))
             os.utime(copy, (one.dump.written_at,) * 2)
             written[str(number)] = one.dump.written_at
-    rows = facts([one.rank for one in answers.ranks], told, proc, clock)
+    rows = facts([one.rank for one in answers.ranks], heard, proc, clock)
     tree = {"schema_version": 1, "written": written, "facts": rows}
     (folder / EVIDENCE_FILE).write_text(json.dumps(tree, indent=1))
     return tree

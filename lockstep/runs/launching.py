@@ -19,7 +19,7 @@ from lockstep.workloads.network.emulated import EmulatedNetwork
 from lockstep.workloads.spec import DataError, RunSpec
 from lockstep.workloads.tasks.registry import find
 
-# What the hosts of a host file are called as nodes: as the collectors that run on them say.
+# Names of the hosts of a host file as nodes: as their collectors call them.
 #
 # In pods a host file has names of pods, while an alert must name a node. The launcher of an MPIJob
 # sets VARIABLE; a collector in a pod is told its node's name (`collector.node_name`) and shows it.
@@ -59,12 +59,12 @@ def ask(targets: Mapping[str, str], seconds: float = SECONDS) -> dict[str, str]:
     return found
 
 
-def names(hosts: tuple[str, ...], found: Mapping[str, str]) -> tuple[str, ...]:
+def names(hosts: tuple[str, ...], known: Mapping[str, str]) -> tuple[str, ...]:
     """Of all hosts in their order; the hosts' own where two would be one, or one is not known.
 
     Half of them under other names would make two kinds of names of one run.
     """
-    called = tuple(found.get(host, "") for host in hosts)
+    called = tuple(known.get(host, "") for host in hosts)
     return called if all(called) and len(set(called)) == len(hosts) else hosts
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lockstep.collector.recorder.recorder import Recorder
 
 
-# Where a run is, in one line: steps, loss, tokens a second, and the time left.
+# The progress of a run in one line: steps, loss, tokens a second, and the time left.
 
 BAR_CELLS = 20
 UNSEEN = (

@@ -1,4 +1,4 @@
-"""What a run found out beside its steps (results.json), in words."""
+"""Results of a run beside its steps (results.json) in words, and its last lines."""
 
 import shlex
 from collections.abc import Mapping
@@ -20,24 +20,24 @@ def read(archive: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def lines(found: Mapping[str, Any] | None) -> list[str]:
+def lines(learned: Mapping[str, Any] | None) -> list[str]:
     """Its goal, its last evaluation, its throughput, sweep and probe, where it has them."""
-    if found is None:
+    if learned is None:
         return []
-    return [*_learned(found), *_throughput(found), *_sweep(found), *_probe(found)]
+    return [*_learned(learned), *_throughput(learned), *_sweep(learned), *_probe(learned)]
 
 
-def _learned(found: Mapping[str, Any]) -> list[str]:
+def _learned(learned: Mapping[str, Any]) -> list[str]:
     told = []
-    evaluations, goal = found.get("evaluations") or [], found.get("goal")
+    evaluations, goal = learned.get("evaluations") or [], learned.get("goal")
     if evaluations:
         last = dict(evaluations[-1])
         step = last.pop("step")
         values = [f"{name} {value:.4g}" for name, value in last.items() if "seconds" not in name]
-        best = found.get("bayes_accuracy") or found.get("best_accuracy")
+        best = learned.get("bayes_accuracy") or learned.get("best_accuracy")
         if best is not None:
             values.append(f"best possible accuracy {best:.4g}")
-        data = " (synthetic data)" if found.get("synthetic") else ""
+        data = " (synthetic data)" if learned.get("synthetic") else ""
         told.append(f"{'after':8}step {step}: {', '.join(values)}{data}")
     if goal is not None:
         reached = goal["reached"]
@@ -47,8 +47,8 @@ def _learned(found: Mapping[str, Any]) -> list[str]:
     return told
 
 
-def _throughput(found: Mapping[str, Any]) -> list[str]:
-    rate = found.get("throughput")
+def _throughput(learned: Mapping[str, Any]) -> list[str]:
+    rate = learned.get("throughput")
     if rate is None:
         return []
     low, high = rate["confidence_interval_95"]
@@ -61,7 +61,7 @@ def _throughput(found: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _sweep(found: Mapping[str, Any]) -> list[str]:
+def _sweep(learned: Mapping[str, Any]) -> list[str]:
     rows = [
         (
             f"{row['bytes']:,}",
@@ -71,14 +71,14 @@ def _sweep(found: Mapping[str, Any]) -> list[str]:
             _megabytes(row["bus_bandwidth"]),
             f"{row['wrong']}",
         )
-        for row in found.get("sweep") or []
+        for row in learned.get("sweep") or []
     ]
     header = ("bytes", "mean µs", "p95 µs", "algbw MB/s", "busbw MB/s", "#wrong")
     return ["", grid(header, rows)] if rows else []
 
 
-def _probe(found: Mapping[str, Any]) -> list[str]:
-    probe = found.get("probe")
+def _probe(learned: Mapping[str, Any]) -> list[str]:
+    probe = learned.get("probe")
     if probe is None:
         return []
     told = [probe["finding"]["text"]] if probe.get("finding") else []
@@ -89,7 +89,7 @@ def _megabytes(rate: float | None) -> str:
     return "-" if rate is None else f"{rate / 1e6:.1f}"
 
 
-# What a finished run says last: the verdict in a sentence, and the command that tells more.
+# The last lines of a finished run: the verdict in a sentence, and the next command.
 
 
 def next_command(archive: Path) -> str:

@@ -115,7 +115,7 @@ def remembered() -> Iterator[Callable[[], bool]]:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# What a process that runs until a signal comes shares: its end, and its log.
+# Processes that run until a signal comes: their end, and their log.
 
 
 @contextmanager

@@ -184,7 +184,7 @@ class Progress:
             self._open = False
 
 
-# What must not end the watching: said in a sentence, with its traceback only when asked for.
+# A failure that must not end a service is one sentence; `--debug` adds the traceback.
 
 LOG = logging.getLogger(__name__)
 

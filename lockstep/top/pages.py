@@ -165,11 +165,11 @@ def read(body: bytes) -> list[Told]:
         raise AnswerError(f"the page is not in the text format: {error!r}") from error
 
 
-def counters(told: Sequence[Told]) -> dict[Who, Counted]:
+def counters(samples: Sequence[Told]) -> dict[Who, Counted]:
     """(run, rank) -> its counters; those of collectives are summed over groups."""
     names = [one.name for one in COUNTERS]
     found: dict[Who, list[float]] = {}
-    for name, labels, value in told:
+    for name, labels, value in samples:
         rank = number(labels, "rank")
         if rank is None or name not in names:
             continue
@@ -212,12 +212,12 @@ def _metric(line: str) -> str:
     return line[:end] if end > 0 else ""
 
 
-def _name(told: Sequence[Told], otherwise: str) -> str:
+def _name(samples: Sequence[Told], otherwise: str) -> str:
     """The node's name, as its ranks call it, or else as it calls itself."""
     names: Iterator[str] = (
         labels[label]
         for metric, label in ((m.RANK_INFO.name, "node"), (m.NODE_INFO.name, "hostname"))
-        for name, labels, _ in told
+        for name, labels, _ in samples
         if name == metric and labels.get(label)
     )
     return next(names, otherwise)

@@ -319,9 +319,9 @@ def _names(ranks: Sequence[_Rank]) -> str:
     return first + (f" and {len(ranks) - 3} more" if len(ranks) > 3 else "")
 
 
-def _stale(one: Answered) -> bool:
+def _stale(answered: Answered) -> bool:
     """Whether what it told last says nothing of now, though nobody says that it is silent."""
-    return not one.why and one.age is not None and one.age > STALE_SECONDS
+    return not answered.why and answered.age is not None and answered.age > STALE_SECONDS
 
 
 def _ago(age: float | None) -> str:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from lockstep.analyzer.findings.alertmanager.alert import FIRING_SECONDS
+from lockstep.analyzer.findings.alertmanager.posting import FIRING_SECONDS
 from lockstep.watch.archive import finding_folders
 from tests.attack.bounds import times
 from tests.attack.watch_program import WatchProgram

@@ -12,7 +12,7 @@ from lockstep.bench.baseline import locked, read_baseline, write_baseline
 from lockstep.bench.spec import BenchError
 from lockstep.runs.claim import claim_folder
 from lockstep.terminal.output import CommandError
-from lockstep.watch.judge.baselines import of_path
+from lockstep.watch.settings import of_path
 from tests.bench.test_judging import BEFORE, result
 
 Lockstep = Callable[..., Any]

@@ -32,7 +32,7 @@ MEMORY = """\
 import resource, sys
 from lockstep.watch.kubernetes import view
 from lockstep.watch.kubernetes.client import Cluster
-from lockstep.watch.nodes import program
+from lockstep.watch.kubernetes import program
 from pathlib import Path
 cluster = Cluster(Path(sys.argv[1]))
 for _ in range(5):

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.analyzer.findings.alertmanager import outbox
-from lockstep.analyzer.findings.alertmanager.alert import Alert
+from lockstep.analyzer.findings.alertmanager.posting import Alert
 from lockstep.analyzer.findings.alertmanager.service import Alertmanagers
 from lockstep.analyzer.findings.alertmanager.webhook import parse
 from lockstep.analyzer.findings.alerts import alert as alert_of

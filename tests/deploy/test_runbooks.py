@@ -11,12 +11,12 @@ import pytest
 from lockstep.analyzer.causes.registry import CAUSE_WORDS
 from lockstep.analyzer.rules.alert_rules.groups import WRITTEN, alerts
 from lockstep.analyzer.rules.alert_rules.shape import Alert, Recording
+from lockstep.app import COMMANDS
 from lockstep.collector.contract.kernel_log import KINDS, TOLD
 from lockstep.collector.contract.metrics import EVERY
 from lockstep.collector.contract.words import Cause
 from lockstep.collector.contract.xid import PAGED, REPEATED, selector
 from lockstep.collector.contract.xid_catalogue.shape import Repeats, Severity
-from lockstep.commands import COMMANDS
 from tests.deploy.promtool import program
 from tests.docs.kernel_log import xid_table
 from tests.docs.tables import table

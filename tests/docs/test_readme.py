@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from lockstep.app import COMMANDS, GROUPS
 from lockstep.collector.contract.words import ExitCode
-from lockstep.commands import COMMANDS, GROUPS
 from tests.docs.reference import ROOT
 
 README = (ROOT / "README.md").read_text("utf-8")

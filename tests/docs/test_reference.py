@@ -6,9 +6,9 @@ import pytest
 
 from lockstep.analyzer.shapes.run import Culprit, Verdict
 from lockstep.analyzer.shapes.verdict_json import verdict_json
+from lockstep.app import COMMANDS, GROUPS
 from lockstep.collector.contract.metrics import EXPORTED
 from lockstep.collector.contract.words import ExitCode
-from lockstep.commands import COMMANDS, GROUPS
 from lockstep.workloads.faults.kinds import BUILT
 from tests.docs import verdict
 from tests.docs.faults import HAPPENS

@@ -33,7 +33,7 @@ from lockstep.watch.archive.report_worker import written
 from lockstep.watch.archive.reports import Done, Reports, Urgency
 from lockstep.watch.deliver.delivery import Delivery
 from lockstep.watch.judge.diagnoses import Diagnoses, Judged, Pages
-from lockstep.watch.judge.run_over import HOLD_SECONDS
+from lockstep.watch.judge.run_end import HOLD_SECONDS
 from lockstep.watch.look.collectors import Operations
 from lockstep.watch.loop import Watch
 from lockstep.watch.settings import Settings

@@ -1,5 +1,6 @@
 """A simulated Prometheus, and a watch that asks it."""
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from tests.watch.few_runs import FewRuns, verdict
 __all__ = ["lockstep", "sighting"]
 
 URL = "http://prometheus.fake"
+DELIVERY = re.compile(r"lockstep_analyzer_(alert|webhook|post_mortem)")
+"""Names of metrics about alerts on their way out, and webhooks on their way in."""
 
 
 class OwnProcess:

@@ -1,4 +1,4 @@
-"""What the archives of findings on disk say: `OUT/<run>/<moment>-<culprit>/finding.json`."""
+"""finding.json of the archives on disk: `OUT/<run>/<moment>-<culprit>/finding.json`."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""What the archivist has to do: a bounded queue; what failed comes again, later and later."""
+"""The jobs of the archivist: what belongs into an archive, and a bounded queue with retries."""
 
 import threading
 from collections import deque

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from email.message import Message
 from pathlib import Path
 
-from lockstep.analyzer.findings.alertmanager.alert import FIRING_SECONDS
+from lockstep.analyzer.findings.alertmanager.posting import FIRING_SECONDS
 from lockstep.analyzer.findings.alertmanager.service import Alertmanagers
 from lockstep.analyzer.findings.alerts import alerts, superseded
 from lockstep.analyzer.findings.finding import WatchFinding

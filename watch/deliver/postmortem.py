@@ -30,7 +30,7 @@ from lockstep.terminal.output import CommandError
 from lockstep.watch.archive import finding_folders
 from lockstep.watch.archive.reports import Reports, Urgency
 
-# One alert: the archive that it belongs to, which says so from then on, or a fresh one.
+# An alert belongs to an archive, which names it from then on, or to a fresh one.
 
 PAGE = f"{REPORT_STEM}.html"
 MOST_OWED = 100
@@ -255,13 +255,13 @@ class PostMortems:
                 folders.setdefault(folder, []).append(job)
         return True
 
-    def _want(self, folder: Path, told: Sequence[_Job]) -> None:
+    def _want(self, folder: Path, jobs: Sequence[_Job]) -> None:
         """Have a report written; alerts of one that failed are taken again when told again."""
-        grave = any(job.alert.labels.get("severity") == Severity.CRITICAL for job in told)
+        grave = any(job.alert.labels.get("severity") == Severity.CRITICAL for job in jobs)
         urgency = Urgency.PAGE if grave else Urgency.RECORD
 
         def done(why: str) -> None:
-            self._count("failed" if why else "written", told if why else ())
+            self._count("failed" if why else "written", jobs if why else ())
 
         self._reports.want(folder, Urgency.LATER if has_report(folder) else urgency, done)
 

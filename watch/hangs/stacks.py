@@ -95,8 +95,8 @@ def added(
         return verdict
 
 
-def _worth(one: Stacks) -> tuple[bool, float]:
-    return one.reader is not None, one.taken
+def _worth(stacks: Stacks) -> tuple[bool, float]:
+    return stacks.reader is not None, stacks.taken
 
 
 def _read(body: bytes, run: str) -> list[Stacks]:

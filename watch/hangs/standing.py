@@ -1,4 +1,4 @@
-"""A run that stands still: for how long it may, and what the dumps of its ranks say of it.
+"""A run that stands still: how long it may, and what the dumps of its ranks say.
 
 Silence is the time in which no rank began or ended anything. A run may be as silent as three times
 the longest silence that it ended by itself, and never less than what dumps need for a wait to be
@@ -22,7 +22,7 @@ from lockstep.analyzer.hangs.verdict import (
 )
 from lockstep.analyzer.shapes.run import Fact
 from lockstep.collector.contract.words import Cause, Phase
-from lockstep.watch.judge.progress import LONGEST_PAUSE_SECONDS, PAUSES
+from lockstep.watch.judge.runs import LONGEST_PAUSE_SECONDS, PAUSES
 from lockstep.watch.look.members import Members
 
 MOST_TOLD_SECONDS = OF_TIME_OUT * LONGEST_PAUSE_SECONDS / PAUSES
@@ -174,33 +174,35 @@ def detections(standing: Standing, members: Members, now: float) -> Iterator[Det
 
 
 def _detection(
-    standing: Standing, members: Members, one: Culprit | None, now: float = 0.0
+    standing: Standing, members: Members, culprit: Culprit | None, now: float = 0.0
 ) -> Detection:
-    if one is None:
+    if culprit is None:
         who, cause = Who(standing.run, None, None, None, None), Cause.UNKNOWN
     else:
-        column = members.column[standing.run, one.rank]
+        column = members.column[standing.run, culprit.rank]
         gpu = int(members.gpu[column])
-        who = Who(standing.run, str(members.node[column]), one.rank, None if gpu < 0 else gpu, None)
-        cause = CAUSES.get(one.kind, Cause.UNKNOWN)
+        who = Who(
+            standing.run, str(members.node[column]), culprit.rank, None if gpu < 0 else gpu, None
+        )
+        cause = CAUSES.get(culprit.kind, Cause.UNKNOWN)
     columns = members.columns_of_run.get(standing.run, np.array([], dtype=np.int64))
     return Detection(
         who=who,
         kind=Kind.STOP,
-        scope="run" if one is None else "rank",
+        scope="run" if culprit is None else "rank",
         cause=str(cause),
         tier=Tier.PAGE,
-        confidence=0.0 if one is None else one.confidence,
+        confidence=0.0 if culprit is None else culprit.confidence,
         sentence=standing.sentence,
         onset=standing.since,
         sure=True,
-        facts=facts(standing, one),
+        facts=facts(standing, culprit),
         attempt=int(members.attempt[columns].max()) if len(columns) else None,
         hang=standing.hang,
     )
 
 
-def facts(standing: Standing, one: Culprit | None = None) -> tuple[Fact, ...]:
+def facts(standing: Standing, culprit: Culprit | None = None) -> tuple[Fact, ...]:
     """For and against, with what is not known."""
     said = [
         Fact(
@@ -210,6 +212,6 @@ def facts(standing: Standing, one: Culprit | None = None) -> tuple[Fact, ...]:
             "",
         )
     ]
-    said += one.facts if one is not None else ()
+    said += culprit.facts if culprit is not None else ()
     said += [Fact(False, f"no dump: {why}", "") for why in standing.lacks]
     return tuple(said)

@@ -39,7 +39,7 @@ from lockstep.watch.hangs.standing import (
     of_document,
     patience,
 )
-from lockstep.watch.judge.progress import LONGEST_PAUSE_SECONDS, Progress
+from lockstep.watch.judge.runs import LONGEST_PAUSE_SECONDS, Progress
 from lockstep.watch.look.snapshot import by_run
 from lockstep.watch.settings import Settings
 
@@ -306,31 +306,36 @@ class Standstills:
             return one.folder
         return None if left is None else left.folder
 
-    def _leave(self, run: str, one: _Run) -> Path | None:
+    def _leave(self, run: str, run_state: _Run) -> Path | None:
         """It stands no more; archives that are still to be written may want its dumps.
 
         Several findings may tell of them, so they stay for a while, kept or not. What is returned
         nobody wants.
         """
-        folder = _detached(one)
-        if folder is None or one.standing is None or not one.standing.hangs:
+        folder = _detached(run_state)
+        if folder is None or run_state.standing is None or not run_state.standing.hangs:
             return folder
         before = self._left.get(run)
         self._left[run] = _Left(folder, monotonic() + LEFT_SECONDS)
         return None if before is None else before.folder
 
-    def _went_on(self, run: str, one: _Run) -> Path | None:
+    def _went_on(self, run: str, run_state: _Run) -> Path | None:
         """It was silent for so long, and goes on: that is no hang of this run any more.
 
         As `_leave`, what is returned nobody wants.
         """
-        hung = one.standing is not None and one.standing.hangs
+        hung = run_state.standing is not None and run_state.standing.hangs
         if not hung:  # from what somebody was called for nothing is learnt
-            one.longest = max(one.longest, min(one.seen, LONGEST_PAUSE_SECONDS))
-        elif one.standing is not None:
-            LOG.warning("run %r goes on, after %.0f s", run, one.seen)
-        gone = self._leave(run, one)
-        one.standing, one.unknown, one.due, one.excused = None, 0, 0.0, False
+            run_state.longest = max(run_state.longest, min(run_state.seen, LONGEST_PAUSE_SECONDS))
+        elif run_state.standing is not None:
+            LOG.warning("run %r goes on, after %.0f s", run, run_state.seen)
+        gone = self._leave(run, run_state)
+        run_state.standing, run_state.unknown, run_state.due, run_state.excused = (
+            None,
+            0,
+            0.0,
+            False,
+        )
         return gone
 
     def _judge(self, run: str, progress: Progress, now: float) -> None:
@@ -374,20 +379,20 @@ class Standstills:
             self._changed()
 
     def _said(
-        self, run: str, one: _Run, progress: Progress, collected: Collected, folder: Path,
+        self, run: str, run_state: _Run, progress: Progress, collected: Collected, folder: Path,
         now: float, pages: Sequence[str],
     ) -> Standing | None:  # fmt: skip
         """What the dumps tell; None = it does not stand, or not for too long."""
-        most = limit(one.longest, progress.step_seconds)
-        silence = now - one.since if collected.silence is None else collected.silence
-        one.excused = False
+        most = limit(run_state.longest, progress.step_seconds)
+        silence = now - run_state.since if collected.silence is None else collected.silence
+        run_state.excused = False
         if collected.silence is not None and silence < most:
-            one.due = 0.0  # it went on since it was scraped
+            run_state.due = 0.0  # it went on since it was scraped
             return None
         verdict, why = _judged(folder, collected.world, min(most, silence))
         phases = {rank: told.phase for rank, told in collected.ranks.items()}
         if excused(verdict, phases) and silence < patience(most):
-            one.excused, one.due = True, monotonic() + RECHECK_SECONDS
+            run_state.excused, run_state.due = True, monotonic() + RECHECK_SECONDS
             return None
         if verdict is not None and verdict.status is Status.HANG:
             there = [page for page in pages if page not in collected.silent]
@@ -397,11 +402,11 @@ class Standstills:
             _write(folder, tree)
         status = None if verdict is None else verdict.status
         if status in (Status.WAITING, Status.HEALTHY):
-            one.due = monotonic() + RECHECK_SECONDS
+            run_state.due = monotonic() + RECHECK_SECONDS
             return None
-        again = status in (None, Status.UNKNOWN) and not one.unknown
-        one.unknown += again
-        one.due = monotonic() + AGAIN_SECONDS
+        again = status in (None, Status.UNKNOWN) and not run_state.unknown
+        run_state.unknown += again
+        run_state.due = monotonic() + AGAIN_SECONDS
         culprits, hang = ((), None) if tree is None else of_document(tree)
         lacks = _lacks(collected)
         return Standing(
@@ -489,9 +494,9 @@ def _write(folder: Path, tree: Mapping[str, object]) -> None:
     write_whole(folder / HANG_FILE, json.dumps(tree, indent=1) + "\n")
 
 
-def _detached(one: _Run) -> Path | None:
+def _detached(run_state: _Run) -> Path | None:
     """Its dumps, which are its own no longer; archives have theirs."""
-    folder, one.folder = one.folder, None
+    folder, run_state.folder = run_state.folder, None
     return folder
 
 

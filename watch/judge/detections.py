@@ -1,4 +1,4 @@
-"""What a cycle sees: of the verdict about a run, of the sequential test, and of hard events."""
+"""What a cycle sees: verdicts, the sequential test, stops, hard events and mixed names."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +12,7 @@ from lockstep.watch.hangs.standing import Standing
 from lockstep.watch.hangs.standing import detections as dumps_tell
 from lockstep.watch.judge import hardware
 from lockstep.watch.judge.diagnoses import Diagnoses
-from lockstep.watch.judge.progress import Progress
+from lockstep.watch.judge.runs import Progress
 from lockstep.watch.look.members import Members, clock, who_at
 from lockstep.watch.look.panel import CLOCK, OWN, POWER, TEMPERATURE, TOLD_AS, stream_names
 from lockstep.watch.look.snapshot import Look
@@ -200,7 +200,7 @@ def _unix(since: str | None, otherwise: float) -> float:
     return otherwise if since is None else datetime.fromisoformat(since).timestamp()
 
 
-# Everything wrong that one cycle sees.
+# What one cycle sees, of all sources.
 
 PATIENCE_CHECKS = 12
 """A GPU that deviates opens a finding after so many, if nothing says that it costs time."""

@@ -25,7 +25,7 @@ from lockstep.analyzer.verdict.sentence import without_loss
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.metrics import Sample
 from lockstep.terminal.output import bug
-from lockstep.watch.judge.progress import STALL_STEPS, Progress
+from lockstep.watch.judge.runs import STALL_STEPS, Progress
 from lockstep.watch.look.members import Members
 from lockstep.watch.look.snapshot import Look
 from lockstep.watch.settings import Settings
@@ -35,7 +35,7 @@ MOST_PAGES = 8
 SUSPECT_PAGES = 3
 SHARE = 5.0
 """A diagnosis looks back so many times the age of what it is about: it is then a fifth of the time,
-and slowness.significance names what lasts a seventh."""
+and a change point that lasts a seventh of it is named."""
 
 Targets = Mapping[str, Sequence[str]]
 """job -> instances."""
@@ -186,7 +186,7 @@ MOST_SAMPLES = 400_000
 """Of one diagnosis in a cycle: a second and 100 MB; the last are read."""
 SHARE_OF_CYCLE = 0.4
 OPEN_SECONDS = 3.0
-"""As slowness.stopped.STALL_SECONDS."""
+"""As lockstep.analyzer.hangs.last_seen.STALL_SECONDS."""
 NEW_CYCLES = 10
 
 
@@ -221,7 +221,7 @@ class Diagnoses:
         progress: Mapping[str, Progress],
         alarmed: Mapping[str, Mapping[int, float]],
         watched: frozenset[str],
-        told: Mapping[str, frozenset[tuple[str, str]]],
+        pages: Mapping[str, frozenset[tuple[str, str]]],
     ) -> None:
         """Diagnose what is due.
 
@@ -232,7 +232,7 @@ class Diagnoses:
             progress: How each run goes.
             alarmed: run -> rank -> unix seconds since which the sequential test reports it.
             watched: Runs of which a finding is open or nearly.
-            told: run -> (job, instance) of the pages that told of it, also of those that are
+            pages: run -> (job, instance) of the pages that told of it, also of those that are
                 silent now.
         """
         self.last = {run: one for run, one in self.last.items() if run in progress}
@@ -248,7 +248,7 @@ class Diagnoses:
             suspects = [*sorted(_down(look, wish.run)), *sorted(look.stopped.get(wish.run, ())),
                         *sorted(alarmed.get(wish.run, {}))]  # fmt: skip
             self._tried[wish.run] = look.now
-            silent = told.get(wish.run, frozenset()) - look.pages_of(wish.run)
+            silent = pages.get(wish.run, frozenset()) - look.pages_of(wish.run)
             self._one(connection, look, wish, suspects, ratio, silent)
             if monotonic() >= until:
                 return

@@ -12,11 +12,9 @@ from lockstep.analyzer.read.prometheus.access import SourceError
 from lockstep.analyzer.read.prometheus.answers import Series
 from lockstep.analyzer.read.prometheus.connection import Connection
 from lockstep.analyzer.shapes.labels import number
-from lockstep.watch.judge.freshness import answering
-from lockstep.watch.judge.progress import Progress
-from lockstep.watch.judge.run_end import MISSED_SCRAPES, UNTOLD_TIMES, Seen, ended
-from lockstep.watch.judge.run_life import End, Heard, How, Life, Place, lived, remembered
-from lockstep.watch.judge.run_over import HEARD
+from lockstep.watch.judge.presence import answering
+from lockstep.watch.judge.run_end import HEARD, MISSED_SCRAPES, UNTOLD_TIMES, Seen, ended
+from lockstep.watch.judge.runs import End, Heard, How, Life, Place, Progress, lived, remembered
 from lockstep.watch.look.snapshot import Look
 
 LOG = logging.getLogger(__name__)

@@ -155,7 +155,7 @@ def node_names(
     return found
 
 
-# What should be there: nodes, NVLinks and ports that were, in the last day.
+# Inventory: nodes, NVLinks and ports that were there in the last day.
 
 KEEP_SECONDS = 86_400.0
 """A node that is taken away for good is missed for a day."""

@@ -23,8 +23,7 @@ from lockstep.collector.contract.metric_rows.ranges import (
 )
 from lockstep.collector.contract.words import Cause
 from lockstep.watch.judge.hardware import Event, Gpu, Inventory, Target
-from lockstep.watch.judge.progress import Progress
-from lockstep.watch.judge.run_life import End, Heard, Life, Lost, Place
+from lockstep.watch.judge.runs import End, Heard, Life, Lost, Place, Progress
 
 T = TypeVar("T")
 Before = Mapping[str, Mapping[str, float]]

@@ -1,4 +1,4 @@
-"""The edge: every request to a cluster, through the kubernetes client. See `rights` for the list.
+"""Every request to a cluster, through the kubernetes client, and the rights that they need.
 
 Requests are made by the client's own `ApiClient`, without its classes of one file an object: those
 cost two seconds and 22 MB, and refuse objects that are merely newer than they are.
@@ -22,7 +22,7 @@ from lockstep.watch.kubernetes.shapes import (
     UnreachableError,
 )
 
-# The exact rights of who acts on nodes: one row for each call that `kubernetes.py` makes.
+# The exact rights of `lockstep nodes`: one row for each call that this file makes.
 #
 # The chart's roles equal these rows, and tests make every call with them and nothing else.
 

@@ -1,4 +1,4 @@
-"""What the conditions of a node should say, and whether that is worth a write."""
+"""The conditions of a node, whether they are worth a write, and the breaker."""
 
 import json
 import math
@@ -36,14 +36,14 @@ MAX_WHY = 300
 
 
 def breaker_after(
-    nodes: Sequence[Node], told: WatchState, state: State, now: float, settings: Settings
+    nodes: Sequence[Node], watch_state: WatchState, state: State, now: float, settings: Settings
 ) -> Breaker:
     """The breaker after what is told now; one that is open stays as it is."""
     if state.breaker.open:
         return state.breaker
     counts: Counter[str] = Counter()
     for node in nodes:
-        faults = told.faults.get(node.name, ())
+        faults = watch_state.faults.get(node.name, ())
         new = [one for one in faults if state.first[node.uid, one.id] >= state.breaker.at]
         counts.update({FAMILY[one.cause].word for one in new if one.cause in FAMILY})
     for family, count in counts.most_common(1):
@@ -113,17 +113,17 @@ NOT_LOOKED_AT = (
 
 
 def write(
-    node: Node, told: WatchState, state: State, now: float, settings: Settings
+    node: Node, watch_state: WatchState, state: State, now: float, settings: Settings
 ) -> Write | None:
     """The patch of one node; None = what is written is right, and fresh enough."""
-    heard = is_heard(node, told, settings)
+    heard = is_heard(node, watch_state, settings)
     ended = {
         fault: known
         for fault, known in node.faults.items()
         if now - state.gone.get((node.uid, fault), now) >= settings.settle
     }
     room = max(0, MAX_FAULTS - len(node.faults) + len(ended))
-    new = [one for one in told.faults.get(node.name, ()) if one.id not in node.faults]
+    new = [one for one in watch_state.faults.get(node.name, ()) if one.id not in node.faults]
     since = {one.id: state.first[node.uid, one.id] for one in new}
     begun = {
         one.id: Known(since[one.id], one.cause, one.run, value(one))
@@ -139,7 +139,7 @@ def write(
     faults = {name: one for name, one in node.faults.items() if name not in ended} | begun
     look = _Look(
         heard=heard,
-        looked=node.name in told.looked,
+        looked=node.name in watch_state.looked,
         settled=now - state.heard.get(node.uid, now) >= settings.settle,
         calm=now - state.calm.get(node.uid, now) >= settings.settle,
         untold=untold,
@@ -240,9 +240,9 @@ def _of_family(family: Family, faults: list[Known], node: Node, look: _Look) -> 
     return Status.UNKNOWN, "NotLongEnough", "it is not heard for long enough to be called healthy"
 
 
-def _summary(found: Mapping[str, Words]) -> Words:
+def _summary(words_of: Mapping[str, Words]) -> Words:
     for status, value in ((Status.TRUE, Status.FALSE), (Status.UNKNOWN, Status.UNKNOWN)):
-        those = [(name, words) for name, words in found.items() if words[0] is status]
+        those = [(name, words) for name, words in words_of.items() if words[0] is status]
         if those:
             reasons = "And".join(Family(name).word for name, _ in those)
             reason = reasons if status is Status.TRUE else those[0][1][1]
@@ -257,8 +257,8 @@ def _dated(node: Node, name: str, what: Words, now: float) -> Condition:
     return Condition(*what, since=since, beat=now)
 
 
-def _said(one: Condition | None) -> tuple[Status, str] | None:
-    return None if one is None else (one.status, one.reason)
+def _said(condition: Condition | None) -> tuple[Status, str] | None:
+    return None if condition is None else (condition.status, condition.reason)
 
 
 def _camel(word: str) -> str:

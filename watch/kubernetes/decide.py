@@ -35,22 +35,26 @@ from lockstep.watch.kubernetes.shapes import (
 
 
 def decide(
-    nodes: Sequence[Node], told: WatchState | None, state: State, now: float, settings: Settings
+    nodes: Sequence[Node],
+    watch_state: WatchState | None,
+    state: State,
+    now: float,
+    settings: Settings,
 ) -> Decision:
     """Decide.
 
     Args:
         nodes: Those that may be touched, as the API has them now.
-        told: The page of watch; None = it did not answer.
+        watch_state: The page of watch; None = it did not answer.
         state: Of the decision before.
         now: Unix seconds.
         settings: How far to go.
     """
-    if told is None or (old := _old(told, now, settings)):
-        why = "watch does not answer" if told is None else old
+    if watch_state is None or (old := _old(watch_state, now, settings)):
+        why = "watch does not answer" if watch_state is None else old
         return Decision((), memory.blind(state), settings.paused or why)
-    state = memory.remembered(nodes, told, state, now, settings)
-    heard = sum(memory.is_heard(node, told, settings) for node in nodes)
+    state = memory.remembered(nodes, watch_state, state, now, settings)
+    heard = sum(memory.is_heard(node, watch_state, settings) for node in nodes)
     if settings.paused:
         return Decision((), state, settings.paused)
     if not nodes:
@@ -61,13 +65,13 @@ def decide(
         silent = (conditions.silence(node, state, now, settings) for node in nodes)
         unknown = tuple(one for one in silent if one is not None)
         return Decision(unknown, state, f"only {heard} of {len(nodes)} nodes are heard")
-    state = replace(state, breaker=breaker.breaker_after(nodes, told, state, now, settings))
+    state = replace(state, breaker=breaker.breaker_after(nodes, watch_state, state, now, settings))
     if state.breaker.open:
         return _open(state)
     writes = {
         node.name: made
         for node in nodes
-        if (made := conditions.write(node, told, state, now, settings)) is not None
+        if (made := conditions.write(node, watch_state, state, now, settings)) is not None
     }
     actions: tuple[Action, ...] = tuple(writes.values())
     if settings.mode is not Mode.TAINT:
@@ -85,12 +89,12 @@ def _open(state: State) -> Decision:
     return Decision((), state, f"the breaker is open: {state.breaker.why}")
 
 
-def _old(told: WatchState, now: float, settings: Settings) -> str:
-    if not told.answered:
+def _old(watch_state: WatchState, now: float, settings: Settings) -> str:
+    if not watch_state.answered:
         return "watch gets no answer from its Prometheus"
-    if not abs(now - told.judged) <= settings.fresh:
-        return f"the last cycle of watch was {now - told.judged:.0f} s ago"
-    if not told.data_age <= settings.fresh:
+    if not abs(now - watch_state.judged) <= settings.fresh:
+        return f"the last cycle of watch was {now - watch_state.judged:.0f} s ago"
+    if not watch_state.data_age <= settings.fresh:
         return "the newest scrape that watch judged is old"
     return ""
 

@@ -1,4 +1,4 @@
-"""Who acts on nodes now: a Lease, which also carries the breaker and a human's pause.
+"""The Lease that says who acts on nodes, with the breaker and a human's pause.
 
 As client-go has it: a lease is free once nobody has renewed it for its duration by our own clock;
 clocks of different machines are never compared.
@@ -113,7 +113,7 @@ def _spec(me: str, seconds: float, now: float) -> Json:
     }
 
 
-# Holds the lease: who acts, whether the breaker is open, whether a human pauses it.
+# The lease says who acts, whether the breaker is open, and whether a human pauses it.
 
 
 class Leases(Protocol):

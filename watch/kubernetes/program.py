@@ -32,17 +32,21 @@ from lockstep.watch.kubernetes.shapes import Decision, Mode, Node, SetupError, W
 from lockstep.watch.serve.server import ListenError, Reply, Request, Route, Server, host_check, text
 
 
-def lines(nodes: Sequence[Node], decision: Decision, told: WatchState | None) -> Iterable[str]:
+def lines(
+    nodes: Sequence[Node], decision: Decision, watch_state: WatchState | None
+) -> Iterable[str]:
     """A row for each node that may be touched; names come from the API, texts are printable."""
     writes = {one.node.name: one for one in decision.actions if isinstance(one, Write)}
-    rows = [_row(node, writes.get(node.name), told) for node in nodes]
+    rows = [_row(node, writes.get(node.name), watch_state) for node in nodes]
     return grid(("node", "healthy", "faults", "what is new"), rows).splitlines()
 
 
-def _row(node: Node, write: Write | None, told: WatchState | None) -> tuple[str, str, str, str]:
+def _row(
+    node: Node, write: Write | None, watch_state: WatchState | None
+) -> tuple[str, str, str, str]:
     conditions = {**node.conditions, **(write.conditions if write is not None else {})}
     healthy = conditions[HEALTHY].status.value if HEALTHY in conditions else "not written"
-    open_now = () if told is None else told.faults.get(node.name, ())
+    open_now = () if watch_state is None else watch_state.faults.get(node.name, ())
     known = node.faults if write is None else write.faults
     faults = {one.id: value(one) for one in open_now} | {
         name: one.value for name, one in known.items()

@@ -261,7 +261,7 @@ def _taken(namespace: str) -> NoReturn:
     )
 
 
-def _stays(lease: Json | None, namespace: str, selector: str, found: int) -> str:
+def _stays(lease: Json | None, namespace: str, selector: str, count: int) -> str:
     """Why the lease is not deleted; empty = it is.
 
     One that a chart brought is needed by its process, which may not make another. Who wrote on
@@ -269,7 +269,7 @@ def _stays(lease: Json | None, namespace: str, selector: str, found: int) -> str
     """
     what = f"lease {namespace}/{LEASE}"
     if lease is None:
-        elsewhere = "; if it runs in another namespace, give --namespace" if found else ""
+        elsewhere = "; if it runs in another namespace, give --namespace" if count else ""
         return f"there is no {what}{elsewhere}"
     if selector:
         return f"{what} stays: --selector chose some nodes only"

@@ -1,4 +1,4 @@
-"""What is known of nodes and remembered, and the thresholds. Times are unix seconds."""
+"""Nodes, faults, actions, errors, the state between decisions. Times are unix seconds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -224,7 +224,7 @@ class Settings:
     thrice: int = 3
 
 
-# Why a request to a cluster came to nothing.
+# Why a request to a cluster failed.
 
 
 class SetupError(ValueError):
@@ -262,7 +262,7 @@ OLDER = "OlderThanReset"
 
 
 def remembered(
-    nodes: Sequence[Node], told: WatchState, state: State, now: float, settings: Settings
+    nodes: Sequence[Node], watch_state: WatchState, state: State, now: float, settings: Settings
 ) -> State:
     """The state, with what is told now.
 
@@ -271,7 +271,7 @@ def remembered(
     met = {*state.heard, *state.silent, *(uid for uid, _ in state.first)}
     first, gone, heard, calm, silent = {}, {}, {}, {}, {}
     for node in nodes:
-        open_now = {fault.id: fault for fault in told.faults.get(node.name, ())}
+        open_now = {fault.id: fault for fault in watch_state.faults.get(node.name, ())}
         for fault, one in open_now.items():
             key = node.uid, fault
             written = node.faults.get(fault)
@@ -279,7 +279,7 @@ def remembered(
             older = node.uid not in met and _is_older(one, node)
             began = float("-inf") if older else now
             first[key] = written.since if written else state.first.get(key, began)
-        if not is_heard(node, told, settings):
+        if not is_heard(node, watch_state, settings):
             silent[node.uid] = state.silent.get(node.uid, now)
             continue
         heard[node.uid] = state.heard.get(node.uid, now)
@@ -295,9 +295,9 @@ def blind(state: State) -> State:
     return replace(state, gone={}, heard={}, calm={}, silent={})
 
 
-def is_heard(node: Node, told: WatchState, settings: Settings) -> bool:
+def is_heard(node: Node, watch_state: WatchState, settings: Settings) -> bool:
     """Whether the collector of a node was scraped lately; both times are of Prometheus' clock."""
-    return told.judged - told.heard.get(node.name, float("-inf")) <= settings.fresh
+    return watch_state.judged - watch_state.heard.get(node.name, float("-inf")) <= settings.fresh
 
 
 def _is_older(fault: Fault, node: Node) -> bool:
@@ -306,7 +306,7 @@ def _is_older(fault: Fault, node: Node) -> bool:
     return said is not None and said.reason == OLDER
 
 
-# What is to be done to nodes, and what is to be remembered.
+# Actions on nodes, and the state after them.
 
 
 @dataclass(frozen=True, slots=True)

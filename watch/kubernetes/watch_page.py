@@ -109,7 +109,7 @@ def _plain(text: str) -> str:
     return re.sub(r"\\.", lambda found: _ESCAPES.get(found.group(), found.group()), text)
 
 
-# The page of `lockstep watch`, over HTTP.
+# The page of `lockstep watch` is read over HTTP.
 
 ANSWER_SECONDS = 10.0
 MAX_BYTES = 64 << 20

@@ -1,4 +1,4 @@
-"""Asks the collectors of a run at once: within seconds and bytes, and nothing from who fails."""
+"""Asks the collectors of a run at once, within seconds and bytes; and fetches operations."""
 
 import threading
 from collections import deque
@@ -170,7 +170,7 @@ def _collector(page: str) -> Access:
     return access(urlunsplit((parts.scheme, parts.netloc, path, "", "")), service=SERVICE)
 
 
-# The operations of a finding's steps, fetched from the collectors before they are overwritten.
+# Operations of a finding's steps are fetched from the collectors before they are overwritten.
 
 SECONDS = 5.0
 """For all collectors together."""

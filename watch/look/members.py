@@ -1,4 +1,4 @@
-"""Who the ranks of all live runs are, as arrays: the columns of everything that is watched."""
+"""The ranks of all live runs, as arrays: the columns of everything that watch looks at."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

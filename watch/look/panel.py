@@ -1,4 +1,4 @@
-"""What all ranks told at the last checks, as arrays, and as what the sequential test takes."""
+"""Readings of all ranks at the last checks, as arrays: for the sequential test and the ratios."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -104,17 +104,16 @@ def stream_names(members: Members) -> NDArray[np.str_]:
     return np.array([f"{run!r} rank {rank}" for run, rank in pairs], dtype=np.str_)
 
 
-def _put(found: Floats, one: Series, times: Floats, columns: list[int]) -> None:
-    rows = np.searchsorted(times, one.times / 1000 - 0.0005)
+def _put(values: Floats, series: Series, times: Floats, columns: list[int]) -> None:
+    rows = np.searchsorted(times, series.times / 1000 - 0.0005)
     inside = rows < len(times)
-    inside[inside] = np.abs(times[rows[inside]] - one.times[inside] / 1000) < 0.001
+    inside[inside] = np.abs(times[rows[inside]] - series.times[inside] / 1000) < 0.001
     for column in columns:
-        found[rows[inside], column] = one.values[inside]
+        values[rows[inside], column] = series.values[inside]
 
 
-# How each rank does beside its peers in the last minutes, for the page.
-#
-# Not the test: a ratio has noise, and says nothing about what is normal for a rank.
+# Ratios over peers in the last minutes, for the page. They are not the sequential test: a ratio has
+# noise, and says nothing about what is normal for a rank.
 
 
 @dataclass(frozen=True, slots=True)

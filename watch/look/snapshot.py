@@ -311,9 +311,9 @@ def _times(since: float, now: float, interval: float, most: int) -> Floats:
     return np.asarray(first + interval * np.arange(max(count, 0) + 1), dtype=np.float64)
 
 
-def _last(told: Floats) -> Floats:
+def _last(values: Floats) -> Floats:
     """(R,) the newest value of each column."""
-    found: Floats = told[0].copy()
-    for row in told[1:]:
+    found: Floats = values[0].copy()
+    for row in values[1:]:
         np.copyto(found, row, where=np.isfinite(row))
     return found

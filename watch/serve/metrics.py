@@ -10,16 +10,15 @@ from lockstep.analyzer.findings.assessment import UNKNOWN, Assessment, Facts, as
 from lockstep.analyzer.findings.finding import Kind, Tier, WatchFinding
 from lockstep.collector.contract import metrics as m
 from lockstep.collector.contract.metrics import Sample
-from lockstep.watch.judge.baselines import kind_of
 from lockstep.watch.judge.diagnoses import Judged
-from lockstep.watch.judge.freshness import RANKS, fresh_runs
 from lockstep.watch.judge.hardware import Inventory
 from lockstep.watch.judge.memory import Memory
-from lockstep.watch.judge.progress import Progress
+from lockstep.watch.judge.presence import RANKS, fresh_runs
+from lockstep.watch.judge.runs import Progress
 from lockstep.watch.look.members import Members
 from lockstep.watch.look.panel import Speed, over_peers, slowest_of_nodes
 from lockstep.watch.look.snapshot import Look
-from lockstep.watch.settings import Settings
+from lockstep.watch.settings import Settings, kind_of
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]

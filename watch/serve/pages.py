@@ -119,10 +119,10 @@ def _finding(out: Path, path: str, known: Known, trouble: Trouble) -> Reply:
         return missing
 
 
-def _words(out: Path, place: list[str], known: Known) -> str:
+def _words(out: Path, parts: list[str], known: Known) -> str:
     """What is known of a finding; "" = there is none."""
-    sentence = (finding_folders.read(out.joinpath(*place)) or {}).get("sentence")
-    return known("/".join(place)) or (sentence if isinstance(sentence, str) else "")
+    sentence = (finding_folders.read(out.joinpath(*parts)) or {}).get("sentence")
+    return known("/".join(parts)) or (sentence if isinstance(sentence, str) else "")
 
 
 def _being_written(words: str, trouble: str) -> Reply:
@@ -139,7 +139,7 @@ def _being_written(words: str, trouble: str) -> Reply:
     return HTTPStatus.OK, KINDS[REPORT], page.encode("utf-8", "replace")
 
 
-# Where texts of alerts point to, as this environment says.
+# Links in texts of alerts, by the environment.
 
 RUNBOOKS_VARIABLE = "LOCKSTEP_RUNBOOKS_URL"
 """Where deploy/runbooks/ is served."""

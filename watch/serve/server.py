@@ -187,11 +187,9 @@ class _Handler(BoundedHandler):
             self.wfile.write(body)
 
 
-# Which requests are of this machine's own doing, and which a page of somebody else's sent.
-#
-# Any page of the web that is open in a browser here may send requests to the loopback. It cannot
-# choose the headers `Host`, `Origin` and `Sec-Fetch-Site`, by which it is told apart: a name of its
-# own that leads to 127.0.0.1 (DNS rebinding) stands in `Host`, its address in `Origin`.
+# Admission: any web page in a browser on this machine may send requests to the loopback. It cannot
+# choose the headers `Host`, `Origin` and `Sec-Fetch-Site`, which tell it apart: a name of its own
+# that leads to 127.0.0.1 (DNS rebinding) stands in `Host`, its address in `Origin`.
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,255})(?::[0-9]{1,5})?", re.ASCII)

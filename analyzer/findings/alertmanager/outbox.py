@@ -7,7 +7,7 @@ the next sending says the same again. `now` is seconds of a clock that is never 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from lockstep.analyzer.findings.alertmanager.alert import Alert, Key
+from lockstep.analyzer.findings.alertmanager.posting import Alert, Key
 
 RESEND_SECONDS = 60.0
 """docs/method/alerting.md."""

@@ -9,9 +9,16 @@ from typing import Any
 
 import requests
 
-from lockstep.analyzer.findings.alertmanager.alert import FIRING_SECONDS, Alert, Key, alert_json
 from lockstep.analyzer.findings.alertmanager.outbox import Outbox, Owed
-from lockstep.analyzer.findings.alertmanager.posting import Answer, Result, post
+from lockstep.analyzer.findings.alertmanager.posting import (
+    FIRING_SECONDS,
+    Alert,
+    Answer,
+    Key,
+    Result,
+    alert_json,
+    post,
+)
 from lockstep.analyzer.read.bounded_session import session
 from lockstep.analyzer.read.prometheus.access import Access
 from lockstep.collector.contract import threads

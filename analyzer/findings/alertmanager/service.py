@@ -14,9 +14,8 @@ from urllib.parse import urlsplit
 
 from requests.utils import get_environ_proxies
 
-from lockstep.analyzer.findings.alertmanager.alert import FIRING_SECONDS, Alert, Key
 from lockstep.analyzer.findings.alertmanager.outbox import MAX_ALERTS
-from lockstep.analyzer.findings.alertmanager.posting import Result
+from lockstep.analyzer.findings.alertmanager.posting import FIRING_SECONDS, Alert, Key, Result
 from lockstep.analyzer.findings.alertmanager.replica import Clock, Replica
 from lockstep.analyzer.read.prometheus.access import Access, access
 from lockstep.collector.contract import metrics as m

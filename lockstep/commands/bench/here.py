@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lockstep.bench.spec import Bench
 
 
-# What several commands of `lockstep bench` are asked alike.
+# Arguments that several commands of `lockstep bench` share.
 
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The benchmark, as TOML.")]
 As = Annotated[Format, typer.Option("--output", "-o", help="How to print.")]
@@ -222,20 +222,23 @@ def _run_all(
     return told
 
 
-def _tell(told: "Told", number: int, total: int, form: Format) -> None:
-    cell = told.cell
+def _tell(progress: "Told", number: int, total: int, form: Format) -> None:
+    cell = progress.cell
     tree = {
-        "cell": cell.name, "repeat": cell.repeat, "status": told.status, "reason": told.reason,
-        "seconds": round(told.seconds, 3), "queued_seconds": round(told.queued, 3),
-        "step_seconds": told.step_seconds, "before": told.again,
+        "cell": cell.name, "repeat": cell.repeat, "status": progress.status,
+        "reason": progress.reason,
+        "seconds": round(progress.seconds, 3), "queued_seconds": round(progress.queued, 3),
+        "step_seconds": progress.step_seconds, "before": progress.again,
     }  # fmt: skip
-    speed = "" if told.step_seconds is None else f", {1e3 * told.step_seconds:.1f} ms a step"
-    waited = f" ({told.queued:.1f} s of them in its queue)" if told.queued else ""
-    took = f"in {told.seconds:.1f} s{waited}{speed}"
-    how = "finished before" if told.again else f"{told.status} {took}"
+    speed = (
+        "" if progress.step_seconds is None else f", {1e3 * progress.step_seconds:.1f} ms a step"
+    )
+    waited = f" ({progress.queued:.1f} s of them in its queue)" if progress.queued else ""
+    took = f"in {progress.seconds:.1f} s{waited}{speed}"
+    how = "finished before" if progress.again else f"{progress.status} {took}"
     line = f"{number:>3} of {total}  {cell.name} repeat {cell.repeat}: {how}"
-    if told.reason:
-        line += f": {told.reason}"
+    if progress.reason:
+        line += f": {progress.reason}"
     output.document(tree, Format.TABLE if form is Format.TABLE else Format.JSONL, line)
 
 

@@ -222,5 +222,7 @@ def _read(tables: list[Path]) -> list[dict[str, Any]]:
         output.fail(ExitCode.BAD_INPUT, str(error))
 
 
-def _judged_lines(told: "Judgement") -> str:
-    return "\n".join([output.emphasis(told.sentence), *(f"  {each}" for each in told.facts)])
+def _judged_lines(judgement: "Judgement") -> str:
+    return "\n".join(
+        [output.emphasis(judgement.sentence), *(f"  {each}" for each in judgement.facts)]
+    )

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from urllib.parse import parse_qs
 
-from lockstep.analyzer.findings.alertmanager.alert import alert_json
+from lockstep.analyzer.findings.alertmanager.posting import alert_json
 from lockstep.analyzer.findings.alertmanager.webhook import ReceivedAlert
 from lockstep.analyzer.findings.alerts import alert, alerts, of_alert, superseded
 from lockstep.analyzer.findings.finding import Former, Kind, Tier, WatchFinding, Who

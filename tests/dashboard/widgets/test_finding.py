@@ -12,7 +12,7 @@ from urllib.request import Request, urlopen
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from lockstep.analyzer.findings.alertmanager.alert import alert_json
+from lockstep.analyzer.findings.alertmanager.posting import alert_json
 from lockstep.analyzer.findings.alertmanager.silences import (
     ACKNOWLEDGED,
     Silence,

@@ -7,6 +7,7 @@ import pytest
 from lockstep.analyzer.align.grid import align
 from lockstep.analyzer.shapes.verdict_json import verdict_json
 from lockstep.analyzer.verdict.pipeline import diagnose
+from lockstep.evaluation.published_rules import trivial_answers
 from lockstep.evaluation.scoring.replay import detection_delay, prefix
 from lockstep.evaluation.scoring.score import (
     NONE,
@@ -20,7 +21,6 @@ from lockstep.evaluation.scoring.score import (
     score_difficulties,
     score_healthy,
 )
-from lockstep.evaluation.scoring.trivial_baselines import trivial_answers
 
 TRUTH = {"rank": 2, "node": None, "cause": "thermal", "from_step": 80}
 NAMED = ("never", "random", "slowest_step", "last_rank")

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from lockstep import app as cli
+from lockstep.app import COMMANDS
 from lockstep.collector.contract.words import ExitCode
-from lockstep.commands import COMMANDS
 from lockstep.terminal import output
 
 HEAVY = ("torch", "pandas", "pyarrow", "matplotlib", "numpy", "jinja2", "prometheus_client", "rich")

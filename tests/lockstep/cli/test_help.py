@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from lockstep.app import COMMANDS
 from lockstep.cli import command_line
-from lockstep.commands import COMMANDS
 from lockstep.terminal import output
 
 NAMES = [command.__name__ for command in COMMANDS]

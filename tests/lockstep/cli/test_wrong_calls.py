@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from lockstep.app import COMMANDS
 from lockstep.collector.contract.words import ExitCode
-from lockstep.commands import COMMANDS
 
 NAMES = [command.__name__ for command in COMMANDS]
 USAGE, BAD, AWAY = ExitCode.USAGE, ExitCode.BAD_INPUT, ExitCode.UNREACHABLE

@@ -18,7 +18,7 @@ from lockstep.watch.hangs import standstills as standing
 from lockstep.watch.hangs.stacks import Stood
 from lockstep.watch.hangs.standing import limit
 from lockstep.watch.hangs.standstills import Standstills
-from lockstep.watch.judge.progress import Progress
+from lockstep.watch.judge.runs import Progress
 from lockstep.watch.settings import Settings
 from tests.hang_programs import Case, Layout, hang
 from tests.watch.fake_prometheus import FakePrometheus

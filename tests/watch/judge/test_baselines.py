@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.watch.judge.baselines import kind_of
+from lockstep.watch.settings import kind_of
 
 GIVEN = {("gpt", 8): 2.0, ("gpt-large", 8): 1.0, ("mlp", 4): 5.0}
 

@@ -20,9 +20,8 @@ from lockstep.watch.cycle import Cycles
 from lockstep.watch.judge import endings
 from lockstep.watch.judge.endings import lives_now
 from lockstep.watch.judge.memory import Memory
-from lockstep.watch.judge.progress import Progress
-from lockstep.watch.judge.run_life import End, Heard, How, Life, Lost, Place, lived, with_told
-from lockstep.watch.judge.run_over import detection, over, with_ends
+from lockstep.watch.judge.run_end import detection, over, with_ends
+from lockstep.watch.judge.runs import End, Heard, How, Life, Lost, Place, Progress, lived, with_told
 from lockstep.watch.look.members import members
 from lockstep.watch.settings import Settings
 from tests.watch import cluster_life, fake_prometheus

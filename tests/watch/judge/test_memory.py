@@ -14,8 +14,7 @@ from lockstep.analyzer.findings.finding_lifecycle import Course, Pace, advance
 from lockstep.analyzer.shapes.run import Fact
 from lockstep.watch.judge.hardware import Event, Inventory, seen
 from lockstep.watch.judge.memory import Memory, MemoryFileError, from_json, to_json
-from lockstep.watch.judge.progress import Progress
-from lockstep.watch.judge.run_life import End, Heard, How, Life, Lost, Place
+from lockstep.watch.judge.runs import End, Heard, How, Life, Lost, Place, Progress
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from lockstep.analyzer.read.prometheus import questions as ask
 from lockstep.analyzer.read.prometheus.access import SourceError
 from lockstep.watch.judge.hardware import Inventory
 from lockstep.watch.judge.memory import Memory
-from lockstep.watch.judge.nodes import (
+from lockstep.watch.judge.presence import (
     SILENT_SECONDS,
     by_old_names,
     gpus,

@@ -9,8 +9,8 @@ from lockstep.analyzer.findings.closable import Closable
 from lockstep.analyzer.findings.finding import Detection, Kind, Tier, Who
 from lockstep.analyzer.findings.finding_lifecycle import Course, Pace, advance
 from lockstep.watch.judge.memory import Memory, from_json, to_json
-from lockstep.watch.judge.run_end import Seen, ended
-from lockstep.watch.judge.run_life import (
+from lockstep.watch.judge.run_end import HOLD_SECONDS, Seen, detection, ended, over, with_ends
+from lockstep.watch.judge.runs import (
     End,
     Heard,
     How,
@@ -21,7 +21,6 @@ from lockstep.watch.judge.run_life import (
     lived,
     with_told,
 )
-from lockstep.watch.judge.run_over import HOLD_SECONDS, detection, over, with_ends
 
 PAGES = frozenset({("lockstep", "a:9410")})
 RANKS = {rank: Place(f"node-{rank // 2}", rank % 2) for rank in range(4)}

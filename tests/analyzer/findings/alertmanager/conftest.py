@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from lockstep.analyzer.findings.alertmanager.alert import Alert
+from lockstep.analyzer.findings.alertmanager.posting import Alert
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.analyzer.findings.alertmanager.alert import FIRING_SECONDS, Alert, Key
 from lockstep.analyzer.findings.alertmanager.outbox import (
     LAST_PAUSE_SECONDS,
     LATE_SECONDS,
@@ -15,6 +14,7 @@ from lockstep.analyzer.findings.alertmanager.outbox import (
     Outbox,
     Owed,
 )
+from lockstep.analyzer.findings.alertmanager.posting import FIRING_SECONDS, Alert, Key
 
 NAMES = ("node-0", "node-1", "node-2")
 

@@ -4,9 +4,8 @@ import logging
 
 import pytest
 
-from lockstep.analyzer.findings.alertmanager.alert import Alert
 from lockstep.analyzer.findings.alertmanager.outbox import MAX_ALERTS
-from lockstep.analyzer.findings.alertmanager.posting import post
+from lockstep.analyzer.findings.alertmanager.posting import Alert, post
 from lockstep.analyzer.findings.alertmanager.replica import Replica
 from lockstep.analyzer.findings.alertmanager.service import Alertmanagers
 from lockstep.analyzer.read.prometheus.access import RequestError, access

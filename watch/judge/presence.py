@@ -1,6 +1,13 @@
-"""Whose state a cycle knows: who answers, who is over, and whom a diagnosis looked at."""
+"""Which pages, nodes and readings are there: what a cycle has an answer about.
 
-from collections.abc import Iterable, Mapping
+Nodes may be taken away on purpose, as by an autoscaler: nothing is expected of them. Prometheus
+reports which pages it scrapes (`up`): a page whose scrape fails has a sample, one that its service
+discovery dropped has none. A node that kube-state-metrics still lists lacks only its collector.
+A node that is renamed while a finding about it is open keeps that finding.
+"""
+
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -8,11 +15,16 @@ from numpy.typing import NDArray
 
 from lockstep.analyzer.findings.assessment import UNKNOWN
 from lockstep.analyzer.findings.closable import Closable
+from lockstep.analyzer.findings.finding import Detection
+from lockstep.analyzer.findings.finding_lifecycle import Course
+from lockstep.analyzer.read.prometheus import questions as ask
+from lockstep.analyzer.read.prometheus.access import SourceError
+from lockstep.analyzer.read.prometheus.connection import Connection
 from lockstep.analyzer.read.prometheus.questions import OF_DIAGNOSIS
 from lockstep.watch.judge.diagnoses import Judged
-from lockstep.watch.judge.hardware import KEEP_SECONDS, Target
+from lockstep.watch.judge.hardware import KEEP_SECONDS, Seen, Target
 from lockstep.watch.judge.memory import Before, Memory
-from lockstep.watch.judge.progress import Progress, advanced
+from lockstep.watch.judge.runs import Progress, advanced
 from lockstep.watch.look.members import Members
 from lockstep.watch.look.panel import (
     CLOCK,
@@ -46,12 +58,14 @@ def of_targets(targets: Iterable[Target], members: Members) -> Bools:
     return np.fromiter((pair in wanted for pair in pairs), dtype=bool, count=len(members))
 
 
-def with_reports(before: Before, told: Mapping[str, Bools], members: Members, now: float) -> Before:
+def with_reports(
+    before: Before, readings: Mapping[str, Bools], members: Members, now: float
+) -> Before:
     """With what is told now; what was not for a day is forgotten.
 
     Args:
         before: As it was.
-        told: Word -> (R,) whether it is told of the rank, its GPU, or by its page, now.
+        readings: Word -> (R,) whether it is told of the rank, its GPU, or by its page, now.
         members: Of all runs.
         now: Unix seconds.
     """
@@ -59,27 +73,27 @@ def with_reports(before: Before, told: Mapping[str, Bools], members: Members, no
         node: {word: when for word, when in words.items() if abs(now - when) < KEEP_SECONDS}
         for node, words in before.items()
     }
-    for word, here in told.items():
+    for word, here in readings.items():
         for node in np.unique(members.node[here]).tolist():
             found.setdefault(node, {})[word] = now
     return {node: words for node, words in found.items() if words}
 
 
-def missing_reports(before: Before, told: Mapping[str, Bools], members: Members) -> Bools:
+def missing_reports(before: Before, readings: Mapping[str, Bools], members: Members) -> Bools:
     """(R,) whether something is missing of a rank that its node, or that of a peer, tells.
 
     Args:
         before: What was told of each node, as `with_reports` has it.
-        told: As there.
+        readings: As there.
         members: Of all runs.
     """
     found = np.zeros(len(members), dtype=bool)
     for columns in members.columns_of_run.values():
         nodes = set(members.node[columns].tolist())
         wanted = {word for node in nodes for word in before.get(node, ())}
-        for word in wanted & told.keys():
+        for word in wanted & readings.keys():
             applies = (members.uuid[columns] != "") | (word in OF_RANKS)
-            found[columns] |= ~told[word][columns] & applies
+            found[columns] |= ~readings[word][columns] & applies
     return found
 
 
@@ -237,3 +251,151 @@ def answering(seen: Look, interval: float) -> frozenset[Target]:
 def stale_after(interval: float) -> float:
     """Seconds after which what was told is old."""
     return max(LEAST_FRESH_SECONDS, FRESH_CHECKS * interval)
+
+
+def renamed(
+    before: Mapping[str, str],
+    known: Mapping[Target, tuple[str, float]],
+    names: Mapping[Target, str],
+    course: Course,
+    another: Collection[Target] = (),
+) -> dict[str, str]:
+    """New name -> the name by which open findings call the node.
+
+    A page that tells another name than before tells of the same node, unless another page has the
+    old name now.
+
+    Args:
+        before: The same, in the cycle before.
+        known: Target -> the name that it had, and when.
+        names: Target -> the name that it has now.
+        course: What is open.
+        another: Targets behind which another machine is than before.
+    """
+    found, here = dict(before), set(names.values())
+    for target, name in names.items():
+        old = known[target][0] if target in known else name
+        if old != name and old not in here and target not in another:
+            found[name] = before.get(old, old)
+    wanted = {who.node for who, _ in (*course.open, *course.waiting)}
+    return {new: old for new, old in found.items() if old in wanted and new != old}
+
+
+def gpus(members: Members) -> dict[Target, frozenset[str]]:
+    """Target -> the GPUs (uuids) of the ranks that its page tells of, where they have some."""
+    found: dict[Target, set[str]] = {}
+    rows = zip(members.job.tolist(), members.instance.tolist(), members.uuid.tolist(), strict=True)
+    for job, instance, uuid in rows:
+        if uuid:
+            found.setdefault((job, instance), set()).add(uuid)
+    return {target: frozenset(some) for target, some in found.items()}
+
+
+def other_machines(
+    before: Mapping[Target, frozenset[str]], now: Mapping[Target, frozenset[str]]
+) -> frozenset[Target]:
+    """Targets whose address another machine has now, as of a pod: none of its GPUs is the same."""
+    return frozenset(target for target, some in now.items() if not some & before.get(target, some))
+
+
+def by_old_names(
+    sightings: Iterable[Detection], names: Mapping[str, str], course: Course
+) -> Iterator[Detection]:
+    """Sightings of what is open already under the node's old name, by that name.
+
+    Args:
+        sightings: What is seen.
+        names: As `renamed` has it.
+        course: What is open.
+    """
+    for one in sightings:
+        old = names.get(one.who.node or "")
+        who = one.who if old is None else replace(one.who, node=old)
+        key = who, one.tier
+        yield replace(one, who=who) if key in course.open or key in course.waiting else one
+
+
+LOG = logging.getLogger(__name__)
+
+SILENT_SECONDS = 150.0
+"""Two scrapes of a minute, and some: a page that was tried in this time is still scraped."""
+
+
+def taken_away(
+    connection: Connection, seen: Look, memory: Memory, interval: float
+) -> dict[Target, str]:
+    """Pages that nobody scrapes any more, and the nodes that they told of.
+
+    Args:
+        connection: To the Prometheus.
+        seen: Of this cycle.
+        memory: With the nodes that are expected.
+        interval: Seconds between two cycles.
+    """
+    here, now = answering(seen, interval), seen.now
+    quiet = {
+        target: node for target, (node, when) in memory.nodes.items()
+        if target not in here and now - when >= SILENT_SECONDS
+    }  # fmt: skip
+    if not quiet or not here:
+        return {}
+    jobs = sorted({job for job, _ in (*quiet, *here)})
+    try:
+        tried = {
+            (labels.get("job", ""), labels.get("instance", "")): value
+            for labels, value in connection.instant(
+                ask.reached(jobs, SILENT_SECONDS), now, every=True
+            )
+        }
+        if not any(tried.get(page) for page in here):
+            return {}  # nobody says what is scraped
+        gone = {target: node for target, node in quiet.items() if target not in tried}
+        listed = _listed(connection, now) if gone else frozenset()
+    except SourceError as error:
+        LOG.info("whether nodes were taken away is not told now: %s", error)
+        return {}
+    kept = {memory.nodes[one][0] for one in here if one in memory.nodes} | listed
+    return {target: node for target, node in gone.items() if node not in kept}
+
+
+def old_names(
+    memory: Memory, names: Mapping[Target, str], another: Collection[Target]
+) -> frozenset[str]:
+    """Names that no node has any more: the page that had one tells another of the same machine.
+
+    Args:
+        memory: With the names that were told before.
+        names: Page -> the node that it tells now.
+        another: Pages behind which another machine is than before.
+    """
+    here = frozenset(names.values())
+    return frozenset(
+        node for target, (node, _) in memory.nodes.items()
+        if target in names and target not in another and node not in here
+    )  # fmt: skip
+
+
+def without(
+    memory: Memory, gone: Mapping[Target, str], old: Collection[str] = frozenset()
+) -> Memory:
+    """A memory that expects nothing of nodes that were taken away, nor of names that were."""
+    nodes = frozenset((*gone.values(), *old))
+    inventory = memory.inventory
+
+    def left(known: Seen) -> Seen:
+        return {names: one for names, one in known.items() if names[0] not in nodes}
+
+    return replace(
+        memory,
+        nodes={target: one for target, one in memory.nodes.items() if target not in gone},
+        inventory=replace(
+            inventory, nodes=left(inventory.nodes), links=left(inventory.links),
+            ports=left(inventory.ports),
+        ),
+    )  # fmt: skip
+
+
+def _listed(connection: Connection, now: float) -> frozenset[str]:
+    """Nodes that kube-state-metrics tells of; none where it is not there."""
+    answer = connection.instant(ask.NODES, now, every=True)
+    return frozenset(labels.get("node", "") for labels, _ in answer)

@@ -1,6 +1,6 @@
 """Whether a run goes on, and how fast it is beside its best hour."""
 
-from lockstep.watch.judge.progress import Progress, advanced, remembered
+from lockstep.watch.judge.runs import Progress, advanced, remembered
 
 
 def after(*checks, healthy=True):
