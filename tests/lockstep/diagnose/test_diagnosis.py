@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,17 +62,3 @@ def test_a_price_must_be_a_number(tmp_path: Path) -> None:
         diagnosis.diagnose_archive(tmp_path, float("nan"))
 
     assert caught.value.code == ExitCode.USAGE
-
-
-def test_a_file_that_is_interrupted_leaves_what_was_there(tmp_path: Path) -> None:
-    path = tmp_path / "t.json"
-    path.write_text("before")
-
-    def parts() -> Iterator[str]:
-        yield "half"
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        diagnosis.write_whole(path, parts())
-
-    assert ("before", [path]) == (path.read_text(), list(tmp_path.iterdir()))
