@@ -26,6 +26,7 @@ def draw(
     page: Page, pages: tuple[Page, ...], open_source: Callable[[], Source], settings: Settings
 ) -> None:
     """Draws a page in its frame; whatever goes wrong is a sentence."""
+    links.entered(page.key, st.query_params.to_dict())
     place, trouble = _read()
     st.set_page_config(page_title=tab_title(page, place))
     style()

@@ -16,6 +16,21 @@ INTENTIONS = "lockstep-intentions"
 """In the session: what a reader wants who opens a page, by its key."""
 
 
+WITHIN = "lockstep-within"
+"""In the session: key of the page that is shown, its query, and the queries that it links to."""
+
+
+def entered(page: str, query: Mapping[str, str]) -> None:
+    """Keeps the address where a link led to another view of the same page.
+
+    Streamlit writes the address of a page link into the browser only where the page changes.
+    """
+    before, seen, targets = st.session_state.get(WITHIN, ("", {}, []))
+    if page == before and query != seen and query in targets:
+        st.query_params.from_dict(dict(query))
+    st.session_state[WITHIN] = (page, dict(query), [])
+
+
 def know(pages: Mapping[str, object], intentions: Mapping[str, str]) -> None:
     """Remembers the pages that there are, and what each is for, in this session."""
     st.session_state[PAGES] = dict(pages)
@@ -50,12 +65,16 @@ def link_to(
     if known is None:  # a page alone, in a test
         st.markdown(f"[{plain(label)}]({link(page, location, **changes)})")
         return
+    query = location.query(**{"view": "", **changes})
+    shown, _, targets = st.session_state.get(WITHIN, ("", {}, []))
+    if page == shown:
+        targets.append(query)
     st.page_link(
         known,
         label=plain(label),
         icon=icon,
         width="stretch" if wide else "content",
-        query_params=location.query(**{"view": "", **changes}),
+        query_params=query,
         help="",
     )
 

@@ -24,6 +24,9 @@ WAY = (
     ("Collectives", re.compile(r"dp-all-reduce$")),
 )
 """Title of the next page, and the link to it."""
+BACK = (("Node and GPU", "What it did"), ("Node and GPU", "What was looked at"),
+        ("Cluster", "The 4 worst"))  # fmt: skip
+"""Title of each page on the way back, and a heading that only it has."""
 START_MS = 180_000
 """Until the first step of a real run, on a machine where others work as well."""
 RANGE = """() => document.querySelector('.js-plotly-plot')._fullLayout.xaxis.range.map(
@@ -67,9 +70,10 @@ def test_from_the_cluster_to_a_collective_in_three_clicks_and_back(
     expected = {"run": told["run"], "node": "node-1", "gpu": "0", "rank": "1",
                 "op": "dp-all-reduce"}  # fmt: skip
     assert expected == words(page)
-    for title in ("Node and GPU", "Node and GPU", "Cluster"):
+    for title, subject in BACK:
         page.go_back()
         settled(page, title)
+        page.get_by_test_id("stMain").get_by_text(subject, exact=True).first.wait_for()
     assert {} == words(page)
 
 
