@@ -95,6 +95,6 @@ def _folders(parent: Path) -> dict[str, Path]:
 
 def _inhabited(group: Path) -> bool:
     return any(
-        (folder / "cpu_quota.procs").exists() and (folder / "cpu_quota.procs").read_text().strip()
+        (folder / "cgroup.procs").exists() and (folder / "cgroup.procs").read_text().strip()
         for folder in (group, *_folders(group).values())
     )

@@ -223,8 +223,8 @@ HEARD = {
         " ended is not known"
     ),
     Heard.UNREACHED: (
-        "Prometheus does not reach its collectors, or some of them, and the others know none of"
-        " its ranks; how it ended, and whether it did, is not known"
+        "its collectors tell nothing, or those that answer know none of its ranks and the others"
+        " tell nothing; how it ended, and whether it did, is not known"
     ),
     Heard.UNTOLD: (
         "its collectors are no longer scraped, or nothing says whether they are; how it ended, and"
