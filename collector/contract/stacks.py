@@ -239,8 +239,8 @@ def _thread(tree: Mapping[str, Any]) -> Thread:
         main=bool(tree.get("main", False)),
         holds_gil=None if holds is None else bool(holds),
         frames=tuple(
-            frame(frame["function"], frame["file"], frame["line"], native=bool(frame.get("native")))
-            for frame in list(tree.get("frames", ()))[-MAX_FRAMES:]
+            frame(row["function"], row["file"], row["line"], native=bool(row.get("native")))
+            for row in list(tree.get("frames", ()))[-MAX_FRAMES:]
         ),
     )
 

@@ -63,7 +63,7 @@ def facts(ranks: Sequence[Rank], heard: Heard, proc: Path, clock: Clock) -> list
 
     Args:
         ranks: Of one run on this node.
-        told: By the sources of this node.
+        heard: From the sources of this node.
         proc: The process table.
         clock: For ages.
     """

@@ -20,11 +20,12 @@ from lockstep.workloads.measure.flight_recorder import DumpOnRequest
 from lockstep.workloads.ring import RingWriter
 from lockstep.workloads.sdk.coverage import held
 from lockstep.workloads.sdk.dumps import Dumps
-from lockstep.workloads.sdk.guard import Guard, pass_on, warn, warn_of
+from lockstep.workloads.sdk.guard import Guard
 from lockstep.workloads.sdk.holder import Means
 from lockstep.workloads.sdk.pytorch import start as torch_start
 from lockstep.workloads.sdk.recording import RingRecorder
 from lockstep.workloads.sdk.start import UnwritableError, recorded, started
+from lockstep.workloads.sdk.warning import pass_on, warn, warn_of
 
 TORCH_WAITS, TORCH_DATA = held("waits"), held("data")
 

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from lockstep.workloads.recording import StepRecorder
-from lockstep.workloads.sdk.guard import pass_on, warn
+from lockstep.workloads.sdk.warning import pass_on, warn
 
 # The number of steps without a collective after which the timing itself is doubted.
 

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 
 from lockstep.workloads.ring_file import Identity
-from lockstep.workloads.sdk.guard import warn_of
+from lockstep.workloads.sdk.warning import warn_of
 
 Beat = Callable[[], None]
 

@@ -13,8 +13,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from lockstep.workloads.sdk.guard import Guard, pass_on, warn_of
+from lockstep.workloads.sdk.guard import Guard
 from lockstep.workloads.sdk.interface import DIRECTORY_VARIABLE, Recorder
+from lockstep.workloads.sdk.warning import pass_on, warn_of
 
 __all__ = ["Recorder", "recorder"]
 

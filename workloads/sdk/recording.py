@@ -17,12 +17,14 @@ from lockstep.workloads.measure.round_trip import RoundTrips
 from lockstep.workloads.measure.starting import first_step_ended
 from lockstep.workloads.recording import WARMUP_STEPS, StepRecorder
 from lockstep.workloads.ring import RingWriter
+from lockstep.workloads.sdk.amounts import count, real
 from lockstep.workloads.sdk.coverage import Coverage, Data, Waits, torch_data, torch_waits
 from lockstep.workloads.sdk.dumps import Dumps
-from lockstep.workloads.sdk.guard import Block, Guard, guarded, shown, warn, warn_about, warn_of
-from lockstep.workloads.sdk.interface import ItemT, Recorder, count, real
+from lockstep.workloads.sdk.guard import Block, Guard, guarded
+from lockstep.workloads.sdk.interface import ItemT, Recorder
 from lockstep.workloads.sdk.items import steps
 from lockstep.workloads.sdk.waiting import Waiting, slot_of
+from lockstep.workloads.sdk.warning import shown, warn, warn_about, warn_of
 
 _NOTHING = nullcontext()
 OWN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,30}")

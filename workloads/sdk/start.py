@@ -18,9 +18,10 @@ from lockstep.workloads.measure.process import wall_minus_monotonic_ns
 from lockstep.workloads.measure.starting import FOLDER_VARIABLE
 from lockstep.workloads.ring import RingWriter
 from lockstep.workloads.ring_file import Identity
-from lockstep.workloads.sdk.guard import pass_on, shown, warn
+from lockstep.workloads.sdk.amounts import INT32, index, whole
 from lockstep.workloads.sdk.holder import Means, holder, may_take
-from lockstep.workloads.sdk.interface import DIRECTORY_VARIABLE, INT32, index, whole
+from lockstep.workloads.sdk.interface import DIRECTORY_VARIABLE
+from lockstep.workloads.sdk.warning import pass_on, shown, warn
 
 if TYPE_CHECKING:
     from lockstep.workloads.sdk.recording import RingRecorder

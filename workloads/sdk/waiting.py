@@ -9,8 +9,8 @@ from lockstep.collector.contract import ring
 from lockstep.collector.contract.ring import NO_TAG
 from lockstep.workloads.recording import StepRecorder
 from lockstep.workloads.ring import GROUP_INDEX, OP_INDEX
-from lockstep.workloads.sdk.guard import shown, warn_about
-from lockstep.workloads.sdk.interface import count
+from lockstep.workloads.sdk.amounts import count
+from lockstep.workloads.sdk.warning import shown, warn_about
 
 NAMES: dict[tuple[str, str], str] = {
     ("dp", "all-reduce"): "dp-all-reduce",

@@ -144,8 +144,8 @@ def _there_ns(path: Path, status: os.stat_result) -> int:
 
 def scan(folder: Path, proc: Path, clock: Clock) -> tuple[list[Rank], list[Rejected]]:
     """The ranks with a ring in the folder, and what was refused, for who looks but once."""
-    scan = Rings(folder, proc, clock).scan()
-    return list(scan.ranks), list(scan.rejected)
+    seen = Rings(folder, proc, clock).scan()
+    return list(seen.ranks), list(seen.rejected)
 
 
 # The living ranks of this node, for the sources that look at their processes; one scan for all.

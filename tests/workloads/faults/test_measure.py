@@ -65,3 +65,11 @@ def test_a_fault_without_steps_before_or_during_has_no_effect_to_tell() -> None:
     assert effect(fault("constant"), np.arange(80), np.full(80, 0.04)) is None
     assert effect(fault("constant"), np.arange(80, 200), np.full(120, 0.04)) is None
     assert effect(fault("constant"), np.arange(0), np.zeros(0)) is None
+
+
+def test_the_measured_factor_ignores_warm_up_and_outliers() -> None:
+    own = np.where(STEPS >= 80, 0.06, 0.04)
+    own[:5] = 1.0
+    own[[30, 100]] = 3.0
+
+    assert effect(fault("constant"), STEPS, own).factor == pytest.approx(1.5)

@@ -3,11 +3,20 @@
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lockstep.workloads.faults.cpu_quota import QuotaLoop, StepModel
 
 MODEL = StepModel(device=(0.012, 0.020, 0.008), cpu=(0.003, 0.005, 0.001), rest=0.001)
 HEALTHY = MODEL.seconds(1.0)
+
+
+@given(st.floats(1.05, 8.0))
+def test_the_quota_model_gives_the_factor_it_is_asked_for(factor: float) -> None:
+    wanted = factor * HEALTHY
+
+    assert wanted == pytest.approx(MODEL.seconds(MODEL.share_for(wanted)), rel=1e-6)
 
 
 def held(factor: float, error: float, noise: float, steps: int = 60) -> list[float]:

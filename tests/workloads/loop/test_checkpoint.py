@@ -12,10 +12,8 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING, Metadata
 
-from lockstep.collector.contract import ring
 from lockstep.runs.planning import plan
 from lockstep.terminal.output import CommandError
 from lockstep.workloads.loop.checkpoint import KEPT, Checkpoints, _Unpickler
@@ -25,9 +23,8 @@ from lockstep.workloads.models.gpt import Gpt, initialize
 from lockstep.workloads.models.optimizer import Optimizer, Rate
 from lockstep.workloads.parallel import mesh
 from lockstep.workloads.parallel.comm import Comm
-from lockstep.workloads.recording import StepRecorder
-from lockstep.workloads.ring import Identity, RingWriter
 from lockstep.workloads.spec import Layout, Training
+from tests.workloads.ranks import recorder_of
 
 BATCH = 4
 Forked = Callable[[int, Callable[[int], Any]], list[Any]]
@@ -122,16 +119,7 @@ def test_planning_refuses_before_any_rank_starts(tmp_path: Path) -> None:
 
 
 def joined(rank: int, world: int, folder: Path) -> tuple[Gpt, Checkpoints]:
-    torch.set_num_threads(1)
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    where = f"file://{folder}/rendezvous"
-    dist.init_process_group("gloo", init_method=where, rank=rank, world_size=world)
-    who = Identity(
-        "run", "node-0", "", rank, world, rank, 0, rank, 0, 0, -1, start_wall_ns=0,
-        wall_minus_monotonic_ns=0,
-    )  # fmt: skip
-    recorder = StepRecorder(RingWriter(folder / ring.file_name(rank), who))
-    recorder.start_step()
+    recorder = recorder_of(rank, Layout(1, world, world), folder)
     groups = mesh.build(Layout(1, world, world))
     model = Gpt(TINY)
     initialize(model, 1)

@@ -1,7 +1,6 @@
 """Loss curves: equal in every layout and after a resume in another one; and the model learns."""
 
 import math
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -11,9 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 
-from lockstep.collector.contract import ring
 from lockstep.workloads.data.prepare import CopySource, MarkovSource, prepared
 from lockstep.workloads.loop.checkpoint import Checkpoints
 from lockstep.workloads.models.gpt import Gpt
@@ -21,9 +18,8 @@ from lockstep.workloads.models.gpt_setup import ModelParts, set_up
 from lockstep.workloads.models.optimizer import CLIP
 from lockstep.workloads.parallel import mesh
 from lockstep.workloads.parallel.comm import Comm
-from lockstep.workloads.recording import StepRecorder
-from lockstep.workloads.ring import Identity, RingWriter
 from lockstep.workloads.spec import Layout, RunSpec, Training
+from tests.workloads.ranks import recorder_of
 
 pytestmark = pytest.mark.distributed
 
@@ -43,19 +39,10 @@ def spec_of(pp: int, dp: int, tp: int, batch: int = 8, **more: Any) -> RunSpec:
 
 
 def joined(spec: RunSpec, rank: int, folder: Path) -> tuple[mesh.Mesh, Comm]:
-    torch.set_num_threads(1)
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    world = spec.layout.world
     layout, late = spec.layout, spec.training.resume is not None
     sharded = spec.training.sharded_optimizer
-    where = f"file://{folder}/rendezvous-{layout.pp}-{layout.dp}-{layout.tp}-{late}-{sharded}"
-    dist.init_process_group("gloo", init_method=where, rank=rank, world_size=world)
-    who = Identity(
-        "run", "node-0", "", rank, world, rank, 0, 0, 0, 0, -1, start_wall_ns=0,
-        wall_minus_monotonic_ns=0,
-    )  # fmt: skip
-    recorder = StepRecorder(RingWriter(folder / ring.file_name(rank), who))
-    recorder.start_step()
+    where = f"rendezvous-{layout.pp}-{layout.dp}-{layout.tp}-{late}-{sharded}"
+    recorder = recorder_of(rank, layout, folder, where)
     groups = mesh.build(spec.layout)
     return groups, Comm(recorder, groups.groups)
 

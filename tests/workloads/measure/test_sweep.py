@@ -1,6 +1,5 @@
 """The all-reduce sweep: its sizes, its table, and passes of real ranks."""
 
-import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -9,11 +8,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.collector.contract import ring
 from lockstep.workloads.loop.trainable import Context
 from lockstep.workloads.measure.probe.sweep import (
     DTYPES,
@@ -25,11 +22,9 @@ from lockstep.workloads.measure.probe.sweep import (
     table,
 )
 from lockstep.workloads.measure.probe.sweep_passes import MOST_TAGS, SweepPasses, _tags
-from lockstep.workloads.parallel.comm import Comm
 from lockstep.workloads.parallel.mesh import Mesh
-from lockstep.workloads.recording import StepRecorder
-from lockstep.workloads.ring import Identity, RingWriter
 from lockstep.workloads.spec import Layout, RunSpec, SpecError
+from tests.workloads.ranks import comm_of
 
 Forked = Callable[[int, Callable[[int], Any]], list[Any]]
 
@@ -123,22 +118,10 @@ def test_many_sizes_share_the_short_table_of_tags() -> None:
 
 def passes(rank: int, world: int, folder: Path, sweep: Sweep, claimed: int) -> SweepPasses:
     """A rank's passes, filled with the numbers of the rank that it claims to be."""
-    torch.set_num_threads(1)
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=world
-    )
-    who = Identity(
-        "run", "node-0", "", rank, world, rank, 0, rank, 0, 0, -1, start_wall_ns=0,
-        wall_minus_monotonic_ns=0,
-    )  # fmt: skip
-    recorder = StepRecorder(RingWriter(folder / ring.file_name(rank), who))
-    recorder.start_step()
-    group = dist.group.WORLD
-    assert group is not None
+    comm = comm_of(rank, world, folder)
     spec = RunSpec("run", "allreduce", Layout(world, 1, world), steps=10, seed=1)
     context = Context(
-        spec, claimed, cast("Mesh", None), Comm(recorder, {"world": group}), folder,
+        spec, claimed, cast("Mesh", None), comm, folder,
         lambda name, tag: nullcontext(), lambda share: None, torch.device("cpu"),
     )  # fmt: skip
     return SweepPasses(context, sweep, probe=False)

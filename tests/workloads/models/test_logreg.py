@@ -1,7 +1,6 @@
 """Logistic regression: ranks train as one, evaluation is right, and the best accuracy is near."""
 
 import gzip
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import GROUPS, Phase
@@ -23,10 +21,9 @@ from lockstep.workloads.loop.trainable import Context
 from lockstep.workloads.models.logreg import PENALTY, Draws, LogisticRegression, Rows, flops
 from lockstep.workloads.parallel import mesh
 from lockstep.workloads.parallel.comm import Comm
-from lockstep.workloads.recording import StepRecorder
-from lockstep.workloads.ring import Identity, RingWriter
 from lockstep.workloads.spec import DataError, Layout, RunSpec, SpecError
 from lockstep.workloads.tasks.logreg import TASK
+from tests.workloads.ranks import recorder_of
 
 Forked = Callable[[int, Callable[[int], Any]], list[Any]]
 SMALL = Epsilon(9, features=30, dimensions=10, train=600, validation=101)
@@ -39,18 +36,7 @@ def spec(ranks: int, **training: Any) -> RunSpec:
 
 
 def joined(rank: int, what: RunSpec, folder: Path, data: Path) -> Context:
-    torch.set_num_threads(1)
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    world = what.layout.world
-    dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/rendezvous-{world}", rank=rank, world_size=world
-    )
-    who = Identity(
-        "run", "node-0", "", rank, world, rank, 0, rank, 0, 0, -1, start_wall_ns=0,
-        wall_minus_monotonic_ns=0,
-    )  # fmt: skip
-    recorder = StepRecorder(RingWriter(folder / ring.file_name(rank), who))
-    recorder.start_step()
+    recorder = recorder_of(rank, what.layout, folder, f"rendezvous-{what.layout.world}")
     groups = mesh.build(what.layout)
     comm = Comm(recorder, groups.groups)
 

@@ -1,6 +1,5 @@
 """Collectives between real processes."""
 
-import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,25 +10,17 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from lockstep.collector.contract import ring
 from lockstep.workloads.parallel.comm import Comm, PeerLostError
 from lockstep.workloads.parallel.data import OverlappedBuckets, ReplicatedBucket, bucketed
 from lockstep.workloads.recording import StepRecorder
-from lockstep.workloads.ring import Identity, RingWriter
+from lockstep.workloads.spec import Layout
+from tests.workloads.ranks import recorder_of
 
 Forked = Callable[[int, Callable[[int], Any]], list[Any]]
 
 
 def joined(rank: int, world: int, folder: Path) -> tuple[Comm, StepRecorder]:
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=world
-    )
-    who = Identity(
-        "run", "node-0", "", rank, world, rank, 0, rank, 0, 0, -1, start_wall_ns=0,
-        wall_minus_monotonic_ns=0,
-    )  # fmt: skip
-    recorder = StepRecorder(RingWriter(folder / ring.file_name(rank), who))
+    recorder = recorder_of(rank, Layout(1, world, world), folder)
     group = dist.group.WORLD
     assert group is not None
     return Comm(recorder, {"world": group, "dp": group}), recorder

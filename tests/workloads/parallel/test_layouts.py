@@ -1,7 +1,6 @@
 """Every layout computes what one rank computes: gradients, norm, loss; and the tests can fail."""
 
 import math
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,9 +19,8 @@ from lockstep.workloads.parallel.comm import Collective, Comm
 from lockstep.workloads.parallel.gradients import Gradients
 from lockstep.workloads.parallel.pipeline import Pipeline, build
 from lockstep.workloads.parallel.tensor import TensorParallel, shard_dimension
-from lockstep.workloads.recording import StepRecorder
-from lockstep.workloads.ring import Identity, RingWriter
 from lockstep.workloads.spec import Layout
+from tests.workloads.ranks import recorder_of
 
 pytestmark = pytest.mark.distributed
 
@@ -55,19 +53,8 @@ class Rank:
 
 
 def joined(layout: Layout, rank: int, folder: Path) -> Rank:
-    torch.set_num_threads(1)
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=layout.world
-    )
-    dp, pp, tp = layout.coordinates(rank)
-    who = Identity(
-        "run", "node-0", "", rank, layout.world, rank, 0, dp, pp, tp, -1, start_wall_ns=0,
-        wall_minus_monotonic_ns=0,
-    )  # fmt: skip
-    path = folder / ring.file_name(rank)
-    recorder = StepRecorder(RingWriter(path, who))
-    recorder.start_step()
+    recorder = recorder_of(rank, layout, folder)
+    path = recorder.writer.path
     groups = mesh.build(layout)
     return Rank(layout, rank, groups, Comm(recorder, groups.groups), path)
 

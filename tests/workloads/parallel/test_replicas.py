@@ -1,13 +1,11 @@
 """Gradients of replicas are those of one rank with the whole batch; one rank alone says nothing."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from lockstep.collector.contract import ring
@@ -15,9 +13,8 @@ from lockstep.collector.contract.words import GROUPS
 from lockstep.workloads.parallel import mesh
 from lockstep.workloads.parallel.comm import Comm
 from lockstep.workloads.parallel.data import Replicas
-from lockstep.workloads.recording import StepRecorder
-from lockstep.workloads.ring import Identity, RingWriter
 from lockstep.workloads.spec import Layout
+from tests.workloads.ranks import recorder_of
 
 pytestmark = pytest.mark.distributed
 
@@ -39,17 +36,7 @@ class Small(nn.Module):
 
 
 def communicating(rank: int, world: int, folder: Path) -> Comm:
-    torch.set_num_threads(1)
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=world
-    )
-    who = Identity(
-        "run", "node-0", "", rank, world, rank, 0, rank, 0, 0, -1, start_wall_ns=0,
-        wall_minus_monotonic_ns=0,
-    )  # fmt: skip
-    recorder = StepRecorder(RingWriter(folder / ring.file_name(rank), who))
-    recorder.start_step()
+    recorder = recorder_of(rank, Layout(1, world, world), folder)
     return Comm(recorder, mesh.build(Layout(1, world, world)).groups)
 
 

@@ -1,14 +1,12 @@
 """Buckets of gradients: overlapped with backward, and sharded over the replicas."""
 
 import math
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import OPS
@@ -22,9 +20,8 @@ from lockstep.workloads.parallel.data import ALIGNED, bucketed, places
 from lockstep.workloads.parallel.gradients import Gradients
 from lockstep.workloads.parallel.sharded import ShardedOptimizer
 from lockstep.workloads.parallel.tensor import SERIAL
-from lockstep.workloads.recording import StepRecorder
-from lockstep.workloads.ring import Identity, RingWriter
 from lockstep.workloads.spec import Layout, Training
+from tests.workloads.ranks import recorder_of
 
 pytestmark = pytest.mark.distributed
 
@@ -36,17 +33,8 @@ class Replica:
     """A whole model on one of two ranks, with its ring."""
 
     def __init__(self, rank: int, folder: Path, **settings: Any) -> None:
-        torch.set_num_threads(1)
-        os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-        where = f"file://{folder}/rendezvous"
-        dist.init_process_group("gloo", init_method=where, rank=rank, world_size=2)
-        who = Identity(
-            "run", "node-0", "", rank, 2, rank, 0, rank, 0, 0, -1, start_wall_ns=0,
-            wall_minus_monotonic_ns=0,
-        )  # fmt: skip
-        self.path = folder / ring.file_name(rank)
-        self.recorder = StepRecorder(RingWriter(self.path, who))
-        self.recorder.start_step()
+        self.recorder = recorder_of(rank, Layout(1, 2, 2), folder)
+        self.path = self.recorder.writer.path
         groups = mesh.build(Layout(1, 2, 2))
         self.model = Gpt(TINY)
         initialize(self.model, 1)

@@ -18,7 +18,7 @@ from lockstep.collector.contract.words import PHASES, STEP_TAGS, RankState
 from lockstep.collector.sources.ranks.records import Records, read_records
 from lockstep.collector.sources.ranks.rings import scan
 from lockstep.workloads.recording import WARMUP_STEPS
-from lockstep.workloads.sdk import guard
+from lockstep.workloads.sdk import warning
 from lockstep.workloads.sdk.holder import Holder, Means, holder, may_take
 from lockstep.workloads.sdk.recorder import Recorder
 from lockstep.workloads.sdk.recording import RingRecorder
@@ -40,7 +40,7 @@ def recorder(environment):
 
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch):
-    monkeypatch.setattr(guard, "_said", set())
+    monkeypatch.setattr(warning, "_said", set())
 
 
 def rank_of(folder: Path):

@@ -32,7 +32,7 @@ from lockstep.collector.sources.ranks.rings import scan
 from lockstep.workloads.launch.joining.reachable import free_port
 from lockstep.workloads.measure.heartbeat import Heartbeat
 from lockstep.workloads.ring import RingWriter
-from lockstep.workloads.sdk import guard
+from lockstep.workloads.sdk import guard, warning
 from lockstep.workloads.sdk.holder import Means, holder, may_take
 from lockstep.workloads.sdk.recorder import Recorder
 from lockstep.workloads.sdk.recording import RingRecorder
@@ -48,7 +48,7 @@ ODD = (
 
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch):
-    monkeypatch.setattr(guard, "_said", set())
+    monkeypatch.setattr(warning, "_said", set())
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_a_program_with_another_fault_in_each_step_is_not_answered_in_each(recor
         with recorder.step(), recorder.phase(f"phase {number}"):
             recorder.tell(samples=-number)
 
-    assert len(capsys.readouterr().err.splitlines()) <= guard.MOST_SAID
+    assert len(capsys.readouterr().err.splitlines()) <= warning.MOST_SAID
 
 
 class Dear:
@@ -124,7 +124,7 @@ def test_a_fault_that_returns_with_other_values_is_said_once_and_shown_once(
 
 
 def test_what_ends_the_recording_is_said_after_however_many_faults(recorder, tmp_path, capsys):
-    for number in range(4 * guard.MOST_SAID):
+    for number in range(4 * warning.MOST_SAID):
         with recorder.step():
             recorder.log(**{f"name_{number}": object()})
     shutil.rmtree(tmp_path / "rings")
@@ -363,7 +363,7 @@ def test_a_loader_that_is_a_with_block_is_recorded_within_it(recorder, tmp_path)
 
 def test_without_stderr_nothing_is_said_on_stdout(capsys, monkeypatch):
     monkeypatch.setattr(sys, "stderr", None)
-    guard.warn("something is wrong")
+    warning.warn("something is wrong")
 
     assert "" == capsys.readouterr().out
 

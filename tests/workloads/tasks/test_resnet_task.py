@@ -1,7 +1,6 @@
 """Ranks of a residual network agree; a run that cannot be is refused in one sentence."""
 
 import math
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import GROUPS
@@ -23,10 +21,9 @@ from lockstep.workloads.models.image_configs import IMAGE_CONFIGS, ImageConfig
 from lockstep.workloads.models.image_training import ImageTraining
 from lockstep.workloads.parallel import mesh
 from lockstep.workloads.parallel.comm import Comm
-from lockstep.workloads.recording import StepRecorder
-from lockstep.workloads.ring import Identity, RingWriter
 from lockstep.workloads.spec import DataError, Layout, RunSpec, SpecError, Training
 from lockstep.workloads.tasks.resnet import TASK
+from tests.workloads.ranks import recorder_of
 
 HOST = Accelerator(torch.device("cpu"))
 
@@ -49,19 +46,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def rank(
     number: int, world: int, data: Path, told: list[str] | None = None, steps: int = 90
 ) -> ImageTraining:
-    torch.set_num_threads(1)
     IMAGE_CONFIGS["small"] = SMALL
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    dist.init_process_group(
-        "gloo", init_method=f"file://{data}/rendezvous", rank=number, world_size=world
-    )
-    who = Identity(
-        "run", "node-0", "", number, world, number, 0, number, 0, 0, -1, start_wall_ns=0,
-        wall_minus_monotonic_ns=0,
-    )  # fmt: skip
-    recorder = StepRecorder(RingWriter(data / ring.file_name(number), who))
-    recorder.start_step()
     settings = spec(world, steps, model="small")
+    recorder = recorder_of(number, settings.layout, data)
     groups = mesh.build(settings.layout)
 
     @contextmanager

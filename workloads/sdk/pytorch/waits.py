@@ -26,7 +26,7 @@ from lockstep.collector.contract.ring import NO_TAG
 from lockstep.workloads import recording, ring
 from lockstep.workloads.recording import StepRecorder
 from lockstep.workloads.ring import GROUP_INDEX, OP_INDEX
-from lockstep.workloads.sdk import guard, interface, items
+from lockstep.workloads.sdk import amounts, guard, items, warning
 from lockstep.workloads.sdk.coverage import Silence
 from lockstep.workloads.sdk.guard import Block, Call, Guard
 from lockstep.workloads.sdk.pytorch import buckets, counts, exchanges, models
@@ -121,7 +121,7 @@ class TorchWaits:
         os.register_at_fork(after_in_child=partial(self._guard, self.use, None))
 
     def _keep_out_of_traces(self) -> None:
-        untraced(recording, ring, guard, items, interface)
+        untraced(recording, ring, guard, items, amounts, warning)
         untraced(buckets, counts, exchanges, models)
         untraced(recording.StepRecorder, ring.RingWriter, Guard, Block, items.Steps)
         untraced(Counts, Buckets, Exchanges, TorchWaits, Models)

@@ -1,6 +1,5 @@
 """Real ranks over gloo; a slow link or node is emulated by sleeping before each message leaves."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from time import sleep
@@ -8,39 +7,19 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 
 from lockstep.collector.contract import ring
 from lockstep.collector.contract.words import OPS
 from lockstep.workloads.measure.probe import links as links_file
 from lockstep.workloads.measure.probe.links import Links
 from lockstep.workloads.measure.probe.sweep_passes import Probe, find
-from lockstep.workloads.parallel.comm import Comm
-from lockstep.workloads.recording import StepRecorder
-from lockstep.workloads.ring import Identity, RingWriter
 from lockstep.workloads.spec import Layout
+from tests.workloads.ranks import comm_of
 
 pytestmark = pytest.mark.distributed
 
 Forked = Callable[[int, Callable[[int], Any]], list[Any]]
 DELAY_SECONDS = 0.010
-
-
-def joined(rank: int, world: int, folder: Path) -> Comm:
-    torch.set_num_threads(1)
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=world
-    )
-    who = Identity(
-        "run", "node-0", "", rank, world, rank, 0, rank, 0, 0, -1, start_wall_ns=0,
-        wall_minus_monotonic_ns=0,
-    )  # fmt: skip
-    recorder = StepRecorder(RingWriter(folder / ring.file_name(rank), who))
-    recorder.start_step()
-    group = dist.group.WORLD
-    assert group is not None
-    return Comm(recorder, {"world": group})
 
 
 def recorded(path: Path) -> list[tuple[str, int]]:
@@ -53,7 +32,7 @@ def recorded(path: Path) -> list[tuple[str, int]]:
 
 def test_four_healthy_ranks_name_nobody_and_agree(forked: Forked, tmp_path: Path) -> None:
     def work(rank: int) -> Any:
-        comm = joined(rank, 4, tmp_path)
+        comm = comm_of(rank, 4, tmp_path)
         return Probe(comm, Layout(4, 1, 4), rank, torch.device("cpu")).run()
 
     answers = forked(4, work)
@@ -66,7 +45,7 @@ def test_four_healthy_ranks_name_nobody_and_agree(forked: Forked, tmp_path: Path
 
 def test_a_rank_that_is_slow_to_send_is_named_as_a_node(forked: Forked, tmp_path: Path) -> None:
     def work(rank: int) -> Any:
-        comm = joined(rank, 4, tmp_path)
+        comm = comm_of(rank, 4, tmp_path)
         links = Links(comm, Layout(4, 1, 4), rank, lambda _: sleep(DELAY_SECONDS * (rank == 2)))
         finding, _ = find(4, links)
         return [finding.kind.value, [one.nodes for one in finding.culprits], finding.rounds]
@@ -76,7 +55,7 @@ def test_a_rank_that_is_slow_to_send_is_named_as_a_node(forked: Forked, tmp_path
 
 def test_a_slow_link_between_two_nodes_is_named(forked: Forked, tmp_path: Path) -> None:
     def work(rank: int) -> Any:
-        comm = joined(rank, 4, tmp_path)
+        comm = comm_of(rank, 4, tmp_path)
 
         def late(peer: int) -> None:
             if {rank, peer} == {1, 3}:
@@ -95,7 +74,7 @@ def test_every_rank_counts_the_same_operations_whether_it_exchanges_or_not(
     """Two ranks on each of three nodes: one node is idle in each slot, and each second rank."""
 
     def work(rank: int) -> Any:
-        comm = joined(rank, 6, tmp_path)
+        comm = comm_of(rank, 6, tmp_path)
         times = Links(comm, Layout(3, 2, 6), rank).measure((((0, 1),), ((1, 2),)))
         return [sorted(times), recorded(tmp_path / ring.file_name(rank))]
 
@@ -108,7 +87,7 @@ def test_a_link_that_is_clearly_slow_is_not_asked_every_time(
     def work(rank: int) -> Any:
         asked: list[int] = []
         links_file.SMALL_REPETITIONS = 1000
-        comm = joined(rank, 2, tmp_path)
+        comm = comm_of(rank, 2, tmp_path)
 
         def late(_: int) -> None:
             asked.append(1)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[4] / "lockstep"
+"""Under this name all of it is imported; the folders are links in a checkout."""
 OURS = tuple(f"{ROOT / part}/" for part in ("workloads", "collector"))
 PYTHON = f"{Path(os.__file__).parent}/"
 GUARDS = (

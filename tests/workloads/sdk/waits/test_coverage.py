@@ -14,7 +14,6 @@ from torch.optim import SGD
 
 import lockstep
 from lockstep.workloads.recording import StepRecorder
-from lockstep.workloads.sdk import coverage
 from lockstep.workloads.sdk.coverage import PATIENT_STEPS, SILENT_STEPS, Coverage
 from tests.workloads.sdk.waits import programs
 from tests.workloads.sdk.waits.ranks import prepared, unchanged
@@ -105,7 +104,7 @@ def test_own_time_is_known_where_all_waiting_was_timed_or_there_is_none(
 
 
 def test_it_is_said_once_where_nothing_could_be_timed(capsys, monkeypatch):
-    monkeypatch.setattr("lockstep.workloads.sdk.guard._said", set())
+    monkeypatch.setattr("lockstep.workloads.sdk.warning._said", set())
     known(4, Torch("one was not timed"), steps=3 * PATIENT_STEPS)
 
     said = capsys.readouterr().err
@@ -151,11 +150,6 @@ def test_torch_is_not_imported_for_a_program_without_it(tmp_path):
     )
     environment = {**os.environ, "LOCKSTEP_DIR": str(tmp_path)}
     subprocess.run([sys.executable, "-c", program], env=environment, check=True, timeout=240)
-
-
-def test_a_module_that_is_being_imported_is_not_there_yet():
-    assert coverage._imported("lockstep.workloads.sdk.coverage")
-    assert not coverage._imported("a_module_that_nobody_has")
 
 
 def recording(rank):
