@@ -294,7 +294,7 @@ def _left(there: ClusterRun, *, finished: bool = False) -> str:
         if there.end():
             return ""
         if finished and there.leaving:
-            late = ", ".join(pod.described for pod in there.leaving)
+            late = ", ".join(each.described for each in there.leaving)
             note(f"deleted, and not ended yet as far as is told: {late}")
             return ""
         why = "its pods have not ended yet"

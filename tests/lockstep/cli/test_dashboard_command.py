@@ -166,6 +166,7 @@ def test_a_login_without_authlib_says_what_to_install(
 def test_without_streamlit_the_command_says_what_to_install(
     lockstep: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(dashboard, "find_spec", lambda _: None)
     answer = lockstep("dashboard")
     assert 69 == answer.code
     assert "pip install '.[dashboard]'" in answer.err
