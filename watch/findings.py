@@ -259,10 +259,10 @@ def _group(finding: WatchFinding) -> Hashable:
 NO_LONGER: Mapping[Kind, str] = {
     Kind.SLOW: "it is no slower than its peers any more",
     Kind.HARDWARE: "its readings are those of its peers again",
-    Kind.EVENT: "it is told of no more",
+    Kind.EVENT: "nothing reports it any more",
 }
 """How others are over, where their run goes on or there is none."""
-GONE = "nothing tells of the run any more"
+GONE = "nothing reports the run any more"
 
 
 def with_dumps(

@@ -83,7 +83,7 @@ def places(findings: Sequence[WatchFinding]) -> str:
 def sureness(finding: WatchFinding) -> str:
     """How certain place and cause are, each in a word of its own and its figure."""
     place = finding.place_confidence
-    where = "Place: cannot be distinguished." if place is None else f"Place: {certainty(place)}."
+    where = "Place: unknown." if place is None else f"Place: {certainty(place)}."
     if finding.cause == Cause.UNKNOWN:
         return f"{where} Cause: not known."
     why = CAUSE_WORDS.get(finding.cause, finding.cause)

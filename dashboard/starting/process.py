@@ -15,7 +15,6 @@ from time import monotonic
 from lockstep.collector.contract import threads
 from lockstep.collector.contract.archive import RUN_FILE
 from lockstep.collector.contract.words import ExitCode
-from lockstep.dashboard.starting import process
 from lockstep.dashboard.starting.plan import Plan
 from lockstep.dashboard.starting.world import environment
 
@@ -229,7 +228,7 @@ def remake(folder: Path) -> str:
         # First analyze: pages show its verdict.json, and the report says the same.
         for command in ("analyze", "report"):
             done = subprocess.run(
-                [*guarded, *process.PROGRAM, command, str(folder)], env=environment(),
+                [*guarded, *PROGRAM, command, str(folder)], env=environment(),
                 stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE_SECONDS,
                 check=False, start_new_session=True,
             )  # fmt: skip

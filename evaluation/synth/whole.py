@@ -191,7 +191,6 @@ def _steps(
         "samples": flat(SAMPLES),
         "tokens": flat(TOKENS * made.work),
         "flops": flat(FLOPS_A_TOKEN * TOKENS * made.work),
-        "wait_seconds": flat(made.wall[:, None] - own),
     }
     return pd.DataFrame(columns)
 

@@ -37,6 +37,8 @@ from lockstep.doctor.forms import (
 
 LEAST_NAME = 3
 """Characters of a name that is replaced wherever it stands as a word of its own."""
+NUMBERS = frozenset({"serial", "guid", "mac"})
+"""Kinds whose names may have decimal digits only."""
 LEAST_SERIAL = 6
 LEAST_SERIES = 2
 """Letters of a host's name by which other numbers make other hosts."""
@@ -203,7 +205,7 @@ class Pseudonyms:
     def _learn(self, name: str, kind: str) -> None:
         plain = name.lower()
         fits = len(plain) >= LEAST_NAME and plain not in COMMON
-        fits = fits and (not plain.isdecimal() or (kind == "serial" and len(plain) >= LEAST_SERIAL))
+        fits = fits and (not plain.isdecimal() or (kind in NUMBERS and len(plain) >= LEAST_SERIAL))
         if fits and name not in self._pseudonyms and plain not in self._names:
             self._names[plain] = kind
             self._words = None

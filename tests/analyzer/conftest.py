@@ -123,7 +123,6 @@ class Synthetic:
                     **dict.fromkeys((f"{phase}_seconds" for phase in PHASES), 0.0), **mine,
                     "grad_sync_seconds": wait + copies[rank], "tags": "warmup" if step < 5 else "",
                     "loss": 3.0 - 0.001 * step, "samples": 4, "tokens": 128, "flops": 1e9,
-                    "wait_seconds": wait,
                 })  # fmt: skip
             ends.append(end)
             begin = end

@@ -22,7 +22,7 @@ PATIENCE = 120.0
 CONTENDER = """
 import sys, time
 from pathlib import Path
-from lockstep import claim
+from lockstep.runs import claim
 from lockstep.terminal.output import CommandError
 out, go, name = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 print("ready", flush=True)
@@ -41,7 +41,7 @@ except CommandError as error:
 HOLDER = """
 import sys, time
 from pathlib import Path
-from lockstep import claim
+from lockstep.runs import claim
 with claim.claim_new_folder(Path(sys.argv[1])):
     time.sleep(60)
 """

@@ -48,7 +48,7 @@ GROUP_WAIT = 30.0
 """Alertmanager's default."""
 PATIENCE = 300.0
 """Settings.pace.close, at 15 s."""
-TOLD_NO_MORE = "is told of no more since"
+TOLD_NO_MORE = "has sent no data since"
 TRIED = re.compile(r"^max by \(job, instance\) \(max_over_time\(up\{.*\[(?P<ms>\d+)ms\]\)\)$")
 
 

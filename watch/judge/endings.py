@@ -196,7 +196,7 @@ def _vanished(
         heard = Heard.UNREACHED if life.pages & pages or not untold else Heard.UNTOLD
         end = End(life.seen, How.VANISHED, heard=heard, noticed=seen.now)
         found[run] = _with(life, end)
-        LOG.warning("run %r is told of no more: %s", run, HEARD[heard])
+        LOG.warning("run %r sends no data any more: %s", run, HEARD[heard])
     return found
 
 

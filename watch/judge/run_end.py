@@ -189,19 +189,19 @@ def _sentence(run: str, life: Life, end: End) -> str:
     if end.how is How.VANISHED and end.states:
         untold = end.states.get("", 0)
         return (
-            f"Run {run} ended {end.clock}: the ranks that are told of finished, and of"
-            f" {untold} of its {len(life.ranks)} nobody told the end; how it ended is not known."
+            f"Run {run} ended {end.clock}: the ranks whose end is known finished; of"
+            f" {untold} of its {len(life.ranks)} no end was reported; how it ended is unknown."
         )
     if end.how is How.VANISHED:
-        return f"Run {run} is told of no more since {clock(end.when)}: {HEARD[end.heard]}."
+        return f"Run {run} has sent no data since {clock(end.when)}: {HEARD[end.heard]}."
     count = len(life.ranks)
     head = f"Run {run} ended without a clean close {end.clock}"
     if not end.first:
         gone = "its only rank went" if count == 1 else f"all {count} ranks went together"
         why = (
-            "an error was met, and which rank met it first cannot be told"
+            "there was an error, and which rank had it first is unknown"
             if any(state not in (*SILENT, "") for state in end.states or ())
-            else f"{gone} without a word, as by SIGKILL; whether on purpose is not known"
+            else f"{gone} without a report, as after SIGKILL; whether on purpose is unknown"
         )
         return f"{head}: {why}."
     nodes = sorted({life.ranks[rank].node for rank in end.first if rank in life.ranks})
@@ -212,7 +212,7 @@ def _sentence(run: str, life: Life, end: End) -> str:
     how = (
         "went first, while the others lived"
         if end.by_scrapes
-        else "went without a word, and the others met an error"
+        else "went without a report, and the others had an error"
     )
     return f"{head}: {ranks}{where} {how}."
 
@@ -220,15 +220,15 @@ def _sentence(run: str, life: Life, end: End) -> str:
 HEARD = {
     Heard.ANSWER: (
         "its collectors answer and know none of its ranks, as after a restart of the node; how it"
-        " ended is not known"
+        " ended is unknown"
     ),
     Heard.UNREACHED: (
-        "its collectors tell nothing, or those that answer know none of its ranks and the others"
-        " tell nothing; how it ended, and whether it did, is not known"
+        "some of its collectors do not answer, and none that does knows its ranks; whether and how"
+        " it ended is unknown"
     ),
     Heard.UNTOLD: (
-        "its collectors are no longer scraped, or nothing says whether they are; how it ended, and"
-        " whether it did, is not known"
+        "its collectors are no longer scraped, or nothing says whether they are; whether and how"
+        " it ended is unknown"
     ),
 }
 
@@ -314,7 +314,7 @@ def over(
             words[run] = f"the run was ended from outside {end.clock}, as by who deletes its pods"
             continue
         if end.how is How.VANISHED and not end.states:
-            head, never = f"nobody tells of the run since {clock(end.when)}", "it did not come back"
+            head, never = f"no data of the run since {clock(end.when)}", "it did not come back"
         else:
             head, never = f"the run ended {end.clock}", "it was not started again"
         lately = now - max(end.when, end.noticed) < HOLD_SECONDS

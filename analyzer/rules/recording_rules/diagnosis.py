@@ -33,7 +33,7 @@ from lockstep.analyzer.verdict.sentence import sentence
 
 LARGE = 256
 """Ranks from which the rules are used: 512 take half a minute and 1.5 GB as a whole
-(docs/scores-by-origin.md)."""
+(docs/scores.md)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ def test_people_read_the_sentence_and_three_facts_of_each_side() -> None:
     assert told["summary"].startswith("node-2 GPU 1 (rank 5) 1.50x slower since 00:16:30 UTC")
     assert "Rank 5 is slow." == told["sentence"]
     assert [
-        "Place: cannot be distinguished. Cause: its GPU is too hot, high (0.90).",
+        "Place: unknown. Cause: its GPU is too hot, high (0.90).",
         "Rank 5 is slow.",
         "for: fact 0", "for: fact 2", "for: fact 4",
         "against: fact 1", "against: fact 3", "against: fact 5",

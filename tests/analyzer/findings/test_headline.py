@@ -56,7 +56,7 @@ def test_place_and_cause_have_their_own_words() -> None:
         "Place: low (0.55). Cause: its GPU is too hot, high (0.93), if this is the place."
     )
     assert sureness(replace(SLOW, cause="unknown", place_confidence=None)) == (
-        "Place: cannot be distinguished. Cause: not known."
+        "Place: unknown. Cause: not known."
     )
 
 

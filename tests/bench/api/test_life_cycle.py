@@ -52,6 +52,8 @@ def test_a_run_is_started_ends_and_is_deleted_and_nothing_of_it_is_left(api: Api
 def test_a_run_waits_behind_the_one_that_goes_on(api: Api) -> None:
     api.client.start(name="wait-1")
     until(api, "wait-1", "running")
+    while not (api.folder / "wait-1" / "run.json").exists():  # its program is still being imported
+        threading.Event().wait(0.05)
     api.client.start(name="gpt-2")
     api.client.start(name="gpt-3")
 

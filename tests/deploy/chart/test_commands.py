@@ -66,7 +66,7 @@ def test_each_page_is_where_the_program_serves_it():
 
 def test_probes_ask_for_paths_that_are_served():
     sources = {
-        "collector": import_module("lockstep.collector.exporter.exporter.server"),
+        "collector": import_module("lockstep.collector.exporter.server"),
         "watch": import_module("lockstep.watch.program"),
         "nodes": import_module("lockstep.watch.kubernetes.program"),
         "dashboard": import_module("lockstep.cli.dashboard"),

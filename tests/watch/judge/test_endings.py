@@ -202,7 +202,7 @@ def test_of_collectors_that_nobody_scrapes_is_not_said_that_prometheus_does_not_
     assert life.end is not None
 
     assert Heard.UNREACHED is life.end.heard
-    assert "the others tell nothing" in detection("gpt", life, life.end).sentence
+    assert "some of its collectors do not answer" in detection("gpt", life, life.end).sentence
 
 
 def test_what_was_open_before_a_run_was_lost_sight_of_is_not_over_when_it_is_told_of_again():
@@ -264,9 +264,9 @@ def test_of_a_run_that_vanished_is_said_what_is_known_and_for_whom_no_one_is_cal
     words, held = over({"gpt": life}, (), NOW)
 
     assert Tier.RECORD is told.tier
-    assert "not known" in told.sentence
+    assert "unknown" in told.sentence
     assert {"gpt": 301.0} == held
-    assert "nobody tells of the run since 02:41:39 UTC" == words["gpt"]
+    assert "no data of the run since 02:41:39 UTC" == words["gpt"]
     assert "it did not come back" in over({"gpt": life}, (), NOW + 600.0)[0]["gpt"]
 
 

@@ -106,7 +106,7 @@ def test_ranks_that_are_killed_together_on_nodes_that_answer_are_told_to_somebod
     told = detection("gpt", life, end)
 
     assert (How.DIED, False) == (end.how, told.quiet)
-    assert "without a word, as by SIGKILL; whether on purpose is not known" in told.sentence
+    assert "without a report, as after SIGKILL; whether on purpose is unknown" in told.sentence
 
 
 def test_a_stop_that_was_over_does_not_tell_of_the_end_that_came_after_it():
@@ -158,7 +158,7 @@ def test_a_run_of_which_some_finished_and_others_are_not_told_of_did_not_end_as_
     told = detection("gpt", LIFE, end)
 
     assert (How.VANISHED, Tier.RECORD, "unknown") == (end.how, told.tier, told.cause)
-    assert "of 2 of its 4 nobody told the end; how it ended is not known" in told.sentence
+    assert "of 2 of its 4 no end was reported; how it ended is unknown" in told.sentence
 
 
 @pytest.mark.parametrize(("last", "how"), [(1000.0, How.CLEAN), (990.0, How.VANISHED)])
@@ -187,9 +187,9 @@ def test_a_run_that_went_on_without_a_page_lost_a_collector_and_no_node(stepped,
 @pytest.mark.parametrize(
     ("states", "tier", "who", "words"),
     [
-        ((FAILED, RUNNING, FAILED, LOST), Tier.PAGE, 1, "rank 1 on node-0 went without a word"),
-        ((FAILED,) * 4, Tier.PAGE, None, "which rank met it first cannot be told"),
-        ((RUNNING,) * 4, Tier.RECORD, None, "whether on purpose is not known"),
+        ((FAILED, RUNNING, FAILED, LOST), Tier.PAGE, 1, "rank 1 on node-0 went without a report"),
+        ((FAILED,) * 4, Tier.PAGE, None, "which rank had it first is unknown"),
+        ((RUNNING,) * 4, Tier.RECORD, None, "whether on purpose is unknown"),
     ],
 )
 def test_an_end_wakes_somebody_only_where_something_went_wrong(states, tier, who, words):

@@ -127,7 +127,7 @@ def test_an_alert_that_nobody_took_in_time_is_said_to_be_told_late(replica, aler
     to.want([])
 
     assert 0 == to.counts["dropped"]
-    assert "over now; it is told late: alertname='LockstepFinding'" in caplog.text
+    assert "over now; it is sent late: alertname='LockstepFinding'" in caplog.text
 
 
 def test_one_that_hangs_does_not_keep_the_other_waiting(server, alert, clock) -> None:
@@ -173,7 +173,7 @@ def test_too_many_findings_are_counted_and_said(alert, clock, caplog) -> None:
 
     assert 2 == page["lockstep_analyzer_alerts_dropped_total", ("http://127.0.0.1:9",)]
     [said] = [record.getMessage() for record in caplog.records]
-    assert "1002 findings are open; Alertmanager is told of the first 1000 only" == said
+    assert "1002 findings are open; Alertmanager gets the first 1000 only" == said
 
 
 def test_an_address_that_is_none_is_refused() -> None:

@@ -129,5 +129,5 @@ def test_entries_that_do_not_hold_together_are_told_and_the_rest_is_read(tmp_pat
 def test_dumps_of_something_else_are_refused_in_a_sentence(tmp_path: Path, text: str):
     (tmp_path / "nccl_trace_rank_0").write_text(text)
 
-    with pytest.raises(LoadError, match="tells how long a collective took"):
+    with pytest.raises(LoadError, match="says how long a collective took"):
         load_collectives(tmp_path)
