@@ -162,7 +162,10 @@ class World:
         settings, nodes = self.settings, self.nodes.values()
         if any(isinstance(action, Taint) for action in decision.actions):
             most = min(max(1, int(settings.share * len(self.nodes))), settings.cap)
-            released = sum(isinstance(one, Release) for one in decision.actions)
+            # A node that is released and away for another reason is counted below.
+            released = sum(
+                isinstance(action, Release) and not action.node.away for action in decision.actions
+            )
             assert sum(node.away or node.tainted for node in nodes) + released <= most
         recent = [one for one in self.quarantined if self.now - one < settings.new_seconds]
         assert len(recent) <= settings.new, "too many in too short a time"
