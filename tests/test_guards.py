@@ -13,6 +13,12 @@ from tests.conftest import PARTS
 ROOT = Path(__file__).parent.parent
 DISTRIBUTION = "lockstep-monitor"
 FILES = sorted(path for package in ("lockstep", *PARTS) for path in (ROOT / package).rglob("*.py"))
+NO_NAMES = {"told", "one", "found", "each", "place"}
+"""They do not say what a parameter holds."""
+ROOM_AT_MOST = 16
+"""Modules and folders of a package: who looks for a file sees all of them at once."""
+ROOMY = {"lockstep", "lockstep/commands", "collector/contract"}
+"""A part, a command, a table of the contract each."""
 GRAB_BAGS = {"utils", "util", "common", "helpers", "helper", "misc", "manager", "base"}
 
 
@@ -36,6 +42,46 @@ def test_no_file_hides_a_standard_module() -> None:
 
 def test_no_file_is_a_grab_bag() -> None:
     assert set() == {path.stem for path in FILES} & GRAB_BAGS
+
+
+def test_parameters_of_public_functions_say_what_they_hold() -> None:
+    vague = [
+        f"{path.relative_to(ROOT)}:{function.lineno} {function.name}({argument.arg})"
+        for path in FILES
+        for function in ast.walk(ast.parse(path.read_bytes()))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        and not function.name.startswith("_")
+        for argument in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+        if argument.arg in NO_NAMES
+    ]
+
+    assert [] == vague
+
+
+def test_a_package_is_seen_at_once() -> None:
+    rooms: dict[Path, set[str]] = {}
+    for path in FILES:
+        inside = path.relative_to(ROOT)
+        for child, parent in zip((inside, *inside.parents), inside.parents, strict=False):
+            if parent != Path(".") and child.name != "__init__.py":
+                rooms.setdefault(parent, set()).add(child.name)
+    crowded = {str(room): len(names) for room, names in rooms.items() if len(names) > ROOM_AT_MOST}
+
+    assert set() == crowded.keys() - ROOMY
+
+
+def test_no_code_stands_in_an_init() -> None:
+    holders = {
+        str(path.relative_to(ROOT))
+        for path in FILES
+        if path.name == "__init__.py"
+        and any(
+            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            for node in ast.parse(path.read_bytes()).body
+        )
+    }
+
+    assert {"lockstep/__init__.py"} == holders  # its names are made when they are asked for
 
 
 def test_every_module_says_what_it_knows() -> None:

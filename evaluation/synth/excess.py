@@ -114,17 +114,17 @@ def phases(fault: Fault, fleet: SyntheticFleet) -> Mapping[Phase, float]:
 
 
 def stopped_in(
-    usual: Mapping[Phase, FloatGrid], place: int, dice: np.random.Generator
+    usual: Mapping[Phase, FloatGrid], rank: int, dice: np.random.Generator
 ) -> dict[Phase, FloatGrid]:
     """Phase -> (S,) 1 in the steps in which a stop of the process falls into it, else 0.
 
     It falls at any moment, and so most often into the phase that is longest.
     """
-    seconds = np.stack([cells[:, place] for cells in usual.values()])
+    seconds = np.stack([cells[:, rank] for cells in usual.values()])
     until = np.cumsum(seconds, axis=0)
     moment = dice.random(seconds.shape[1]) * until[-1]
     which = (moment >= until).sum(axis=0)
-    return {phase: (which == place).astype(float) for place, phase in enumerate(usual)}
+    return {phase: (which == index).astype(float) for index, phase in enumerate(usual)}
 
 
 def rhythm(fault: Fault, steps: int, dice: np.random.Generator) -> FloatGrid:

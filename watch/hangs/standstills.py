@@ -167,7 +167,7 @@ class Standstills:
         with self._lock:
             return {run: one.longest for run, one in self._runs.items()}
 
-    def keep(self, run: str, place: Path) -> bool:
+    def keep(self, run: str, archive: Path) -> bool:
         """Copy the dumps of a run that hangs or hung, and what they tell, into a folder.
 
         Returns:
@@ -180,7 +180,7 @@ class Standstills:
             folder = self._folder(run)
         if folder is None:
             return False
-        new = place.with_name(f".{place.name}.new")
+        new = archive.with_name(f".{place.name}.new")
         shutil.rmtree(new, ignore_errors=True)
         shutil.copytree(folder, new)
         with self._lock:
@@ -188,8 +188,8 @@ class Standstills:
         if not whole:
             shutil.rmtree(new, ignore_errors=True)
             raise OSError(f"the dumps of run {run!r} went while they were copied")
-        shutil.rmtree(place, ignore_errors=True)
-        new.replace(place)
+        shutil.rmtree(archive, ignore_errors=True)
+        new.replace(archive)
         return True
 
     def look(self) -> None:

@@ -92,9 +92,9 @@ def first_to_fail(exits: Sequence[Exit], follow: Container[int] = ()) -> tuple[i
     return tuple(one.rank for one in ([e for e in together if struck(e)] or together))
 
 
-def struck(one: Exit) -> bool:
+def struck(ended: Exit) -> bool:
     """Whether a signal ended it that a program does not send itself for another's failure."""
-    return one.code < 0 and -one.code not in OWN_SIGNALS
+    return ended.code < 0 and -ended.code not in OWN_SIGNALS
 
 
 POLL_SECONDS = 0.1

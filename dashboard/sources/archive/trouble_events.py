@@ -61,12 +61,12 @@ _ALL, _ABOVE, _BELOW = 1, 2, 3
 
 
 def events(
-    told: Sequence[Series], interval: float, span: Span, run: str, node: str, ended: float | None
+    rows: Sequence[Series], interval: float, span: Span, run: str, node: str, ended: float | None
 ) -> list[Event]:
     """Events of the hardware in a span.
 
     Args:
-        told: NAMES, of which only `odd` rows are needed.
+        rows: NAMES, of which only `odd` rows are needed.
         interval: Seconds between two scrapes.
         span: When; it begins with the first scrape, or later.
         run: Id of the run, for the events.
@@ -74,7 +74,7 @@ def events(
         ended: Unix seconds at which the run ended well; a rank that is gone after it is no event.
     """
     events: list[Event] = []
-    for series in told:
+    for series in rows:
         if series.metric in NAMES and (not node or series.node == node):
             events += _of(series, interval, run, span, ended)
     return merged(events, FORGIVEN * interval)

@@ -200,29 +200,29 @@ class RankOwners:
         every = [ring for rings in known.values() for ring in rings.values()]
         self._lately = [ring[0] for ring in every if _is_lately(ring, now)]
 
-    def why_foreign(self, place: Place, user: int, beside: Mapping[str, Sequence[int]]) -> str:
+    def why_foreign(self, file: Place, user: int, beside: Mapping[str, Sequence[int]]) -> str:
         """Why a file of this user is not the rank's dump; "" = it can be.
 
         Args:
-            place: The file.
+            file: The file.
             user: Whose it is.
             beside: By prefix, the users of all files with it. Where no rank of this node has a
                 ring, they are of one user, or nobody knows whose word counts.
         """
-        if not place.run and not self._known:
-            several = len(set(beside.get(place.prefix, ()))) > 1
+        if not file.run and not self._known:
+            several = len(set(beside.get(file.prefix, ()))) > 1
             return "no rank has a ring, and others have files of that name" if several else ""
-        owners = self._of(place)
+        owners = self._of(file)
         if not owners:
             return "no rank here that has a ring writes it"
-        fitting = [owner for owner in owners if _fits(owner, place, user)]
+        fitting = [owner for owner in owners if _fits(owner, file, user)]
         # Of one run a rank may have had several folders; without a run every ring has its word.
-        if len(fitting) == len(owners) or (fitting and place.run):
+        if len(fitting) == len(owners) or (fitting and file.run):
             return ""
-        wanted = " or ".join(sorted({_words(owner, place) for owner in owners}))
+        wanted = " or ".join(sorted({_words(owner, file) for owner in owners}))
         if fitting:
-            return f"no run is known of it, and a ring of rank {place.rank} is {wanted}"
-        return f"it is of user {user}, and the ring of rank {place.rank} is {wanted}"
+            return f"no run is known of it, and a ring of rank {file.rank} is {wanted}"
+        return f"it is of user {user}, and the ring of rank {file.rank} is {wanted}"
 
     def _of(self, place: Place) -> list[RankProcess]:
         """The ranks that may have written it."""

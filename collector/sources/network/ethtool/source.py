@@ -204,8 +204,8 @@ class Ethtool:
             == PRIORITIES
         )
 
-        def alone(one: Meaning) -> bool:
-            return is_alone(one) or (one.what is not What.ERROR and not every)
+        def alone(meaning: Meaning) -> bool:
+            return is_alone(meaning) or (meaning.what is not What.ERROR and not every)
 
         return self._folding.fold(device, counts, alone, lambda one: one._replace(of=OTHER))
 

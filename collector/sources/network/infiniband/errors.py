@@ -150,7 +150,7 @@ def optional(files: Files, path: str) -> str:
         raise
 
 
-def netdev(files: Files, device: Path, place: tree.Place) -> str:
+def netdev(files: Files, device: Path, port: tree.Place) -> str:
     """The network device of a port: that of its adapter with the port's number, counted from 0.
 
     Empty where there is none, or several and none tells its number (`dev_port`, Linux 3.15).
@@ -164,7 +164,7 @@ def netdev(files: Files, device: Path, place: tree.Place) -> str:
         if error.reason == "missing":
             return ""
         raise
-    number = str(int(place.port) - 1)
+    number = str(int(port.port) - 1)
     own = [
         name for name in names
         if optional(files, f"{device}/device/net/{name}/dev_port") == number

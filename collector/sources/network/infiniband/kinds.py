@@ -121,12 +121,12 @@ class Saturation:
     def __init__(self) -> None:
         self._standing: dict[Place, frozenset[str]] = {}
 
-    def note(self, place: Place, standing: frozenset[str], trying: Trying) -> None:
+    def note(self, port: Place, standing: frozenset[str], trying: Trying) -> None:
         """These of a port stand at their maximum now."""
-        new = standing - self._standing.get(place, frozenset())
-        self._standing[place] = standing
+        new = standing - self._standing.get(port, frozenset())
+        self._standing[port] = standing
         if new:
-            words = f"RDMA device {place.device} port {place.port}"
+            words = f"RDMA device {port.device} port {port.port}"
             trying.rejected.append(
                 Rejected(
                     "saturated",
