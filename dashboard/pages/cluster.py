@@ -115,7 +115,7 @@ def _table(context: Context, fleet: FleetSnapshot, worst: Sequence[int]) -> None
     st.subheader(f"The {len(worst)} worst" if worst else "The worst", anchor=False)
     frame = heatmap.ranked(fleet, WORST)
     if frame.empty:
-        st.caption("No place reported this metric.")
+        st.caption("No place reported this metric, or none has two others to be compared with.")
         return
     names = [_names(fleet, index) for index in worst]
     pages = (

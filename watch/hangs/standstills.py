@@ -180,7 +180,7 @@ class Standstills:
             folder = self._folder(run)
         if folder is None:
             return False
-        new = archive.with_name(f".{place.name}.new")
+        new = archive.with_name(f".{archive.name}.new")
         shutil.rmtree(new, ignore_errors=True)
         shutil.copytree(folder, new)
         with self._lock:

@@ -27,12 +27,12 @@ def address(browser: Browser, archive: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def archive(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The archive of a real run of two ranks, rank 1 (node-1, GPU 0) too hot from step 40 on.
+    """The archive of a real run of three ranks, rank 1 (node-1, GPU 0) too hot from step 40 on.
 
     It asks for the browser first: without one nothing needs to be run.
     """
     folder = tmp_path_factory.mktemp("real") / "runs" / "gpt"
-    words = "run gpt --nodes 2 --ranks-per-node 1 --model tiny --steps 100 --seed 3"
+    words = "run gpt --nodes 3 --ranks-per-node 1 --model tiny --steps 100 --seed 3"
     fault = "thermal:rank=1,factor=3,from=40"
     for _ in range(ATTEMPTS):
         shutil.rmtree(folder, ignore_errors=True)
