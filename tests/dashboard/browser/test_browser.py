@@ -25,7 +25,7 @@ WAY = (
 )
 """Title of the next page, and the link to it."""
 BACK = (("Node and GPU", "What it did"), ("Node and GPU", "What was looked at"),
-        ("Cluster", "The 4 worst"))  # fmt: skip
+        ("Cluster", "The 3 worst"))  # fmt: skip
 """Title of each page on the way back, and a heading that only it has."""
 START_MS = 180_000
 """Until the first step of a real run, on a machine where others work as well."""
