@@ -104,8 +104,9 @@ def test_without_its_dependencies_the_command_line_says_what_to_install(bare, tm
     assert "pip install 'lockstep-monitor[cli]'" in done.stderr
 
 
-def test_the_demo_finds_its_straggler(complete, tmp_path):
-    done = run(complete / "lockstep", "demo", cwd=tmp_path)
+def test_the_demo_finds_its_straggler_with_what_its_extra_brings(wheel, tmp_path):
+    demo = installed(tmp_path / "venv", f"lockstep-monitor[demo] @ {wheel.as_uri()}")
+    done = run(demo / "lockstep", "demo", cwd=tmp_path)
 
     assert 0 == done.returncode, done.stderr[-2000:]
     assert list(tmp_path.glob("runs/*/report.html"))

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from lockstep.analyzer.read import verdicts
-from lockstep.analyzer.rules.recording_rules.diagnosis import of_whole_run
 from lockstep.analyzer.rules.recording_rules.suspects import answered_of
+from lockstep.analyzer.rules.recording_rules.whole_run import of_whole_run
 from lockstep.analyzer.shapes.run import Verdict
 from lockstep.analyzer.verdict.pipeline import Diagnosis
 from lockstep.analyzer.verdict.recurrence import recurrence

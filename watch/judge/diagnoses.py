@@ -17,8 +17,8 @@ from lockstep.analyzer.read.places import META_KEY, Places
 from lockstep.analyzer.read.prometheus.access import SourceError
 from lockstep.analyzer.read.prometheus.connection import Connection
 from lockstep.analyzer.read.prometheus.load import read_targets
-from lockstep.analyzer.rules.recording_rules.diagnosis import of_whole_run
 from lockstep.analyzer.rules.recording_rules.suspects import Answered
+from lockstep.analyzer.rules.recording_rules.whole_run import of_whole_run
 from lockstep.analyzer.shapes.run import Span, Verdict
 from lockstep.analyzer.verdict.pipeline import diagnose
 from lockstep.analyzer.verdict.sentence import without_loss

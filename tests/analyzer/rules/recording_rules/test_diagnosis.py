@@ -4,8 +4,9 @@ import math
 
 import pytest
 
-from lockstep.analyzer.rules.recording_rules.diagnosis import LARGE, choose, of_whole_run
+from lockstep.analyzer.rules.recording_rules.diagnosis import LARGE, choose
 from lockstep.analyzer.rules.recording_rules.suspects import Answered
+from lockstep.analyzer.rules.recording_rules.whole_run import of_whole_run
 from lockstep.analyzer.verdict.pipeline import diagnose
 
 
