@@ -16,6 +16,8 @@ INTRODUCTION = (
     " [How it is used](../ml/api.md)."
 )
 ACTING = "\\*"
+BASE_KEYS = 5
+"""A shape of so many keys is referred to where another one has them all."""
 Tree = Mapping[str, Any]
 
 
@@ -33,7 +35,11 @@ def text(made: str) -> str:
     schemas = full["components"]["schemas"]
     for name, shape in schemas.items():
         if "properties" in shape and name not in ("HTTPValidationError", "ValidationError"):
-            parts += [f"## {name}", shape.get("description", ""), _keys(shape)]
+            base = _base(shape, schemas)
+            words = shape.get("description", "")
+            if base:
+                words += f" It has the keys of [{base}](#{base.lower()}), and:"
+            parts += [f"## {name}", words, _keys(shape, schemas[base] if base else {})]
     return "\n\n".join(parts) + "\n"
 
 
@@ -68,10 +74,26 @@ def _queries(full: Tree) -> Iterator[str]:
                 )
 
 
-def _keys(shape: Tree) -> str:
+def _base(shape: Tree, schemas: Tree) -> str:
+    """The shape whose keys it has, and more; empty if there is none."""
+    keys = shape["properties"].items()
+    return next(
+        (
+            name
+            for name, other in schemas.items()
+            if len(other.get("properties", ())) >= BASE_KEYS
+            and other["properties"].items() < keys
+        ),
+        "",
+    )
+
+
+def _keys(shape: Tree, base: Tree) -> str:
     needed = shape.get("required", ())
     rows = []
     for name, schema in shape["properties"].items():
+        if name in base.get("properties", ()):
+            continue
         default = "" if name in needed else f"; default {_shown(schema.get('default'))}"
         rows.append(_line(name, f"{_kind(schema)}{default}", schema.get("description", "")))
     return "\n".join(rows)
