@@ -10,8 +10,8 @@ from tests.docs.tables import code, table
 
 INTRODUCTION = (
     "Every path but `/healthz` and `/openapi.json` needs `Authorization: Bearer TOKEN`. Answers are"
-    " JSON; NaN and infinities are null. A refusal is 4xx with `error` (a word that does not"
-    " change), `reason` (one sentence) and `field` (which parameter or key, or null)."
+    " JSON; NaN and infinities are null; a type with `?` may be null. A refusal is 4xx with `error`"
+    " (a word that does not change), `reason` (one sentence) and `field` (which parameter or key, or null)."
     " `lockstep watch` serves the paths without a star beside its page."
     " [How it is used](../ml/api.md)."
 )
@@ -94,7 +94,8 @@ def _keys(shape: Tree, base: Tree) -> str:
     for name, schema in shape["properties"].items():
         if name in base.get("properties", ()):
             continue
-        default = "" if name in needed else f"; default {_shown(schema.get('default'))}"
+        usual = schema.get("default")
+        default = "" if name in needed or usual is None else f"; default {_shown(usual)}"
         rows.append(_line(name, f"{_kind(schema)}{default}", schema.get("description", "")))
     return "\n".join(rows)
 
@@ -105,7 +106,8 @@ def _line(name: str, kind: str, what: str) -> str:
 
 def _kind(schema: Tree) -> str:
     if "anyOf" in schema:
-        return " or ".join(_kind(option) for option in schema["anyOf"])
+        kinds = [_kind(option) for option in schema["anyOf"]]
+        return " or ".join(kind for kind in kinds if kind != "null") + "?" * ("null" in kinds)
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"

@@ -36,6 +36,7 @@ EXPORTER_WORDS = {
             "One page for each node, on 127.0.0.1:9410. Units are base units. A metric whose name"
             " ends in `_total` is a counter, any other a gauge unless its text says so. Labels"
             " stand in parentheses. A value that was not read is absent, never -1 and never stale."
+            " `# HELP` on the page also has the numbers of the fields of NVML (F) and DCGM (D)."
         ),
     ),
     "analyzer": ("The page of watch", "`lockstep watch` serves it on 127.0.0.1:9411."),
@@ -130,9 +131,16 @@ def _range(names: Sequence[str], within: Range) -> tuple[str, str]:
     return f"{within.low:g} to {within.high:g}", ", ".join(names)
 
 
+FIELDS = re.compile(
+    r" \((?:(?:NVML|DCGM|GPM|NVLink|nvml\w++|to|from|on|[FD]?\d++(?:-\d++)?|[,;]) ?)+\)"
+)
+"""Numbers of fields of NVML and DCGM, which `# HELP` on the page has."""
+
+
 def _metric_list(rows: Iterable[Metric], usual: tuple[str, ...]) -> str:
     return "\n".join(
-        f"- {code(row.name)}{_labels(row, usual)}: {_kind(row)}{row.help}" for row in rows
+        f"- {code(row.name)}{_labels(row, usual)}: {_kind(row)}{FIELDS.sub('', row.help)}"
+        for row in rows
     )
 
 
