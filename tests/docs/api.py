@@ -11,8 +11,8 @@ from tests.docs.tables import code, table
 INTRODUCTION = (
     "Every path but `/healthz` and `/openapi.json` needs `Authorization: Bearer TOKEN`. Answers are"
     " JSON; NaN and infinities are null; a type with `?` may be null. A refusal is 4xx with `error`"
-    " (a word that does not change), `reason` (one sentence) and `field` (which parameter or key, or null)."
-    " `lockstep watch` serves the paths without a star beside its page."
+    " (a word that does not change), `reason` (one sentence) and `field` (which parameter or key, or"
+    " null). `lockstep watch` serves the paths without a star beside its page."
     " [How it is used](../ml/api.md)."
 )
 ACTING = "\\*"
