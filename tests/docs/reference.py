@@ -20,7 +20,7 @@ from lockstep.collector.config import SETTINGS, Address, Config
 from lockstep.collector.contract import archive
 from lockstep.collector.contract.archive import Column
 from lockstep.collector.contract.metric_rows.ranges import OF_UNITS, Range, of_unit
-from lockstep.collector.contract.metrics import EVERY, EXPORTERS, Metric
+from lockstep.collector.contract.metrics import EXPORTERS, Metric
 from lockstep.collector.flags import FLAGS
 from tests.docs import api, faults, kernel_log, verdict
 from tests.docs.tables import code, table
@@ -102,17 +102,11 @@ def metrics() -> str:
 
 
 def _ranges() -> list[str]:
-    """What values can be: by unit, and of metrics with a range of their own."""
+    """What values can be, by unit."""
     units: dict[Range, list[str]] = {}
     for end, within in OF_UNITS:
         units.setdefault(within, []).append(code(f"…{end}"))
     units.setdefault(of_unit(""), []).append("all others")
-    own: dict[Range, list[str]] = {}
-    for metric in EVERY.values():
-        if metric.within is not of_unit(metric.name):
-            own.setdefault(metric.within, []).append(code(metric.name))
-    flags = next(within for end, within in OF_UNITS if end == "_info")
-    own[flags] = ["flags and states: all that are 1 if something is so"]
     head = ("range", "metrics")
     return [
         "## What values can be",
@@ -122,8 +116,10 @@ def _ranges() -> list[str]:
             " `lockstep doctor` names it. The range follows from the end of the name:"
         ),
         table(head, [_range(names, within) for within, names in units.items()]),
-        "These have a range of their own:",
-        table(head, [_range(names, within) for within, names in own.items()]),
+        (
+            "Flags and states are 0 or 1. Some metrics have a range of their own, as states, margins,"
+            " P-states, PCIe links and ratios to peers: `within` in `collector/contract/metric_rows/`."
+        ),
     ]
 
 
