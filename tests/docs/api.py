@@ -11,8 +11,8 @@ from tests.docs.tables import code, table
 INTRODUCTION = (
     "Every path but `/healthz` and `/openapi.json` needs `Authorization: Bearer TOKEN`. Answers are"
     " JSON; NaN and infinities are null; a type with `?` may be null. A refusal is 4xx with `error`"
-    " (a word that does not change), `reason` (one sentence) and `field` (which parameter or key, or"
-    " null). `lockstep watch` serves the paths without a star beside its page."
+    " (a word that does not change), `reason` (one sentence) and `field` (which parameter or key;"
+    " null = none). `lockstep watch` serves the paths without a star beside its page."
     " [How it is used](../ml/api.md)."
 )
 ACTING = "\\*"
@@ -81,8 +81,7 @@ def _base(shape: Tree, schemas: Tree) -> str:
         (
             name
             for name, other in schemas.items()
-            if len(other.get("properties", ())) >= BASE_KEYS
-            and other["properties"].items() < keys
+            if len(other.get("properties", ())) >= BASE_KEYS and other["properties"].items() < keys
         ),
         "",
     )
@@ -107,7 +106,9 @@ def _line(name: str, kind: str, what: str) -> str:
 def _kind(schema: Tree) -> str:
     if "anyOf" in schema:
         kinds = [_kind(option) for option in schema["anyOf"]]
-        return " or ".join(kind for kind in kinds if kind != "null") + "?" * ("null" in kinds)
+        if len(kinds) == 2 and kinds[1] == "null" and "," not in kinds[0]:
+            return f"{kinds[0]}?"
+        return " or ".join(kinds)
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"

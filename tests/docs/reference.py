@@ -117,8 +117,8 @@ def _ranges() -> list[str]:
         ),
         table(head, [_range(names, within) for within, names in units.items()]),
         (
-            "Flags and states are 0 or 1. Some metrics have a range of their own, as states, margins,"
-            " P-states, PCIe links and ratios to peers: `within` in `collector/contract/metric_rows/`."
+            "Flags are 0 or 1. Some metrics have a range of their own, as states, margins, PCIe"
+            " links and ratios to peers: `within` in `collector/contract/metric_rows/`."
         ),
     ]
 
@@ -217,7 +217,11 @@ def command_line() -> str:
         faults.text(),
     ]
     shared = _shared(commands)
-    parts += ["## Options of several commands", "\n".join(shared)]
+    parts += [
+        "## Options of several commands",
+        "A command that has one of these names it behind `also`.",
+        "\n".join(shared),
+    ]
     for name, command in commands.items():
         parts += [f"## lockstep {name}", _help(command.help or "")]
         parameters = [each for each in command.params if each.name != "help"]
@@ -288,7 +292,7 @@ def _parameters(parameters: Sequence[Any], shared: Sequence[str]) -> str:
             group = getattr(each, "rich_help_panel", None) or ""
             groups.setdefault(group, []).append(_parameter(each))
     if also:
-        groups[""].append(f"- {', '.join(also)}: [as elsewhere](#options-of-several-commands)")
+        groups[""].append(f"- also {', '.join(also)}")
     return "\n\n".join(
         (f"**{group}**\n\n" if group else "") + "\n".join(rows)
         for group, rows in groups.items()
