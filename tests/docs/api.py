@@ -10,12 +10,14 @@ from tests.docs.tables import code, table
 
 INTRODUCTION = (
     "Every path but `/healthz` and `/openapi.json` needs `Authorization: Bearer TOKEN`. Answers are"
-    " JSON; NaN and infinities are null. A refusal is 4xx with `error` (a word that does not"
-    " change), `reason` (one sentence) and `field` (which parameter or key, or null)."
-    " `lockstep watch` serves the paths without a star beside its page."
+    " JSON; NaN and infinities are null; a type with `?` may be null. A refusal is 4xx with `error`"
+    " (a word that does not change), `reason` (one sentence) and `field` (which parameter or key;"
+    " null = none). `lockstep watch` serves the paths without a star beside its page."
     " [How it is used](../ml/api.md)."
 )
 ACTING = "\\*"
+BASE_KEYS = 5
+"""A shape of so many keys is referred to where another one has them all."""
 Tree = Mapping[str, Any]
 
 
@@ -33,7 +35,11 @@ def text(made: str) -> str:
     schemas = full["components"]["schemas"]
     for name, shape in schemas.items():
         if "properties" in shape and name not in ("HTTPValidationError", "ValidationError"):
-            parts += [f"## {name}", shape.get("description", ""), _keys(shape)]
+            base = _base(shape, schemas)
+            words = shape.get("description", "")
+            if base:
+                words += f" It has the keys of [{base}](#{base.lower()}), and:"
+            parts += [f"## {name}", words, _keys(shape, schemas[base] if base else {})]
     return "\n\n".join(parts) + "\n"
 
 
@@ -68,11 +74,27 @@ def _queries(full: Tree) -> Iterator[str]:
                 )
 
 
-def _keys(shape: Tree) -> str:
+def _base(shape: Tree, schemas: Tree) -> str:
+    """The shape whose keys it has, and more; empty if there is none."""
+    keys = shape["properties"].items()
+    return next(
+        (
+            name
+            for name, other in schemas.items()
+            if len(other.get("properties", ())) >= BASE_KEYS and other["properties"].items() < keys
+        ),
+        "",
+    )
+
+
+def _keys(shape: Tree, base: Tree) -> str:
     needed = shape.get("required", ())
     rows = []
     for name, schema in shape["properties"].items():
-        default = "" if name in needed else f"; default {_shown(schema.get('default'))}"
+        if name in base.get("properties", ()):
+            continue
+        usual = schema.get("default")
+        default = "" if name in needed or usual is None else f"; default {_shown(usual)}"
         rows.append(_line(name, f"{_kind(schema)}{default}", schema.get("description", "")))
     return "\n".join(rows)
 
@@ -83,7 +105,10 @@ def _line(name: str, kind: str, what: str) -> str:
 
 def _kind(schema: Tree) -> str:
     if "anyOf" in schema:
-        return " or ".join(_kind(option) for option in schema["anyOf"])
+        kinds = [_kind(option) for option in schema["anyOf"]]
+        if len(kinds) == 2 and kinds[1] == "null" and "," not in kinds[0]:
+            return f"{kinds[0]}?"
+        return " or ".join(kinds)
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"

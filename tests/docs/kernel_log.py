@@ -1,5 +1,6 @@
 """The pages of the kernel log: XIDs by the catalogue, and lines without an XID."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from string import ascii_uppercase
@@ -13,6 +14,7 @@ from tests.docs.tables import code, table
 HEAD = ("XID", "what", "severity", "whose fault", "alert", "what to do")
 USUAL = 5
 """Advice of so many XIDs has a letter on the page."""
+NUMBER = re.compile(r"\b[0-9]+\b")
 
 
 def xid_table(numbers: Iterable[int]) -> str:
@@ -43,9 +45,22 @@ def xids(made: str) -> list[str]:
          " for events of severity fatal. `second in a day`: a single one alerts nobody."),
         "**What to do**, by letter:",
         "\n".join(f"- **{letter}** {each}" for each, letter in letters.items()),
-        table(HEAD, [_short(row, letters) for row in known]),
+        table(HEAD, _grouped(_short(row, letters) for row in known)),
         (f"Unused since A100, and reported by older GPUs: {listed(unused)}. NVIDIA sends them to"
          " support. They, and numbers that are not in the list, are warnings."),
+    ]  # fmt: skip
+
+
+def _grouped(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """XIDs that differ in a number of their text alone, as of engines, share a row."""
+    groups: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+    for number, what, *cells in rows:
+        key = (NUMBER.sub("N", what), *cells)
+        groups.setdefault(key, []).append((number, what))
+    return [
+        (listed(int(number) for number, _ in alike), key[0] if len(alike) > 1 else alike[0][1],
+         *key[1:])
+        for key, alike in groups.items()
     ]  # fmt: skip
 
 

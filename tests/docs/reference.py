@@ -4,6 +4,7 @@
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -19,7 +20,7 @@ from lockstep.collector.config import SETTINGS, Address, Config
 from lockstep.collector.contract import archive
 from lockstep.collector.contract.archive import Column
 from lockstep.collector.contract.metric_rows.ranges import OF_UNITS, Range, of_unit
-from lockstep.collector.contract.metrics import EVERY, EXPORTERS, Metric
+from lockstep.collector.contract.metrics import EXPORTERS, Metric
 from lockstep.collector.flags import FLAGS
 from tests.docs import api, faults, kernel_log, verdict
 from tests.docs.tables import code, table
@@ -35,6 +36,7 @@ EXPORTER_WORDS = {
             "One page for each node, on 127.0.0.1:9410. Units are base units. A metric whose name"
             " ends in `_total` is a counter, any other a gauge unless its text says so. Labels"
             " stand in parentheses. A value that was not read is absent, never -1 and never stale."
+            " `# HELP` on the page also has the numbers of the fields of NVML (F) and DCGM (D)."
         ),
     ),
     "analyzer": ("The page of watch", "`lockstep watch` serves it on 127.0.0.1:9411."),
@@ -57,6 +59,8 @@ SUBJECTS = {
     "training": "Training",
     "analyzer": "Runs, nodes, findings, alerts and post-mortems",
 }
+USUAL_LABELS = {"gpu": ("gpu", "uuid"), "training": ("run", "rank")}
+"""By subject, labels of most of its metrics, which are said once."""
 
 FILES: dict[str, Sequence[Column]] = {
     archive.RANKS_FILE: archive.RANKS,
@@ -85,24 +89,24 @@ def metrics() -> str:
     for exporter, (title, words) in EXPORTER_WORDS.items():
         parts += [f"## {title}", words]
         for subject, rows in EXPORTERS[exporter].items():
+            usual = USUAL_LABELS.get(subject, ())
             if subject in SUBJECTS:
                 parts.append(f"### {SUBJECTS[subject]}")
-            parts.append(_metric_list(rows))
+            if usual:
+                parts.append(
+                    f"Labels are {', '.join(map(code, usual))} and those in parentheses;"
+                    " `-` stands for none at all."
+                )
+            parts.append(_metric_list(rows, usual))
     return _page([*parts, *_ranges()])
 
 
 def _ranges() -> list[str]:
-    """What values can be: by unit, and of metrics with a range of their own."""
+    """What values can be, by unit."""
     units: dict[Range, list[str]] = {}
     for end, within in OF_UNITS:
         units.setdefault(within, []).append(code(f"…{end}"))
     units.setdefault(of_unit(""), []).append("all others")
-    own: dict[Range, list[str]] = {}
-    for metric in EVERY.values():
-        if metric.within is not of_unit(metric.name):
-            own.setdefault(metric.within, []).append(code(metric.name))
-    flags = next(within for end, within in OF_UNITS if end == "_info")
-    own[flags] = ["flags and states: all that are 1 if something is so"]
     head = ("range", "metrics")
     return [
         "## What values can be",
@@ -112,8 +116,10 @@ def _ranges() -> list[str]:
             " `lockstep doctor` names it. The range follows from the end of the name:"
         ),
         table(head, [_range(names, within) for within, names in units.items()]),
-        "These have a range of their own:",
-        table(head, [_range(names, within) for within, names in own.items()]),
+        (
+            "Flags are 0 or 1. Some metrics have a range of their own, as states, margins, PCIe"
+            " links and ratios to peers: `within` in `collector/contract/metric_rows/`."
+        ),
     ]
 
 
@@ -121,17 +127,32 @@ def _range(names: Sequence[str], within: Range) -> tuple[str, str]:
     return f"{within.low:g} to {within.high:g}", ", ".join(names)
 
 
-def _metric_list(rows: Iterable[Metric]) -> str:
-    return "\n".join(f"- {code(row.name)}{_labels(row)}: {_kind(row)}{row.help}" for row in rows)
+FIELDS = re.compile(
+    r" \((?:(?:NVML|DCGM|GPM|NVLink|nvml\w++|to|from|on|[FD]?\d++(?:-\d++)?|[,;]) ?)+\)"
+)
+"""Numbers of fields of NVML and DCGM, which `# HELP` on the page has."""
 
 
-def _labels(row: Metric) -> str:
-    return f" ({', '.join(row.labels)})" if row.labels else ""
+def _metric_list(rows: Iterable[Metric], usual: tuple[str, ...]) -> str:
+    return "\n".join(
+        f"- {code(row.name)}{_labels(row, usual)}: {_kind(row)}{FIELDS.sub('', row.help)}"
+        for row in rows
+    )
+
+
+def _labels(row: Metric, usual: tuple[str, ...]) -> str:
+    count = len(usual) if tuple(row.labels[: len(usual)]) == usual else 0
+    own = row.labels[count:] or (() if count == len(usual) else ("-",))
+    return f" ({', '.join(own)})" if own else ""
 
 
 def _kind(row: Metric) -> str:
     usual = "counter" if row.name.endswith("_total") else "gauge"
     return "" if row.kind == usual else f"{row.kind.capitalize()}. "
+
+
+DEFAULT = re.compile(r" \([^();]+\)$")
+"""The default, at the end of a flag's help."""
 
 
 def settings() -> str:
@@ -146,7 +167,7 @@ def settings() -> str:
         others += reversed(one.also)
         rows.append((
             code(f"[{one.section}] {one.key}"), _default(defaults[name]),
-            ", ".join(map(code, others)), flag.help,
+            ", ".join(map(code, others)), DEFAULT.sub("", flag.help),
         ))  # fmt: skip
     others_flags = [(code(flag.option), flag.help) for flag in FLAGS if flag.name not in SETTINGS]
     return _page([
@@ -195,17 +216,26 @@ def command_line() -> str:
         "## Faults",
         faults.text(),
     ]
+    shared = _shared(commands)
+    parts += [
+        "## Options of several commands",
+        "A command that has one of these names it behind `also`.",
+        "\n".join(shared),
+    ]
     for name, command in commands.items():
         parts += [f"## lockstep {name}", _help(command.help or "")]
         parameters = [each for each in command.params if each.name != "help"]
-        parts.append(OF_COLLECT if name == "collect" else _parameters(parameters))
+        parts.append(OF_COLLECT if name == "collect" else _parameters(parameters, shared))
         for second, inner in getattr(command, "commands", {}).items():
             parts += [f"### lockstep {name} {second}", _help(inner.help or "")]
-            parts.append(_parameters([each for each in inner.params if each.name != "help"]))
+            parameters = [each for each in inner.params if each.name != "help"]
+            parts.append(_parameters(parameters, shared))
     return _page([part for part in parts if part])
 
 
 OF_COLLECT = "Every setting is a flag, and a few flags are no settings: [settings](settings.md)."
+SHARED = 3
+"""Options of so many commands are described once."""
 EXIT_CODES = (
     ("0", "healthy, or done"),
     ("1", "a warning that names nobody: all ranks slower alike, or hardware that deviates"),
@@ -233,13 +263,36 @@ def _prose(text: str) -> str:
     return text.replace("<", "&lt;").replace("*", "\\*").replace("[", "\\[")
 
 
-def _parameters(parameters: Sequence[Any]) -> str:
-    """A list for each group of the help, those without a group first."""
+def _shared(commands: dict[str, Any]) -> list[str]:
+    """The lines of options that three commands or more have."""
+    counted = Counter(
+        _parameter(each)
+        for name, command in commands.items()
+        if name != "collect"
+        for one in (command, *getattr(command, "commands", {}).values())
+        for each in one.params
+        if each.param_type_name != "argument" and each.name != "help"
+    )
+    return [line for line, count in counted.items() if count >= SHARED]
+
+
+def _parameters(parameters: Sequence[Any], shared: Sequence[str]) -> str:
+    """A list for each group of the help, those without a group first.
+
+    Of options of several commands only the names, at the end.
+    """
+    also = [
+        code(each.opts[0])
+        for each in parameters
+        if not getattr(each, "hidden", False) and _parameter(each) in shared
+    ]
     groups: dict[str, list[str]] = {"": []}
     for each in parameters:
-        if not getattr(each, "hidden", False):
+        if not getattr(each, "hidden", False) and _parameter(each) not in shared:
             group = getattr(each, "rich_help_panel", None) or ""
             groups.setdefault(group, []).append(_parameter(each))
+    if also:
+        groups[""].append(f"- also {', '.join(also)}")
     return "\n\n".join(
         (f"**{group}**\n\n" if group else "") + "\n".join(rows)
         for group, rows in groups.items()
@@ -283,10 +336,20 @@ def archives() -> str:
             f"## {name}",
             table(
                 ("column", "type", "unit", "what"),
-                [(code(one.name), one.dtype, one.unit, one.help) for one in columns],
+                _columns(columns),
             ),
         ]
     return _page(parts)
+
+
+def _columns(columns: Iterable[Any]) -> list[tuple[str, ...]]:
+    """Rows of a table of columns; those of the phases share one."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for column in columns:
+        phase = f"phase {column.name.removesuffix('_seconds')}"
+        what = column.help.replace(phase, "the phase of this name")
+        groups.setdefault((column.dtype, column.unit, what), []).append(code(column.name))
+    return [(", ".join(names), *cells) for cells, names in groups.items()]
 
 
 ROWS = {
@@ -301,10 +364,14 @@ def alerts() -> str:
     """Every alert with its runbook."""
     parts, count = [], 0
     for group in GROUPS:
-        rows = [_alert(rule) for rule in group.rules if isinstance(rule, Alert)]
+        rows: dict[str, list[str]] = {}
+        for rule in group.rules:
+            if isinstance(rule, Alert):
+                count += 1
+                rows.setdefault(_severity(rule), []).append(_alert(rule))
         if rows:
-            count += len(rows)
-            parts += [f"## {group.name}", "\n".join(rows)]
+            listed = [f"- {severity}: {', '.join(names)}" for severity, names in rows.items()]
+            parts += [f"## {group.name}", "\n".join(listed)]
     return _page([
         "# Alerts", MADE,
         (f"{count} alerts, which `lockstep rules --out DIR` writes for Prometheus and as"
@@ -316,10 +383,13 @@ def alerts() -> str:
     ])  # fmt: skip
 
 
-def _alert(rule: Alert) -> str:
+def _severity(rule: Alert) -> str:
     severity = "by tier" if rule.severity == BY_TIER else str(rule.severity)
-    page = f"../../deploy/runbooks/{rule.full_name}.md"
-    return f"- [{rule.full_name}]({page}): {severity}, {rule.wait or 'at once'}"
+    return f"{severity}, {rule.wait or 'at once'}"
+
+
+def _alert(rule: Alert) -> str:
+    return f"[{rule.full_name}](../../deploy/runbooks/{rule.full_name}.md)"
 
 
 def _page(parts: Sequence[str]) -> str:
@@ -328,12 +398,11 @@ def _page(parts: Sequence[str]) -> str:
 
 def results() -> str:
     """The columns of `lockstep bench`'s table of results."""
-    rows = [(code(one.name), one.dtype, one.unit, one.help) for one in COLUMNS]
     return _page([
         "# The table of results", MADE,
         (f"One row a cell and repeat. What a workload measures follows as `{METRIC_PREFIX}NAME`, by"
         " name. Null is what is not known. [Benchmarks](../ml/bench.md)"),
-        table(("column", "type", "unit", "what"), rows),
+        table(("column", "type", "unit", "what"), _columns(COLUMNS)),
     ])  # fmt: skip
 
 
