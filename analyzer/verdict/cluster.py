@@ -289,9 +289,9 @@ def _missing(slow: Sequence[RunView], healthy: Sequence[RunView], places: Places
     nodes = sorted({node for view in slow for node in view.nodes})
     without = [node for node in nodes if node not in places]
     if not places:
-        words.append("no topology: leaves, racks and storage are not known")
+        words.append("no topology: leaves, racks and storage are unknown")
     elif without:
-        words.append(f"the place of {len(without)} of {len(nodes)} nodes is not known")
+        words.append(f"the place of {len(without)} of {len(nodes)} nodes is unknown")
     if not healthy:
         words.append("no healthy run at that time that would clear a part")
     if any(view.emulated for view in slow):

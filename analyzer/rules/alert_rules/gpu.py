@@ -64,7 +64,7 @@ or
             "The switch's driver logged an error that it calls fatal. NVLink traffic of the GPUs"
             " behind the switch fails or hangs until switch and GPUs are reset."
         ),
-        source="The driver's own word: NVIDIA's Fabric Manager guide tells fatal SXIDs apart.",
+        source="The driver's own word: NVIDIA's Fabric Manager guide distinguishes fatal SXIDs.",
     ),
     Alert(
         "GpuFabricUnhealthy",
@@ -122,7 +122,7 @@ max by (node, gpu, uuid)
         Severity.WARNING, "rack_check",
         summary=GPU + ": the power brake was pulled",
         description=(
-            "An outside signal (power supply or rack) told the GPU to slow down at once; where its"
+            "An outside signal (power supply or rack) makes the GPU slow down at once; where its"
             " neighbours in the rack say the same, it is the rack."
         ),
         source="DCGM XID 61 (EDPP power brake, WARN), gpud's power-brake event.",

@@ -147,8 +147,9 @@ max by (node, device, priority)
 (rate(lockstep_net_pfc_pause_seconds_total{direction="receive"}[2m])) > 0.10""",
         Severity.WARNING, "fabric",
         summary=(
-            "{{ $labels.device }} on {{ $labels.node }}, priority {{ $labels.priority }}: told to"
-            ' wait {{ printf "%.2f" $value }} of the time'
+            "{{ $labels.device }} on {{ $labels.node }}, priority {{ $labels.priority }}: paused"
+            ' {{ printf "%.2f" $value }} of the time'
+
         ),
         description=(
             "The switch pauses what this port sends: its way on is congested, or a receiver behind"

@@ -139,10 +139,11 @@ or
   max(increase(lockstep_series_dropped_total{family="lockstep_train_loss"}[1h])) > 0
 )""",
         Severity.WARNING, "page_run_owner",
-        summary="Run {{ $labels.run }}: its loss is not a finite number, or no longer told",
+        summary="Run {{ $labels.run }}: its loss is not a finite number, or no longer reported",
         description=(
-            "Steps go on, and no rank has told a finite loss for ten minutes though it did before:"
-            " the loss is NaN or infinite, and the steps train nothing."
+            "Steps go on, and no rank has reported a finite loss for ten minutes though it did"
+            " before: the loss is NaN or infinite, and the steps train nothing."
+
         ),
         source="Ten minutes are a choice of ours: mixed precision skips single steps.",
         wait="1m",

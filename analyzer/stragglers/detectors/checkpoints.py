@@ -154,7 +154,7 @@ def longer_writes(grid: Grid) -> str | None:
             until = f" to {int(grid.to_step[writes[shift.last - 1][-1]])}" if over else ""
             return (
                 f"checkpoints took {now:.1f} s from step {first}{until}, {then:.1f} s else,"
-                f" {lost / total:.0%} of the run more, and nobody is known to be why"
+                f" {lost / total:.0%} of the run more, and no rank explains it"
             )
     return None
 

@@ -191,8 +191,8 @@ def test_of_ranks_that_may_all_wait_none_is_named_with_confidence(pipeline):
     assert all(0.4 < c.place_confidence <= 0.5 for c in verdict.culprits)
     assert "Rank 6 (node-6, GPU 0) may have stopped the run since step 240" in verdict.sentence
     assert (
-        "and it cannot be told which of ranks 4, 6 began it. Confidence in the place low (0.49);"
-        " if it is this one, that nothing told so far says why"
+        "and which of ranks 4, 6 began it is unknown. Confidence in the place low (0.49);"
+        " if it is this one, that no reported data explain it"
     ) in verdict.sentence
     assert [5] == [one.rank for one in verdict.rejected]
 
@@ -257,7 +257,7 @@ def test_if_everybody_waits_it_cannot_be_told_for_whom(pipeline):
     # Of each of these, its replica's other rank waits in the exchange of gradients.
     assert [0, 2, 4, 6] == [one.rank for one in found]
     assert all(one.details["certainty"] < 0.25 for one in found)
-    assert "it cannot be told which of ranks 0, 2, 4, 6 began it" in found[0].text
+    assert "which of ranks 0, 2, 4, 6 began it is unknown" in found[0].text
 
 
 def test_ranks_that_the_launcher_ended_after_the_stall_did_not_die_of_themselves(pipeline):

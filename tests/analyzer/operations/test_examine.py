@@ -282,7 +282,7 @@ def test_of_two_replicas_operations_alone_name_nobody() -> None:
     told = verdict(synth.Scene(dp=2, pp=4, micro_batches=4, steps=60, slow=(slow,)))
 
     assert ("unknown", []) == (told.status, named(told))
-    assert "nobody knows which is normal" in told.sentence
+    assert "which is normal is unknown" in told.sentence
     assert any("its only peer's" in one.why for one in told.rejected)
 
 

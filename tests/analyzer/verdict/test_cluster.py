@@ -198,7 +198,7 @@ def test_a_place_that_is_not_known_lowers_the_confidence():
     verdict = cluster([slow("one", "a0 x0"), slow("two", "a1 x1"), run("three", "b0")], PLACES)
 
     assert (Part("leaf", "leaf-1"), 0.25) == (verdict.part, verdict.confidence)
-    assert "the place of 2 of 4 nodes is not known" in verdict.sentence
+    assert "the place of 2 of 4 nodes is unknown" in verdict.sentence
 
 
 def test_each_wider_part_that_is_possible_lowers_the_confidence():

@@ -183,7 +183,7 @@ STUCK = Case(
 _INFINITE = "0.5x20 " + "Inf " * 40
 
 LOSS = Case(
-    "LossNotFinite", RUN, "Run r: its loss is not a finite number, or no longer told",
+    "LossNotFinite", RUN, "Run r: its loss is not a finite number, or no longer reported",
     {
         "loss": (_rank("lockstep_train_loss", "0", "a"), "0.5x200"),
         "steps": (_rank("lockstep_train_steps_total", "0", "a"), "0+3x200"),
