@@ -130,14 +130,12 @@ def unexplained(grid: Grid) -> str | None:
         return (
             f"{_who(grid, lost)} {verb} gone without a clean end, and which of them began it is"
             f" unknown{_unseen(grid)}"
-
         )
     if grid.meta.get("vanished"):
         return "its series ended while its ranks were there, and how it ended is unknown"
     if (dark := unanswered(grid)) > 0:
         step = int(grid.to_step.max()) - 1 if len(grid.to_step) else None
         last = "" if step is None else f", the last reported step is {step}"
-
         return (
             f"no node answered a scrape in the last {dark:.0f} s{last}, and whether the run stands"
             " still or has ended is unknown"

@@ -78,7 +78,7 @@ STEPS: tuple[Column, ...] = (
         "own_seconds",
         "float64",
         "seconds",
-        "step outside blocking collectives; null = nobody timed all of them",
+        "step outside blocking collectives; null = not all of them were timed",
     ),
     *(Column(f"{phase}_seconds", "float64", "seconds", f"phase {phase}") for phase in PHASES),
     Column("tags", "string", "", "why slow by design: gc, eval, checkpoint, warmup; comma-joined"),
@@ -88,7 +88,7 @@ STEPS: tuple[Column, ...] = (
     Column("flops", "float64", "", "model FLOPs of this rank, Megatron's formula"),
     Column(
         "wait_seconds", "float64", "seconds",
-        "in blocking collectives, arrival to completion; null = nobody timed all of them, or the"
+        "in blocking collectives, arrival to completion; null = not all of them were timed, or the"
         " archive is older than this column: then wall_seconds - own_seconds",
         added=True,
     ),

@@ -59,7 +59,7 @@ def _node(context: Context) -> None:
             st.caption("Nothing was looked at on this node in this range.")
     with right:
         st.subheader("Who it is", anchor=False)
-        table(places.facts(facts.facts), "facts", "What is known of the node.")
+        table(places.facts(facts.facts), "facts", "Facts about the node.")
     _gpus(context, facts)
     events = part(lambda: source.events(span, context.location.run, node)) or ()
     charts = part(lambda: source.node_lines(node, span)) or ()

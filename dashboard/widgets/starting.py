@@ -199,7 +199,7 @@ def waiting(api: str) -> None:
     try:
         names = remote.of(api).waiting()
     except (ApiError, ValueError, OSError) as error:
-        st.caption(f"Whether runs wait is not known: {plain(str(error))}.")
+        st.caption(f"Whether runs wait is unknown: {plain(str(error))}.")
         return
     if names:
         st.caption(f"Waiting, in this order: {', '.join(names)}.")

@@ -109,7 +109,7 @@ def sentence(every: Sequence[RunRow], rows: Sequence[RunRow]) -> tuple[str, Seve
     parts = [f"{_counted(len(rows))}: {', '.join(ends)}"]
     parts += [f"{slow:,} held back by somebody"] if slow else []
     parts += [f"{unread:,} not analyzed"] if unread else []
-    parts += [f"of {unsure:,} it is not known who held them back"] if unsure else []
+    parts += [f"{unsure:,} could not be judged"] if unsure else []
     lost = sum(row.lost_gpu_hours or 0.0 for row in rows)
     text = "; ".join(parts)
     text += f"; {hours(lost)} lost in all" if lost > 0 else ""
@@ -173,7 +173,7 @@ def headline(rows: Sequence[LedgerRow], run: str) -> Said:
     if not counted:
         which = f"of run {run}" if run else "of any run here"
         return Said(
-            f"Nothing is known of where the time {which} went.", Severity.UNKNOWN,
+            f"Where the time {which} went is unknown.", Severity.UNKNOWN,
             "lockstep ledger DIR",
         )  # fmt: skip
     whole = sum(row.rank_seconds for row in counted)
@@ -192,6 +192,6 @@ def headline(rows: Sequence[LedgerRow], run: str) -> Said:
         loss = f"the largest loss is {who}, {percent(lost / whole)}" if lost else "nothing was lost"
         words = f"{percent(useful)} of the time of {len(counted)} runs was useful; {loss}."
     if missing >= KNOWN:
-        words += f" Of {percent(missing)} it is not known where it went."
+        words += f" Where {percent(missing)} went is unknown."
         return Said(words, Severity.UNKNOWN)
     return Said(words, Severity.OK if useful >= MUCH else Severity.NOTE)

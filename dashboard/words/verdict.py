@@ -121,11 +121,11 @@ def hang(verdict: Verdict) -> str:
     names = ", ".join(map(str, missing[:NAMED_AT_MOST]))
     more = len(missing) - NAMED_AT_MOST
     names += f" and {more} more" if more > 0 else ""
-    op, group = text(hanging.get("op")) or "a collective", text(hanging.get("group")) or "not told"
+    op, group = text(hanging.get("op")) or "a collective", text(hanging.get("group")) or "unknown"
     sequence = whole(hanging.get("sequence"))
     which = "" if sequence is None else f" number {sequence}"
     if not missing:
-        return f"The run hangs in {op}{which} of group {group}; who is missing is not known."
+        return f"The run hangs in {op}{which} of group {group}; who is missing is unknown."
     are = "rank {} is" if len(missing) == 1 else "ranks {} are"
     return (
         f"The run hangs in {op}{which} of group {group}: {are.format(names)} missing, and everybody"
@@ -173,7 +173,7 @@ def _lowest(verdict: Verdict, key: str) -> float | None:
 
 
 def _not_analyzed(row: RunRow, *, live: bool) -> Said:
-    said = f"Run {row.run} was not analyzed, so who is late is not known; what was measured stands"
+    said = f"Run {row.run} was not analyzed, so who is late is unknown; what was measured stands"
     if live and not row.folder:
         return Said(
             f"{said} below. lockstep watch analyzes running runs.",
@@ -237,7 +237,7 @@ def how_sure(verdict: Mapping[str, Any]) -> str:
     """Coverage, provenance and what goes on costing, in a sentence."""
     coverage = number(verdict.get("coverage"))
     words = (
-        "How much of the run answered is not known."
+        "How much of the run answered is unknown."
         if coverage is None
         else f"{coverage:.0%} of the expected windows of all ranks answered."
     )

@@ -83,9 +83,9 @@ def _numbers() -> list[Json]:
             [instant(f"max by (run) (lockstep_run_coverage_ratio{{{_RUN}}})", "steps"),
              instant(f"max by (run) (lockstep_run_known_ranks{{{_RUN}}})\n/ on (run)\n"
                      f"count by (run) (lockstep_rank_up{{{_RUN}}})", "own time")],
-            tell("Share of ranks that told how long their steps took, and of those whose own time "
+            tell("Share of ranks that reported their step times, and of those whose own time "
                  "is known.", "100 %.",
-                 "nobody knows who is slow among the others: time their collectives "
+                 "which of the others are slow is unknown: time their collectives "
                  "(lockstep.recorder), or open Lockstep itself."), lead("self", "health", "run"),
         ),
     ]  # fmt: skip

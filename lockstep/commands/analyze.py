@@ -244,7 +244,7 @@ def table(verdict: "Verdict") -> str:
         parts.append(_listed("before:", [each["text"] for each in verdict.recurrence]))
     if verdict.structure:
         lines = [f"{_share(each['share'])}{each['text']}" for each in verdict.structure]
-        parts.append(_listed("by design, nobody's fault:", lines))
+        parts.append(_listed("by design, not a fault:", lines))
     if verdict.rejected:
         lines = [f"rank {each.rank}: {each.why}" for each in verdict.rejected]
         parts.append(_listed("let go:", lines))
@@ -259,7 +259,7 @@ def _told_before(finding: Mapping[str, Any]) -> str:
         return visible_line(finding["text"])
     facts = [f"{'+' if fact['for'] else '-'} {fact['text']}" for fact in finding["evidence"]]
     who = "the alert" if finding["by"] == "alert" else "watch"
-    return _listed(f"what {who} told then:", [f'"{finding["sentence"]}"', *facts])
+    return _listed(f"what {who} reported then:", [f'"{finding["sentence"]}"', *facts])
 
 
 def _listed(title: str, lines: Sequence[str]) -> str:

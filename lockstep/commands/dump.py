@@ -196,7 +196,7 @@ def _table(answers: "Answers") -> str:
         for one in answers.missing
         if one.held_up
     ]
-    sentence = "\n".join(lines) or "Nobody is missing from a collective."
+    sentence = "\n".join(lines) or "No rank is missing from a collective."
     formats = {_format(one.dump) for one in answers.ranks if one.dump is not None}
     told = "".join(f"\nDumps of {each}." for each in sorted(formats))
     return f"{output.grid(HEADER, rows)}\n\n{sentence}{told}"

@@ -16,7 +16,7 @@ def watch(
     ] = None,
     alertmanager: Annotated[
         list[str] | None,
-        typer.Option(metavar="URL", help="Told of every finding; each replica, again and again."),
+        typer.Option(metavar="URL", help="Receives every finding; repeat it for each replica."),
     ] = None,
     interval: Annotated[float, typer.Option(help="Seconds between two cycles.")] = 15.0,
     listen: Annotated[
@@ -60,7 +60,7 @@ def watch(
     from lockstep.watch import program
 
     if once and alertmanager:
-        raise typer.BadParameter("--alertmanager goes without --once: findings are told for as long"
+        raise typer.BadParameter("--alertmanager goes without --once: findings are sent for as long"
                                  " as they are open")  # fmt: skip
     asked = program.Asked(
         prometheus=prometheus, out=out, state=state, interval=interval, listen=listen,

@@ -236,7 +236,7 @@ def analyzer_beside(image: str) -> str:
     if name != TRAINER or "@" in last:
         fail(
             ExitCode.USAGE,
-            f"it cannot be told from --image {image} what analyzes the run; give"
+            f"--image {image} does not show what analyzes the run; give"
             f" --analyzer-image REGISTRY/{ANALYZER}:TAG",
         )
     return f"{place}/{ANALYZER}{colon}{tag}".removeprefix("/")

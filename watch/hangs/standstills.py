@@ -293,7 +293,9 @@ class Standstills:
             told = connection.instant(questions.longest_silence(run), until, within=AGE)
         except SourceError as error:
             if run not in self._untold:
-                LOG.warning("run %r is not watched for silence until Prometheus answers: %s", run, error)
+                LOG.warning(
+                    "run %r is not watched for silence until Prometheus answers: %s", run, error
+                )
             self._untold[run] = monotonic()
             return None
         self._untold.pop(run, None)

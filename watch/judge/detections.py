@@ -161,7 +161,8 @@ def of_namesakes(
             confidence=1.0,
             sentence=(
                 f"Two programs call themselves run {run}, on {', '.join(nodes[:MOST_NODES])}: their"
-                " numbers are mixed, so none of its ranks is judged. Give each its own LOCKSTEP_RUN."
+                " numbers are mixed, so none of its ranks is judged. Give each its own"
+                " LOCKSTEP_RUN."
             ),
             onset=now,
             sure=True,

@@ -191,7 +191,6 @@ def _sentence(run: str, life: Life, end: End) -> str:
         return (
             f"Run {run} ended {end.clock}: the ranks whose end is known finished; {untold} of its"
             f" {len(life.ranks)} ranks reported no end; how the run ended is unknown."
-
         )
     if end.how is How.VANISHED:
         return f"Run {run} has sent no data since {clock(end.when)}: {HEARD[end.heard]}."
@@ -239,7 +238,6 @@ def _facts(end: End) -> tuple[Fact, ...]:
     told = [
         f"{count} did not report" if not state
         else f"{count} reported {str(state).replace('_', ' ')}"
-
         for state, count in sorted((end.states or {}).items())
     ]  # fmt: skip
     found = [Fact(True, f"last report of the ranks: {', '.join(told)}", m.RANK_LAST_STATE.name)]
@@ -314,7 +312,6 @@ def over(
             continue
         if end.how is How.STOPPED:
             words[run] = f"the run was ended from outside {end.clock}, as when its pods are deleted"
-
             continue
         if end.how is How.VANISHED and not end.states:
             head, never = f"no data of the run since {clock(end.when)}", "it did not come back"
@@ -337,4 +334,3 @@ def _as_far(end: End) -> str:
         return ""
     ranks = sum((end.states or {}).values())
     return f", as {ranks - untold} of its {ranks} ranks reported: its collectors ended with it"
-

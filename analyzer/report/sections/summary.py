@@ -22,7 +22,7 @@ NOBODY = {
 def title(verdict: Verdict) -> str:
     """The verdict as a heading: who and why, without figures that need a unit."""
     then = "".join(
-        f"; {earlier['by']} told of {earlier['who']}: {earlier['cause']}"
+        f"; {earlier['by']} reported {earlier['who']}: {earlier['cause']}"
         for earlier in _disputed(verdict)
     )
     if not verdict.culprits:

@@ -25,7 +25,6 @@ unless on (node) (
         description=(
             "The state of this node is unknown: neither its hardware nor its ranks are watched. If"
             " it answers otherwise, only the collector is gone."
-
         ),
         source=(
             "Crusoe's \"loss of telemetry\"; five minutes are a choice of ours. A node without a"
@@ -75,7 +74,6 @@ max by (node, source) (lockstep_source_available) == 1""",
         description=(
             "Their values are lost. After an upgrade of a dcgm-exporter or a driver, alerts and"
             " verdicts may need them. `lockstep capture` and `lockstep doctor --raw` name them."
-
         ),
         source=(
             "DCGM 4.6 and 4.7 renamed dozens of fields; a quarter of an hour is a choice of ours,"
@@ -225,7 +223,6 @@ max(increase(lockstep_analyzer_state_write_failures_total[15m])) > 0""",
         description=(
             "The check, a driver roll-out or the fabric is a likelier cause than so many nodes. No"
             " node is changed until a human resets the breaker."
-
         ),
         source="NVSentinel's breaker, which is reset by hand.",
         dashboard="self",
@@ -254,7 +251,6 @@ max by (node) (lockstep_node_health_score) > 0.9""",
         description=(
             "It always fires. When a dead man's switch no longer receives it, Prometheus or"
             " Alertmanager is down."
-
         ),
         source="kube-prometheus' Watchdog.",
         dashboard="self",

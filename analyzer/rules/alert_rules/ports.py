@@ -149,7 +149,6 @@ max by (node, device, priority)
         summary=(
             "{{ $labels.device }} on {{ $labels.node }}, priority {{ $labels.priority }}: paused"
             ' {{ printf "%.2f" $value }} of the time'
-
         ),
         description=(
             "The switch pauses what this port sends: its way on is congested, or a receiver behind"

@@ -143,7 +143,6 @@ or
         description=(
             "Steps go on, and no rank has reported a finite loss for ten minutes though it did"
             " before: the loss is NaN or infinite, and the steps train nothing."
-
         ),
         source="Ten minutes are a choice of ours: mixed precision skips single steps.",
         wait="1m",

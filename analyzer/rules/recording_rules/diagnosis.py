@@ -149,7 +149,6 @@ def of_whole_run(diagnosis: Diagnosis, answered: Answered) -> Verdict:
         f"the own time of {silent} of {answered.expected} ranks is unknown to Prometheus' rules, at"
         " least in part: they were not scraped, or their waits were not timed"
         " (docs/ml/timed-waits.md)"
-
     )
     structure = tuple(one for one in verdict.structure if one["kind"] not in NO_NODES_FAULT)
     return sentence(dataclasses.replace(scaled, status="unknown", structure=structure), grid, why)

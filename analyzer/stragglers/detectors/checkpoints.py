@@ -71,7 +71,7 @@ def unlike_writers(grid: Grid) -> str | None:
     who = grid.ranks[last]
     return (
         f"rank {who.rank} ({who.node}) writes checkpoints {ratio[last]:.2f}x as long as the others,"
-        f" which is {over[last] / total:.0%} of the run, and nobody knows whether by design"
+        f" which is {over[last] / total:.0%} of the run; whether by design is unknown"
     )
 
 

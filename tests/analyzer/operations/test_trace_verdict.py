@@ -203,8 +203,8 @@ def test_a_pause_in_nobodys_computations_names_nobody():
 @pytest.mark.parametrize(
     ("scene", "words"),
     [
-        ({"steps": 1}, "one step tells nothing about noise"),
-        ({"steps": 5}, "5 steps tell nothing about noise; it takes 6"),
+        ({"steps": 1}, "one step shows nothing about noise"),
+        ({"steps": 5}, "5 steps show nothing about noise; it takes 6"),
         ({"dp": 1, "pp": 1}, "the trace has one worker"),
     ],
 )
@@ -244,7 +244,7 @@ def test_steps_that_lack_operations_are_not_known_to_be_well():
     few, most = (verdict_of_trace(replace(made(), coverage=share)) for share in (0.5, 0.9))
 
     assert ("unknown", "healthy") == (few.status, most.status)
-    assert "is known of 20 of 40 steps only" in few.sentence
+    assert "is known for 20 of 40 steps only" in few.sentence
 
 
 def test_gaps_in_the_computations_never_give_nan_in_the_verdict():

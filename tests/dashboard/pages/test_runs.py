@@ -198,7 +198,7 @@ def test_much_that_is_unknown_is_no_answer():
     row = replace(ROW, buckets={"computing": 95.0, "unknown": 30.0}, stragglers={})
     said = headline((row,), "")
     assert said.severity is Severity.UNKNOWN
-    assert "Of 24% it is not known where it went." in said.text
+    assert "Where 24% went is unknown." in said.text
 
 
 def test_a_bar_has_all_of_a_run_and_unknown_is_last():

@@ -32,7 +32,7 @@ ARRIVALS = Matrix(
          Severity.NOTE),
         (HEALTHY, 0.5, "All ranks are in collectives for 50 % of a step. That is a lot",
          Severity.NOTE),
-        (HEALTHY, math.nan, "How long ranks are in collectives is not known", Severity.UNKNOWN),
+        (HEALTHY, math.nan, "How long ranks are in collectives is unknown", Severity.UNKNOWN),
         (None, 0.5, "All ranks are in collectives for 50 %", Severity.UNKNOWN),
     ],
 )  # fmt: skip
@@ -156,7 +156,7 @@ def test_lowest_and_highest_are_told_with_names(told: pd.DataFrame, expected: st
 
 def test_what_nobody_told_is_not_known() -> None:
     for told in (None, ranks(), ranks(math.nan)):
-        assert "How long ranks are in collectives is not known." == waits(told).words
+        assert "How long ranks are in collectives is unknown." == waits(told).words
 
 
 @given(st.lists(st.floats(0, 1) | st.just(math.nan), min_size=1, max_size=9))

@@ -61,7 +61,7 @@ def test_a_fleet_of_which_a_part_told_nothing_is_unknown_and_says_of_how_many() 
     text, severity = said(fleet(2, values=[1.0] * 15 + [np.nan]))
     assert Severity.UNKNOWN == severity
     assert "none of the 15 GPUs" in text
-    assert "Of 1 more it is not known. It is known of a rank whose" in text
+    assert "1 more is unknown. It is known for ranks whose" in text
 
 
 def test_a_fleet_that_told_nothing_is_unknown_and_not_well() -> None:

@@ -89,7 +89,7 @@ def test_throttling_without_a_lower_clock_contradicts_itself(hardware):
 
     assert () == judged.deviations
     assert judged.missing == (
-        "GPU 2 of node-1 tells of being in thermal slowdown, and its clock is its peers'",
+        "GPU 2 of node-1 reports that it is in thermal slowdown, but its clock is its peers'",
     )
 
 
@@ -123,7 +123,7 @@ def test_a_brake_at_the_peers_clock_is_doubted_though_one_scrape_strayed(hardwar
 
     assert () == judged.deviations
     assert judged.missing == (
-        "GPU 2 of node-1 tells of being braked by the power supply, and its clock is its peers'",
+        "GPU 2 of node-1 reports that it is braked by the power supply, but its clock is its peers'",
     )
 
 
