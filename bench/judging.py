@@ -196,7 +196,7 @@ def _without_speed(
             silent.setdefault(_asked(row), []).append(row)
     for rows in silent.values():
         finished = any(row.get("status", "finished") == "finished" for row in rows)
-        how = "tells how fast it was" if finished else "finished"
+        how = "reports its speed" if finished else "finished"
         sentence = f"{words_of(rows[0])}: unknown, none of its runs ({len(rows)}) {how}."
         reasons = sorted({str(row["reason"]) for row in rows if row.get("reason")})
         yield Judgement(words_of(rows[0]), "unknown", math.nan, (math.nan, math.nan), math.nan,

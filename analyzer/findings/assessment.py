@@ -41,7 +41,7 @@ WORDS: Mapping[str, str] = {
         "not every rank made a step in the last minutes; it is known once all of them do"
     ),
     Reason.OWN_TIME: (
-        "the own time of a rank is not known, because a collective of it was not timed or its page"
+        "the own time of a rank is unknown, because a collective of it was not timed or its page"
         " does not report it; it is known once lockstep.recorder() times all collectives"
     ),
     Reason.TELEMETRY: (

@@ -25,8 +25,8 @@ _RUN = 'run=~"$run"'
 _TO_STRAGGLER = lead("straggler", "straggler", "run")
 _TO_NODE = lead("node", "node", "node")
 _TO_GPU = lead("node", "node", "node", "gpu")
-_NO_RANKS = "No rank of this run told its steps in the range"
-_NO_GPUS = "No GPU of this run is told of: it trains on CPUs, or ranks do not tell their uuid"
+_NO_RANKS = "No rank of this run reported steps in the range"
+_NO_GPUS = "No GPU of this run is reported: it trains on CPUs, or ranks do not report their uuid"
 _STEPS = per_second(f"lockstep_train_steps_total{{{_RUN}}}", "run, rank")
 
 
@@ -140,7 +140,7 @@ def _step() -> Json:
          query(f"quantile by (run) (0.5, {own})", "own time, median")],
         tell("Seconds a step. Own time is what a rank takes without waiting for others.",
              "slowest and median own time are close; where not all collectives are timed own time "
-             "is not known, and not drawn.",
+             "is unknown, and not drawn.",
              "where the slowest rank leaves the median, everybody waits for it: open Straggler."),
         _TO_STRAGGLER, nothing=_NO_RANKS,
     )  # fmt: skip

@@ -106,7 +106,7 @@ WHY: tuple[tuple[str, str, str], ...] = (
      "create it, or set " + CLAIMS),
     ((r"unbound immediate PersistentVolumeClaims|no persistent volumes available"
      r"|storageclass\S* .*not found|no storage class is set|waiting for a volume to be created"),
-     "nobody provides a volume for the claim of {part}",
+     "no provisioner provides a volume for the claim of {part}",
      "set " + CLAIMS),
     (r'(?:secret|configmap) "(?P<what>[^"]+)" not found',
      "there is no Secret or ConfigMap {what} in namespace {namespace}",

@@ -13,9 +13,9 @@ from lockstep.analyzer.shapes.run import Culprit, Grid, Verdict
 from lockstep.analyzer.shapes.wording import ACCUSED, certainty, ratio
 
 NOBODY = {
-    "healthy": "Nobody holds this run back",
+    "healthy": "No rank holds this run back",
     "degraded": "The run is slow, and no rank is to blame",
-    "unknown": "Nobody can be named",
+    "unknown": "No place can be named",
 }
 
 

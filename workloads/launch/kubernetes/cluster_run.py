@@ -265,7 +265,7 @@ class ClusterRun:
         if self._lost is not None and now - self._lost > LOST_SECONDS:
             return trouble
         if self._ran_after is None and self._spent > self.settings.start_timeout:
-            why = conditions.waits(pods) or "nobody creates its pods"
+            why = conditions.waits(pods) or "no controller creates its pods"
             return f"not all of its pods ran within {self._spent:.0f} s: {why}"
         return ""
 

@@ -165,7 +165,7 @@ def test_an_operator_that_does_nothing_is_told(
 ) -> None:
     run = started(cluster, spec, settings, {})
 
-    assert run.wait(told).reason.endswith("nobody creates its pods")
+    assert run.wait(told).reason.endswith("no controller creates its pods")
 
 
 @pytest.mark.parametrize("kind", list(Kind))
