@@ -164,7 +164,7 @@ def _doubts(about: list[RunRow], answer: Answer, fleet: FleetSnapshot | None) ->
         was = "was" if unread == 1 else "were"
         doubts.append(f"{unread:,} of {_count(len(about), 'run')} {was} not analyzed")
     if unsure:
-        doubts.append(f"of {unsure:,} of {_count(len(about), 'run')} the verdict is unknown")
+        doubts.append(f"the verdict is unknown for {unsure:,} of {_count(len(about), 'run')}")
     if silent > 0:
         doubts.append(f"{silent:,} of {_count(answer.nodes[0], 'node')} do not answer")
     if answer.live:

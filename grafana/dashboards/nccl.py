@@ -133,7 +133,7 @@ def _states() -> Json:
     return rows(
         "Ranks that are not well, by RAS", "none",
         [row(f"max by ({_BY_RANK}, state) (lockstep_nccl_rank_state{{{_RUN}}}) == 1")],
-        tell("A rank without a row is not told to be unwell.", "no row.",
+        tell("A rank without a row has no reported problem.", "no row.",
              "dead or missing: its process is gone. async_error: its log says why."),
         _ROW, names=("holds",), nothing="None, or NCCL RAS reports nothing",
     )  # fmt: skip

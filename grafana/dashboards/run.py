@@ -153,7 +153,7 @@ def _phases() -> Json:
         [query(f"sum by (run, phase) ({seconds})\n/ on (run) group_left ()\n"
                f"sum by (run) ({seconds})", "{{phase}}")],
         tell("Share of the ranks' wall time by phase.", "steady; grad_sync is a small part.",
-             "grad_sync grew: somebody is late, or the network is slow. data grew: storage or "
+             "grad_sync grew: a rank is late, or the network is slow. data grew: storage or "
              "CPUs."),
         _TO_STRAGGLER, stacked=True, high=1, nothing=_NO_RANKS,
     )  # fmt: skip

@@ -15,7 +15,7 @@ def api(
     ] = "127.0.0.1:9412",
     token_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Token that is asked for; else one is made in DIR/.api."),
+        typer.Option(metavar="FILE", help="Token of requests; else one is made in DIR/.api."),
     ] = None,
     tls_certificate: Annotated[
         Path | None, typer.Option(metavar="FILE", help="PEM; with --tls-key.")

@@ -28,7 +28,7 @@ def dashboard(
         str, typer.Option(metavar="URL", help="lockstep api that starts, stops and deletes runs.")
     ] = "",
     grafana: Annotated[
-        str, typer.Option(metavar="URL", help="Of Grafana; else LOCKSTEP_GRAFANA_URL, if set.")
+        str, typer.Option(metavar="URL", help="Address of Grafana; default LOCKSTEP_GRAFANA_URL.")
     ] = "",
     login: Annotated[
         Path | None,
@@ -37,7 +37,7 @@ def dashboard(
     alertmanager: Annotated[
         str,
         typer.Option(
-            metavar="URL", help="Findings are acknowledged and silenced there; with --login."
+            metavar="URL", help="Alertmanager to acknowledge and silence findings in; with --login."
         ),
     ] = "",
     announce: Annotated[

@@ -38,13 +38,13 @@ def dump(
         bool,
         typer.Option(
             "--stacks",
-            help="Also where the ranks stand that are blamed, and a peer of each: py-spy, or"
+            help="Also the stacks of the blamed ranks and of one peer each: by py-spy or"
             " faulthandler; the program goes on.",
         ),
     ] = False,
     native: Annotated[
         bool,
-        typer.Option("--native", help="Calls of C in them, too: stops each process meanwhile."),
+        typer.Option("--native", help="Also frames of C; each process stops meanwhile."),
     ] = False,
     stack_timeout: Annotated[
         float, typer.Option(min=0.1, max=300, help="Seconds to spend on stacks.")

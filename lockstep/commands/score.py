@@ -78,7 +78,7 @@ def score(
         bool, typer.Option("--uninstrumented", help="With synth: judge by hardware alone.")
     ] = False,
     reanalyze: Annotated[
-        bool, typer.Option("--reanalyze", help="Diagnose what is kept again.")
+        bool, typer.Option("--reanalyze", help="Diagnose the kept archives again.")
     ] = False,
     form: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.TABLE,
 ) -> int:

@@ -12,7 +12,7 @@ def watch(
         Path | None, typer.Option(metavar="DIR", help="Folder for the archives of findings.")
     ] = None,
     state: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="What is remembered over restarts.")
+        Path | None, typer.Option(metavar="DIR", help="Folder for what outlives restarts.")
     ] = None,
     alertmanager: Annotated[
         list[str] | None,

@@ -290,7 +290,7 @@ def no_culprit_sentence(
             " there."
         )
     return (
-        f"Unknown: no training series were there; of {known} of the job's {expected} GPUs no"
+        f"Unknown: no training series were there; among {known} of the job's {expected} GPUs no"
         " hardware holds the others back, which a job that waits for its data or its host looks"
         " like too."
     )

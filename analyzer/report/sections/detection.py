@@ -126,7 +126,7 @@ def detection(
         "detection",
         "Detection",
         [
-            blocks.text(f"The finding as it was told when it opened: {seen.sentence}")
+            blocks.text(f"The finding as reported when it opened: {seen.sentence}")
             if seen is not None and seen.sentence
             else None,
             *_then(verdict),

@@ -69,7 +69,7 @@ clamp_min(10 * max by (run) (lockstep_run_step_duration_median_seconds), 60)
 and on (run)
 max by (run) (lockstep_run_active) == 1""",
         Severity.CRITICAL, "page_run_owner",
-        summary='Run {{ $labels.run }}: no rank has done anything for {{ printf "%.0f" $value }} s',
+        summary='Run {{ $labels.run }}: no rank has made progress for {{ printf "%.0f" $value }} s',
         description=(
             "All ranks wait: one is frozen, gone, or in another collective than the others. NCCL"
             " gives up after ten minutes and the run ends; until then all its GPUs idle."

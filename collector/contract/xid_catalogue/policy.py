@@ -110,8 +110,8 @@ ADVICE: Mapping[Bucket, str] = {
     Bucket.UPDATE_SWFW: "Update driver and firmware; guest and host driver must fit each other.",
     Bucket.CHECK_UVM: "Reset the GPU if unified memory or vGPU is in use; else nothing to do.",
     Bucket.WORKFLOW_NVLINK: (
-        "Drain the node and reset its GPUs. The seven registers in the message distinguish a damaged"
-        " link from one whose peer failed; on a repeat on the same link check its seating."
+        "Drain the node and reset its GPUs. The seven registers in the message distinguish a"
+        " damaged link from one whose peer failed; on a repeat on the same link check its seating."
     ),
     Bucket.WORKFLOW_NVLINK5: (
         "Do what the XID 154 that comes with it says. Without one: reset the GPU if the message"

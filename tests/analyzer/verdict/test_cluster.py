@@ -170,7 +170,7 @@ def test_runs_that_cannot_be_judged_are_not_quiet():
         named = tuple(view.run for view in views if not view.known)
 
         assert ("unknown", named) == (verdict.status, verdict.unjudged)
-        assert f"of {', '.join(named)} it cannot be said" in verdict.sentence
+        assert f"{', '.join(named)} cannot be judged" in verdict.sentence
         assert ("one was slow" in verdict.sentence) == (first in views)
     assert "quiet" == cluster([well, dark[0]], PLACES).status
 

@@ -123,7 +123,8 @@ def test_a_brake_at_the_peers_clock_is_doubted_though_one_scrape_strayed(hardwar
 
     assert () == judged.deviations
     assert judged.missing == (
-        "GPU 2 of node-1 reports that it is braked by the power supply, but its clock is its peers'",
+        "GPU 2 of node-1 reports that it is braked by the power supply,"
+        " but its clock is its peers'",
     )
 
 
