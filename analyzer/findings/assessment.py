@@ -35,7 +35,7 @@ WORDS: Mapping[str, str] = {
         "a collector of the run was not scraped lately; its state is known once all of them answer"
     ),
     Reason.RANKS: (
-        "not every rank reports that it lives; its state is known once all of its ranks are reported"
+        "not every rank reports that it lives; its state is known once all of its ranks are there"
     ),
     Reason.STANDS: (
         "not every rank made a step in the last minutes; its state is known once all of them do"

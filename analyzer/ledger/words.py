@@ -160,7 +160,7 @@ def _run(ledger: Ledger, price: float | None) -> dict[str, Any]:
 
 
 def _parts(ledger: Ledger) -> list[dict[str, Any]]:
-    """What starting was; null where nobody measured it."""
+    """What starting was; null where it was not measured."""
     whole = ledger.rank_seconds
     return [
         {"part": part, "seconds": seconds,

@@ -219,7 +219,7 @@ class Point(BaseModel):
 
     time: Annotated[float, Field(description="Unix seconds.")]
     value: Annotated[float | None, Field(description="null = no number.")]
-    step: Annotated[int | None, Field(description="Optimizer step; null = not told.")] = None
+    step: Annotated[int | None, Field(description="Optimizer step; null = not reported.")] = None
     begin: Annotated[float | None, Field(alias="from", description="First sample of a window.")] = (
         None
     )

@@ -130,7 +130,7 @@ OPS: tuple[Column, ...] = (
 #     "first_step_held": oldest step still in the ring, or null, "truncated": bool,
 #     "missing": {"from_step": A, "to_step": B}: the steps asked for that were overwritten or went
 #     over OPS_MAX_BYTES_PER_RANK, or null; truncated = missing is not null,
-#     "steps": {column: [values]} with OPS_JSON_STEPS; own_ns and wait_ns null = not known;
+#     "steps": {column: [values]} with OPS_JSON_STEPS; own_ns and wait_ns null = unknown;
 #     collectors before version 2 of the ring answer without wait_ns,
 #     "ops": {column: [values]} with OPS_JSON_OPS}]}.
 # No rank of the run on this node: 404. Ranks of it, and none that can be read now: 503.

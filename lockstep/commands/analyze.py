@@ -120,7 +120,7 @@ def analyze(
 ) -> int:
     """Name the culprit rank, GPU and node of a run, with the evidence.
 
-    Exits 0 healthy, 1 a warning that names nobody (all ranks slower alike, or hardware that
+    Exits 0 healthy, 1 a warning that names no place (all ranks slower alike, or hardware that
     deviates), 2 a culprit was named, 3 unknown or too little data.
 
     The run is an archive (of a folder of archives the one that ended last), a trace of its

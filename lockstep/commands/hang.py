@@ -32,10 +32,10 @@ def hang(
     """Name the ranks that a run waits for which stands still, and in which way they stopped.
 
     Reads the dumps of all ranks, of all nodes, as pickles or JSON; code in a pickle is never
-    executed. Keep the files' times (cp -p, tar): they tell for how long ranks have waited.
-    evidence.json beside them may tell process states, stacks, XIDs and more.
+    executed. Keep the files' times (cp -p, tar): they show for how long ranks have waited.
+    evidence.json beside them may report process states, stacks, XIDs and more.
 
-    Exits 0 no hang, 1 a hang that names nobody, 2 ranks were named, 3 unknown or too little data.
+    Exits 0 no hang, 1 a hang that names no rank, 2 ranks were named, 3 unknown or too little data.
 
     Example: lockstep hang dumps/
     """

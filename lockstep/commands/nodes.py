@@ -45,7 +45,7 @@ def nodes(
         bool, typer.Option("--remove", help="Remove what was written on nodes, and end.")
     ] = False,
 ) -> int:
-    """Tell Kubernetes which nodes are degraded: conditions, an annotation, events.
+    """Report degraded nodes to Kubernetes: conditions, an annotation, events.
 
     Writes lockstep.example/Healthy, a condition for each family of faults, an annotation with the
     faults, and events. Nothing is written while watch is away or old, more than half of the nodes

@@ -40,7 +40,7 @@ def xids(made: str) -> list[str]:
          f" ({listed(BY_LINE)}), the collector waits up to 2 s for the line. Queries over these"
          " should sum over `severity`."),
         ("**Alert.** `pages`: [LockstepGpuXidFatal](../../deploy/runbooks/LockstepGpuXidFatal.md),"
-         " for events of severity fatal. `second in a day`: a single one alerts nobody."),
+         " for events of severity fatal. `second in a day`: a single one raises no alert."),
         "**What to do**, by letter:",
         "\n".join(f"- **{letter}** {each}" for each, letter in letters.items()),
         table(HEAD, [_short(row, letters) for row in known]),

@@ -208,7 +208,7 @@ def command_line() -> str:
 OF_COLLECT = "Every setting is a flag, and a few flags are no settings: [settings](settings.md)."
 EXIT_CODES = (
     ("0", "healthy, or done"),
-    ("1", "a warning that names nobody: all ranks slower alike, or hardware that deviates"),
+    ("1", "a warning that names no place: all ranks slower alike, or hardware that deviates"),
     ("2", "a culprit was named, to page or to record"),
     ("3", "unknown, or too little data"),
     ("64", "usage: a flag, an argument or a setting is wrong"),
