@@ -46,7 +46,7 @@ def run_state(now: Snapshot, context: Context, stop: Callable[[], None]) -> None
         st.button(
             "Stop", key="start-stop", icon=":material/stop_circle:", on_click=stop,
             disabled=now.stage is Stage.STOPPING,
-            help="The ranks are ended and the archive is closed; nothing is thrown away.",
+            help="The ranks are ended and the archive is closed; nothing is deleted.",
         )  # fmt: skip
     _links(now, context)
     with st.expander(f"What {now.name} says", expanded=now.stage is not Stage.OVER):
@@ -222,7 +222,7 @@ def run_actions(api: str, run: str) -> None:
         st.button(
             "Stop", key="runs-stop", icon=":material/stop_circle:", disabled=state == "stopping",
             on_click=_do, args=(runs.stop, run),
-            help="The ranks are ended and the archive is closed; nothing is thrown away.",
+            help="The ranks are ended and the archive is closed; nothing is deleted.",
         )  # fmt: skip
         return
     with st.popover("Delete", icon=":material/delete:"):

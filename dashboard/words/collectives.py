@@ -190,7 +190,7 @@ def headline(waits: Waits, verdict: Mapping[str, Any] | None, late: pd.DataFrame
         names = " and ".join(who(culprit) for culprit in culprits[:2])
         more = f" and {len(culprits) - 2} more" if len(culprits) > 2 else ""
         return Said(
-            f"No: the others wait for {names}{more}, which is no matter of the network."
+            f"No: the others wait for {names}{more}; the network is not the cause."
             f" {waits.words}",
             Severity.NOTE,
         )

@@ -79,7 +79,7 @@ def headline(
     if len(about) == 1 and about[0].sentence and not answer.live:
         return Said(about[0].sentence, Severity.OK)
     return Said(
-        f"Nothing holds training back, of {_count(len(about), 'run')} on"
+        f"Nothing holds training back in {_count(len(about), 'run')} on"
         f" {_count(answer.nodes[1], 'node')}{_age(answer)}.",
         Severity.OK,
     )
@@ -230,13 +230,13 @@ def numbers(
     more = (slowest or 1.0) - 1.0
     return (
         Number("Runs active" if answer.live else "Runs", f"{len(about):,}",
-               help="Of a live source those that go on; of archives all."),
+               help="For a live source the active runs; for archives all."),
         _gpus(fleet, findings, about) if answer.live else _named(findings, about),
         Number("Worst slowdown", cell(slowest, "ratio"),
                f"{more:+.0%} step time" if more >= 0.005 else _of_known(about), more >= 0.005,
                "Step time over the step time without the culprits, of the slowest run with a known"
                " value; 1.00x is as it should be."),
-        Number(*spent, help="Time times GPUs: what they lost to culprits, in the"
+        Number(*spent, help="GPU time that was lost to culprits, in the"
                             f" {len(analyzed):,} analyzed runs of this range."),
         _useful(analyzed),
         _counted(findings, about, answer),
@@ -272,7 +272,7 @@ def _named(findings: Sequence[FindingRow], about: Sequence[RunRow]) -> Number:
 
 def _counted(findings: Sequence[FindingRow], about: Sequence[RunRow], answer: Answer) -> Number:
     """Of what goes on the open ones; of recorded runs all there were."""
-    words = "Each stands in the table below."
+    words = "The table below lists each."
     if about and not findings and not _judged(about):
         return Number("Open findings" if answer.live else "Findings", UNKNOWN,
                       help="These runs were not judged.")  # fmt: skip

@@ -115,7 +115,7 @@ def node(facts: NodeFacts, findings: Sequence[FindingRow]) -> Said:
     noted = "; ".join(f"{check.name}: {check.text.rstrip('.')}" for check in notes[:NAMED_AT_MOST])
     more = f"; and {len(notes) - NAMED_AT_MOST} more" if len(notes) > NAMED_AT_MOST else ""
     return Said(
-        f"Nothing wrong was found in what was looked at on {facts.node}: {good} of"
+        f"Nothing wrong was found in the checks of {facts.node}: {good} of"
         f" {len(facts.checks)} checks are ok."
         f"{f' To note: {noted}{more}.' if notes else ''}{unknown}",
         Severity.UNKNOWN if dark else Severity.NOTE if notes else Severity.OK,

@@ -97,7 +97,7 @@ def sentence(every: Sequence[RunRow], rows: Sequence[RunRow]) -> tuple[str, Seve
     if not every:
         return "No run is known here.", Severity.NOTE
     if not rows:
-        return f"None of {_counted(len(every))} is as you ask.", Severity.NOTE
+        return f"None of {_counted(len(every))} matches the filter.", Severity.NOTE
     states = {state: sum(row.state == state for row in rows) for state in STATES}
     ends = [f"{count:,} {state}" for state, count in states.items() if count]
     if len(ends) == 1:

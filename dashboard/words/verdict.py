@@ -78,7 +78,7 @@ def headline(verdict: Verdict | None, row: RunRow, *, live: bool = False) -> Sai
         return _not_analyzed(row, live=live)
     words = text(verdict.get("sentence"))
     if not words:
-        words = f"The verdict of run {row.run} says nothing in words; the parts of it stand below."
+        words = f"The verdict of run {row.run} has no sentence; its parts are below."
     return Said(words, severity(verdict))
 
 

@@ -123,9 +123,9 @@ def analyze(
     Exits 0 healthy, 1 a warning that names no place (all ranks slower alike, or hardware that
     deviates), 2 a culprit was named, 3 unknown or too little data.
 
-    The run is an archive (of a folder of archives the one that ended last), a trace of its
-    operations, or what a Prometheus recorded: its credentials come from LOCKSTEP_PROMETHEUS_TOKEN,
-    or LOCKSTEP_PROMETHEUS_USER and LOCKSTEP_PROMETHEUS_PASSWORD.
+    The run is an archive (in a folder of archives the one that ended last), a trace of its
+    operations, or the data of a Prometheus. The credentials of Prometheus come from
+    LOCKSTEP_PROMETHEUS_TOKEN, or LOCKSTEP_PROMETHEUS_USER and LOCKSTEP_PROMETHEUS_PASSWORD.
 
     Example: lockstep analyze runs/gpt-20261120T101500-3f2a -o json
     """

@@ -37,7 +37,7 @@ def api(
 ) -> int:
     """Serve runs, metrics, verdicts and findings; start, stop and delete runs.
 
-    Until Ctrl-C (exit 130) or SIGTERM (0): then the run that goes on closes its archive, and those
+    Serves until Ctrl-C (exit 130) or SIGTERM (0): then the current run closes its archive, and runs
     that wait are given up. Every request needs the token, as Authorization: Bearer TOKEN; it comes
     from --token-file, LOCKSTEP_API_TOKEN_FILE or LOCKSTEP_API_TOKEN, and is never logged.
     The Python client is lockstep.Client; /openapi.json describes every route.

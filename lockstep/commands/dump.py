@@ -51,7 +51,7 @@ def dump(
     ] = 10.0,
     form: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.TABLE,
 ) -> int:
-    """Ask the ranks of a run that hangs what each is inside, and name who is missing.
+    """Ask each rank of a hanging run which collective it is in, and name the missing ranks.
 
     Harmless to the run. Exits 69 if no rank of it is found, or none answers.
 

@@ -85,8 +85,8 @@ def score(
     """Run N injected and N healthy runs and say how often the verdict was right.
 
     `faults` runs every kind of fault at every size and every disturbance once, and says what each
-    measurably did. An interrupted score goes on where it stopped; minutes to hours. `synth` makes
-    its runs up, telemetry and all, and says so wherever it prints.
+    measurably did. An interrupted score goes on where it stopped; minutes to hours. `synth`
+    simulates its runs with their telemetry, and its output says so.
 
     Example: lockstep score real --runs 20 --seed 100
     """

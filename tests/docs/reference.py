@@ -332,7 +332,7 @@ def results() -> str:
     return _page([
         "# The table of results", MADE,
         (f"One row a cell and repeat. What a workload measures follows as `{METRIC_PREFIX}NAME`, by"
-        " name. Null is what is not known. [Benchmarks](../ml/bench.md)"),
+        " name. Null is what is unknown. [Benchmarks](../ml/bench.md)"),
         table(("column", "type", "unit", "what"), rows),
     ])  # fmt: skip
 

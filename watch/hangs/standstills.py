@@ -241,7 +241,7 @@ class Standstills:
             try:
                 self.look()
             except SourceError as error:
-                LOG.info("runs that stand still are not noticed now: %s", error)  # as cycles say
+                LOG.info("stalled runs are not noticed now: %s", error)  # as cycles say
             except Exception as error:  # noqa: BLE001 - one look must not end the others
                 bug("a look for runs that stand still failed", error)
 

@@ -35,7 +35,7 @@ def headline(
 
 def test_nothing_wrong_is_said_with_what_was_looked_at() -> None:
     said = headline(TWO, (), LIVE)
-    expected = "Nothing holds training back, of 2 runs on 100 nodes; looked at 7.00 s ago."
+    expected = "Nothing holds training back in 2 runs on 100 nodes; looked at 7.00 s ago."
     assert (expected, Severity.OK) == (said.text, said.severity)
 
 
