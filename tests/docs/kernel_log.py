@@ -75,8 +75,8 @@ def kernel_events(made: str) -> list[str]:
         " warnings are told"
         " ([LockstepKernelEventWarning](../../deploy/runbooks/LockstepKernelEventWarning.md)), info"
         " is counted."),
-        (f"A soft lockup is fatal once it has lasted for {FATAL_SECONDS:g} s. Two that come together"
-         " are worse than each alone, and the later one counts as such: "
+        (f"A soft lockup is fatal once it has lasted for {FATAL_SECONDS:g} s. Two that come"
+         " together are worse than each alone, and the later one counts as such: "
          + "; ".join(
              f"{' and '.join(map(code, sorted(one.kinds)))} within {one.seconds:g} s are"
              f" {one.severity}" for one in TOGETHER) + "."),

@@ -86,7 +86,7 @@ def test_an_ended_finding_says_more_than_a_check_that_is_as_bad() -> None:
 def test_a_node_without_trouble_says_what_is_not_known() -> None:
     told = places.node(facts(OK, DARK), [])
     expected = (
-        "Nothing wrong was found in what was looked at on n1: 1 of 2 checks are ok. Not known:"
+        "Nothing wrong was found in the checks of n1: 1 of 2 checks are ok. Unknown:"
         " links."
     )
     assert (expected, Severity.UNKNOWN) == (told.text, told.severity)
@@ -96,7 +96,7 @@ def test_a_note_is_no_check_that_is_ok_and_is_told() -> None:
     note = Check("clock", Severity.NOTE, "It is not synchronised.")
     told = places.node(facts(OK, OK, note, DARK), [])
     expected = (
-        "Nothing wrong was found in what was looked at on n1: 2 of 4 checks are ok. To note: clock:"
+        "Nothing wrong was found in the checks of n1: 2 of 4 checks are ok. To note: clock:"
         " It is not synchronised. Not known: links."
     )
     assert (expected, Severity.UNKNOWN) == (told.text, told.severity)
