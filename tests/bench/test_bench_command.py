@@ -132,7 +132,7 @@ def test_watch_takes_a_locked_baseline(tmp_path: Path) -> None:
     assert {("gpt", 4): pytest.approx(1 / steps[2])} == of_path(path)
 
     write_baseline(path, locked([*BEFORE, {**BEFORE[0], "settings": '{"steps": 9}'}]))
-    with pytest.raises(CommandError, match="which a live run does not tell apart"):
+    with pytest.raises(CommandError, match="which a live run does not distinguish"):
         of_path(path)
 
 

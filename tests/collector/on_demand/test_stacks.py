@@ -238,7 +238,7 @@ def test_a_ring_that_tells_the_process_of_another_user_gives_nothing(
     [told] = read_stacks([one], Depth.NATIVE, tmp_path, CLOCK, 5)
 
     assert (None, None, ()) == (told.pid, told.reader, told.threads)
-    assert f"the process that its ring tells is of {whose}" in told.why
+    assert f"the process that its ring names is of {whose}" in told.why
     assert "\n" not in told.why
     assert not calls.exists()
 

@@ -35,7 +35,7 @@ def health(*checks: Check) -> Health:
 @pytest.mark.parametrize(
     ("checks", "expected", "severity"),
     [
-        ((), "can be trusted is not known", Severity.UNKNOWN),
+        ((), "can be trusted is unknown", Severity.UNKNOWN),
         ((OK,), "The numbers can be trusted: the one check passed.", Severity.OK),
         ((OK, OK), "The numbers can be trusted: all 2 checks passed.", Severity.OK),
         ((OK, LATE), "The numbers can be trusted, except: clock skew.", Severity.WARNING),

@@ -156,9 +156,9 @@ def test_without_any_run_the_next_step_is_told() -> None:
 @pytest.mark.parametrize(
     ("fleet", "doubt"),
     [
-        (told("gpt-a", unknown=4), "of 4 of 4 ranks the own time is not known"),
-        (told("gpt-a", unknown=1), "of 1 of 4 ranks the own time is not known"),
-        (told("gpt-b"), "of 4 of 4 ranks the own time is not known"),
+        (told("gpt-a", unknown=4), "the own time of 4 of 4 ranks is unknown"),
+        (told("gpt-a", unknown=1), "the own time of 1 of 4 ranks is unknown"),
+        (told("gpt-b"), "the own time of 4 of 4 ranks is unknown"),
         (None, "no rank's own time was reported"),
     ],
 )

@@ -18,7 +18,7 @@ def test_full_utilisation_at_idle_power_contradicts_itself(hardware):
 
     assert () == judged.deviations
     words = (
-        "GPU 3 of node-0 tells 100% utilisation and 90 W, the power of an idle GPU: one of the two"
+        "GPU 3 of node-0 reports 100% utilisation and 90 W, the power of an idle GPU: one of the two"
         " is wrong, and neither counts"
     )
     assert (words,) == judged.missing
