@@ -49,7 +49,8 @@ def headline(finding: WatchFinding, others: Sequence[WatchFinding] = ()) -> str:
         return clipped(_is_over(finding), LONGEST)
     if others:
         return clipped(_together(finding, others), LONGEST)
-    since = "at" if _has_ended(finding) or finding.xid is not None else "since"
+    stopped = finding.kind is Kind.STOP and (finding.scope != "run" or _has_ended(finding))
+    since = "at" if stopped or finding.xid is not None else "since"
     what = f"{_who(finding)} {_how_much(finding)} {since} {_clock(finding.onset)}"
     why = _why(finding)
     do = _do(finding)

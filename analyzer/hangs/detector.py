@@ -111,7 +111,7 @@ def _finding(
 
 def _first(rank: int, began: list[int], *, certain: bool) -> str:
     if certain:
-        return f"of all ranks, rank {rank} was the first to go"
+        return f"rank {rank} was the first of all ranks to go"
     if len(began) == 1:
         return f"rank {rank} seems to hold the others up"
     return f"which of {_ranks(began)} began it is unknown"
@@ -121,7 +121,7 @@ def _missing(rank: int, missing: list[int], waiting: list[int], stall: Stall) ->
     if rank in missing:
         return f"rank {rank} is missing from {_where(stall)}, in which {_waits(waiting)}"
     return (
-        f"{_waits(missing)} for rank {rank}, and for that in turn {_waits(waiting)}"
+        f"{_waits(missing)} for rank {rank}, so that {_waits(waiting)}"
         f" in {_where(stall)}"
     )
 

@@ -103,7 +103,7 @@ def _accusation(verdict: Verdict, grid: Grid, culprit: Culprit) -> str:
     if culprit.slowdown is None:
         hang = verdict.hang or {}
         op = hang.get("op") or "collective"
-        began = f" since step {culprit.from_step}{since}" if culprit.from_step is not None else ""
+        began = f" at step {culprit.from_step}{since}" if culprit.from_step is not None else ""
         doubted = _doubted(culprit)
         if doubted or culprit.rank not in hang.get("missing_ranks", ()):
             stopped = "may have stopped" if doubted else "stopped"

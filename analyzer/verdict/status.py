@@ -211,8 +211,8 @@ def _nobody_knows(grid: Grid) -> str | None:
     groups = peer_groups(grid)
     if all(len(columns) == 1 for columns in groups.values()):
         return (
-            "no rank became slower, but each is the only one of its stage or role, where one that"
-            " always was slow looks like a heavy stage"
+            "no rank became slower, but each is the only one of its stage or role: a rank that was"
+            " always slow looks like a heavy stage"
         )
     own = column_medians(np.log(grid.time["own"][~grid.masked]))
     for columns in groups.values():

@@ -27,7 +27,7 @@ def test_the_line_says_who_since_when_how_much_and_what_to_do() -> None:
         " Take the node out of service after the next checkpoint."
     )
     assert headline(replace(SLOW, cause="freeze", kind=Kind.STOP, slowdown=None)) == (
-        "gpu-17 GPU 1 (rank 5) stopped the run since 00:16:30 UTC."
+        "gpu-17 GPU 1 (rank 5) stopped the run at 00:16:30 UTC."
         " Restart the run without the node from the last checkpoint."
     )
     run = Who("gpt", None, None, None, None)

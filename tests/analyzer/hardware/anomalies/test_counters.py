@@ -77,8 +77,8 @@ def test_a_contradiction_about_one_reason_hides_no_other(hardware):
     judged = judge(fleet.samples())
 
     assert ["clock", "power"] == [each.subject for each in judged.deviations]
-    words = "of being in the driver's thermal slowdown, and its clock is its peers'"
-    assert (f"GPU 2 of node-1 tells {words}",) == judged.missing
+    words = "that it is in the driver's thermal slowdown, but its clock is its peers'"
+    assert (f"GPU 2 of node-1 reports {words}",) == judged.missing
 
 
 def test_throttling_without_a_lower_clock_contradicts_itself(hardware):

@@ -18,8 +18,8 @@ def test_full_utilisation_at_idle_power_contradicts_itself(hardware):
 
     assert () == judged.deviations
     words = (
-        "GPU 3 of node-0 reports 100% utilisation and 90 W, the power of an idle GPU: one of the two"
-        " is wrong, and neither counts"
+        "GPU 3 of node-0 reports 100% utilisation and 90 W, the power of an idle GPU: one of the"
+        " two is wrong, and neither counts"
     )
     assert (words,) == judged.missing
 
