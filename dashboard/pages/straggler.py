@@ -232,7 +232,7 @@ def _rest(verdict: Mapping[str, Any]) -> None:
     for title, key, words, frame in (
         ("Slow by design, not a fault", "structure",
          "What of the run's structure takes longer.", verdict_words.structure(verdict)),
-        ("Suspects that were let go", "rejected", "Ranks and why they are not to blame.",
+        ("Suspects that were ruled out", "rejected", "Ranks and why they are not to blame.",
          verdict_words.rejected(verdict)),
         ("Hardware that deviates", "anomalies", "Parts unlike their peers, costly or not.",
          verdict_words.anomalies(verdict)),

@@ -108,7 +108,7 @@ def node(facts: NodeFacts, findings: Sequence[FindingRow]) -> Said:
         more = f"; and {len(bad) - NAMED_AT_MOST} more" if len(bad) > NAMED_AT_MOST else ""
         return Said(f"{facts.node}: {sentences.rstrip('.')}{more}.", BADNESS[worst])
     if not facts.checks or len(dark) == len(facts.checks):
-        return Said(f"{facts.node} was not looked at, so its state is unknown.", Severity.UNKNOWN)
+        return Said(f"{facts.node} was not checked, so its state is unknown.", Severity.UNKNOWN)
     unknown = f" Unknown: {', '.join(dark[:NAMED_AT_MOST])}." if dark else ""
     good = sum(check.severity is Severity.OK for check in facts.checks)
     notes = [check for check in facts.checks if check.severity is Severity.NOTE]

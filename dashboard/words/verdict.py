@@ -193,7 +193,7 @@ MISSING = ("what was not there",)
 
 
 def rejected(verdict: Mapping[str, Any]) -> pd.DataFrame:
-    """Suspects that were let go; columns `REJECTED`."""
+    """Suspects that were ruled out; columns `REJECTED`."""
     rows = [
         (whole(entry.get("rank")), text(entry.get("why")))
         for entry in records(verdict.get("rejected"))

@@ -247,7 +247,7 @@ def table(verdict: "Verdict") -> str:
         parts.append(_listed("by design, not a fault:", lines))
     if verdict.rejected:
         lines = [f"rank {each.rank}: {each.why}" for each in verdict.rejected]
-        parts.append(_listed("let go:", lines))
+        parts.append(_listed("ruled out:", lines))
     missing = "; missing: " + ", ".join(verdict.missing) if verdict.missing else ""
     parts.append(f"coverage {verdict.coverage:.0%}{missing}")
     return "\n\n".join(parts)
