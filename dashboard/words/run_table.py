@@ -107,7 +107,7 @@ def sentence(every: Sequence[RunRow], rows: Sequence[RunRow]) -> tuple[str, Seve
     unsure = sum(row.status not in (None, "healthy", "degraded") for row in rows)
     broken = sum(row.state in ("failed", "hung") for row in rows)
     parts = [f"{_counted(len(rows))}: {', '.join(ends)}"]
-    parts += [f"{slow:,} held back by somebody"] if slow else []
+    parts += [f"{slow:,} held back"] if slow else []
     parts += [f"{unread:,} not analyzed"] if unread else []
     parts += [f"{unsure:,} could not be judged"] if unsure else []
     lost = sum(row.lost_gpu_hours or 0.0 for row in rows)

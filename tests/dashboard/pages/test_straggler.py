@@ -83,7 +83,7 @@ def test_without_a_verdict_the_measured_parts_stand_with_the_command(
 
 def test_a_verdict_edited_by_hand_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     app = look(monkeypatch, Judged(BROKEN), "straggler", run="gpt-1")
-    assert "says nothing in words" in text(app)
+    assert "has no sentence" in text(app)
     assert "bug" not in text(app)
 
 

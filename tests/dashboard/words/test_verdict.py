@@ -61,7 +61,7 @@ def test_a_live_run_without_an_archive_is_for_watch() -> None:
 
 
 def test_a_verdict_without_words_says_so() -> None:
-    assert "says nothing in words" in verdict.headline(BROKEN, ROW).text
+    assert "has no sentence" in verdict.headline(BROKEN, ROW).text
 
 
 @pytest.mark.parametrize(
