@@ -305,7 +305,7 @@ def _of_a_claim(tree: Told, space: Namespace) -> Part | None:
     if used:
         return None
     return Part(
-        label, State.OK, "not bound: a volume is made once a pod uses it, or somebody binds it"
+        label, State.OK, "not bound: a volume is made once a pod uses it, or it is bound by hand"
     )
 
 

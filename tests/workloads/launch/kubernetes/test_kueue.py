@@ -502,7 +502,7 @@ def test_a_run_that_somebody_suspends_by_hand_ends_and_says_so(
         cluster, spec, settings, {4: lambda: workers(cluster), 20: lambda: let_go(cluster, False)}
     ).wait(Told([]))
 
-    assert "somebody suspended it after it had run, and its ranks are gone" == ended.reason
+    assert "it was suspended after it had run, and its ranks are gone" == ended.reason
 
 
 def test_a_job_that_measures_has_its_time_once_kueue_lets_it_go(
