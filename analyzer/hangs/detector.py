@@ -120,10 +120,7 @@ def _first(rank: int, began: list[int], *, certain: bool) -> str:
 def _missing(rank: int, missing: list[int], waiting: list[int], stall: Stall) -> str:
     if rank in missing:
         return f"rank {rank} is missing from {_where(stall)}, in which {_waits(waiting)}"
-    return (
-        f"{_waits(missing)} for rank {rank}, so that {_waits(waiting)}"
-        f" in {_where(stall)}"
-    )
+    return f"{_waits(missing)} for rank {rank}, so that {_waits(waiting)} in {_where(stall)}"
 
 
 def _untold(began: list[int], missing: list[int], waiting: list[int], stall: Stall) -> str:

@@ -122,8 +122,7 @@ def _stands_still(grid: Grid) -> str | None:
             return None
     share = float(over.sum()) / run
     words = (
-        f"steps stood still for {over.sum():.1f} s, {share:.0%} of the run, and no rank"
-        " explains it"
+        f"steps stood still for {over.sum():.1f} s, {share:.0%} of the run, and no rank explains it"
     )
     longest = int(over.argmax())
     own = np.nan_to_num(grid.time["own"][known])[longest]

@@ -190,14 +190,11 @@ def headline(waits: Waits, verdict: Mapping[str, Any] | None, late: pd.DataFrame
         names = " and ".join(who(culprit) for culprit in culprits[:2])
         more = f" and {len(culprits) - 2} more" if len(culprits) > 2 else ""
         return Said(
-            f"No: the others wait for {names}{more}; the network is not the cause."
-            f" {waits.words}",
+            f"No: the others wait for {names}{more}; the network is not the cause. {waits.words}",
             Severity.NOTE,
         )
     if not np.isfinite(waits.middle):
-        return Said(
-            "How long ranks are in collectives is unknown in this range.", Severity.UNKNOWN
-        )
+        return Said("How long ranks are in collectives is unknown in this range.", Severity.UNKNOWN)
     last = _last(late)
     if verdict is None or verdict.get("status") not in ("healthy", "degraded"):
         return Said(

@@ -13,9 +13,7 @@ from lockstep.terminal.output import Format
 def capture(
     share: Annotated[
         bool,
-        typer.Option(
-            "--share", help="Write the bundle; else only print what it would hold."
-        ),
+        typer.Option("--share", help="Write the bundle; else only print what it would hold."),
     ] = False,
     out: Annotated[
         Path | None,

@@ -54,9 +54,7 @@ def doctor(
     context: Annotated[
         str | None, typer.Option(metavar="NAME", help="Context of the kubeconfig.")
     ] = None,
-    wait: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Wait for pods that start.")
-    ] = 0.0,
+    wait: Annotated[float, typer.Option(metavar="SECONDS", help="Wait for pods that start.")] = 0.0,
     form: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.TABLE,
 ) -> int:
     """Say what this machine has, what it lacks, and how to mend it.

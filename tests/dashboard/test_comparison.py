@@ -64,9 +64,7 @@ def test_what_was_not_measured_is_not_told_as_no_difference() -> None:
     assert "unknown" in comparison.answer(comparison.table(ROWS[:3], [charts(0.1), (), ()]))
     assert "None of" not in comparison.answer(comparison.table(ROWS[:2], [(), charts(0.1)]))
     some = comparison.answer(comparison.table(ROWS[:3], [charts(0.1), charts(0.1, seed=1), ()]))
-    assert (
-        some == "None of 1 runs differs from a for certain in its step time; 1 is unknown."
-    )
+    assert some == "None of 1 runs differs from a for certain in its step time; 1 is unknown."
 
 
 STEPS = np.arange(300.0)

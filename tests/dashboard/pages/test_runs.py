@@ -33,9 +33,7 @@ class Many(Fake):
 def test_a_thousand_runs_are_listed_fifty_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
     app = look(monkeypatch, Many(), "runs")
 
-    assert "1,000 runs: all ended; 100 held back; 600.0 GPU-h lost in all." in (
-        boxes(app)
-    )
+    assert "1,000 runs: all ended; 100 held back; 600.0 GPU-h lost in all." in (boxes(app))
     assert 50 == len(app.dataframe[0].value)
 
 

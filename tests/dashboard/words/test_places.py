@@ -85,10 +85,7 @@ def test_an_ended_finding_says_more_than_a_check_that_is_as_bad() -> None:
 
 def test_a_node_without_trouble_says_what_is_not_known() -> None:
     told = places.node(facts(OK, DARK), [])
-    expected = (
-        "Nothing wrong was found in the checks of n1: 1 of 2 checks are ok. Unknown:"
-        " links."
-    )
+    expected = "Nothing wrong was found in the checks of n1: 1 of 2 checks are ok. Unknown: links."
     assert (expected, Severity.UNKNOWN) == (told.text, told.severity)
 
 

@@ -122,10 +122,8 @@ def test_a_brake_at_the_peers_clock_is_doubted_though_one_scrape_strayed(hardwar
     judged = judge(fleet.samples())
 
     assert () == judged.deviations
-    assert judged.missing == (
-        "GPU 2 of node-1 reports that it is braked by the power supply,"
-        " but its clock is its peers'",
-    )
+    words = "reports that it is braked by the power supply, but its clock is its peers'"
+    assert judged.missing == (f"GPU 2 of node-1 {words}",)
 
 
 def test_throttling_with_a_lower_clock_deviates(hardware):
