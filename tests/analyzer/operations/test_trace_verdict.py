@@ -42,8 +42,8 @@ def test_the_sentence_names_the_worker_the_onset_and_the_cost():
     verdict = verdict_of_trace(made(steps=30, slow=SLOW), gpu_hour_price=2.0)
 
     assert verdict.sentence.startswith(
-        "Rank 9 (dp 1, stage 2) is 1.20x slower than it should be from step 10: the cause is not"
-        " known. Confidence in the place high (0.99). The run's steps take 1.08x their ideal time"
+        "Rank 9 (dp 1, stage 2) is 1.20x slower than it should be from step 10: the cause is"
+        " unknown. Confidence in the place high (0.99). The run's steps take 1.08x their ideal time"
     )
     assert "it computes 1.198x as long (1.19" in verdict.culprits[0].evidence[0].text
     assert "at the price given" in verdict.sentence

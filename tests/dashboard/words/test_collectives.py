@@ -26,7 +26,7 @@ ARRIVALS = Matrix(
         (LINK, 0.4, "Yes: the link node-0 – node-1 holds the run back (link).", Severity.CRITICAL),
         (RACK, 0.4, "Yes: leaf leaf-3 holds the run back (congestion).", Severity.WARNING),
         (SLOW, 0.4, "No: the others wait for rank 2 (node-1, GPU 0)", Severity.NOTE),
-        (NODE, 0.4, "No: the others wait for node-1,", Severity.NOTE),
+        (NODE, 0.4, "No: the others wait for node-1;", Severity.NOTE),
         (HEALTHY, 0.05, "No. All ranks are in collectives for 5 %", Severity.OK),
         (HEALTHY, 0.2, "All ranks are in collectives for 20 % of a step. That is ordinary",
          Severity.NOTE),

@@ -138,7 +138,7 @@ def test_one_archive_says_what_its_run_says() -> None:
 
 def test_a_live_source_is_about_the_runs_that_go_on() -> None:
     ended = run("gpt-old", state="ended", status="degraded")
-    assert "of 1 run on" in headline((RUN, ended), (), LIVE).text
+    assert "in 1 run on" in headline((RUN, ended), (), LIVE).text
 
 
 def test_when_no_run_goes_on_the_newest_is_named() -> None:

@@ -94,7 +94,7 @@ def test_a_note_is_no_check_that_is_ok_and_is_told() -> None:
     told = places.node(facts(OK, OK, note, DARK), [])
     expected = (
         "Nothing wrong was found in the checks of n1: 2 of 4 checks are ok. To note: clock:"
-        " It is not synchronised. Not known: links."
+        " It is not synchronised. Unknown: links."
     )
     assert (expected, Severity.UNKNOWN) == (told.text, told.severity)
 

@@ -133,7 +133,7 @@ def test_the_post_mortem_tells_what_the_page_said_and_by_what(empty: Path) -> No
     tree = json.loads((empty / "report.json").read_text())
     text = (empty / "report.md").read_text()
 
-    assert "Nobody can be named; watch reported rank 5 on node-2: xid" == tree["title"]
+    assert "No place can be named; watch reported rank 5 on node-2: xid" == tree["title"]
     assert [] == tree["verdict"]["culprits"]
     assert "when it opened: XID 79: rank 5 on node-2 lost its GPU." in text
     assert "XID 79 at step 7" in text

@@ -31,7 +31,7 @@ def test_a_page_that_is_missing_says_nothing_of_its_gpus(hardware):
 
     assert () == judged.deviations
     assert judged.missing == (
-        "the last 3 scrapes of node-1 failed: of the hardware there nothing is known since",
+        "the last 3 scrapes of node-1 failed: the state of the hardware there is unknown since",
     )
 
 

@@ -375,7 +375,7 @@ def test_a_queue_that_somebody_stopped_is_a_doubt(
     found = doubts(look(cluster, settings), spec, settings)
 
     [doubt] = found
-    assert "the ClusterQueue behind it is stopped (stopPolicy Hold): Kueue lets nobody" in doubt
+    assert "the ClusterQueue behind it is stopped (stopPolicy Hold): Kueue admits nothing" in doubt
 
 
 def test_quota_that_is_enough_of_each_but_in_no_flavor_together_is_refused(
