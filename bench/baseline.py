@@ -39,7 +39,7 @@ class Baseline:
             versions = [f"{name} {rows[0][name]}" for name in VERSIONS if rows[0].get(name)]
             lines.append(
                 f"{words_of(rows[0])}: {len(rows)} results, {1e3 * speeds[len(speeds) // 2]:.2f} ms"
-                f" a step, {rows[0].get('hardware') or 'hardware not known'}"
+                f" a step, {rows[0].get('hardware') or 'hardware unknown'}"
                 f"{''.join(f', {each}' for each in versions)}"
             )
         return lines
@@ -58,7 +58,7 @@ def locked(rows: Sequence[Row]) -> Baseline:
         if row.get("culprits"):
             raise BenchError(f"{who} is no good result, {row['culprits'][0]} slows it; {LEAVE_OUT}")
         if not row.get("step_seconds"):
-            raise BenchError(f"{who} tells no steps; {LEAVE_OUT}")
+            raise BenchError(f"{who} has no steps; {LEAVE_OUT}")
     if not rows:
         raise BenchError("there is no result to lock")
     names = [column.name for column in COLUMNS if column.name not in LEFT_OUT]

@@ -27,7 +27,7 @@ _POSTGRES_TYPES = {"string": "text", "int64": "bigint", "double": "double precis
 
 
 def as_csv(rows: Sequence[Row]) -> str:
-    """A header, then a line a result; lists as JSON, what is not known is empty."""
+    """A header, then a line a result; lists as JSON, what is unknown is empty."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     names = columns_of(rows)

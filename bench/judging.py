@@ -176,7 +176,7 @@ def _with_failures(judgement: Judgement, good: Sequence[Row], after: Sequence[Ro
     ]  # fmt: skip
     if not failed:
         return judgement
-    reasons = sorted({str(row.get("reason") or "nobody says why") for row in failed})
+    reasons = sorted({str(row.get("reason") or "the reason is unknown") for row in failed})
     more = f" and {len(reasons) - 1} more reasons" if len(reasons) > 1 else ""
     fact = (
         f"{len(failed)} of its {len(failed) + len(good)} runs did not finish and are not in it:"
@@ -196,7 +196,7 @@ def _without_speed(
             silent.setdefault(_asked(row), []).append(row)
     for rows in silent.values():
         finished = any(row.get("status", "finished") == "finished" for row in rows)
-        how = "tells how fast it was" if finished else "finished"
+        how = "reports its speed" if finished else "finished"
         sentence = f"{words_of(rows[0])}: unknown, none of its runs ({len(rows)}) {how}."
         reasons = sorted({str(row["reason"]) for row in rows if row.get("reason")})
         yield Judgement(words_of(rows[0]), "unknown", math.nan, (math.nan, math.nan), math.nan,
@@ -358,7 +358,7 @@ def _sentence_and_facts(
                 f" its own doing: {who}.",
         "culprit": f"{name}: no regression; slow by its own doing: {who}, which costs the run"
                    f" {_percent(whole / slowdown)}.",
-        "slower": f"{name}: {size} slower, and whether all ranks or one is not known: nobody timed"
+        "slower": f"{name}: {size} slower, and whether all ranks or one is unknown: no source timed"
                   f" what they do themselves; {what}.",
         "faster": f"{name}: {_percent(1 / slowdown)} faster than the baseline; {what}.",
         "as-before": f"{name}: as before; {size} longer is within noise.",

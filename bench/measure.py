@@ -30,7 +30,7 @@ COMMIT, DIGEST, NCCL = "LOCKSTEP_COMMIT", "LOCKSTEP_IMAGE_DIGEST", "NCCL_VERSION
 
 
 def surroundings(beside: Path) -> dict[str, Value]:
-    """Columns of COLUMNS; null = not known.
+    """Columns of COLUMNS; null = unknown.
 
     Args:
         beside: A folder of the code that is measured.

@@ -86,7 +86,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("driver", "string", "", "GPU driver"),
     Column("cuda", "string", "", "API version of the driver"),
     Column("vbios", "string", "", "of the GPUs"),
-    Column("gpu_firmware", "string", "", "as GPUs tell it"),
+    Column("gpu_firmware", "string", "", "as GPUs report it"),
     Column("nic_firmware", "string", "", "of InfiniBand and RoCE cards"),
     Column("nccl", "string", "", "as torch was built with, or as NCCL_VERSION says"),
     Column("kernel", "string", "", "of the nodes"),

@@ -74,7 +74,7 @@ class Pace(Enum):
 class Thread(Enum):
     """On which thread a source is read."""
 
-    OWN = "its own: what may stand still holds nobody up"
+    OWN = "its own: when it stands still, no other source waits"
     SHARED = "the one of all that the kernel has at hand: to wake one for each would cost more"
 
 

@@ -236,7 +236,7 @@ def overlaid(runs: Sequence[Sequence[Lines]]) -> tuple[Lines, ...]:
 
 
 def table(rows: Sequence[RunRow], runs: Sequence[Sequence[Lines]]) -> pd.DataFrame:
-    """One row a run, each held against the first; what is not known is empty.
+    """One row a run, each held against the first; what is unknown is empty.
 
     Returns:
         Columns COLUMNS; ratios and their intervals are what a run has more than a, a share of a.
@@ -250,7 +250,7 @@ def table(rows: Sequence[RunRow], runs: Sequence[Sequence[Lines]]) -> pd.DataFra
         low, high = step.interval if step and step.interval else (None, None)
         rows_measured.append((
             letter, row.run, _settled(runs[index]), step.ratio if step else None, low, high,
-            "" if not index else "not known" if step is None or step.ratio is None
+            "" if not index else "unknown" if step is None or step.ratio is None
             else "yes" if step.certain else "within noise",
             _last(runs[index], "loss"), row.status or "not analyzed", row.lost_gpu_hours,
             " ".join(row.tags),
@@ -267,13 +267,13 @@ def answer(frame: pd.DataFrame) -> str:
     sure = frame[frame["certain"] == "yes"].sort_values("against a")
     if sure.empty:
         others = frame["certain"].iloc[1:]
-        unknown = int((others == "not known").sum())
+        unknown = int((others == "unknown").sum())
         if unknown == len(others):
-            return "Which runs differ from a in their step time is not known: none was measured."
+            return "Which runs differ from a in their step time is unknown: none was measured."
         if unknown:
             return (
                 f"None of {len(others) - unknown} runs differs from a for certain in its step"
-                f" time; of {unknown} it is not known."
+                f" time; {unknown} {'is' if unknown == 1 else 'are'} unknown."
             )
         return f"None of {len(frame) - 1} runs differs from a for certain in its step time."
     first, last = sure.iloc[0], sure.iloc[-1]

@@ -137,7 +137,7 @@ def _place(culprit: Mapping[str, Any]) -> str:
 def _counts(tree: Mapping[str, Any]) -> str:
     words = {
         "within_tolerance": "effects within 10 % of what was asked",
-        "nobody_blamed": "runs without a fault in which nobody was named",
+        "nobody_blamed": "runs without a fault in which no rank was named",
     }
     return "\n".join(
         f"{tree[key]['count']} of {tree[key]['of']} {text}" for key, text in words.items()

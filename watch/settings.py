@@ -89,7 +89,7 @@ def of_path(path: Path) -> dict[tuple[str, int], float]:
             fail(
                 ExitCode.BAD_INPUT,
                 f"--baseline {path} has {words_of(rows[0])} and another of {kind[0]} on {kind[1]}"
-                " ranks, which a live run does not tell apart; lock them into files of their own",
+                " ranks, which a live run does not distinguish; lock them into files of their own",
             )
         found[kind] = 1.0 / median(row["step_seconds"] for row in rows)
     return found
@@ -113,7 +113,7 @@ def steps_per_second(archive: Path) -> tuple[tuple[str, int], float]:
     each = each[np.isfinite(each) & (each > 0)]
     workload = run.meta.get("workload")
     if not each.size or not isinstance(workload, str):
-        fail(ExitCode.BAD_INPUT, f"--baseline {archive} tells no workload or no steps")
+        fail(ExitCode.BAD_INPUT, f"--baseline {archive} has no workload or no steps")
     return (workload, len(run.ranks)), 1.0 / float(np.median(each))
 
 

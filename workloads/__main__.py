@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None, train: Train | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="python -m lockstep.workloads", description=__doc__)
     parser.add_argument("job", metavar="JOB", help="a job file, or the text of one")
-    parser.add_argument("--keep", action="store_true", help="tell the mpirun launcher of the rank")
+    parser.add_argument("--keep", action="store_true", help="report to the mpirun launcher")
     given = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _leave)
     if given.keep:

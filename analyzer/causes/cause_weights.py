@@ -293,7 +293,7 @@ def posterior(evidences: Sequence[Evidence], seen: Sequence[Fact] = ()) -> Poste
     missing = [word for index in shown for word in evidences[index].missing]
     if missing:
         words = ", ".join(dict.fromkeys(missing))
-        facts += (Fact(False, f"not known: {words}", "absent series"),)
+        facts += (Fact(False, f"unknown: {words}", "absent series"),)
     return Posterior(
         cause=str(names[best]),
         probability=float(shares[best]),

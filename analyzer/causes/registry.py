@@ -34,7 +34,7 @@ def _specs() -> tuple[CauseSpec, ...]:
 CAUSES: tuple[CauseSpec, ...] = _specs()
 SPECS: dict[str, CauseSpec] = {spec.cause: spec for spec in CAUSES}
 """Word -> what is known of the cause; `unknown` has no row."""
-_NOT_KNOWN: dict[str, str] = {Cause.UNKNOWN: "the cause is not known"}
+_NOT_KNOWN: dict[str, str] = {Cause.UNKNOWN: "the cause is unknown"}
 CAUSE_WORDS: dict[str, str] = _NOT_KNOWN | {spec.cause: spec.words for spec in CAUSES}
 """Word -> what the sentence says of a rank."""
 NODE_CAUSE_WORDS: dict[str, str] = _NOT_KNOWN | {spec.cause: spec.node_words for spec in CAUSES}

@@ -28,21 +28,21 @@ class Reason(StrEnum):
 
 WORDS: Mapping[str, str] = {
     Reason.NAMESAKES: (
-        "two programs call themselves by its name, and their numbers are mixed; it is known once"
-        " each has its own LOCKSTEP_RUN"
+        "two programs call themselves by its name, and their numbers are mixed; its state is known"
+        " once each has its own LOCKSTEP_RUN"
     ),
     Reason.NOT_HEARD: (
-        "a collector of the run was not scraped lately; it is known once all of them answer"
+        "a collector of the run was not scraped lately; its state is known once all of them answer"
     ),
     Reason.RANKS: (
-        "not every rank reports that it lives; it is known once all of the run's ranks are reported"
+        "not every rank reports that it lives; its state is known once all of its ranks are there"
     ),
     Reason.STANDS: (
-        "not every rank made a step in the last minutes; it is known once all of them do"
+        "not every rank made a step in the last minutes; its state is known once all of them do"
     ),
     Reason.OWN_TIME: (
-        "the own time of a rank is not known, because a collective of it was not timed or its page"
-        " does not report it; it is known once lockstep.recorder() times all collectives"
+        "the own time of a rank is unknown, because a collective of it was not timed or its page"
+        " does not report it; its state is known once lockstep.recorder() times all collectives"
     ),
     Reason.TELEMETRY: (
         "a page no longer reports all that it or its peers reported before; lockstep doctor on its"
@@ -51,8 +51,8 @@ WORDS: Mapping[str, str] = {
     Reason.NO_DIAGNOSIS: (
         "no fresh diagnosis could judge it; the log of lockstep watch says why, or the next one can"
     ),
-    Reason.UNSURE: "something is seen that is not sure yet; it is known in some minutes",
-    Reason.NEW: "lockstep watch has not looked for long enough; it is known in some minutes",
+    Reason.UNSURE: "a suspicion is not confirmed yet; its state is known in some minutes",
+    Reason.NEW: "lockstep watch has not run for long enough; its state is known in some minutes",
 }
 """Reason -> why, and what would make it known: parts of a sentence."""
 

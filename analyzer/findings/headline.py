@@ -29,7 +29,7 @@ DIFFERS = "its program calls what the others do not"
 FREE = frozenset({"verify", "detect"})
 """Purposes of actions that take nothing out of service."""
 SHARED = "See what these places share before any is taken out."
-NOTHING_FIRST = "Nothing to do, unless nobody ended it on purpose."
+NOTHING_FIRST = "Nothing to do if it was ended on purpose."
 GONE = "Take the node out of service now: the run does not reach its next checkpoint."
 OF_XID = "Read the driver's messages."
 OUT_OF_SERVICE = frozenset({XidAction.COMPONENT_RESET, XidAction.RESTART_BM, XidAction.RESTART_VM})
@@ -49,7 +49,8 @@ def headline(finding: WatchFinding, others: Sequence[WatchFinding] = ()) -> str:
         return clipped(_is_over(finding), LONGEST)
     if others:
         return clipped(_together(finding, others), LONGEST)
-    since = "at" if _has_ended(finding) or finding.xid is not None else "since"
+    stopped = finding.kind is Kind.STOP and (finding.scope != "run" or _has_ended(finding))
+    since = "at" if stopped or finding.xid is not None else "since"
     what = f"{_who(finding)} {_how_much(finding)} {since} {_clock(finding.onset)}"
     why = _why(finding)
     do = _do(finding)
@@ -85,7 +86,7 @@ def sureness(finding: WatchFinding) -> str:
     place = finding.place_confidence
     where = "Place: unknown." if place is None else f"Place: {certainty(place)}."
     if finding.cause == Cause.UNKNOWN:
-        return f"{where} Cause: not known."
+        return f"{where} Cause: unknown."
     why = CAUSE_WORDS.get(finding.cause, finding.cause)
     if finding.kind is Kind.STOP and finding.cause == Cause.SOFTWARE:
         why = DIFFERS
@@ -200,7 +201,7 @@ def _how_much(finding: WatchFinding) -> str:
 
 
 def _why(finding: WatchFinding) -> str:
-    return "cause not known" if finding.cause == Cause.UNKNOWN else str(finding.cause)
+    return "cause unknown" if finding.cause == Cause.UNKNOWN else str(finding.cause)
 
 
 def _do(finding: WatchFinding) -> str:

@@ -70,7 +70,7 @@ def _finding(
         "dead": went or "its process is gone",
         "raised": went,
         "stuck": (
-            "its node is not scraped any more, so how its process stands is not known"
+            "its node is not scraped any more, so the state of its process is unknown"
             if unseen
             else "its process is alive and makes no progress"
         ),
@@ -111,27 +111,24 @@ def _finding(
 
 def _first(rank: int, began: list[int], *, certain: bool) -> str:
     if certain:
-        return f"of all ranks, rank {rank} was the first to go"
+        return f"rank {rank} was the first of all ranks to go"
     if len(began) == 1:
-        return f"rank {rank} holds the others up, as far as can be told"
-    return f"it cannot be told which of {_ranks(began)} began it"
+        return f"rank {rank} seems to hold the others up"
+    return f"which of {_ranks(began)} began it is unknown"
 
 
 def _missing(rank: int, missing: list[int], waiting: list[int], stall: Stall) -> str:
     if rank in missing:
         return f"rank {rank} is missing from {_where(stall)}, in which {_waits(waiting)}"
-    return (
-        f"{_waits(missing)} for rank {rank}, and for that in turn {_waits(waiting)}"
-        f" in {_where(stall)}"
-    )
+    return f"{_waits(missing)} for rank {rank}, so that {_waits(waiting)} in {_where(stall)}"
 
 
 def _untold(began: list[int], missing: list[int], waiting: list[int], stall: Stall) -> str:
     verb = "is" if len(missing) == 1 else "are"
     there = f"{_ranks(missing)} {verb} missing from {_where(stall)}, in which {_waits(waiting)}"
     if len(began) == 1:
-        return f"{there}, and it cannot be told whether that rank waits for another"
-    return f"{there}, and it cannot be told which of {_ranks(began)} began it"
+        return f"{there}, and whether that rank waits for another is unknown"
+    return f"{there}, and which of {_ranks(began)} began it is unknown"
 
 
 def _where(stall: Stall) -> str:

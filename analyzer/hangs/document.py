@@ -27,8 +27,8 @@ MOST_UNUSED, MOST_UNUSED_LINES = 64, 8
 
 WORDS: Mapping[Kind, tuple[str, str]] = {
     Kind.HOST_STOPPED: (
-        "its process does not go on, and waits for nobody",
-        "their processes do not go on, and wait for nobody",
+        "its process makes no progress and waits for no other rank",
+        "their processes make no progress and wait for no other rank",
     ),
     Kind.DATA_LOADER: ("it waits for its data loader", "they wait for their data loaders"),
     Kind.CHECKPOINT_STORAGE: (
@@ -50,7 +50,7 @@ WORDS: Mapping[Kind, tuple[str, str]] = {
     Kind.MISMATCHED_OPERATION: ("it calls another operation", "they call another operation"),
     Kind.MISMATCHED_SHAPE: ("it calls it with another shape", "they call it with other shapes"),
     Kind.MISMATCHED_DTYPE: ("it calls it with another dtype", "they call it with another dtype"),
-    Kind.COMMUNICATOR_STUCK: ("nobody tells on which rank it does not end",) * 2,
+    Kind.COMMUNICATOR_STUCK: ("the rank on which it does not end is unknown",) * 2,
 }  # fmt: skip
 """What is wrong, of one rank and of several."""
 
@@ -62,7 +62,7 @@ def sentence(verdict: HangVerdict) -> str:
             return "No hang: nothing is open that others wait for."
         case Status.WAITING:
             return (
-                f"No hang as far as can be told: ranks wait for each other, but for less than"
+                f"No hang so far: ranks wait for each other, but for less than"
                 f" {verdict.limit:.0f} s."
             )
         case Status.UNKNOWN:
@@ -131,9 +131,9 @@ def table(verdict: HangVerdict, job: str = "") -> str:
         coverage += f" (none of {ranks_in_words(gone)})"
     unmapped = sum(len(trace.unmapped) for trace in merged.traces.values())
     if unmapped:
-        coverage += f"; {unmapped} counters of groups that nobody names"
+        coverage += f"; {unmapped} counters of groups without a name"
     lines.append(
-        f"  {coverage}; not told: {', '.join(unknown_kinds(merged.dumps.facts)) or 'nothing'}"
+        f"  {coverage}; not reported: {', '.join(unknown_kinds(merged.dumps.facts)) or 'nothing'}"
     )
     lines += [f"  not read: {why}" for why in merged.dumps.rejected]
     unused = _unused(verdict)
@@ -168,7 +168,7 @@ def _hang(verdict: HangVerdict) -> str:
         assert verdict.operation is not None
         of = f"among {ranks_in_words(verdict.suspects)}" if verdict.suspects else "unknown"
         return (
-            f"The run hangs in {_place(verdict, verdict.operation)}, and nobody can be named"
+            f"The run hangs in {_place(verdict, verdict.operation)}, and no rank can be named"
             f" ({of}): {verdict.reason}."
         )
     clauses: dict[tuple[object, ...], list[Origin]] = {}
@@ -193,7 +193,7 @@ def _clause(verdict: HangVerdict, place: str, some: Sequence[Origin]) -> str:
     what = WORDS[first.kind][several]
     who = ranks_in_words(origin.rank for origin in some)
     if not first.certain:
-        return f"it cannot be told which of {who} began it, in {place}: {_doubt(first)}"
+        return f"which of {who} began it, in {place}, is unknown: {_doubt(first)}"
     wait = _waiting_there(verdict, some)
     match first.why:
         case Why.ABSENT | Why.SILENT:

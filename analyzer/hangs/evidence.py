@@ -122,7 +122,7 @@ _STORAGE = (
 )
 _STALL = r".*(blocked for more than \d+ seconds|soft lockup|rcu.*stall).*"
 _IN_KERNEL = "its process is inside the kernel and cannot be interrupted (state D)"
-_GAVE_UP = "NCCL's RAS tells that it has given up its communicator"
+_GAVE_UP = "NCCL's RAS reports that it has given up its communicator"
 
 MEANINGS: tuple[Meaning, ...] = (
     # proc_pid_stat(5)
@@ -146,24 +146,24 @@ MEANINGS: tuple[Meaning, ...] = (
         FactKind.STACK, _CHECKPOINT, Kind.CHECKPOINT_STORAGE, "it stands in a checkpoint: {value}",
         4,
     ),
-    _row(FactKind.KERNEL, _STORAGE, Kind.CHECKPOINT_STORAGE, "the kernel tells: {value}", 2),
+    _row(FactKind.KERNEL, _STORAGE, Kind.CHECKPOINT_STORAGE, "the kernel reports: {value}", 2),
     _row(
         FactKind.KERNEL, ".*(Killed process|oom-kill|Out of memory).*", Kind.PEER_DIED,
         "the kernel ended a process: {value}", 4,
     ),
     _row(
         FactKind.KERNEL, _GPU_KERNEL,
-        Kind.DEVICE_STOPPED, "the kernel tells of its GPU: {value}", 4,
+        Kind.DEVICE_STOPPED, "the kernel reports on its GPU: {value}", 4,
     ),
-    _row(FactKind.KERNEL, _STALL, Kind.HOST_STOPPED, "the kernel tells of a stall: {value}", 1),
-    _row(FactKind.XID, f"(xid )?{_XID}.*", Kind.DEVICE_STOPPED, "its GPU told XID {value}", 4),
+    _row(FactKind.KERNEL, _STALL, Kind.HOST_STOPPED, "the kernel reports a stall: {value}", 1),
+    _row(FactKind.XID, f"(xid )?{_XID}.*", Kind.DEVICE_STOPPED, "its GPU reported XID {value}", 4),
     _row(
         FactKind.GPU_STATE, _GPU_LOST, Kind.DEVICE_STOPPED,
         "its GPU is {value}", 4,
     ),
     _row(
         FactKind.RAS, "missing|dead|unresponsive", Kind.PEER_DIED,
-        "NCCL's RAS tells that it is {value}", 2,
+        "NCCL's RAS reports that it is {value}", 2,
     ),
     _row(FactKind.RAS, "abort(ed)?|finalized", Kind.COMMUNICATOR_ABORTED, _GAVE_UP, 3),
 )  # fmt: skip

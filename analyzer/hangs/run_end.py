@@ -116,32 +116,33 @@ def unexplained(grid: Grid) -> str | None:
             return None
         return (
             f"the run was ended by its user, ranks had been in one collective for {waited:.0f} s,"
-            " and it cannot be told which rank began it"
+            " and which rank began it is unknown"
         )
     if (alike := failed_alike(grid, how)) is not None:
         return alike
     if how.word is not None:
         because = f" ({how.reason})" if how.reason else ""
         verb = {"crash": "crashed", "hang": "was ended because it hung"}.get(how.word, how.word)
-        return f"the run {verb}{because}, and it cannot be told which rank began it{_unseen(grid)}"
+        return f"the run {verb}{because}, and which rank began it is unknown{_unseen(grid)}"
     lost = unclean(grid)
     if lost.any():
         verb = "are" if lost.sum() > 1 else "is"
         return (
-            f"{_who(grid, lost)} {verb} gone without a clean end, and it cannot be told which began"
-            f" it{_unseen(grid)}"
+            f"{_who(grid, lost)} {verb} gone without a clean end, and which of them began it is"
+            f" unknown{_unseen(grid)}"
         )
     if grid.meta.get("vanished"):
-        return "its series ended while its ranks were there, and nobody says how it ended"
+        return "its series ended while its ranks were there, and how it ended is unknown"
     if (dark := unanswered(grid)) > 0:
-        last = f", the last step told is {int(grid.to_step.max()) - 1}" if len(grid.to_step) else ""
+        step = int(grid.to_step.max()) - 1 if len(grid.to_step) else None
+        last = "" if step is None else f", the last reported step is {step}"
         return (
-            f"no node answered a scrape in the last {dark:.0f} s{last}, and nobody says whether the"
-            " run stands still since or has ended"
+            f"no node answered a scrape in the last {dark:.0f} s{last}, and whether the run stands"
+            " still or has ended is unknown"
         )
     still = stood_still(grid)
     if still >= max(STUCK_SECONDS, stall_after(grid)):
-        return f"no rank has begun or ended anything for {still:.0f} s, and nobody knows why"
+        return f"no rank has begun or ended anything for {still:.0f} s, and the reason is unknown"
     return None
 
 

@@ -133,13 +133,13 @@ TELLS_HOW_IT_ENDED = 4
 """Strength of an exit code or a kernel's line; a process that is gone has less."""
 
 WENT_ON = "ranks have finished what others had not begun, so the run went on between them"
-LOST = "the dumps do not tell how far the ranks are that the others wait for"
+LOST = "the dumps do not show how far the ranks are that the others wait for"
 NO_DUMPS = "their dumps are missing and needed, as more than a few do not stop at once"
 ALONE = "more ranks stay away from it than wait in it, so that those inside may be wrong"
-NO_TIMES = "nothing is open, but the dumps' times are not known, so for how long is not, either"
-NO_OPERATIONS = "nothing is open, but no dump holds an operation that tells since when"
+NO_TIMES = "nothing is open, but the dumps' times are unknown, and so is for how long"
+NO_OPERATIONS = "nothing is open, but no dump holds an operation that shows since when"
 UNSEEN = "they wait for somebody in what gloo does not record, as a send or receive, or stand still"
-ALL_INSIDE = "all its ranks are inside, and the dumps do not tell on which of them it does not end"
+ALL_INSIDE = "all its ranks are inside, and the dumps do not show on which of them it does not end"
 
 
 class Status(StrEnum):

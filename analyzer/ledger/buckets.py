@@ -45,8 +45,8 @@ class Row:
 
 BUCKETS: tuple[Row, ...] = (
     Row(Bucket.USEFUL, "computing",
-        "own time of steps that were done for the first time; the whole step where nobody timed"
-        " its collectives", "steps: own_seconds", productive=True, running=True),
+        "own time of steps that were done for the first time; the whole step where its"
+        " collectives were not timed", "steps: own_seconds", productive=True, running=True),
     Row(Bucket.COMMUNICATION, "communication",
         "inside collectives of such steps, or recorded ones between them, and no culprit is the"
         " reason: transfer, pipeline bubbles, ordinary noise",
@@ -79,7 +79,7 @@ BUCKETS: tuple[Row, ...] = (
         "from a rank's last step to the end of an attempt that finished or that its user ended",
         "run.json: outcome, ended"),
     Row(Bucket.UNKNOWN, "unknown",
-        "nothing was recorded, or nobody says what was done: between steps, steps whose records"
+        "nothing was recorded, or the work is unknown: between steps, steps whose records"
         " are lost, after the last sign of a run that vanished", "gaps between what is known"),
 )  # fmt: skip
 """In the order in which they are shown. Every interval is put into its bucket by what was recorded

@@ -288,7 +288,7 @@ def _unmeasured(attempt: Attempt, energy: Spent) -> list[str]:
         parts.discard(StartPart.IMAGE)
     names = [row.part for row in PARTS if row.part in parts]
     what = f"not measured: {', '.join(names)}" if names else "not all ranks reported"
-    said = f"of {unknown:.3g} rank-seconds of starting of {attempt.name} nobody says what they were"
+    said = f"{unknown:.3g} rank-seconds of starting of {attempt.name} are unexplained"
     return [f"{said} ({what})"]
 
 
@@ -324,25 +324,24 @@ def _missing(attempts: Sequence[Attempt]) -> tuple[str, ...]:
             told.append(f"{one.name} went on from {before}, which was not given or still ran")
         if before is not None and not one.run.meta.get("restored"):
             told.append(
-                f"nobody recorded how long {one.name} read its checkpoint: it is in starting"
+                f"{one.name} did not record how long it read its checkpoint: it is in starting"
             )
         if one.span:
-            told.append(f"{one.name} covers a span of its run only: its launch is not known")
+            told.append(f"{one.name} covers a span of its run only: its launch is unknown")
         if one.run.meta.get("source") == FROM_LOG:
             told.append(
-                f"{one.name} is a log alone: every rank is taken to be as it, and nothing is known"
-                " before its first iteration, after its last one, and between them but how long"
-                " iterations took"
+                f"{one.name} is a log alone: it counts for every rank. It shows only how long"
+                " iterations took; the time before its first and after its last one is unknown"
             )
         if one.ending is None:
-            told.append(f"{one.name} has no end: it goes on, was killed, or nobody recorded it")
+            told.append(f"{one.name} has no end: it goes on, was killed, or did not record it")
         windows = one.run.windows
         if len(windows) and not np.isfinite(windows["own_seconds"].to_numpy(dtype=float)).any():
             told.append(
-                f"of {one.name} nobody timed the collectives: communication is counted as computing"
+                f"{one.name} did not time its collectives: communication is counted as computing"
             )
         if one.launched == one.begin and _can_queue(one) and not one.span:
-            told.append(f"nobody recorded when {one.name} was submitted: its queueing is not in it")
+            told.append(f"{one.name} does not say when it was submitted: queueing is left out")
         lost = one.run.meta.get("recording")
         if isinstance(lost, Mapping) and lost.get("lost_steps"):
             told.append(f"{lost['lost_steps']} steps of ranks of {one.name} were not recorded")

@@ -47,7 +47,7 @@ PARTS: tuple[Row, ...] = (
         "run.json: starting"),
     Row(StartPart.WARMUP, "what warm-up steps take beyond an ordinary one, compilations that were"
         " told not counted", "step tag warmup"),
-    Row(StartPart.UNKNOWN, "nobody measured it", "gaps between what is known"),
+    Row(StartPart.UNKNOWN, "it was not measured", "gaps between what is known"),
 )  # fmt: skip
 """In the order in which they happen and are shown."""
 

@@ -20,7 +20,7 @@ HOUR = 3600.0
 def sentence(ledger: Ledger) -> str:
     """`71% useful; the largest loss is node-7 (thermal), 9%`."""
     if not ledger.rank_seconds > 0:
-        return "Nothing is known of its time."
+        return "Its time is unknown."
     useful = f"{percent(ledger.goodput)} useful"
     who, share = largest_loss(ledger)
     if who is None:
@@ -160,7 +160,7 @@ def _run(ledger: Ledger, price: float | None) -> dict[str, Any]:
 
 
 def _parts(ledger: Ledger) -> list[dict[str, Any]]:
-    """What starting was; null where nobody measured it."""
+    """What starting was; null where it was not measured."""
     whole = ledger.rank_seconds
     return [
         {"part": part, "seconds": seconds,

@@ -151,5 +151,5 @@ def _long(trace: Trace, judgement: Judgement) -> Iterator[Rejected]:
             yield Rejected(
                 trace.worker(int(dp), stage),
                 f"computes {more:.0%} longer, but so does every stage of its replica: longer"
-                " sequences, or all of its workers; operations alone cannot tell",
+                " sequences, or all of its workers; operations alone do not show which",
             )

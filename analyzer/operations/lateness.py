@@ -42,7 +42,7 @@ class Lateness:
         if self.least <= TOLD * self.step:
             return ()
         error, least = 1e3 * np.array([self.clock_error, self.least])
-        words = f"clocks agree within {error:.3g} ms: nobody late by under {least:.3g} ms is known"
+        words = f"clocks agree within {error:.3g} ms: lateness under {least:.3g} ms is unknown"
         return (words,)
 
     def last(

@@ -199,7 +199,7 @@ def _too_little(trace: Trace, cells: Cells | None) -> str | None:
     if trace.layout.workers < 2:
         return "the trace has one worker; a comparison needs two"
     if (steps := len(trace.steps)) < FEWEST_STEPS:
-        count = "one step tells" if steps == 1 else f"{steps} steps tell"
+        count = "one step shows" if steps == 1 else f"{steps} steps show"
         return f"{count} nothing about noise; it takes {FEWEST_STEPS}"
     return None
 

@@ -13,7 +13,7 @@ from lockstep.analyzer.stragglers.step_time import Cost, spans
 
 REFUTED = {
     Own.DIFFERS: "but its own time did not grow as much: they hold a wait",
-    Own.UNKNOWN: "and its own time is not known",
+    Own.UNKNOWN: "and its own time is unknown",
     Own.NOISY: "but many of its steps are no longer than those of its peers",
     Own.ALONE: "but with so few replicas its step times would have to show it as well",
 }

@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 
 BLOCKS: dict[str, str] = {
-    "actions": "Owner and ticket of each action: nobody yet.",
+    "actions": "Owner and ticket of each action: none yet.",
     "lessons": "- What went well:\n- What went wrong:\n- Where we were lucky:",
-    "review": "Reviewed by: nobody yet.",
+    "review": "Reviewed by: none yet.",
 }
 """Name of each block -> what stands there until somebody writes."""
 _MARKER = re.compile(r"<!-- human:(begin|end) ([a-z][a-z0-9-]{0,31}) -->")

@@ -79,7 +79,7 @@ def unseen_words(grid: Grid) -> str | None:
         words.append(
             f"no computation of {who} has a duration"
             if EXPECTED_STEPS in grid.meta
-            else f"nobody timed how long {who} waits for the others, so its own time is not known:"
+            else f"the own time of {who} is unknown, as its waits for the others are not timed:"
             " lockstep.recorder() times collectives (docs/ml/timed-waits.md)"
         )
     if found.silent:
@@ -93,8 +93,8 @@ def unseen_words(grid: Grid) -> str | None:
         total = round(_expected(grid))
         when = f" and not since step {since}" if since is not None else ""
         words.append(
-            f"own time of {who} is known of {least} of {total} steps only{when}: nobody scraped or"
-            " timed the rest"
+            f"own time of {who} is known for {least} of {total} steps only{when}: the rest was not"
+            " scraped or not timed"
         )
     return "; ".join(words) or None
 

@@ -289,9 +289,9 @@ def _missing(slow: Sequence[RunView], healthy: Sequence[RunView], places: Places
     nodes = sorted({node for view in slow for node in view.nodes})
     without = [node for node in nodes if node not in places]
     if not places:
-        words.append("no topology: leaves, racks and storage are not known")
+        words.append("no topology: leaves, racks and storage are unknown")
     elif without:
-        words.append(f"the place of {len(without)} of {len(nodes)} nodes is not known")
+        words.append(f"the place of {len(without)} of {len(nodes)} nodes is unknown")
     if not healthy:
         words.append("no healthy run at that time that would clear a part")
     if any(view.emulated for view in slow):
@@ -346,7 +346,7 @@ def quiet(views: Sequence[RunView]) -> str:
     dark = [view.run for view in views if not view.known]
     words = f"No two of {len(views)} runs were slow at the same time"
     words += f"; only {slow[0]} was slow" if len(slow) == 1 else ""
-    words += f"; of {listed(dark)} it cannot be said" if dark else ""
+    words += f"; {listed(dark)} cannot be judged" if dark else ""
     return f"{words}."
 
 
@@ -356,7 +356,7 @@ def unjudged(views: Sequence[RunView]) -> str:
     dark = [view.run for view in views if not view.known]
     words = f"Unknown: no two of {len(views)} runs were seen slow at the same time, but"
     words += f" {listed(slow)} {'was' if len(slow) == 1 else 'were'} slow and" if slow else ""
-    return f"{words} of {listed(dark)} it cannot be said."
+    return f"{words} {listed(dark)} cannot be judged."
 
 
 def separate(slow: Sequence[RunView], culprits: Sequence[Culprit]) -> str:

@@ -97,8 +97,8 @@ def _nearly(grid: Grid, precision: Precision) -> tuple[Rejected, ...]:
 def _why(ratio: float, peers: int) -> str:
     if peers + 1 < MAJORITY:
         return (
-            f"its own time is {ratio:.2f}x its only peer's, has not clearly changed, and nobody"
-            " knows which of the two is normal"
+            f"its own time is {ratio:.2f}x its only peer's, has not clearly changed, and which"
+            " of the two is normal is unknown"
         )
     return (
         f"its own time is {ratio:.2f}x its peers', within the noise of this run or the spread of"

@@ -96,14 +96,14 @@ def _accusation(verdict: Verdict, grid: Grid, culprit: Culprit) -> str:
     if culprit.cause == Cause.UNKNOWN and off_processor(culprit):
         they = "its ranks are" if culprit.scope == "node" else "it is"
         what = "waiting for a GPU or asleep" if has_gpu(grid, culprit.rank) else "asleep or waiting"
-        why = f"{they} off the processor, {what}, and it is not known for what"
+        why = f"{they} off the processor, {what}, and what it waits for is unknown"
     if culprit.scope == "rank" and (went := seen_to_end(culprit)):
         why = went
     confidence = _confidence(culprit)
     if culprit.slowdown is None:
         hang = verdict.hang or {}
         op = hang.get("op") or "collective"
-        began = f" since step {culprit.from_step}{since}" if culprit.from_step is not None else ""
+        began = f" at step {culprit.from_step}{since}" if culprit.from_step is not None else ""
         doubted = _doubted(culprit)
         if doubted or culprit.rank not in hang.get("missing_ranks", ()):
             stopped = "may have stopped" if doubted else "stopped"
@@ -118,7 +118,7 @@ def _accusation(verdict: Verdict, grid: Grid, culprit: Culprit) -> str:
         )
     end = "" if culprit.to_step is None else f" to step {culprit.to_step}"
     if culprit.known_to_step is not None:
-        end = f" to step {culprit.known_to_step}, after which nobody could compare it"
+        end = f" to step {culprit.known_to_step}, after which it had no peer to compare with"
     numbers = [fact.text for fact in culprit.evidence if fact.supports and fact.basis in DECISIVE]
     because = f" ({'; '.join(numbers[:2])})" if numbers else ""
     return (
@@ -164,7 +164,7 @@ def _clock(since: str) -> str:
 def _confidence(culprit: Culprit) -> str:
     """How certain the place is, and apart from that the cause, if that is the place."""
     known = culprit.cause != Cause.UNKNOWN
-    what = "in the cause" if known else "that nothing told so far says why"
+    what = "in the cause" if known else "that no reported data explain it"
     why = f"{what} {certainty(culprit.confidence)}"
     if culprit.place_confidence is None:
         return f"Confidence {why}."

@@ -47,7 +47,7 @@ def why_unknown(
     """
     timed = int(np.isfinite(grid.time["wall"]).any(axis=0).sum())
     if timed < 2:
-        return f"{timed} of {len(grid.ranks)} ranks told step times; a comparison needs two"
+        return f"{timed} of {len(grid.ranks)} ranks reported step times; a comparison needs two"
     if len(blocks(grid, "wall", precision.block_steps)) < 2 * BLOCKS_AT_LEAST:
         return f"{int((~grid.masked).sum())} steps after warm-up are too few to compare ranks"
     if (dark := unseen_words(grid)) is not None:
@@ -89,8 +89,8 @@ def _worse_links(grid: Grid) -> str | None:
     if not share >= TENTH_MORE or not (worse := always_worse(grid)):
         return None
     return (
-        f"{listed(worse)}, from the first step on; transfers are {share:.0%} of a step, and nobody"
-        " knows what they would take without that"
+        f"{listed(worse)}, from the first step on; transfers are {share:.0%} of a step; what they"
+        " would take without that is unknown"
     )
 
 
@@ -122,8 +122,7 @@ def _stands_still(grid: Grid) -> str | None:
             return None
     share = float(over.sum()) / run
     words = (
-        f"steps stood still for {over.sum():.1f} s, {share:.0%} of the run, and nobody is known to"
-        " be why"
+        f"steps stood still for {over.sum():.1f} s, {share:.0%} of the run, and no rank explains it"
     )
     longest = int(over.argmax())
     own = np.nan_to_num(grid.time["own"][known])[longest]
@@ -192,7 +191,7 @@ def _longer_in_turns(grid: Grid, precision: Precision) -> str | None:
     return (
         f"steps took {np.exp(high):.2f}x the usual time from step {first},"
         f" {'again and again' if len(lasting) > 1 else 'for a while'}, {share:.0%} of the run, and"
-        " nobody is known to be why"
+        " no rank explains it"
     )
 
 
@@ -211,8 +210,8 @@ def _nobody_knows(grid: Grid) -> str | None:
     groups = peer_groups(grid)
     if all(len(columns) == 1 for columns in groups.values()):
         return (
-            "no rank became slower, but each is the only one of its stage or role, where one that"
-            " always was slow looks like a heavy stage"
+            "no rank became slower, but each is the only one of its stage or role: a rank that was"
+            " always slow looks like a heavy stage"
         )
     own = column_medians(np.log(grid.time["own"][~grid.masked]))
     for columns in groups.values():
@@ -222,7 +221,7 @@ def _nobody_knows(grid: Grid) -> str | None:
             verb, whose = ("takes", "its only peer") if len(slow) == 1 else ("take", "their peers")
             return (
                 f"{_ranks(grid, slow)} {verb} {ratio:.2f}x the own time of {whose},"
-                f" {_ranks(grid, fast)}, from the start, and nobody knows which is normal"
+                f" {_ranks(grid, fast)}, from the start, and which is normal is unknown"
             )
     return None
 

@@ -128,9 +128,9 @@ class RunInfo(BaseModel):
     workload: str
     nodes: int
     ranks: int
-    layout: Annotated[str, Field(description="As dp=4 pp=1 tp=1; empty = not known.")]
+    layout: Annotated[str, Field(description="As dp=4 pp=1 tp=1; empty = unknown.")]
     started: Annotated[str | None, Field(description="ISO 8601, UTC; null = not begun.")]
-    ended: Annotated[str | None, Field(description="ISO 8601, UTC; null = not over, or not known.")]
+    ended: Annotated[str | None, Field(description="ISO 8601, UTC; null = not over, or unknown.")]
     status: Annotated[str | None, Field(description="Of its verdict: healthy, degraded or unknown;"
                                         " null = it was not analyzed.")]  # fmt: skip
     sentence: Annotated[str | None, Field(description="Of its verdict.")]
@@ -141,7 +141,7 @@ class RunInfo(BaseModel):
     behind: Annotated[str | None, Field(description="Of one that is queued: which run is before"
                                         " it.")]  # fmt: skip
     command: Annotated[str | None, Field(description="The same on the command line, secrets masked;"
-                                         " null = not known.")]  # fmt: skip
+                                         " null = unknown.")]  # fmt: skip
     name: Annotated[str | None, Field(description="As `lockstep run --name` gave it; the id begins"
                                       " with it. null = none.")]  # fmt: skip
 
@@ -219,7 +219,7 @@ class Point(BaseModel):
 
     time: Annotated[float, Field(description="Unix seconds.")]
     value: Annotated[float | None, Field(description="null = no number.")]
-    step: Annotated[int | None, Field(description="Optimizer step; null = not told.")] = None
+    step: Annotated[int | None, Field(description="Optimizer step; null = not reported.")] = None
     begin: Annotated[float | None, Field(alias="from", description="First sample of a window.")] = (
         None
     )
@@ -259,7 +259,7 @@ class FindingInfo(BaseModel):
     place_confidence: Annotated[float | None, Field(description="That the place is.")]
     slowdown: float | None
     since: Annotated[str | None, Field(description="ISO 8601, UTC.")]
-    until: Annotated[str | None, Field(description="null = it goes on, or is not known.")]
+    until: Annotated[str | None, Field(description="null = it goes on, or is unknown.")]
     sentence: str
 
 

@@ -78,7 +78,7 @@ STEPS: tuple[Column, ...] = (
         "own_seconds",
         "float64",
         "seconds",
-        "step outside blocking collectives; null = nobody timed all of them",
+        "step outside blocking collectives; null = not all of them were timed",
     ),
     *(Column(f"{phase}_seconds", "float64", "seconds", f"phase {phase}") for phase in PHASES),
     Column("tags", "string", "", "why slow by design: gc, eval, checkpoint, warmup; comma-joined"),
@@ -88,7 +88,7 @@ STEPS: tuple[Column, ...] = (
     Column("flops", "float64", "", "model FLOPs of this rank, Megatron's formula"),
     Column(
         "wait_seconds", "float64", "seconds",
-        "in blocking collectives, arrival to completion; null = nobody timed all of them, or the"
+        "in blocking collectives, arrival to completion; null = not all of them were timed, or the"
         " archive is older than this column: then wall_seconds - own_seconds",
         added=True,
     ),
@@ -130,7 +130,7 @@ OPS: tuple[Column, ...] = (
 #     "first_step_held": oldest step still in the ring, or null, "truncated": bool,
 #     "missing": {"from_step": A, "to_step": B}: the steps asked for that were overwritten or went
 #     over OPS_MAX_BYTES_PER_RANK, or null; truncated = missing is not null,
-#     "steps": {column: [values]} with OPS_JSON_STEPS; own_ns and wait_ns null = not known;
+#     "steps": {column: [values]} with OPS_JSON_STEPS; own_ns and wait_ns null = unknown;
 #     collectors before version 2 of the ring answer without wait_ns,
 #     "ops": {column: [values]} with OPS_JSON_OPS}]}.
 # No rank of the run on this node: 404. Ranks of it, and none that can be read now: 503.

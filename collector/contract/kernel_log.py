@@ -262,7 +262,7 @@ KINDS: Mapping[str, KernelKind] = MappingProxyType({
         ),
         KernelKind(
             "nic_slot_power", "a NIC found too little power at its slot",
-            "Compare the NIC's speed with its peers'. Some boards tell it at every boot and are"
+            "Compare the NIC's speed with its peers'. Some boards report it at every boot and are"
             " well; else check the slot's power cable, riser and BIOS setting.",
         ),
         KernelKind(

@@ -79,7 +79,7 @@ def _offered(proc: Path, pid: int, file: Path, user: int | None) -> tuple[int, i
     name = environment(proc, pid).get(SIGNAL_VARIABLE, "")
     number = signal_of(name)
     if number is None:
-        text = f"it offers none itself: start it with {SIGNAL_VARIABLE}=USR2, a signal nobody uses"
+        text = f"it offers none itself: start it with {SIGNAL_VARIABLE}=USR2, an unused signal"
         raise SourceError("not_offered", text)
     try:
         return number, _size(file, user)

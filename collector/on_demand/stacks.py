@@ -99,9 +99,9 @@ def _foreign(known: Status, user: int | None) -> str | None:
     """
     if user is not None and known.users == {user}:
         return None
-    theirs = " and ".join(map(str, sorted(known.users))) or "nobody knows whom"
+    theirs = " and ".join(map(str, sorted(known.users))) or "unknown"
     return (
-        f"the process that its ring tells is of user {theirs}, and the ring of user {user}: stacks"
+        f"the process that its ring names is of user {theirs}, and the ring of user {user}: stacks"
         " are read where one user has both"
     )
 

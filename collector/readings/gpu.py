@@ -144,7 +144,7 @@ class RankDevice:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A container or a process that holds a GPU or MIG device; what is not known is empty."""
+    """A container or a process that holds a GPU or MIG device; what is unknown is empty."""
 
     gpu: str
     uuid: str

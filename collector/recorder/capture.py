@@ -39,7 +39,7 @@ def capture(folder: Path, config: Config, clock: Clock) -> Path:
     # One that is lost tells nothing of itself, and a capture of it is worth having.
     info = next((gpu.info for gpu in readings[-1][1].gpus if "model" in gpu.info), None)
     if info is None:
-        raise SourceError("no_gpu", "NVML knows no GPU on this machine that tells its name")
+        raise SourceError("no_gpu", "NVML knows no GPU on this machine that reports its name")
     words = (_os(), info["model"], info.get("driver", ""))
     name = "__".join(re.sub(r"[^a-z0-9.]+", "-", word.lower()).strip("-") for word in words)
     target = folder / name

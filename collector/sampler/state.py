@@ -65,7 +65,7 @@ class StateFile:
             return feeds
         if not last_word:
             raise SourceError(
-                "other_boot", f"{self.path} is of a boot whose last counts are not known"
+                "other_boot", f"{self.path} is of a boot whose last counts are unknown"
             )
         return {feed: after_reboot(kept) for feed, kept in feeds.items()}
 

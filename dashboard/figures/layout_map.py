@@ -77,7 +77,7 @@ def layout_map(what_if: Mapping[str, Any], named: Sequence[tuple[int, int]] = ()
         f"The worker that costs most is replica {dp}, stage {pp} with {cells[dp, pp]:.2f}×; the"
         f" middle of {cells.size:,} workers has {np.nanmedian(cells):.2f}×."
     )
-    note = "A frame marks who the verdict names." if inside else ""
+    note = "A frame marks what the verdict names." if inside else ""
     return Picture(TITLE, {"data": data, "layout": layout}, table, text, note, HELP)
 
 

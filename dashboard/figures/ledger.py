@@ -39,7 +39,7 @@ def ledger(rows: Sequence[LedgerRow]) -> Picture:
     """Bars of runs, the newest on top; what was kept begins at the left."""
     table = parts(rows)
     if table.empty:
-        return nothing(TITLE, "Nothing is known of the time of any run here.", HELP)
+        return nothing(TITLE, "The time of every run here is unknown.", HELP)
     shown = [row for row in rows if row.rank_seconds > 0][:RUNS_AT_MOST]
     names = [escaped(row.run) for row in shown]
     by_run = {

@@ -225,6 +225,6 @@ def _lateness_text(names: list[str], medians: "np.ndarray") -> str:
     place = int(np.argmax(medians))
     name = names[place].replace(NAMED, "")
     return (
-        f"The highest median of its windows has {name} with {medians[place]:.2f}×; the middle"
+        f"The highest median of windows is {medians[place]:.2f}×, that of {name}; the middle"
         f" rank has {np.median(medians):.2f}×."
     )

@@ -13,7 +13,7 @@ from lockstep.dashboard.figures.units import quantity
 SHARES_TITLE = "Time in collectives by operation, sum over all ranks (s)"
 SHARES_HELP = (
     "From arrival to completion, waiting for late ranks included: a long bar is either much"
-    " communication or somebody late. Which of the two, the arrivals below say."
+    " communication or a late rank. The arrivals below show which."
 )
 BARS_AT_MOST = 16
 

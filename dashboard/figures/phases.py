@@ -112,7 +112,7 @@ def _text(
 ) -> str:
     first = next((name for name, _, _ in rows if not name.startswith("median")), None)
     if first is None or not np.isfinite(excess[first]).any():
-        return f"Phases of {len(rows)} ranks; how they differ is not known."
+        return f"Phases of {len(rows)} ranks; how they differ is unknown."
     place = int(np.nanargmax(excess[first]))
     more = excess[first][place]
     if more <= 0:

@@ -64,7 +64,7 @@ def _waiting(ranks: pd.DataFrame) -> None:
     shown = ranks[[name for name in WAITING if name in ranks]]
     shown = worded(shown.sort_values("wait_share", kind="stable"))
     table(shown, "waiting",
-          "Every rank, who waits least first: that is who the others wait for. Medians of the"
+          "Every rank, the shortest wait first: the others wait for that rank. Medians of the"
           " range.", columns=formats(shown) | {"in collectives": PERCENT})  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def _operations(context: Context, frame: pd.DataFrame) -> None:
     st.subheader("Every operation, group and size", anchor=False)
     shown = worded(rows)
     shown.insert(0, "only this", look)
-    table(shown, "collectives", "Operations, the longest in sum first.",
+    table(shown, "collectives", "Operations, the largest sum first.",
           columns=formats(shown) | FORMATS, links=("only this",))  # fmt: skip
 
 
@@ -97,7 +97,7 @@ def _arrivals(context: Context) -> pd.DataFrame | None:
     picture(matrix.matrix(arrivals, axis=axis, meaning=ARRIVALS_MEANING), "arrivals")
     late = collectives.latest(arrivals)
     if len(late):
-        table(late, "late", "Ranks, who came last most often first.",
+        table(late, "late", "Ranks, those most often last first.",
               columns=formats(late) | {collectives.LATE[2]: PERCENT})  # fmt: skip
     return late
 

@@ -52,14 +52,14 @@ def _node(context: Context) -> None:
     _ways(context, facts)
     left, right = st.columns([3, 2])
     with left:
-        st.subheader("What was looked at", anchor=False)
+        st.subheader("What was checked", anchor=False)
         if facts.checks:
             table(places.checks(facts.checks), "checks", "Every check, the worst first.")
         else:
-            st.caption("Nothing was looked at on this node in this range.")
+            st.caption("Nothing was checked on this node in this range.")
     with right:
         st.subheader("Who it is", anchor=False)
-        table(places.facts(facts.facts), "facts", "What is known of the node.")
+        table(places.facts(facts.facts), "facts", "Facts about the node.")
     _gpus(context, facts)
     events = part(lambda: source.events(span, context.location.run, node)) or ()
     charts = part(lambda: source.node_lines(node, span)) or ()

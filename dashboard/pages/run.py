@@ -228,7 +228,7 @@ def _remaking(context: Context, report: Files) -> None:
     if st.button(
         "Make the report" if missing else "Make it again", key="reports-remake",
         icon=":material/refresh:", type="primary" if missing else "secondary",
-        help="Analyzes the run anew. What people wrote into report.md stays.",
+        help="Analyzes the run again. What people wrote into report.md stays.",
     ):  # fmt: skip
         with st.spinner("The run is analyzed, and its report written."):
             st.session_state[PROBLEM] = remake(report.folder)

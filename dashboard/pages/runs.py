@@ -364,6 +364,6 @@ def _ledger_table(rows: Sequence[LedgerRow]) -> pd.DataFrame:
 def _not_known(rows: Sequence[LedgerRow]) -> None:
     sentences = dict.fromkeys(f"{sentence}." for row in rows for sentence in row.missing)
     if sentences:
-        with st.expander(f"What is not known ({len(sentences)})"):
+        with st.expander(f"What is unknown ({len(sentences)})"):
             for each in sentences:
                 st.caption(plain(each))

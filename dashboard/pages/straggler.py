@@ -76,7 +76,7 @@ def _finding(context: Context) -> FindingRow | None:
     found = part(lambda: context.source.findings(context.span, context.location.run))
     row = culprits_words.finding(context.location, found or ())
     if row is None:
-        st.caption(plain(f"Finding {context.location.finding} itself is not known in this range;"
+        st.caption(plain(f"Finding {context.location.finding} itself is unknown in this range;"
                          " what stands here is the verdict of the run."))  # fmt: skip
     return row
 
@@ -103,9 +103,9 @@ def _numbers(verdict: Mapping[str, Any]) -> None:
                help="What the culprits cost so far: GPUs times the time they waited."),
         Number("Confidence in the place",
                cell(verdict_words.place_confidence(verdict), "confidence"),
-               help="Of the culprit whose place is least sure; unknown where nobody is named."),
+               help="Of the culprit whose place is least sure; unknown where no place is named."),
         Number("Confidence in the cause", cell(verdict_words.confidence(verdict), "confidence"),
-               help="Of the culprit whose cause is least sure; unknown where nobody is named."),
+               help="Of the culprit whose cause is least sure; unknown where no place is named."),
         Number("Coverage", cell(number(verdict.get("coverage")), "share"),
                help=verdict_words.how_sure(verdict)),
     )  # fmt: skip
@@ -230,9 +230,9 @@ def _simulated(verdict: Mapping[str, Any]) -> None:
 
 def _rest(verdict: Mapping[str, Any]) -> None:
     for title, key, words, frame in (
-        ("Slow by design, nobody's fault", "structure",
+        ("Slow by design, not a fault", "structure",
          "What of the run's structure takes longer.", verdict_words.structure(verdict)),
-        ("Suspects that were let go", "rejected", "Ranks and why they are not to blame.",
+        ("Suspects that were ruled out", "rejected", "Ranks and why they are not to blame.",
          verdict_words.rejected(verdict)),
         ("Hardware that deviates", "anomalies", "Parts unlike their peers, costly or not.",
          verdict_words.anomalies(verdict)),

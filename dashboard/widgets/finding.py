@@ -76,7 +76,7 @@ def on_call(finding: FindingRow, settings: Settings, key: str) -> None:
             silence for silence in silences.in_force() if silence.covers(_alert(finding, labels))
         ]
     except SilenceError as error:
-        st.caption(f":material/cloud_off: {plain(str(error))} Who looks after this is not known.")
+        st.caption(f":material/cloud_off: {plain(str(error))} Who looks after this is unknown.")
         return
     who = reader() if settings.login else ""
     for silence in mine[:SHOWN]:
@@ -89,7 +89,7 @@ def on_call(finding: FindingRow, settings: Settings, key: str) -> None:
                 "Acknowledge", key=f"{key}-acknowledge", icon=":material/visibility:",
                 on_click=_silenced, args=(silences, labels, ACKNOWLEDGED_FOR, who,
                                           f"{ACKNOWLEDGED} {who} looks after it"),
-                help="Tells everybody that you look after it; its alert is quiet for 4 h.",
+                help="Shows everybody that you look after it; its alert is quiet for 4 h.",
             )  # fmt: skip
         with st.popover("Silence", icon=":material/notifications_off:", type="tertiary"):
             _form(silences, labels, who, key)

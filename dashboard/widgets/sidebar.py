@@ -124,7 +124,7 @@ def _range(source: Source, location: Location) -> None:
     st.session_state["range"] = now
     st.selectbox(
         "Range", [*RANGES, CUSTOM], key="range", on_change=_changed_range,
-        help="UTC. Of a recorded run the range counts back from its end.",
+        help="UTC. For a recorded run the range counts back from its end.",
     )  # fmt: skip
     if custom or st.session_state.get("range-open"):
         _custom(source, location)

@@ -46,7 +46,7 @@ def run_state(now: Snapshot, context: Context, stop: Callable[[], None]) -> None
         st.button(
             "Stop", key="start-stop", icon=":material/stop_circle:", on_click=stop,
             disabled=now.stage is Stage.STOPPING,
-            help="The ranks are ended and the archive is closed; nothing is thrown away.",
+            help="The ranks are ended and the archive is closed; nothing is deleted.",
         )  # fmt: skip
     _links(now, context)
     with st.expander(f"What {now.name} says", expanded=now.stage is not Stage.OVER):
@@ -199,7 +199,7 @@ def waiting(api: str) -> None:
     try:
         names = remote.of(api).waiting()
     except (ApiError, ValueError, OSError) as error:
-        st.caption(f"Whether runs wait is not known: {plain(str(error))}.")
+        st.caption(f"Whether runs wait is unknown: {plain(str(error))}.")
         return
     if names:
         st.caption(f"Waiting, in this order: {', '.join(names)}.")
@@ -222,7 +222,7 @@ def run_actions(api: str, run: str) -> None:
         st.button(
             "Stop", key="runs-stop", icon=":material/stop_circle:", disabled=state == "stopping",
             on_click=_do, args=(runs.stop, run),
-            help="The ranks are ended and the archive is closed; nothing is thrown away.",
+            help="The ranks are ended and the archive is closed; nothing is deleted.",
         )  # fmt: skip
         return
     with st.popover("Delete", icon=":material/delete:"):

@@ -35,7 +35,7 @@ class Waits:
     words: str
 
 
-UNKNOWN = Waits(float("nan"), "How long ranks are in collectives is not known.")
+UNKNOWN = Waits(float("nan"), "How long ranks are in collectives is unknown.")
 
 
 def waits(ranks: pd.DataFrame | None) -> Waits:
@@ -67,7 +67,7 @@ def waits(ranks: pd.DataFrame | None) -> Waits:
                 f"Ranks are in collectives for {_percent(shares[0])} ({_name(known.iloc[0])}) to"
                 f" {_percent(shares[-1])} ({_name(known.iloc[-1])}) of a step."
             )
-    more = "" if not unknown else f" Of {unknown:,} of {len(ranks):,} ranks it is not known."
+    more = "" if not unknown else f" It is unknown for {unknown:,} of {len(ranks):,} ranks."
     return Waits(middle, f"{words[:1].upper()}{words[1:]}{more}")
 
 
@@ -190,14 +190,11 @@ def headline(waits: Waits, verdict: Mapping[str, Any] | None, late: pd.DataFrame
         names = " and ".join(who(culprit) for culprit in culprits[:2])
         more = f" and {len(culprits) - 2} more" if len(culprits) > 2 else ""
         return Said(
-            f"No: the others wait for {names}{more}, which is no matter of the network."
-            f" {waits.words}",
+            f"No: the others wait for {names}{more}; the network is not the cause. {waits.words}",
             Severity.NOTE,
         )
     if not np.isfinite(waits.middle):
-        return Said(
-            "How long ranks are in collectives is not known in this range.", Severity.UNKNOWN
-        )
+        return Said("How long ranks are in collectives is unknown in this range.", Severity.UNKNOWN)
     last = _last(late)
     if verdict is None or verdict.get("status") not in ("healthy", "degraded"):
         return Said(

@@ -38,7 +38,7 @@ def answer(
     if all(works) and works[0] != works[1]:
         where += f"; a step is not the same work: a is {works[0]}, b is {works[1]}"
     if step is None or step.ratio is None or step.interval is None:
-        few = "Whether b is slower than a cannot be said: too few steps after warm-up"
+        few = "Whether b is slower than a is unknown: too few steps after warm-up"
         return Said(f"{few}{where}.", Severity.UNKNOWN)
     low, high = step.interval
     between = f"95 % interval {_percent(low)} to {_percent(high)}"

@@ -138,13 +138,13 @@ def cost(finding: FindingRow, run: RunRow | None) -> str:
         lost = run.lost_gpu_hours
         spent = f"{lost:,.3g} GPU-h" if lost >= 1 else f"{lost * HOUR:,.3g} GPU-s"
         parts.append(f"{spent} lost{so_far}")
-    return ", ".join(parts) if parts else "not known"
+    return ", ".join(parts) if parts else "unknown"
 
 
 def why(finding: FindingRow) -> str:
     """The cause and how sure it is; that nobody knows it is said so."""
     if finding.cause == Cause.UNKNOWN:
-        return "not known"
+        return "unknown"
     words = CAUSE_WORDS.get(finding.cause, finding.cause)
     return words if finding.confidence is None else f"{words}, {certainty(finding.confidence)}"
 

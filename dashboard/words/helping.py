@@ -14,18 +14,18 @@ def sentence(health: Health) -> tuple[str, Severity]:
     """The answer, and how bad it is; nothing looked at is unknown, not well."""
     if not health.checks:
         return (
-            "Nothing was checked: whether the numbers can be trusted is not known.",
+            "Nothing was checked: whether the numbers can be trusted is unknown.",
             Severity.UNKNOWN,
         )
     bad = [check for check in health.checks if check.severity in _WORST[:2]]
     dark = [check for check in health.checks if check.severity is Severity.UNKNOWN]
     if bad:
         worst = min((check.severity for check in bad), key=_WORST.index)
-        unknown = f" Not known is: {_named(dark)}." if dark else ""
+        unknown = f" Unknown: {_named(dark)}." if dark else ""
         return f"The numbers can be trusted, except: {_named(bad)}.{unknown}", worst
     if dark:
         return (
-            f"Nothing is wrong in what was checked, but not known is: {_named(dark)}.",
+            f"Nothing is wrong in what was checked. Unknown: {_named(dark)}.",
             Severity.UNKNOWN,
         )
     noted = any(check.severity is Severity.NOTE for check in health.checks)

@@ -79,7 +79,7 @@ def headline(
     if len(about) == 1 and about[0].sentence and not answer.live:
         return Said(about[0].sentence, Severity.OK)
     return Said(
-        f"Nothing holds training back, of {_count(len(about), 'run')} on"
+        f"Nothing holds training back in {_count(len(about), 'run')} on"
         f" {_count(answer.nodes[1], 'node')}{_age(answer)}.",
         Severity.OK,
     )
@@ -90,7 +90,7 @@ def _below(below: list[RunRow]) -> str:
     worst = min(below, key=lambda row: (row.baseline, row.run))
     words = (
         f"Run {worst.run} makes {cell(worst.baseline, 'ratio')} of its baseline's steps per second,"
-        " and nobody is named: look for what changed on all nodes."
+        " and no node is named: look for what changed on all nodes."
     )
     if len(below) > 1:
         are = "is below its" if len(below) == 2 else "are below their"
@@ -164,7 +164,7 @@ def _doubts(about: list[RunRow], answer: Answer, fleet: FleetSnapshot | None) ->
         was = "was" if unread == 1 else "were"
         doubts.append(f"{unread:,} of {_count(len(about), 'run')} {was} not analyzed")
     if unsure:
-        doubts.append(f"of {unsure:,} of {_count(len(about), 'run')} the verdict is unknown")
+        doubts.append(f"the verdict is unknown for {unsure:,} of {_count(len(about), 'run')}")
     if silent > 0:
         doubts.append(f"{silent:,} of {_count(answer.nodes[0], 'node')} do not answer")
     if answer.live:
@@ -187,7 +187,7 @@ def _live_doubts(about: list[RunRow], answer: Answer, fleet: FleetSnapshot | Non
     ranks = max(int(mine.sum()), sum(row.ranks for row in about))
     unknown = ranks - int((mine & np.isfinite(fleet.values)).sum())
     if unknown > 0 or not ranks:
-        doubts.append(f"of {unknown:,} of {_count(ranks, 'rank')} the own time is not known")
+        doubts.append(f"the own time of {unknown:,} of {_count(ranks, 'rank')} is unknown")
     return doubts
 
 
@@ -230,13 +230,13 @@ def numbers(
     more = (slowest or 1.0) - 1.0
     return (
         Number("Runs active" if answer.live else "Runs", f"{len(about):,}",
-               help="Of a live source those that go on; of archives all."),
+               help="For a live source the active runs; for archives all."),
         _gpus(fleet, findings, about) if answer.live else _named(findings, about),
         Number("Worst slowdown", cell(slowest, "ratio"),
                f"{more:+.0%} step time" if more >= 0.005 else _of_known(about), more >= 0.005,
-               "Step time over the step time without the culprits, of the slowest run of which it"
-               " is known; 1.00x is as it should be."),
-        Number(*spent, help="Time times GPUs: what they lost to culprits, in the"
+               "Step time over the step time without the culprits, of the slowest run with a known"
+               " value; 1.00x is as it should be."),
+        Number(*spent, help="GPU time that was lost to culprits, in the"
                             f" {len(analyzed):,} analyzed runs of this range."),
         _useful(analyzed),
         _counted(findings, about, answer),
@@ -272,7 +272,7 @@ def _named(findings: Sequence[FindingRow], about: Sequence[RunRow]) -> Number:
 
 def _counted(findings: Sequence[FindingRow], about: Sequence[RunRow], answer: Answer) -> Number:
     """Of what goes on the open ones; of recorded runs all there were."""
-    words = "Each stands in the table below."
+    words = "The table below lists each."
     if about and not findings and not _judged(about):
         return Number("Open findings" if answer.live else "Findings", UNKNOWN,
                       help="These runs were not judged.")  # fmt: skip
@@ -287,9 +287,9 @@ def _gpus(
     fleet: FleetSnapshot | None, findings: Sequence[FindingRow], about: Sequence[RunRow]
 ) -> Number:
     words = (
-        "GPUs (or ranks on CPU) whose own time is known, whose run somebody judged, and that no"
-        " open finding names; out of all that are known. Of one whose own time nobody timed or told"
-        " it is not known whether it is healthy, and of an idle one nobody asks."
+        "GPUs (or ranks on CPU) whose own time is known, whose run was judged, and that no open"
+        " finding names; out of all that are known. Without a reported own time the health of a GPU"
+        " is unknown; an idle one is not judged."
     )
     if fleet is None or not len(fleet.values):
         return Number("Healthy GPUs", UNKNOWN, help=words)
@@ -307,7 +307,7 @@ def _gpus(
             named |= here
     unknown, at_rest = int((~(known | idle | named)).sum()), int((idle & ~named).sum())
     total = f"of {len(known):,}" + (f", {at_rest:,} idle" if at_rest else "")
-    total += f", {unknown:,} not known" if unknown else ""
+    total += f", {unknown:,} unknown" if unknown else ""
     value = f"{int((known & ~named).sum()):,}" if known.any() or named.any() else UNKNOWN
     return Number(label, value, total, bool(named.any()), words)
 

@@ -55,7 +55,8 @@ def fleet(
         return Said(f"{nobody}{silent}{_how(shown)}", Severity.UNKNOWN)
     count = int(away.sum())
     unknown = _untold(shown)
-    dark = f" Of {unknown:,} more it is not known.{_how(shown)}" if unknown else ""
+    are = "is" if unknown == 1 else "are"
+    dark = f" {unknown:,} more {are} unknown.{_how(shown)}" if unknown else ""
     if idle := _idle(shown) if not run else 0:
         dark += f" {idle:,} more {'is' if idle == 1 else 'are'} idle."
     if not count:
@@ -76,7 +77,7 @@ def _how(shown: FleetSnapshot) -> str:
     """What would make it known."""
     if shown.metric.key not in OF_RANKS:
         return " lockstep doctor on a node says which source of its collector is missing."
-    return " It is known of a rank whose collectives are all timed: lockstep.recorder() does that."
+    return " It is known for ranks whose collectives are all timed: lockstep.recorder() does that."
 
 
 def _untold(shown: FleetSnapshot) -> int:
@@ -107,14 +108,14 @@ def node(facts: NodeFacts, findings: Sequence[FindingRow]) -> Said:
         more = f"; and {len(bad) - NAMED_AT_MOST} more" if len(bad) > NAMED_AT_MOST else ""
         return Said(f"{facts.node}: {sentences.rstrip('.')}{more}.", BADNESS[worst])
     if not facts.checks or len(dark) == len(facts.checks):
-        return Said(f"{facts.node} was not looked at, so its state is not known.", Severity.UNKNOWN)
-    unknown = f" Not known: {', '.join(dark[:NAMED_AT_MOST])}." if dark else ""
+        return Said(f"{facts.node} was not checked, so its state is unknown.", Severity.UNKNOWN)
+    unknown = f" Unknown: {', '.join(dark[:NAMED_AT_MOST])}." if dark else ""
     good = sum(check.severity is Severity.OK for check in facts.checks)
     notes = [check for check in facts.checks if check.severity is Severity.NOTE]
     noted = "; ".join(f"{check.name}: {check.text.rstrip('.')}" for check in notes[:NAMED_AT_MOST])
     more = f"; and {len(notes) - NAMED_AT_MOST} more" if len(notes) > NAMED_AT_MOST else ""
     return Said(
-        f"Nothing wrong was found in what was looked at on {facts.node}: {good} of"
+        f"Nothing wrong was found in the checks of {facts.node}: {good} of"
         f" {len(facts.checks)} checks are ok."
         f"{f' To note: {noted}{more}.' if notes else ''}{unknown}",
         Severity.UNKNOWN if dark else Severity.NOTE if notes else Severity.OK,

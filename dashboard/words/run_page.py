@@ -49,7 +49,7 @@ def numbers(
     )  # fmt: skip
     return (
         Number("Step time over ideal", cell(number(verdict.get("slowdown")), "ratio"),
-               help=f"1 is a run that nobody holds back{between}. Unknown: it was not analyzed."),
+               help=f"1 is a run that no rank holds back{between}. Unknown: it was not analyzed."),
         Number(*lost(number(verdict.get("lost_gpu_hours"))),
                help="GPUs times the time that they waited for culprits so far."),
         Number("Steps", cell(_steps(charts), "count"),

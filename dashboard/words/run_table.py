@@ -97,7 +97,7 @@ def sentence(every: Sequence[RunRow], rows: Sequence[RunRow]) -> tuple[str, Seve
     if not every:
         return "No run is known here.", Severity.NOTE
     if not rows:
-        return f"None of {_counted(len(every))} is as you ask.", Severity.NOTE
+        return f"None of {_counted(len(every))} matches the filter.", Severity.NOTE
     states = {state: sum(row.state == state for row in rows) for state in STATES}
     ends = [f"{count:,} {state}" for state, count in states.items() if count]
     if len(ends) == 1:
@@ -107,9 +107,9 @@ def sentence(every: Sequence[RunRow], rows: Sequence[RunRow]) -> tuple[str, Seve
     unsure = sum(row.status not in (None, "healthy", "degraded") for row in rows)
     broken = sum(row.state in ("failed", "hung") for row in rows)
     parts = [f"{_counted(len(rows))}: {', '.join(ends)}"]
-    parts += [f"{slow:,} held back by somebody"] if slow else []
+    parts += [f"{slow:,} held back"] if slow else []
     parts += [f"{unread:,} not analyzed"] if unread else []
-    parts += [f"of {unsure:,} it is not known who held them back"] if unsure else []
+    parts += [f"{unsure:,} could not be judged"] if unsure else []
     lost = sum(row.lost_gpu_hours or 0.0 for row in rows)
     text = "; ".join(parts)
     text += f"; {hours(lost)} lost in all" if lost > 0 else ""
@@ -173,7 +173,7 @@ def headline(rows: Sequence[LedgerRow], run: str) -> Said:
     if not counted:
         which = f"of run {run}" if run else "of any run here"
         return Said(
-            f"Nothing is known of where the time {which} went.", Severity.UNKNOWN,
+            f"Where the time {which} went is unknown.", Severity.UNKNOWN,
             "lockstep ledger DIR",
         )  # fmt: skip
     whole = sum(row.rank_seconds for row in counted)
@@ -192,6 +192,6 @@ def headline(rows: Sequence[LedgerRow], run: str) -> Said:
         loss = f"the largest loss is {who}, {percent(lost / whole)}" if lost else "nothing was lost"
         words = f"{percent(useful)} of the time of {len(counted)} runs was useful; {loss}."
     if missing >= KNOWN:
-        words += f" Of {percent(missing)} it is not known where it went."
+        words += f" Where {percent(missing)} went is unknown."
         return Said(words, Severity.UNKNOWN)
     return Said(words, Severity.OK if useful >= MUCH else Severity.NOTE)

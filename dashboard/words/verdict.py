@@ -78,7 +78,7 @@ def headline(verdict: Verdict | None, row: RunRow, *, live: bool = False) -> Sai
         return _not_analyzed(row, live=live)
     words = text(verdict.get("sentence"))
     if not words:
-        words = f"The verdict of run {row.run} says nothing in words; the parts of it stand below."
+        words = f"The verdict of run {row.run} has no sentence; its parts are below."
     return Said(words, severity(verdict))
 
 
@@ -121,11 +121,11 @@ def hang(verdict: Verdict) -> str:
     names = ", ".join(map(str, missing[:NAMED_AT_MOST]))
     more = len(missing) - NAMED_AT_MOST
     names += f" and {more} more" if more > 0 else ""
-    op, group = text(hanging.get("op")) or "a collective", text(hanging.get("group")) or "not told"
+    op, group = text(hanging.get("op")) or "a collective", text(hanging.get("group")) or "unknown"
     sequence = whole(hanging.get("sequence"))
     which = "" if sequence is None else f" number {sequence}"
     if not missing:
-        return f"The run hangs in {op}{which} of group {group}; who is missing is not known."
+        return f"The run hangs in {op}{which} of group {group}; who is missing is unknown."
     are = "rank {} is" if len(missing) == 1 else "ranks {} are"
     return (
         f"The run hangs in {op}{which} of group {group}: {are.format(names)} missing, and everybody"
@@ -173,7 +173,7 @@ def _lowest(verdict: Verdict, key: str) -> float | None:
 
 
 def _not_analyzed(row: RunRow, *, live: bool) -> Said:
-    said = f"Run {row.run} was not analyzed, so who is late is not known; what was measured stands"
+    said = f"Run {row.run} was not analyzed, so who is late is unknown; what was measured stands"
     if live and not row.folder:
         return Said(
             f"{said} below. lockstep watch analyzes running runs.",
@@ -193,7 +193,7 @@ MISSING = ("what was not there",)
 
 
 def rejected(verdict: Mapping[str, Any]) -> pd.DataFrame:
-    """Suspects that were let go; columns `REJECTED`."""
+    """Suspects that were ruled out; columns `REJECTED`."""
     rows = [
         (whole(entry.get("rank")), text(entry.get("why")))
         for entry in records(verdict.get("rejected"))
@@ -237,7 +237,7 @@ def how_sure(verdict: Mapping[str, Any]) -> str:
     """Coverage, provenance and what goes on costing, in a sentence."""
     coverage = number(verdict.get("coverage"))
     words = (
-        "How much of the run answered is not known."
+        "How much of the run answered is unknown."
         if coverage is None
         else f"{coverage:.0%} of the expected windows of all ranks answered."
     )

@@ -44,7 +44,7 @@ def method(what_if: Mapping[str, Any]) -> str:
     why = text(what_if.get("why"))
     if method is None:
         because = f": {why}" if why else " (they need operations, and own times of a slow rank)"
-        return f"What the run would take without somebody is not known{because}."
+        return f"What the run would take without its culprits is unknown{because}."
     notes = "; ".join(texts(what_if.get("notes")))
     parts = (method, f"No simulation: {why}." if why else "", f"Note: {notes}." if notes else "")
     return " ".join(part for part in parts if part)

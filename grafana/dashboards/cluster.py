@@ -59,7 +59,7 @@ def _counts() -> list[Json]:
              instant('sum(max by (node) (lockstep_gpu_present{node=~"$node"}))', "answer")],
             tell("GPUs on the PCI bus, and those that their driver counts.", "both are equal.",
                  "look for XID 79 below: a GPU fell off the bus."),
-            lead("node", "cluster"), nothing="no GPU is told of",
+            lead("node", "cluster"), nothing="no GPU is reported",
         ),
         number(
             "Mean utilisation", "percentunit",
@@ -67,13 +67,13 @@ def _counts() -> list[Json]:
             tell("Mean over GPUs of the share of time with a kernel running.",
                  "depends on how much of the cluster is in use.",
                  "look at the map for GPUs that are held and idle."),
-            lead("run", "cluster"), nothing="no GPU is told of",
+            lead("run", "cluster"), nothing="no GPU is reported",
         ),
         number(
             "Power", "watt", [instant('sum(lockstep_gpu_power_watts{node=~"$node"})', "all GPUs")],
             tell("Draw of all GPUs.", "follows the load.",
                  "a fall under load is throttling, or a run that stands still."),
-            lead("node", "cluster"), nothing="no GPU is told of",
+            lead("node", "cluster"), nothing="no GPU is reported",
         ),
         number(
             "Remediator", "none",
@@ -94,7 +94,7 @@ def _silent() -> Json:
              "unless on (node) lockstep_build_info")],
         tell("Nodes that were scraped in the last day and do not answer.", "no row.",
              "runbook LockstepCollectorDown."),
-        _ROW_TO_NODE, names=("expected",), nothing="None is told to be silent",
+        _ROW_TO_NODE, names=("expected",), nothing="None is silent",
     )  # fmt: skip
 
 
@@ -103,9 +103,9 @@ def _health() -> Json:
         "Least healthy nodes", "percentunit",
         [row('bottomk(20, min by (node) (lockstep_node_health_score{node=~"$node"}) < 1)')],
         tell("1 is healthy; open findings lower it by how sure they are. A node that is not here "
-             "was found well, or nobody could look at all of it.", "no row.",
+             "was found well, or not all of it could be looked at.", "no row.",
              "click the node."),
-        _ROW_TO_NODE, names=("health",), nothing="None is told to be unhealthy",
+        _ROW_TO_NODE, names=("health",), nothing="None is unhealthy",
     )  # fmt: skip
 
 
@@ -119,7 +119,7 @@ def _map() -> Json:
         tell(f"A row a node, the mean of its GPUs; the {ROWS} that were lowest in the range.",
              "nodes of one run look alike.",
              "a dark row among bright ones is idle or hangs; a bright one among dark ones waits "
-             "for nobody: click it."),
+             "for no other: click it."),
         _TO_NODE, low=0, high=1,
     )  # fmt: skip
 
@@ -155,7 +155,7 @@ def _straggling() -> Json:
         tell("Own time of a step over the median of peers, of the node's slowest rank; 20 nodes.",
              "near 1.", "from 1.1 on it holds its run back: click it."),
         lead("straggler", "straggler", "run", "node"), low=None,
-        nothing="Not told: is lockstep watch scraped, and does a run train?",
+        nothing="No data: is lockstep watch scraped, and does a run train?",
     )  # fmt: skip
 
 
@@ -197,7 +197,7 @@ def _ecc() -> Json:
         tell("Over the GPU's life, and whether rows wait for a reset or could not be replaced.",
              "no row.", "runbooks LockstepGpuRowRemapPending and LockstepGpuRowRemapFailed."),
         _ROW_TO_GPU, names=("errors", "reset pending", "replace"),
-        nothing="No GPU tells of one",
+        nothing="No GPU reports one",
     )  # fmt: skip
 
 
@@ -214,7 +214,7 @@ def _bandwidth() -> Json:
              "node of its kind has.", "at least 100 % of the floor.",
              "runbook LockstepReferenceBusbwLow."),
         _ROW_TO_NODE, names=("bandwidth", "of floor"), units=("Bps", "percentunit"),
-        nothing="No reference run is told of",
+        nothing="No reference run is reported",
     )  # fmt: skip
 
 

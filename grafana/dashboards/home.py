@@ -22,7 +22,7 @@ _INDEX = "\n".join([
       for key, question in _QUESTIONS.items()),
     "| read findings with their evidence, and reports | [lockstep dashboard](${streamlit_url}/) |",
 ])  # fmt: skip
-_NO_WATCH = "not told: is lockstep watch scraped?"
+_NO_WATCH = "no data: is lockstep watch scraped?"
 
 
 def make(settings: Settings) -> Json:
@@ -78,7 +78,7 @@ def _state() -> list[Json]:
              instant("sum(max by (node) (lockstep_gpu_present))", "answer")],
             tell("GPUs on the PCI bus, and those that their driver counts.", "both are equal.",
                  "a GPU fell off the bus: open Cluster, then the node."),
-            lead("cluster", "cluster"), nothing="no GPU is told of",
+            lead("cluster", "cluster"), nothing="no GPU is reported",
         ),
         number(
             "Last judged", "s",
@@ -91,7 +91,7 @@ def _state() -> list[Json]:
 
 
 def _runs() -> Json:
-    names = ("slowdown", "step", "against baseline", "coverage", "told")
+    names = ("slowdown", "step", "against baseline", "coverage", "assessed")
     return rows(
         "Runs in numbers", "none",
         [row('max by (run) (lockstep_run_slowdown_ratio{run=~"$run"})'),
@@ -100,8 +100,8 @@ def _runs() -> Json:
          row('max by (run) (lockstep_run_coverage_ratio{run=~"$run"})'),
          row('max by (run, status, reason) (lockstep_run_status{run=~"$run"})')],
         tell("Each run: step time over what it would be without its culprits, seconds a step, "
-             "steps per second over the baseline's, share of ranks that tell; and its status, with "
-             "the reason where it is unknown. An empty cell is not known.",
+             "steps per second over the baseline's, share of ranks that report; and its status, "
+             "with the reason where it is unknown. An empty cell is unknown.",
              "slowdown 1, baseline near 1, coverage 100 %, healthy.", "click the run."),
         lead("run", "run", "run", value=of_row), names=names,
         units=("none", "s", "percentunit", "percentunit", "none"), nothing=_NO_WATCH,
@@ -116,7 +116,7 @@ def _findings() -> Json:
         tell("What lockstep watch holds for wrong now. An empty cell does not apply.", "no row.",
              "click the row: the page has the evidence for and against."),
         lead("straggler", "straggler", "run", "node", value=of_row), names=("open",),
-        nothing="No finding is told of: none is open, or lockstep watch does not judge",
+        nothing="No finding is reported: none is open, or lockstep watch does not judge",
     )  # fmt: skip
 
 
@@ -171,7 +171,7 @@ def _ledger_teams() -> Json:
          row(f"sum by (team, bucket) (sum_over_time({_LEDGER}[$__range]))\n"
              f"/ on (team) group_left ()\n{whole}")],
         tell("Rank-hours of the range and their share, by team and bucket. The team is the label "
-             "lockstep.example/team of the run's pods; unknown where nobody says it.",
+             "lockstep.example/team of the run's pods; unknown without the label.",
              "useful is the largest of each team.",
              "lockstep ledger --gpu-hour-price has each bucket in money."),
         lead("run", "runs/ledger"), names=("rank-hours", "share"), units=("none", "percentunit"),

@@ -23,9 +23,9 @@ _BY_RANK = "run, group, rank"
 _TO = lead("straggler", "collectives", "run")
 _TO_RANK = lead("straggler", "collectives", "run", "rank")
 _ROW = lead("straggler", "collectives", "run", "rank", value=of_row)
-_NO_RAS = "NCCL RAS tells nothing: no NCCL here, or RAS is off"
-_NO_INSPECTOR = "NCCL Inspector tells nothing: set NCCL_INSPECTOR_ENABLE=1 in the run"
-_NO_RANKS = "No rank told of collectives in the range"
+_NO_RAS = "NCCL RAS reports nothing: no NCCL here, or RAS is off"
+_NO_INSPECTOR = "NCCL Inspector reports nothing: set NCCL_INSPECTOR_ENABLE=1 in the run"
+_NO_RANKS = "No rank reported collectives in the range"
 
 
 def make(settings: Settings) -> Json:
@@ -61,20 +61,20 @@ def _numbers() -> list[Json]:
             [instant(f'sum by (run) (lockstep_nccl_communicators{{{_RUN},health!="ok"}})',
                      "{{run}}")],
             tell("Communicators with a mismatch, an error or missing ranks, by RAS.", "0.",
-                 "see who is behind, below. Limit: 1."), _TO, limit=1, nothing="not told",
+                 "see who is behind, below. Limit: 1."), _TO, limit=1, nothing="no data",
         ),
         number(
             "Ranks missing", "none",
             [instant(f"sum by (run) (lockstep_nccl_communicator_missing_ranks{{{_RUN}}})",
                      "{{run}}")],
             tell("Ranks that RAS has no answer from.", "0.",
-                 "their process is gone or frozen. Limit: 1."), _TO, limit=1, nothing="not told",
+                 "their process is gone or frozen. Limit: 1."), _TO, limit=1, nothing="no data",
         ),
         number(
             "Stuck communicators", "none",
             [instant(f"sum by (run) (lockstep_nccl_communicator_stuck{{{_RUN}}})", "{{run}}")],
             tell("Ranks launched different numbers of collectives, and none launched one in 20 s.",
-                 "0.", "runbook LockstepRunStalled. Limit: 1."), _TO, limit=1, nothing="not told",
+                 "0.", "runbook LockstepRunStalled. Limit: 1."), _TO, limit=1, nothing="no data",
         ),
         number(
             "Inspector's gaps", "none",
@@ -99,7 +99,7 @@ def _behind() -> Json:
              "one name in different places count for themselves: compare ranks of one group.",
              "no row, or small numbers that change.",
              "in a hang the rank that arrived at least is missing."),
-        _ROW, names=("behind", "arrived at"), nothing="Nobody is told to be behind",
+        _ROW, names=("behind", "arrived at"), nothing="No rank is behind",
     )  # fmt: skip
 
 
@@ -133,9 +133,9 @@ def _states() -> Json:
     return rows(
         "Ranks that are not well, by RAS", "none",
         [row(f"max by ({_BY_RANK}, state) (lockstep_nccl_rank_state{{{_RUN}}}) == 1")],
-        tell("A rank without a row is not told to be unwell.", "no row.",
+        tell("A rank without a row has no reported problem.", "no row.",
              "dead or missing: its process is gone. async_error: its log says why."),
-        _ROW, names=("holds",), nothing="None, or NCCL RAS tells nothing",
+        _ROW, names=("holds",), nothing="None, or NCCL RAS reports nothing",
     )  # fmt: skip
 
 
@@ -159,7 +159,8 @@ def _events() -> Json:
         "Events of peers", "cps",
         [query(fastest(f"lockstep_nccl_peer_events_total{{{_RUN}}}", "run, event"), "{{event}}")],
         tell("Events of RAS' monitor stream (NCCL 2.29), as peer_dead.", "none.",
-             "a process died: look for its node."), _TO, nothing="None, or NCCL RAS tells nothing",
+             "a process died: look for its node."), _TO,
+        nothing="None, or NCCL RAS reports nothing",
     )  # fmt: skip
 
 
@@ -253,7 +254,7 @@ def _ports() -> Json:
         tell("Logical state (4 is active), physical state (5 is link up), and speed where it is "
              "below the median of all ports.", "no row.", "runbook LockstepIbLinkDown."),
         lead("node", "node", "node", value=of_row), names=("state", "physical", "rate"),
-        units=("none", "none", "Bps"), nothing="None is told to be down",
+        units=("none", "none", "Bps"), nothing="None is down",
     )  # fmt: skip
 
 

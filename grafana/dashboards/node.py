@@ -24,7 +24,7 @@ _BY = "node, gpu, uuid"
 _TO_GPU = lead("straggler", "node", "node", "gpu")
 _TO_NODE = lead("cluster", "node", "node")
 _LEGEND = "{{node}} gpu{{gpu}}"
-_NO_GPUS = "No GPU of this node is told of"
+_NO_GPUS = "No GPU of this node is reported"
 
 
 def make(settings: Settings) -> Json:
@@ -85,7 +85,7 @@ def _numbers() -> list[Json]:
                      f" - on (node) max by (node) (lockstep_gpu_present{{{_NODE}}})", "{{node}}")],
             tell("GPUs on the PCI bus less those that the driver counts.", "0.",
                  "runbook LockstepGpuLost. Limit: 1, as that alert."),
-            _TO_NODE, limit=1, nothing="no GPU is told of",
+            _TO_NODE, limit=1, nothing="no GPU is reported",
         ),
         number(
             "Driver wants", "none",
@@ -150,7 +150,7 @@ def _links() -> Json:
              "NVLinks that are down.",
              "0 under load; an idle GPU may drop lanes.",
              "runbooks LockstepPcieDowntrained, LockstepPcieReplayRateHigh, LockstepNvlinkDown."),
-        _TO_GPU, nothing="Nothing is missing, or it is not told",
+        _TO_GPU, nothing="Nothing is missing, or it is not reported",
     )  # fmt: skip
 
 
@@ -161,7 +161,7 @@ def _nvlink() -> Json:
         [query(fastest(counter, f"{_BY}, direction"), f"{_LEGEND} {{{{direction}}}}")],
         tell("Payload over all links of a GPU.", "alike on all GPUs of a run.",
              "runbook LockstepNvlinkDown."), _TO_GPU,
-        nothing="No NVLink is told of, or nothing was sent",
+        nothing="No NVLink is reported, or nothing was sent",
     )  # fmt: skip
 
 

@@ -25,8 +25,8 @@ _RUN = 'run=~"$run"'
 _TO_STRAGGLER = lead("straggler", "straggler", "run")
 _TO_NODE = lead("node", "node", "node")
 _TO_GPU = lead("node", "node", "node", "gpu")
-_NO_RANKS = "No rank of this run told its steps in the range"
-_NO_GPUS = "No GPU of this run is told of: it trains on CPUs, or ranks do not tell their uuid"
+_NO_RANKS = "No rank of this run reported steps in the range"
+_NO_GPUS = "No GPU of this run is reported: it trains on CPUs, or ranks do not report their uuid"
 _STEPS = per_second(f"lockstep_train_steps_total{{{_RUN}}}", "run, rank")
 
 
@@ -83,9 +83,9 @@ def _numbers() -> list[Json]:
             [instant(f"max by (run) (lockstep_run_coverage_ratio{{{_RUN}}})", "steps"),
              instant(f"max by (run) (lockstep_run_known_ranks{{{_RUN}}})\n/ on (run)\n"
                      f"count by (run) (lockstep_rank_up{{{_RUN}}})", "own time")],
-            tell("Share of ranks that told how long their steps took, and of those whose own time "
+            tell("Share of ranks that reported their step times, and of those whose own time "
                  "is known.", "100 %.",
-                 "nobody knows who is slow among the others: time their collectives "
+                 "which of the others are slow is unknown: time their collectives "
                  "(lockstep.recorder), or open Lockstep itself."), lead("self", "health", "run"),
         ),
     ]  # fmt: skip
@@ -140,7 +140,7 @@ def _step() -> Json:
          query(f"quantile by (run) (0.5, {own})", "own time, median")],
         tell("Seconds a step. Own time is what a rank takes without waiting for others.",
              "slowest and median own time are close; where not all collectives are timed own time "
-             "is not known, and not drawn.",
+             "is unknown, and not drawn.",
              "where the slowest rank leaves the median, everybody waits for it: open Straggler."),
         _TO_STRAGGLER, nothing=_NO_RANKS,
     )  # fmt: skip
@@ -153,7 +153,7 @@ def _phases() -> Json:
         [query(f"sum by (run, phase) ({seconds})\n/ on (run) group_left ()\n"
                f"sum by (run) ({seconds})", "{{phase}}")],
         tell("Share of the ranks' wall time by phase.", "steady; grad_sync is a small part.",
-             "grad_sync grew: somebody is late, or the network is slow. data grew: storage or "
+             "grad_sync grew: a rank is late, or the network is slow. data grew: storage or "
              "CPUs."),
         _TO_STRAGGLER, stacked=True, high=1, nothing=_NO_RANKS,
     )  # fmt: skip

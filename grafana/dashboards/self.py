@@ -21,7 +21,7 @@ _NODE = 'node=~"$node"'
 _TO = lead("home", "health")
 _TO_NODE = lead("node", "health", "node")
 _ROW = lead("node", "health", "node", value=of_row)
-_NO_WATCH = "Not told: is lockstep watch scraped?"
+_NO_WATCH = "No data: is lockstep watch scraped?"
 
 
 def make(settings: Settings) -> Json:
@@ -136,10 +136,10 @@ def _delivered() -> Json:
          query(f"sum by (alertmanager) ({rate('lockstep_analyzer_alerts_rejected_total')})",
                "{{alertmanager}} rejected"),
          query(f"sum by (alertmanager) ({rate('lockstep_analyzer_alerts_dropped_total')})",
-               "{{alertmanager}} never told")],
+               "{{alertmanager}} dropped")],
         tell("Alerts per second that an Alertmanager took, and those that it did not.",
-             "failed, rejected and never told are 0.", "runbook LockstepFindingsUndelivered."),
-        _TO, nothing="No Alertmanager is told of",
+             "failed, rejected and dropped are 0.", "runbook LockstepFindingsUndelivered."),
+        _TO, nothing="No Alertmanager is reported",
     )  # fmt: skip
 
 
@@ -149,7 +149,7 @@ def _undelivered() -> Json:
         [query("max by (alertmanager) (lockstep_analyzer_alerts_undelivered)", "{{alertmanager}}")],
         tell("Open findings whose alert an Alertmanager has not taken in two minutes.", "0.",
              "runbook LockstepFindingsUndelivered. Limit: 1, as that alert."),
-        _TO, limit=1, nothing="No Alertmanager is told of",
+        _TO, limit=1, nothing="No Alertmanager is reported",
     )  # fmt: skip
 
 
@@ -172,7 +172,7 @@ def _versions() -> Json:
         "Versions", "none",
         [row(f"count by (version, python) (lockstep_build_info{{{_NODE}}})")],
         tell("How many collectors run which version.", "one row.",
-             "update those that are behind: findings compare what they all tell."),
+             "update those that are behind: findings compare what they all report."),
         _TO, names=("collectors",),
     )  # fmt: skip
 
@@ -189,7 +189,7 @@ def _sources() -> Json:
         tell("Sources that a node has and that failed, hang, or have been silent for two minutes.",
              "no row.", "runbook LockstepCollectorStale; a driver that hangs hangs NVML first."),
         _ROW, names=("up", "hangs", "silent"), units=("none", "none", "s"),
-        nothing="None is told to fail",
+        nothing="None fails",
     )  # fmt: skip
 
 
@@ -201,7 +201,7 @@ def _source_errors() -> Json:
          row(grown(f"lockstep_events_dropped_total{{{_NODE}}}", "node, source"))],
         tell("Readings that failed or were rejected, and events that were lost.", "no row.",
              "the collector's log says why."), _ROW, names=("failed", "events lost"),
-        nothing="None is told to have failed",
+        nothing="None has failed",
     )  # fmt: skip
 
 
@@ -273,11 +273,11 @@ def _allocation() -> Json:
     age = f"lockstep_gpu_allocation_age_seconds{{{_NODE}}}"
     ras = "lockstep_nccl_ras_age_seconds"
     return lines(
-        "Age of what others told", "s",
+        "Age of what others reported", "s",
         [query(worst(f"max by (node) ({age})", "node", highest(age, "node"), 10),
                "{{node}} kubelet"),
          query(worst(f"max by (run) ({ras})", "run", highest(ras, "run"), 10), "{{run}} NCCL RAS")],
         tell("Age of the kubelet's answer on who holds a GPU, and of the RAS document of a run.",
              "under a minute.", "the kubelet is down, or RAS does not answer."),
-        _TO, nothing="Neither kubelet nor RAS is told of",
+        _TO, nothing="Neither kubelet nor RAS is reported",
     )  # fmt: skip

@@ -23,8 +23,8 @@ _RANK = "run, rank"
 _PLACE = "run, rank, node, gpu"
 _LEGEND = "rank {{rank}} {{node}} gpu{{gpu}}"
 _TO_GPU = lead("node", "node", "run", "node", "gpu", "rank")
-_NO_RULES = "Not told: are the recording rules (lockstep-peers) loaded, and does a run train?"
-_NO_WATCH = "Not told: is lockstep watch scraped, and does a run train?"
+_NO_RULES = "No data: are the recording rules (lockstep-peers) loaded, and does a run train?"
+_NO_WATCH = "No data: is lockstep watch scraped, and does a run train?"
 _WHERE = f"on (run, rank) group_left (node, gpu) lockstep:rank:place{{{_RUN}}}"
 _LIMIT = 1.1
 """The dashboard's own measure of slow: shapes.FLEET_METRICS, `slowdown`."""
@@ -81,7 +81,7 @@ def _numbers() -> list[Json]:
                      f"or 0 * max by (run) (lockstep_run_known_ranks{{{_RUN}}} > 0)", "{{run}}")],
             tell("Ranks whose own time is 10 % and more above their peers'.", "none.",
                  "one: that GPU. All of a node: the node. All of a stage: the layout, nobody's "
-                 "fault. Grey: of no rank own time is known."), to,
+                 "fault. Grey: no rank's own time is known."), to,
         ),
         number(
             "Open findings", "none",
@@ -200,7 +200,7 @@ def _held_back() -> Json:
         tell("Share of time in which a rank was ready to run and had no processor, and in which "
              "its CPU quota held it back; ten each.", "near 0.",
              "processors are short on that node, or the pod's limit is too low."),
-        lead("node", "node", "run", "rank"), nothing="None, or not told",
+        lead("node", "node", "run", "rank"), nothing="None, or no data",
     )  # fmt: skip
 
 
@@ -230,5 +230,5 @@ def _findings() -> Json:
         tell("What lockstep watch holds for wrong now. An empty cell does not apply.", "no row.",
              "click the row for the evidence for and against."),
         lead("node", "straggler", "run", "node", value=of_row), names=("open",),
-        nothing="No finding is told of: none is open, or lockstep watch does not judge",
+        nothing="No finding is reported: none is open, or lockstep watch does not judge",
     )  # fmt: skip

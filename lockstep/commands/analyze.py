@@ -120,12 +120,12 @@ def analyze(
 ) -> int:
     """Name the culprit rank, GPU and node of a run, with the evidence.
 
-    Exits 0 healthy, 1 a warning that names nobody (all ranks slower alike, or hardware that
+    Exits 0 healthy, 1 a warning that names no place (all ranks slower alike, or hardware that
     deviates), 2 a culprit was named, 3 unknown or too little data.
 
-    The run is an archive (of a folder of archives the one that ended last), a trace of its
-    operations, or what a Prometheus recorded: its credentials come from LOCKSTEP_PROMETHEUS_TOKEN,
-    or LOCKSTEP_PROMETHEUS_USER and LOCKSTEP_PROMETHEUS_PASSWORD.
+    The run is an archive (in a folder of archives the one that ended last), a trace of its
+    operations, or the data of a Prometheus. The credentials of Prometheus come from
+    LOCKSTEP_PROMETHEUS_TOKEN, or LOCKSTEP_PROMETHEUS_USER and LOCKSTEP_PROMETHEUS_PASSWORD.
 
     Example: lockstep analyze runs/gpt-20261120T101500-3f2a -o json
     """
@@ -244,10 +244,10 @@ def table(verdict: "Verdict") -> str:
         parts.append(_listed("before:", [each["text"] for each in verdict.recurrence]))
     if verdict.structure:
         lines = [f"{_share(each['share'])}{each['text']}" for each in verdict.structure]
-        parts.append(_listed("by design, nobody's fault:", lines))
+        parts.append(_listed("by design, not a fault:", lines))
     if verdict.rejected:
         lines = [f"rank {each.rank}: {each.why}" for each in verdict.rejected]
-        parts.append(_listed("let go:", lines))
+        parts.append(_listed("ruled out:", lines))
     missing = "; missing: " + ", ".join(verdict.missing) if verdict.missing else ""
     parts.append(f"coverage {verdict.coverage:.0%}{missing}")
     return "\n\n".join(parts)
@@ -259,7 +259,7 @@ def _told_before(finding: Mapping[str, Any]) -> str:
         return visible_line(finding["text"])
     facts = [f"{'+' if fact['for'] else '-'} {fact['text']}" for fact in finding["evidence"]]
     who = "the alert" if finding["by"] == "alert" else "watch"
-    return _listed(f"what {who} told then:", [f'"{finding["sentence"]}"', *facts])
+    return _listed(f"what {who} reported then:", [f'"{finding["sentence"]}"', *facts])
 
 
 def _listed(title: str, lines: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ def api(
     ] = "127.0.0.1:9412",
     token_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Token that is asked for; else one is made in DIR/.api."),
+        typer.Option(metavar="FILE", help="Token of requests; else one is made in DIR/.api."),
     ] = None,
     tls_certificate: Annotated[
         Path | None, typer.Option(metavar="FILE", help="PEM; with --tls-key.")
@@ -37,7 +37,7 @@ def api(
 ) -> int:
     """Serve runs, metrics, verdicts and findings; start, stop and delete runs.
 
-    Until Ctrl-C (exit 130) or SIGTERM (0): then the run that goes on closes its archive, and those
+    Serves until Ctrl-C (exit 130) or SIGTERM (0): then the current run closes its archive, and runs
     that wait are given up. Every request needs the token, as Authorization: Bearer TOKEN; it comes
     from --token-file, LOCKSTEP_API_TOKEN_FILE or LOCKSTEP_API_TOKEN, and is never logged.
     The Python client is lockstep.Client; /openapi.json describes every route.

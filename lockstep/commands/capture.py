@@ -13,9 +13,7 @@ from lockstep.terminal.output import Format
 def capture(
     share: Annotated[
         bool,
-        typer.Option(
-            "--share", help="Write the bundle; without it, only what it would hold is said."
-        ),
+        typer.Option("--share", help="Write the bundle; else only print what it would hold."),
     ] = False,
     out: Annotated[
         Path | None,
@@ -27,7 +25,7 @@ def capture(
     ] = None,
     ras: Annotated[
         bool,
-        typer.Option("--ras", help="Ask NCCL's RAS, too; some NCCLs do not survive the question."),
+        typer.Option("--ras", help="Also query NCCL's RAS; some NCCL versions crash on that."),
     ] = False,
     form: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.TABLE,
 ) -> int:

@@ -28,7 +28,7 @@ def dashboard(
         str, typer.Option(metavar="URL", help="lockstep api that starts, stops and deletes runs.")
     ] = "",
     grafana: Annotated[
-        str, typer.Option(metavar="URL", help="Of Grafana; else LOCKSTEP_GRAFANA_URL, if set.")
+        str, typer.Option(metavar="URL", help="Address of Grafana; default LOCKSTEP_GRAFANA_URL.")
     ] = "",
     login: Annotated[
         Path | None,
@@ -37,7 +37,7 @@ def dashboard(
     alertmanager: Annotated[
         str,
         typer.Option(
-            metavar="URL", help="Findings are acknowledged and silenced there; with --login."
+            metavar="URL", help="Alertmanager to acknowledge and silence findings in; with --login."
         ),
     ] = "",
     announce: Annotated[
@@ -46,8 +46,8 @@ def dashboard(
 ) -> int:
     """Show runs and the cluster in a browser, until Ctrl-C (exit 130) or SIGTERM (0).
 
-    Of a folder of archives it shows all, and says which run ended last. Without a source it shows
-    the folder runs, if it is there. Credentials of Prometheus come from
+    It shows all archives of a folder, and says which run ended last. Without a source it shows the
+    folder runs, if it exists. Credentials of Prometheus come from
     LOCKSTEP_PROMETHEUS_TOKEN or _USER and _PASSWORD, those of Alertmanager from the same with
     ALERTMANAGER in the name. Everybody who reaches the address can read,
     unless --login is given; without it, runs can be started on this machine's loopback only.

@@ -32,31 +32,29 @@ def doctor(
         Path | None,
         typer.Option(
             metavar="BUNDLE",
-            help="In place of this machine: what every parser makes of what `lockstep capture"
-            " --share` wrote, or of the folder that it was unpacked to.",
+            help="Instead of this machine: what every parser reads in a bundle of `lockstep capture"
+            " --share`, or in the folder it was unpacked to.",
         ),
     ] = None,
     cluster: Annotated[
         bool,
         typer.Option(
             "--cluster",
-            help="In place of this machine: whether the release of the chart runs, and why not."
+            help="Instead of this machine: whether the release of the chart runs, and why not."
             " `helm test` does the same.",
         ),
     ] = False,
     namespace: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Of the release; again for each. Default: the chart's."),
+        typer.Option(metavar="NAME", help="Of the release; repeatable. Default: the chart's."),
     ] = None,
     kubeconfig: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Of which cluster; default as kubectl.")
+        Path | None, typer.Option(metavar="FILE", help="Of the cluster; default as kubectl.")
     ] = None,
     context: Annotated[
-        str | None, typer.Option(metavar="NAME", help="One of the kubeconfig's.")
+        str | None, typer.Option(metavar="NAME", help="Context of the kubeconfig.")
     ] = None,
-    wait: Annotated[
-        float, typer.Option(metavar="SECONDS", help="For pods that are about to start.")
-    ] = 0.0,
+    wait: Annotated[float, typer.Option(metavar="SECONDS", help="Wait for pods that start.")] = 0.0,
     form: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.TABLE,
 ) -> int:
     """Say what this machine has, what it lacks, and how to mend it.

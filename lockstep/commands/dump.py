@@ -38,20 +38,20 @@ def dump(
         bool,
         typer.Option(
             "--stacks",
-            help="Also where the ranks stand that are blamed, and a peer of each: py-spy, or"
+            help="Also the stacks of the blamed ranks and of one peer each: by py-spy or"
             " faulthandler; the program goes on.",
         ),
     ] = False,
     native: Annotated[
         bool,
-        typer.Option("--native", help="Calls of C in them, too: stops each process meanwhile."),
+        typer.Option("--native", help="Also frames of C; each process stops meanwhile."),
     ] = False,
     stack_timeout: Annotated[
         float, typer.Option(min=0.1, max=300, help="Seconds to spend on stacks.")
     ] = 10.0,
     form: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.TABLE,
 ) -> int:
-    """Ask the ranks of a run that hangs what each is inside, and name who is missing.
+    """Ask each rank of a hanging run which collective it is in, and name the missing ranks.
 
     Harmless to the run. Exits 69 if no rank of it is found, or none answers.
 
@@ -196,7 +196,7 @@ def _table(answers: "Answers") -> str:
         for one in answers.missing
         if one.held_up
     ]
-    sentence = "\n".join(lines) or "Nobody is missing from a collective."
+    sentence = "\n".join(lines) or "No rank is missing from a collective."
     formats = {_format(one.dump) for one in answers.ranks if one.dump is not None}
     told = "".join(f"\nDumps of {each}." for each in sorted(formats))
     return f"{output.grid(HEADER, rows)}\n\n{sentence}{told}"

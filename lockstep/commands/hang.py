@@ -29,13 +29,13 @@ def hang(
     form: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.TABLE,
     as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
 ) -> int:
-    """Name the ranks that a run waits for which stands still, and in which way they stopped.
+    """Name the ranks that a stalled run waits for, and how they stopped.
 
     Reads the dumps of all ranks, of all nodes, as pickles or JSON; code in a pickle is never
-    executed. Keep the files' times (cp -p, tar): they tell for how long ranks have waited.
-    evidence.json beside them may tell process states, stacks, XIDs and more.
+    executed. Keep the files' times (cp -p, tar): they show for how long ranks have waited.
+    evidence.json beside them may report process states, stacks, XIDs and more.
 
-    Exits 0 no hang, 1 a hang that names nobody, 2 ranks were named, 3 unknown or too little data.
+    Exits 0 no hang, 1 a hang that names no rank, 2 ranks were named, 3 unknown or too little data.
 
     Example: lockstep hang dumps/
     """

@@ -207,7 +207,7 @@ def _of_run(ledger: "Ledger", price: float | None) -> list[str]:
     parts.append(_means("run", of_run(ledger)))
     if joules is not None:
         share = ledger.powered_seconds / ledger.rank_seconds
-        parts.append(f"energy of GPUs was told for {share:.1%} of the rank-seconds")
+        parts.append(f"energy of GPUs was reported for {share:.1%} of the rank-seconds")
     if ledger.missing:
         parts.append("\n".join(["missing:", *(f"  {each}" for each in ledger.missing)]))
     return parts

@@ -24,14 +24,14 @@ def nodes(
         bool, typer.Option("--dry-run", help="Write events that begin with [dry-run], no more.")
     ] = False,
     selector: Annotated[
-        str, typer.Option(metavar="LABELS", help="Nodes to touch instead of those with GPUs.")
+        str, typer.Option(metavar="LABELS", help="Nodes to change instead of those with GPUs.")
     ] = "",
     kubeconfig: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Instead of this pod's account.")
+        Path | None, typer.Option(metavar="FILE", help="Kubeconfig instead of this pod's account.")
     ] = None,
-    context: Annotated[str | None, typer.Option(help="Of the kubeconfig.")] = None,
+    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
     namespace: Annotated[
-        str | None, typer.Option(help="Of the lease: who acts, and whether it is paused.")
+        str | None, typer.Option(help="Namespace of the lease: who acts, and whether it is paused.")
     ] = None,
     interval: Annotated[float, typer.Option(help="Seconds between two cycles.")] = 10.0,
     listen: Annotated[
@@ -42,10 +42,10 @@ def nodes(
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="One cycle, and a table of nodes.")] = False,
     remove: Annotated[
-        bool, typer.Option("--remove", help="Take off the nodes what was written, and end.")
+        bool, typer.Option("--remove", help="Remove what was written on nodes, and end.")
     ] = False,
 ) -> int:
-    """Tell Kubernetes which nodes are degraded: conditions, an annotation, events.
+    """Report degraded nodes to Kubernetes: conditions, an annotation, events.
 
     Writes lockstep.example/Healthy, a condition for each family of faults, an annotation with the
     faults, and events. Nothing is written while watch is away or old, more than half of the nodes

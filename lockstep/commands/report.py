@@ -30,8 +30,8 @@ def report(
 ) -> None:
     """Write the post-mortem of a run: what happened, why, at what cost, what to do.
 
-    Of a folder of archives it is the run that ended last. Prints the path of each file. Beside the
-    report stands a timeline of the operations for ui.perfetto.dev. What people write into
+    In a folder of archives it takes the run that ended last. Prints the path of each file. Beside
+    the report stands a timeline of the operations for ui.perfetto.dev. What people write into
     report.md, between its comments `human:begin` and `human:end`, stays when the report is made
     again, and is in the page.
 

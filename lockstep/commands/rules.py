@@ -19,8 +19,8 @@ def rules(
         Path | None,
         typer.Option(
             metavar="PATH",
-            help="Instead say whether this file, or each file of this folder, is what would be"
-            " written.",
+            help="Write nothing; check whether this file, or each file of this folder, is up to"
+            " date.",
         ),
     ] = None,
 ) -> int:

@@ -78,15 +78,15 @@ def score(
         bool, typer.Option("--uninstrumented", help="With synth: judge by hardware alone.")
     ] = False,
     reanalyze: Annotated[
-        bool, typer.Option("--reanalyze", help="Diagnose what is kept again.")
+        bool, typer.Option("--reanalyze", help="Diagnose the kept archives again.")
     ] = False,
     form: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.TABLE,
 ) -> int:
     """Run N injected and N healthy runs and say how often the verdict was right.
 
     `faults` runs every kind of fault at every size and every disturbance once, and says what each
-    measurably did. An interrupted score goes on where it stopped; minutes to hours. `synth` makes
-    its runs up, telemetry and all, and says so wherever it prints.
+    measurably did. An interrupted score goes on where it stopped; minutes to hours. `synth`
+    simulates its runs with their telemetry, and its output says so.
 
     Example: lockstep score real --runs 20 --seed 100
     """

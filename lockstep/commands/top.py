@@ -38,8 +38,8 @@ def top(
     ] = None,
     period: Annotated[
         float,
-        typer.Option(min=1, max=3600, help="Seconds between two looks, at least: more where a look"
-                                           " is dear, so that it stays below 1 % of a core."),
+        typer.Option(min=1, max=3600, help="Least seconds between two readings: more where one is"
+                                           " expensive, so that it stays below 1 % of a core."),
     ] = 5.0,
     once: Annotated[
         bool, typer.Option("--once", help="Print one screen as plain text, for a pipe.")

@@ -12,11 +12,11 @@ def watch(
         Path | None, typer.Option(metavar="DIR", help="Folder for the archives of findings.")
     ] = None,
     state: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="What is remembered over restarts.")
+        Path | None, typer.Option(metavar="DIR", help="Folder for what outlives restarts.")
     ] = None,
     alertmanager: Annotated[
         list[str] | None,
-        typer.Option(metavar="URL", help="Told of every finding; each replica, again and again."),
+        typer.Option(metavar="URL", help="Receives every finding; repeat it for each replica."),
     ] = None,
     interval: Annotated[float, typer.Option(help="Seconds between two cycles.")] = 15.0,
     listen: Annotated[
@@ -60,7 +60,7 @@ def watch(
     from lockstep.watch import program
 
     if once and alertmanager:
-        raise typer.BadParameter("--alertmanager goes without --once: findings are told for as long"
+        raise typer.BadParameter("--alertmanager goes without --once: findings are sent for as long"
                                  " as they are open")  # fmt: skip
     asked = program.Asked(
         prometheus=prometheus, out=out, state=state, interval=interval, listen=listen,

@@ -156,7 +156,7 @@ def _claim(
     by: str, who: Who, cause: str, confidence: float | None, opened: float | None, kind: str | None
 ) -> str:
     """Who said what, when and how they knew."""
-    words = "an alert told of" if by == "alert" else "watch told of"
+    words = "an alert reported" if by == "alert" else "watch reported"
     if by == "watch" and not _nobody(who):
         words = "watch named"
     sure = "" if not confidence else f", confidence {confidence:.2f}"

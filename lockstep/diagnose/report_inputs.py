@@ -62,7 +62,7 @@ def _finding(path: Path) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
     except (OSError, ValueError):
         tree = None
     if not isinstance(tree, dict):
-        return None, (f"{path.name} is torn, or is no finding: when it was seen is not known",)
+        return None, (f"{path.name} is torn, or is no finding: when it was seen is unknown",)
     return tree, ()
 
 

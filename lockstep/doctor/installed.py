@@ -106,7 +106,7 @@ WHY: tuple[tuple[str, str, str], ...] = (
      "create it, or set " + CLAIMS),
     ((r"unbound immediate PersistentVolumeClaims|no persistent volumes available"
      r"|storageclass\S* .*not found|no storage class is set|waiting for a volume to be created"),
-     "nobody provides a volume for the claim of {part}",
+     "no provisioner provides a volume for the claim of {part}",
      "set " + CLAIMS),
     (r'(?:secret|configmap) "(?P<what>[^"]+)" not found',
      "there is no Secret or ConfigMap {what} in namespace {namespace}",
@@ -305,7 +305,7 @@ def _of_a_claim(tree: Told, space: Namespace) -> Part | None:
     if used:
         return None
     return Part(
-        label, State.OK, "not bound: a volume is made once a pod uses it, or somebody binds it"
+        label, State.OK, "not bound: a volume is made once a pod uses it, or it is bound by hand"
     )
 
 

@@ -104,10 +104,10 @@ class ClusterOptions:
         str, typer.Option(help="Rings of ranks on their node, or pod = inside of their pods.")
     ] = DEFAULT_RINGS
     kubeconfig: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Of which cluster; default as kubectl.")
+        Path | None, typer.Option(metavar="FILE", help="Of the cluster; default as kubectl.")
     ] = None
     kube_context: Annotated[
-        str | None, typer.Option("--context", metavar="NAME", help="One of the kubeconfig's.")
+        str | None, typer.Option("--context", metavar="NAME", help="Context of the kubeconfig.")
     ] = None
     timeout: Annotated[
         float,
@@ -236,7 +236,7 @@ def analyzer_beside(image: str) -> str:
     if name != TRAINER or "@" in last:
         fail(
             ExitCode.USAGE,
-            f"it cannot be told from --image {image} what analyzes the run; give"
+            f"--image {image} does not show what analyzes the run; give"
             f" --analyzer-image REGISTRY/{ANALYZER}:TAG",
         )
     return f"{place}/{ANALYZER}{colon}{tag}".removeprefix("/")

@@ -132,10 +132,10 @@ def steps_seen(out: Path) -> str:
         return ""
     first, last = pc.min_max(table["step"]).as_py().values()
     ranks = len(pc.unique(table["rank"]))
-    known = "known" if run.get("own_time_known") else "not known"
+    known = "known" if run.get("own_time_known") else "unknown"
     return (
         f"{first} to {last} of {ranks} rank{'s' * (ranks > 1)} are recorded,"
-        f" {' and '.join(sorted(set(means.values())))}; what each rank took itself is {known}"
+        f" {' and '.join(sorted(set(means.values())))}; the own time of each rank is {known}"
     )
 
 
@@ -151,5 +151,5 @@ def unseen_steps(out: Path, world: int) -> str:
         f"no step was seen of the command on any of its {world} ranks, so hardware and hangs alone"
         " were watched: it neither uses lockstep.recorder nor a torch optimizer, and no number in"
         rf" its log moves as steps do; --step-pattern 'step (?P<step>\d+)' says how its lines in"
-        f" {out / 'logs'} tell them"
+        f" {out / 'logs'} report them"
     )

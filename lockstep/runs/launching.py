@@ -128,7 +128,7 @@ def hosts_of(hostfile: Path | None, nodes: int, ranks_per_node: int) -> tuple[st
             return launcher.hosts
         named = names(launcher.hosts, ask(launcher.targets()))
         if named == launcher.hosts:
-            note("the hosts' collectors do not tell what their nodes are called: hosts are named")
+            note("the hosts' collectors do not report their nodes' names: hosts are named")
         return named
 
     return exit_on_refusal(checked)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 BAR_CELLS = 20
 UNSEEN = (
     "; the program goes on, and is watched by its hardware and for hangs alone: --step-pattern says"
-    " how its log tells steps"
+    " how its log reports steps"
 )
 
 

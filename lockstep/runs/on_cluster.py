@@ -258,7 +258,7 @@ def _measured(cluster: Cluster, spec: RunSpec, settings: Settings) -> str:
     except ClusterError as error:
         said, why = "", str(error)
     if why:
-        note(f"how fast it was is not known: {why}")
+        note(f"its speed is unknown: {why}")
     return said or why
 
 
@@ -295,7 +295,7 @@ def _left(there: ClusterRun, *, finished: bool = False) -> str:
             return ""
         if finished and there.leaving:
             late = ", ".join(each.described for each in there.leaving)
-            note(f"deleted, and not ended yet as far as is told: {late}")
+            note(f"deleted; not yet reported as ended: {late}")
             return ""
         why = "its pods have not ended yet"
     except ClusterError as error:

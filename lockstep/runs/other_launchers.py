@@ -48,7 +48,7 @@ def write_job(spec: RunSpec, out: Path, path: Path) -> str:
     return (
         f"start it with: torchrun --nnodes {layout.nodes} --nproc-per-node"
         f" {layout.ranks_per_node} -m lockstep.workloads {path}\n"
-        f"{out} holds run.json, ranks.parquet and truth.json. Nobody records the run: steps and"
+        f"{out} holds run.json, ranks.parquet and truth.json. The run is not recorded: steps and"
         " samples are on the page of `lockstep collect` on each host while it runs, for your"
         " Prometheus to scrape. Without samples and steps, analyze says that it knows too little,"
         " and the effect of a fault stays null in truth.json."

@@ -234,7 +234,7 @@ class Top(App[int]):
     def _said(self) -> Content:
         lines = []
         if self._why:
-            kept = f" Below is what it told at {self._shown.when} UTC." if self._shown else ""
+            kept = f" Below is what it reported at {self._shown.when} UTC." if self._shown else ""
             lines.append(_styled(f"{MARKS[Mood.UNKNOWN]} {self._why}.{kept}",
                                  SAID_STYLES[Mood.UNKNOWN]))  # fmt: skip
         elif self._shown is None:

@@ -63,7 +63,7 @@ class Recorded:
     def _look(self) -> Look:
         last = self._known.latest()
         if last is None:
-            raise LookError(f"{self.source} was told of no collector in two weeks")
+            raise LookError(f"{self.source} has seen no collector in two weeks")
         now, scrape = self._asking.now(), self._known.scrape()
         known, silent = self._known.directory(last), self._known.silent()
         age = max(0.0, now - last)
@@ -126,7 +126,7 @@ class Recorded:
 
     def _doubts(self, at: float) -> dict[str, str]:
         return {
-            labels.get("run", ""): WORDS.get(labels.get("reason", ""), "nobody says why")
+            labels.get("run", ""): WORDS.get(labels.get("reason", ""), "the reason is unknown")
             for labels, value in self._asking.instant(m.RUN_STATUS.name, at)
             if value > 0 and labels.get("status") == UNKNOWN
         }

@@ -210,7 +210,7 @@ def _now(
     if key in progress and progress[key][1] > STANDS_SECONDS:
         return f"no progress for {progress[key][1]:.0f} s", True
     if key not in up:
-        return "not told whether it lives", False
+        return "state unknown", False
     if rates.step is None:
         return "lives", False
     return ("steps" if math.isfinite(rates.step) else "no step in the span"), False
@@ -239,7 +239,7 @@ def _sentences(
             told = True
             yield text, mood
     if not told:
-        yield "No run is told of; `lockstep run` starts one.", Mood.NOTE
+        yield "No run is reported; `lockstep run` starts one.", Mood.NOTE
     if silent:
         names = ", ".join(f"{one.node} ({one.why}{_ago(one.age)})" for one in silent[:3])
         rest = f" and {len(silent) - 3} more" if len(silent) > 3 else ""
@@ -262,7 +262,7 @@ def _of_run(run: str, ranks: Sequence[_Rank], look: Look) -> Iterable[tuple[str,
             if (one.inside is None or one.out) and one.now != "finished"
         ]  # fmt: skip
         longest = max(one.inside or 0.0 for one in waiting)
-        names = _names(absent) if absent else "nobody whose page answers"
+        names = _names(absent) if absent else "no rank whose page answers"
         who = f"{run} stands: {len(waiting)} of {len(ranks)} ranks wait in a collective"
         yield f"{who} for up to {longest:.0f} s; not in it: {names}.", Mood.BAD
     elif out:
@@ -290,19 +290,19 @@ def _calm(run: str, ranks: Sequence[_Rank], look: Look) -> tuple[str, str]:
             else "the rest made no step, or its collectives are not timed"
         )
         some = f"{known} of {len(ranks)} ranks can be compared ({why})"
-        return f"{run}: who is late is not known: {some}.", Mood.UNKNOWN
+        return f"{run}: who is late is unknown: {some}.", Mood.UNKNOWN
     if run in look.doubts:
         return f"{run} is unknown: {look.doubts[run]}.", Mood.UNKNOWN
     world = _world(look, run)
     if world > len(ranks):
-        here = f"{run}: nobody of these {len(ranks)} ranks is late"
+        here = f"{run}: none of these {len(ranks)} ranks is late"
         others = world - len(ranks)
-        return f"{here}; of the other {others} these pages do not tell.", Mood.UNKNOWN
+        return f"{here}; these pages do not show the other {others}.", Mood.UNKNOWN
     fresh = {one.node for one in look.nodes if not one.why and not _stale(one)}
     if any(map(_stale, look.nodes)) and not {one.node for one in ranks} <= fresh:
-        return f"{run}: how it is now is not known.", Mood.UNKNOWN
+        return f"{run}: its present state is unknown.", Mood.UNKNOWN
     below = f"all {len(ranks)} ranks are below {ratio(LATE)} of their peers"
-    return f"{run}: nobody is late; {below} in the last {look.span:.0f} s.", Mood.OK
+    return f"{run}: no rank is late; {below} in the last {look.span:.0f} s.", Mood.OK
 
 
 def _world(look: Look, run: str) -> int:
@@ -368,7 +368,7 @@ def _nodes(look: Look, ranks: Sequence[_Rank]) -> Table:
     answering = sum(not one.why and not _stale(one) for one in look.nodes)
     return Table(
         f"Nodes: {answering} of {len(look.nodes)} answer", NODE_COLUMNS, ordered,
-        "No node is told of.",
+        "No node is reported.",
     )  # fmt: skip
 
 
@@ -380,7 +380,7 @@ def _node_state(why: str, mine: Sequence[_Rank], out: Sequence[_Rank], worst: fl
     if worst >= LATE:
         return "late"
     if mine and all(math.isnan(one.over) for one in mine):
-        return "lateness not known"
+        return "lateness unknown"
     return "answers"
 
 
@@ -403,7 +403,7 @@ def _rank_table(ranks: Sequence[_Rank]) -> Table:
     known = sum(not math.isnan(one.over) for one in ranks)
     said = f", {bad} late or out" if bad else ""
     title = f"Ranks: {len(ranks)}{said}, {known} compared with peers"
-    return Table(title, RANK_COLUMNS, lines, "No rank is told of.")
+    return Table(title, RANK_COLUMNS, lines, "No rank is reported.")
 
 
 def _gpus(look: Look, ranks: Sequence[_Rank]) -> Table:
@@ -434,7 +434,7 @@ def _gpus(look: Look, ranks: Sequence[_Rank]) -> Table:
         elif key in held:
             state, level = f"throttled: {', '.join(held[key])}", 1
         elif key not in up:
-            state, level = "not told whether it answers", 2
+            state, level = "state unknown", 2
         else:
             state, level = "answers", 3
         simulated += labels.get("simulated") == "true"
@@ -450,7 +450,7 @@ def _gpus(look: Look, ranks: Sequence[_Rank]) -> Table:
     every = "all" if simulated == len(lines) else str(simulated)
     made = f", {every} simulated" if simulated else ""
     ordered = tuple(line for _, line in sorted(lines, key=lambda pair: pair[0]))
-    return Table(f"GPUs: {len(lines)}{made}", GPU_COLUMNS, ordered, "No GPU is told of.")
+    return Table(f"GPUs: {len(lines)}{made}", GPU_COLUMNS, ordered, "No GPU is reported.")
 
 
 def _of_gpus(look: Look, metric: m.Metric, **only: str) -> dict[tuple[str, str], float]:

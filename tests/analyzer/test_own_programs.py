@@ -97,7 +97,7 @@ def test_named_phases_still_tell_who_computes_slowly(synthetic, fault):
     report = json.dumps(document(diagnosis)["sections"])
 
     assert [(2, "slow-gpu")] == [(c.rank, c.cause) for c in diagnosis.verdict.culprits]
-    assert "it computes slowly for no reason that the host tells" in diagnosis.verdict.sentence
+    assert "it computes slowly for no reason that the host reports" in diagnosis.verdict.sentence
     assert "GPU-" not in diagnosis.verdict.sentence
     assert "dcgmi" not in report
     assert "LockstepGpu" not in report

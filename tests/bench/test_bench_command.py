@@ -42,7 +42,7 @@ def test_a_baseline_is_locked_and_later_results_are_judged_by_exit_code(
     for name, code, said in (
         ("good", 0, "as before"), (slow, 2, "driver 550.1 -> 560.2"),
         (table("one", result(9, slow={1: 1.08})), 2, "rank 1 on node-0"),
-        (table("untimed", {**result(9, 1.2), "rank_own_seconds": None}), 1, "not known"),
+        (table("untimed", {**result(9, 1.2), "rank_own_seconds": None}), 1, "unknown"),
         (table("other", {**result(9), "hardware": "H200"}), 65, "other hardware"),
     ):  # fmt: skip
         answer = lockstep("bench", "compare", baseline, tmp_path / name)
@@ -132,7 +132,7 @@ def test_watch_takes_a_locked_baseline(tmp_path: Path) -> None:
     assert {("gpt", 4): pytest.approx(1 / steps[2])} == of_path(path)
 
     write_baseline(path, locked([*BEFORE, {**BEFORE[0], "settings": '{"steps": 9}'}]))
-    with pytest.raises(CommandError, match="which a live run does not tell apart"):
+    with pytest.raises(CommandError, match="which a live run does not distinguish"):
         of_path(path)
 
 

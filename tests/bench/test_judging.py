@@ -85,7 +85,7 @@ def test_a_slowdown_whose_place_nobody_timed_names_nobody() -> None:
     told = judge(BEFORE, [{**result(9, 1.10), "rank_own_seconds": None}])
 
     assert "slower" == told.status
-    assert "not known" in told.sentence
+    assert "is unknown: no source timed" in told.sentence
     assert 1 == exit_code([told])
 
 

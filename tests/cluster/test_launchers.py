@@ -206,7 +206,7 @@ def test_a_run_that_is_suspended_after_it_ran_loses_its_pods_and_ends_with_the_r
         assert run.end()
 
     assert Phase.STOPPED is ended.phase
-    assert "somebody suspended it after it had run" in ended.reason
+    assert "it was suspended after it had run" in ended.reason
     until(lambda: not left(admin, wanted.run), 15)
 
 
@@ -336,7 +336,7 @@ def test_an_account_without_rights_is_refused_and_with_exactly_ours_it_works(
         run.create()
         threading.Timer(1.0, lambda: own.delete(run.made.path)).start()
         ended = run.wait(lambda stage, words: None)
-        assert "somebody deleted" in ended.reason
+        assert "was deleted" in ended.reason
         assert not [each for each in run.logs(ended.pods).values() if "forbidden" in each]
         assert run.end()
     until(lambda: not left(admin, wanted.run), 15)

@@ -162,7 +162,7 @@ def test_of_four_nodes_one_may_be_silent_and_of_two_silent_ones_nothing_is_known
         scene.now += 130
         acting.cycle()
 
-    assert "only 2 of 4 nodes are heard" == acting.trouble
+    assert "only 2 of 4 nodes answer" == acting.trouble
     assert ["False", "True"] == [statuses(api, name)["Healthy"] for name in names[1:3]]
     assert "Unknown" == statuses(api, names[1])["NvlinkDegraded"]
     assert "{}" == faults_of(api, names[2])

@@ -166,7 +166,7 @@ def test_who_takes_the_lease_meanwhile_is_noticed(fake, three, lockstep):  # typ
     found = lockstep(*_words(three))
 
     assert 69 == found.code
-    assert "somebody took the lease lockstep/lockstep-nodes meanwhile" in found.err
+    assert "another process took the lease lockstep/lockstep-nodes meanwhile" in found.err
 
 
 @pytest.mark.parametrize("labels", [{}, {"app.kubernetes.io/managed-by": "Helm"}])
@@ -181,7 +181,7 @@ def test_a_lease_that_was_free_for_a_moment_only_is_noticed(labels, fake, three,
     found = lockstep(*_words(three))
 
     assert 69 == found.code
-    assert "somebody took the lease lockstep/lockstep-nodes meanwhile" in found.err
+    assert "another process took the lease lockstep/lockstep-nodes meanwhile" in found.err
     assert ("leases", "lockstep", LEASE) in fake.objects
 
 

@@ -55,18 +55,16 @@ def test_lines_stand_on_one_grid_of_steps_since_each_began() -> None:
 
 def test_a_run_that_told_nothing_is_not_known_and_no_zero() -> None:
     frame = comparison.table(ROWS[:2], [charts(0.1), ()])
-    assert "not known" == frame.loc[1, "certain"]
+    assert "unknown" == frame.loc[1, "certain"]
     assert frame[["step (s)", "against a", "last loss"]].iloc[1].isna().all()
     assert () == comparison.overlaid([charts(0.1), ()])
 
 
 def test_what_was_not_measured_is_not_told_as_no_difference() -> None:
-    assert "not known" in comparison.answer(comparison.table(ROWS[:3], [charts(0.1), (), ()]))
+    assert "unknown" in comparison.answer(comparison.table(ROWS[:3], [charts(0.1), (), ()]))
     assert "None of" not in comparison.answer(comparison.table(ROWS[:2], [(), charts(0.1)]))
     some = comparison.answer(comparison.table(ROWS[:3], [charts(0.1), charts(0.1, seed=1), ()]))
-    assert (
-        some == "None of 1 runs differs from a for certain in its step time; of 1 it is not known."
-    )
+    assert some == "None of 1 runs differs from a for certain in its step time; 1 is unknown."
 
 
 STEPS = np.arange(300.0)

@@ -42,7 +42,7 @@ def xids(made: str) -> list[str]:
          f" ({listed(BY_LINE)}), the collector waits up to 2 s for the line. Queries over these"
          " should sum over `severity`."),
         ("**Alert.** `pages`: [LockstepGpuXidFatal](../../deploy/runbooks/LockstepGpuXidFatal.md),"
-         " for events of severity fatal. `second in a day`: a single one alerts nobody."),
+         " for events of severity fatal. `second in a day`: a single one raises no alert."),
         "**What to do**, by letter:",
         "\n".join(f"- **{letter}** {each}" for each, letter in letters.items()),
         table(HEAD, _grouped(_short(row, letters) for row in known)),
@@ -90,8 +90,8 @@ def kernel_events(made: str) -> list[str]:
         " warnings are told"
         " ([LockstepKernelEventWarning](../../deploy/runbooks/LockstepKernelEventWarning.md)), info"
         " is counted."),
-        (f"A soft lockup is fatal once it has lasted for {FATAL_SECONDS:g} s. What is told together"
-         " is worse than each alone, and the later one counts as such: "
+        (f"A soft lockup is fatal once it has lasted for {FATAL_SECONDS:g} s. Two that come"
+         " together are worse than each alone, and the later one counts as such: "
          + "; ".join(
              f"{' and '.join(map(code, sorted(one.kinds)))} within {one.seconds:g} s are"
              f" {one.severity}" for one in TOGETHER) + "."),

@@ -238,7 +238,7 @@ SHARED = 3
 """Options of so many commands are described once."""
 EXIT_CODES = (
     ("0", "healthy, or done"),
-    ("1", "a warning that names nobody: all ranks slower alike, or hardware that deviates"),
+    ("1", "a warning that names no place: all ranks slower alike, or hardware that deviates"),
     ("2", "a culprit was named, to page or to record"),
     ("3", "unknown, or too little data"),
     ("64", "usage: a flag, an argument or a setting is wrong"),
@@ -401,7 +401,7 @@ def results() -> str:
     return _page([
         "# The table of results", MADE,
         (f"One row a cell and repeat. What a workload measures follows as `{METRIC_PREFIX}NAME`, by"
-        " name. Null is what is not known. [Benchmarks](../ml/bench.md)"),
+        " name. Null is what is unknown. [Benchmarks](../ml/bench.md)"),
         table(("column", "type", "unit", "what"), _columns(COLUMNS)),
     ])  # fmt: skip
 

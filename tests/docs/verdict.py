@@ -10,7 +10,7 @@ VERDICT = {
     "run": "the run's id",
     "status": "`healthy`, `degraded` or `unknown`",
     "sentence": "the verdict for a person",
-    "slowdown": "step time over what it would be without the culprits, ≥ 1; null = not known",
+    "slowdown": "step time over what it would be without the culprits, ≥ 1; null = unknown",
     "slowdown_interval": "its 95 % interval",
     "lost_gpu_hours": "GPU-hours lost so far",
     "coverage": "share of the expected step times that were recorded, 0 to 1",
@@ -45,15 +45,15 @@ HISTORY = {
     " a culprit, as it was then",
     "since": "since when, as far as was known then, RFC 3339",
     "kind": "its origin: `slow` (windows), `stop` (it stood still), `event` (a logged error),"
-    " `hardware` (readings); null = not known",
+    " `hardware` (readings); null = unknown",
     "sentence": "what people read",
     "place_agrees": "whether the verdict names the same place, more or less exactly",
     "agrees": "whether it names the same place, and no other cause; if not, `sentence` of the"
     " verdict ends by saying so",
     "closed": "when it was over, RFC 3339; null = it was open",
-    "ending": "how it was over, or how its run ended while it was open; null = not known",
+    "ending": "how it was over, or how its run ended while it was open; null = unknown",
     "lost_seconds": "GPU-seconds (rank-seconds without a GPU) that it cost up to then, by watch;"
-    " null = not known",
+    " null = unknown",
     "changed": "what changed since it opened: a cause that became known, its end",
     "text": "in words",
 }
@@ -112,7 +112,7 @@ def text() -> str:
         "<!-- Made by `python -m tests.docs`: do not edit. -->",
         (
             "`verdict.json` in an archive, and the output of `lockstep analyze -o json`. Ids that"
-            " do not apply and numbers that are not known are null."
+            " do not apply and numbers that are unknown are null."
             " [Reading a verdict](../sre/reading-a-verdict.md), [method](../method/index.md)."
         ),
         _rows(head, VERDICT),

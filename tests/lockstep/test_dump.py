@@ -91,7 +91,7 @@ def test_nobody_is_missing_and_no_request_is_left(lockstep, answers, tmp_path):
     answers |= {0: told(57, 57), 1: told(57, 57)}
     answer = lockstep("dump", "gpt-1", "--dir", tmp_path)
 
-    assert "Nobody is missing from a collective." in answer.out
+    assert "No rank is missing from a collective." in answer.out
     assert [] == list(tmp_path.rglob("dump-*"))
 
 

@@ -186,4 +186,4 @@ def test_top_names_the_late_rank(lockstep, urls, until, set_up):
     assert answer.code == 0
     assert "fleet: rank 5 on " in answer.out
     assert "Nodes: 8 of 8 answer" in answer.out
-    assert "nobody is late" not in answer.out
+    assert "no rank is late" not in answer.out

@@ -241,7 +241,7 @@ class Standstills:
             try:
                 self.look()
             except SourceError as error:
-                LOG.info("runs that stand still are not noticed now: %s", error)  # as cycles say
+                LOG.info("stalled runs are not noticed now: %s", error)  # as cycles say
             except Exception as error:  # noqa: BLE001 - one look must not end the others
                 bug("a look for runs that stand still failed", error)
 
@@ -293,7 +293,9 @@ class Standstills:
             told = connection.instant(questions.longest_silence(run), until, within=AGE)
         except SourceError as error:
             if run not in self._untold:
-                LOG.warning("run %r is not watched for silence until this is told: %s", run, error)
+                LOG.warning(
+                    "run %r is not watched for silence until Prometheus answers: %s", run, error
+                )
             self._untold[run] = monotonic()
             return None
         self._untold.pop(run, None)
@@ -459,8 +461,8 @@ def _sentence(run: str, silence: float, most: float, tree: Mapping[str, object] 
     head = f"Run {run} has begun and ended nothing for {silence:.0f} s, over {most:.0f} s"
     if tree is None:
         return (
-            f"{head}; who stopped it is not known from dumps ({why}), and heartbeats and sequence"
-            " numbers alone may tell."
+            f"{head}; the dumps do not show who stopped it ({why}), but heartbeats and sequence"
+            " numbers may show it."
         )
     stood = tree["stacks"]
     where = f" {stood['sentence']}" if isinstance(stood, Mapping) else ""

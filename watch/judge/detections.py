@@ -139,7 +139,7 @@ def stalled(run: str, since: float, now: float, members: Members) -> Detection:
         confidence=1.0,
         sentence=(
             f"Run {run} has made no step for {now - since:.0f} s, since {clock(since)}; who"
-            " stopped it is not known."
+            " stopped it is unknown."
         ),
         onset=since,
         sure=True,
@@ -161,7 +161,8 @@ def of_namesakes(
             confidence=1.0,
             sentence=(
                 f"Two programs call themselves run {run}, on {', '.join(nodes[:MOST_NODES])}: their"
-                " numbers are mixed, and nobody in it is judged. Give each its own LOCKSTEP_RUN."
+                " numbers are mixed, so none of its ranks is judged. Give each its own"
+                " LOCKSTEP_RUN."
             ),
             onset=now,
             sure=True,

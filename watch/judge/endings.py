@@ -142,7 +142,7 @@ def _ended(
                 found[run] = _with(life, replace(end, noticed=seen.now))
                 LOG.warning("run %r ended: %s", run, end.how)
     except SourceError as error:
-        LOG.warning("how runs ended is not told now, and asked again: %s", error)
+        LOG.warning("how runs ended is unknown for now; the next cycle asks again: %s", error)
     return found
 
 
@@ -180,7 +180,7 @@ def _vanished(
         }
         scraping = bool(pages or reached or connection.instant(ask.SCRAPING, seen.now, every=True))
     except SourceError as error:
-        LOG.warning("whether runs are gone is not told now, and asked again: %s", error)
+        LOG.warning("whether runs ended is unknown for now; the next cycle asks again: %s", error)
         return found
     cut_off = not pages and not any(reached.values())
     for run, life in rest.items():

@@ -352,7 +352,7 @@ def taken_away(
         gone = {target: node for target, node in quiet.items() if target not in tried}
         listed = _listed(connection, now) if gone else frozenset()
     except SourceError as error:
-        LOG.info("whether nodes were taken away is not told now: %s", error)
+        LOG.info("whether nodes were taken away is unknown for now: %s", error)
         return {}
     kept = {memory.nodes[one][0] for one in here if one in memory.nodes} | listed
     return {target: node for target, node in gone.items() if node not in kept}

@@ -189,8 +189,8 @@ def _sentence(run: str, life: Life, end: End) -> str:
     if end.how is How.VANISHED and end.states:
         untold = end.states.get("", 0)
         return (
-            f"Run {run} ended {end.clock}: the ranks whose end is known finished; of"
-            f" {untold} of its {len(life.ranks)} no end was reported; how it ended is unknown."
+            f"Run {run} ended {end.clock}: the ranks whose end is known finished; {untold} of its"
+            f" {len(life.ranks)} ranks reported no end; how the run ended is unknown."
         )
     if end.how is How.VANISHED:
         return f"Run {run} has sent no data since {clock(end.when)}: {HEARD[end.heard]}."
@@ -236,11 +236,11 @@ HEARD = {
 def _facts(end: End) -> tuple[Fact, ...]:
     """What the ranks said last; nobody saw what ended them."""
     told = [
-        f"{count} {'was' if count == 1 else 'were'} not told of" if not state
-        else f"{count} said {str(state).replace('_', ' ')}"
+        f"{count} did not report" if not state
+        else f"{count} reported {str(state).replace('_', ' ')}"
         for state, count in sorted((end.states or {}).items())
     ]  # fmt: skip
-    found = [Fact(True, f"last word of the ranks: {', '.join(told)}", m.RANK_LAST_STATE.name)]
+    found = [Fact(True, f"last report of the ranks: {', '.join(told)}", m.RANK_LAST_STATE.name)]
     if end.first and not end.by_scrapes:
         found.append(Fact(False, "no scrape saw one rank gone while the others lived", ""))
     return tuple(found) if told else ()
@@ -311,7 +311,7 @@ def over(
             words[run] = f"the run ended as it should {end.clock}{_as_far(end)}"
             continue
         if end.how is How.STOPPED:
-            words[run] = f"the run was ended from outside {end.clock}, as by who deletes its pods"
+            words[run] = f"the run was ended from outside {end.clock}, as when its pods are deleted"
             continue
         if end.how is How.VANISHED and not end.states:
             head, never = f"no data of the run since {clock(end.when)}", "it did not come back"
@@ -333,4 +333,4 @@ def _as_far(end: End) -> str:
     if not untold:
         return ""
     ranks = sum((end.states or {}).values())
-    return f", as far as {ranks - untold} of its {ranks} ranks told: its collectors ended with it"
+    return f", as {ranks - untold} of its {ranks} ranks reported: its collectors ended with it"

@@ -185,7 +185,7 @@ def _patched(
             if not may_be_touched(item, selected=selected):
                 return Result.GONE, f"{now.name} may no longer be touched"
             if _ours(now) != _ours(write.node):
-                return Result.CONFLICT, f"somebody else wrote our conditions of {now.name}"
+                return Result.CONFLICT, f"another writer changed our conditions of {now.name}"
         else:
             return Result.DONE, ""
     return Result.CONFLICT, why

@@ -237,7 +237,7 @@ def _of_family(family: Family, faults: list[Known], node: Node, look: _Look) -> 
     known = now is not None and now.status is not Status.UNKNOWN
     if known or look.settled:
         return Status.FALSE, "NothingFound", "no open finding"
-    return Status.UNKNOWN, "NotLongEnough", "it is not heard for long enough to be called healthy"
+    return Status.UNKNOWN, "NotLongEnough", "it has not answered for long enough to judge it"
 
 
 def _summary(words_of: Mapping[str, Words]) -> Words:

@@ -64,7 +64,7 @@ def decide(
     if heard < max(1, min(settings.coverage * len(nodes), len(nodes) - 1)):
         silent = (conditions.silence(node, state, now, settings) for node in nodes)
         unknown = tuple(one for one in silent if one is not None)
-        return Decision(unknown, state, f"only {heard} of {len(nodes)} nodes are heard")
+        return Decision(unknown, state, f"only {heard} of {len(nodes)} nodes answer")
     state = replace(state, breaker=breaker.breaker_after(nodes, watch_state, state, now, settings))
     if state.breaker.open:
         return _open(state)

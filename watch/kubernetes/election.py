@@ -179,7 +179,7 @@ class Lead:
                 else self._cluster.patch_lease(self._namespace, LEASE, term.body)
             )
         except ConflictError:
-            return "somebody else changed the lease"
+            return "another process changed the lease"
         except LacksRightError as error:
             if found is not None:
                 raise

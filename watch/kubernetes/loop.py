@@ -266,7 +266,7 @@ class Acting:
         if trouble and trouble != self.trouble:
             LOG.warning("no finding is written: %s", trouble)
         elif self.trouble and not trouble:
-            LOG.warning("nodes are written to from now on")
+            LOG.warning("nodes are written from now on")
         self.trouble = trouble
 
 

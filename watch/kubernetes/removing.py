@@ -256,7 +256,7 @@ def _forgotten(
 def _taken(namespace: str) -> NoReturn:
     fail(
         ExitCode.UNREACHABLE,
-        f"somebody took the lease {namespace}/{LEASE} meanwhile and may have written again;"
+        f"another process took the lease {namespace}/{LEASE} meanwhile and may have written again;"
         " end that and run this again",
     )
 

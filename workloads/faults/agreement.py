@@ -42,7 +42,7 @@ def decode(raw: bytes) -> tuple[Fault, ...]:
     try:
         return tuple(_fault(entry) for entry in bounded_json.loads(raw))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise FaultError(f"rank 0 told a fault plan that cannot be read: {error}") from error
+        raise FaultError(f"rank 0 sent a fault plan that cannot be read: {error}") from error
 
 
 def agree(broadcast: Broadcast, rank: int, faults: tuple[Fault, ...]) -> tuple[Fault, ...]:
@@ -56,7 +56,7 @@ def agree(broadcast: Broadcast, rank: int, faults: tuple[Fault, ...]) -> tuple[F
     size = torch.tensor([len(encoded)], dtype=torch.int64)
     broadcast.broadcast(size, 0)
     if not 0 < size.item() <= MOST_BYTES:
-        raise FaultError(f"rank 0 told a fault plan of {size.item()} bytes; at most {MOST_BYTES}")
+        raise FaultError(f"rank 0 sent a fault plan of {size.item()} bytes; at most {MOST_BYTES}")
     if rank == 0:
         content = torch.frombuffer(bytearray(encoded), dtype=torch.uint8)
     else:

@@ -23,7 +23,7 @@ SPEC = CauseSpec(
     node_words="its GPUs are held at a power cap",
     advice=(
         Action("verify", "Compare the power limit with its default.", QUERY + "POWER,PERFORMANCE"),
-        Action("mitigate", "Restore the limit if nobody lowered it on purpose.",
+        Action("mitigate", "Restore the limit unless it was lowered on purpose.",
                "ssh {node} 'nvidia-smi -i {gpu} -pl $(nvidia-smi -i {gpu}"
                " --query-gpu=power.default_limit --format=csv,noheader,nounits)'"),
         Action("prevent", "Check the rack's power cap and the supply."),

@@ -29,9 +29,9 @@ SPEC = CauseSpec(
         " the training thread (on a run without GPUs the CPU is the device, and more CPU time"
         " speaks for it)."
     ),
-    words="its GPU computes slowly for no reason that it tells",
-    node_words="it computes slowly for no reason that its GPUs or the host tell",
-    words_without_gpu="it computes slowly for no reason that the host tells",
+    words="its GPU computes slowly for no reason that it reports",
+    node_words="it computes slowly for no reason that its GPUs or the host report",
+    words_without_gpu="it computes slowly for no reason that the host reports",
     advice=(
         Action("verify", "Run the vendor's diagnosis on the GPU.", "ssh {node} dcgmi diag -r 3"),
         DRAIN,

@@ -200,7 +200,7 @@ def _busy_at_rest(grid: Grid, finding: Finding) -> Symptom | None:
     if not idle_at_work(busy.during, drawn.during, limit.during, drawn.peers):
         return Symptom(False, "", "")
     text = (
-        f"{gpu_words(grid, finding.rank)} tells {busy.during:.0%} utilisation and"
+        f"{gpu_words(grid, finding.rank)} reports {busy.during:.0%} utilisation and"
         f" {drawn.during:.0f} W of {limit.during:.0f} W, as if idle: one of the two is wrong"
     )
     return Symptom(True, text, query(grid, finding, UTILIZATION))

@@ -44,7 +44,7 @@ def losses(grid: Grid, finding: Finding) -> Symptom | None:
 
 def pauses(grid: Grid, finding: Finding) -> Symptom | None:
     """Packets that were told to wait at one node; None without data."""
-    return _moving(grid, finding, FULL_LINK, FULL_LINK, "no node was told to wait more than before")
+    return _moving(grid, finding, FULL_LINK, FULL_LINK, "no node was paused more than before")
 
 
 def round_trips(grid: Grid, finding: Finding) -> Symptom | None:

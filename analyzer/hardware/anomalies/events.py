@@ -146,8 +146,8 @@ def vanished_gpus(panel: Panel) -> Iterator[Deviation]:
     silent = missed >= SHORTEST
     alone = silent & ~_source_stopped(panel, silent) & ~panel.simulated
     for column in np.flatnonzero(alone).tolist():
-        how = "tells nothing" if panel.series_of_gpus[-1, column] == 0 else "tells next to nothing"
-        words = f" {how} since {missed[column]} scrapes, in which its node answered"
+        much = "nothing" if panel.series_of_gpus[-1, column] == 0 else "next to nothing"
+        words = f" reports {much} since {missed[column]} scrapes, in which its node answered"
         since = panel.times[last[column] + 1]
         yield as_deviation(panel, Subject.GONE, metrics.GPU_UP.name, column, since, words)
 
@@ -160,13 +160,13 @@ def silent_nodes(panel: Panel) -> Iterator[str]:
     lost = [panel.nodes[column] for column in unreached.tolist()]
     if lost:
         yield (
-            f"the last {SHORTEST} scrapes of {listed(lost)} failed: of the hardware there nothing"
-            " is known since"
+            f"the last {SHORTEST} scrapes of {listed(lost)} failed: the state of the hardware there"
+            " is unknown since"
         )
     stopped = _source_stopped(panel, _missed(panel)[1] >= SHORTEST) & ~panel.simulated
     nodes = sorted({panel.places[column][0] for column in np.flatnonzero(stopped).tolist()})
     if nodes:
-        yield f"no GPU of {listed(nodes)} told anything at the end: the source of GPUs stopped"
+        yield f"no GPU of {listed(nodes)} reported anything at the end: the source of GPUs stopped"
 
 
 def _missed(panel: Panel) -> tuple[Integers, Integers]:

@@ -63,4 +63,4 @@ def _absent(stages: Mapping[Place, int], seen: Panel) -> tuple[str, ...]:
     if not reported or not silent:
         return ()
     names = listed([f"{node}:{gpu}" for node, gpu in silent])
-    return (f"only {reported} of {len(stages)} GPUs told of themselves, not {names}",)
+    return (f"only {reported} of {len(stages)} GPUs reported anything, not {names}",)

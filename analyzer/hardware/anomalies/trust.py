@@ -71,7 +71,7 @@ def exchanged_parts(panel: Panel) -> tuple[Integers, tuple[str, ...]]:
             since[ends.gpu] = ends.first_bin
         known[ends.gpu] = now
     words = tuple(
-        f"{who(*panel.places[gpu])} is another part than at first: only what it told since then"
+        f"{who(*panel.places[gpu])} is another part than at first: only what it reported since then"
         " counts"
         for gpu in np.flatnonzero(since).tolist()
     )
@@ -114,7 +114,7 @@ def _idle_at_work(panel: Panel) -> Iterator[Doubt]:
             continue
         place, bins = who(*panel.places[column]), idle[:, column]
         words = (
-            f"{place} tells {median_of(used[bins, column]):.0%} utilisation and"
+            f"{place} reports {median_of(used[bins, column]):.0%} utilisation and"
             f" {median_of(power[bins, column]):.0f} W, the power of an idle GPU: one of the two is"
             " wrong, and neither counts"
         )
@@ -151,4 +151,4 @@ def _held(panel: Panel) -> Iterator[str]:
     """
     for watched, column in held_at_full_clock(panel):
         place = who(*panel.places[column])
-        yield f"{place} tells of being {watched.held}, and its clock is its peers'"
+        yield f"{place} reports that it is {watched.held}, but its clock is its peers'"

@@ -281,16 +281,16 @@ def no_culprit_sentence(
         since: When it fell.
     """
     if seen is None:
-        why = f"{known} of the job's {expected} GPUs told how much they work"
+        why = f"{known} of the job's {expected} GPUs reported how much they work"
         return f"Unknown: no training series were there, and {'none' if not known else why}."
     if ratio is not None and since is not None:
         return (
             f"Unknown: the job's GPUs have {ratio:.2f}x their {seen.name} of before since"
-            f" {_clock(since)} UTC, and the hardware of none tells why. No training series were"
+            f" {_clock(since)} UTC, and no hardware of theirs shows why. No training series were"
             " there."
         )
     return (
-        f"Unknown: no training series were there; of {known} of the job's {expected} GPUs no"
+        f"Unknown: no training series were there; among {known} of the job's {expected} GPUs no"
         " hardware holds the others back, which a job that waits for its data or its host looks"
         " like too."
     )

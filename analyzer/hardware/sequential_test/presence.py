@@ -60,9 +60,9 @@ class Presence:
         """What of a stream and its peers was missing."""
         peers = self.reported[stream[0], stratum == stratum[stream[1]]]
         silent, own = int((peers == 0).sum()), self.checks - int(self.reported[stream])
-        words = [f"{silent} of the {len(peers)} GPUs compared told nothing"] if silent else []
+        words = [f"{silent} of the {len(peers)} GPUs compared reported nothing"] if silent else []
         if own:
-            words.append(f"it told nothing in {own} of {self.checks} checks")
+            words.append(f"it reported nothing in {own} of {self.checks} checks")
         return tuple(words)
 
     def all_words(self, stratum: NDArray[np.str_]) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ class Presence:
         _, code, size = np.unique(stratum, return_inverse=True, return_counts=True)
         alone = (stratum == "") | (size[code] < MAJORITY)
         counts = {
-            "told nothing": (self.reported == 0).all(axis=0),
+            "reported nothing": (self.reported == 0).all(axis=0),
             "have too few others to be compared with": alone,
             "were not judged in some checks, because half or more of their peers were silent": (
                 (self.reported > self.compared).any(axis=0) & ~alone

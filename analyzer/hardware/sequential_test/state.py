@@ -99,7 +99,7 @@ def aligned(state: State, fleet: TelemetryArrays) -> tuple[State, tuple[str, ...
     counts = {
         "are new and learn what is normal": new,
         "have other peers than before and learn what is normal": len(moved),
-        "were there in the last days and are no longer told of": len(gone),
+        "were there in the last days and are no longer reported": len(gone),
     }
     return new_state, tuple(f"GPUs that {what}: {count}" for what, count in counts.items() if count)
 

@@ -56,7 +56,7 @@ class Trust:
         if (error := self.clock_error / float(self.traced.mean())) > MOST:
             return (
                 f"the clocks of the ranks agree only within {self.clock_error * 1e3:.3g} ms,"
-                f" {error:.0%} of a step (at most {MOST:.0%}): transfers cannot be told from waits"
+                f" {error:.0%} of a step (at most {MOST:.0%}): transfers look the same as waits"
             )
         if (error := self.self_check) > MOST:
             return (

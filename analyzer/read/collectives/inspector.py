@@ -123,7 +123,7 @@ def read(paths: list[Path], missing: list[str]) -> Rows:
             break
     if bad:
         told = ", ".join(f"{count} {words}" for words, count in bad.most_common(4))
-        missing.append(f"lines of NCCL Inspector that are of no use: {told}")
+        missing.append(f"unusable lines of NCCL Inspector: {told}")
     return rows
 
 

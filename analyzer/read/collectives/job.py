@@ -63,7 +63,7 @@ def job_of(collectives: Collectives) -> Job:
     if silent:
         shown = ", ".join(map(str, silent[:16])) + (", ..." if len(silent) > 16 else "")
         missing.append(
-            f"no lines of rank {shown}: of collectives that they are in, nobody's wait is known"
+            f"no lines of rank {shown}: the waits in their collectives are unknown for all ranks"
         )
     for rank in silent:
         infos[rank] = RankInfo(rank, "unknown", None, None, 0, *places.get(rank, (rank, 0, 0)))

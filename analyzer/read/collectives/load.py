@@ -167,7 +167,7 @@ def joined(archive: Run, timed: Run) -> Run:
     ranks = archive.ranks
     if {one.rank for one in ranks} != {one.rank for one in timed.ranks}:
         ranks = _on_gpus(timed.ranks, archive.samples)
-        missing.append("a rank's GPU is taken to be its place on the node: nobody reported it")
+        missing.append("a rank's GPU is taken to be its place on the node: it was not reported")
     return replace(
         archive, ranks=ranks, windows=timed.windows, meta={**timed.meta, **archive.meta},
         missing=tuple(missing),
@@ -195,7 +195,7 @@ def _incomplete(job: Job, waited: Waits) -> list[str]:
     if share >= SHOWN:
         return []
     words = (
-        f"of {1 - share:.0%} of the lines the wait is not known: another rank of the same"
+        f"the wait is unknown for {1 - share:.0%} of the lines: another rank of the same"
         " collective did not report it (its ring overflowed, its file is not here), or was timed by"
         " other means"
     )
@@ -211,7 +211,7 @@ def _steps_words(steps: Steps, sums: WindowSums, windows: pd.DataFrame) -> list[
     known = sums.known[np.isfinite(sums.known)]
     if len(known) and (few := float((known < KNOWN_SHARE).mean())) > 0:
         words.append(
-            f"own time is not known in {few:.0%} of the windows: less than {KNOWN_SHARE:.0%} of"
+            f"own time is unknown in {few:.0%} of the windows: less than {KNOWN_SHARE:.0%} of"
             " their collectives were written by all ranks; small ones are left out unless"
             f" {LEAST_BYTES}=0"
         )

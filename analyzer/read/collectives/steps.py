@@ -277,7 +277,7 @@ def _rhythm(
     if drained > 1:
         merged *= drained
         told_words += f", {drained} of them a window, because the files were written that seldom"
-    return [(merged, phase)] * len(anchors), told_words + "; nobody reported steps"
+    return [(merged, phase)] * len(anchors), told_words + "; no steps were reported"
 
 
 def _gaps(collectives: Collectives, anchor: Anchor) -> tuple[Floats, Ints]:

@@ -212,7 +212,7 @@ def run_of_trace(trace: Trace) -> Run:
         windows=frame[list(COLUMNS)],
         samples=pd.DataFrame(columns=[column.name for column in archive.SAMPLES]),
         ops=None,
-        missing=(*trace.missing, "an op trace has no telemetry of nodes: causes are not known"),
+        missing=(*trace.missing, "an op trace has no telemetry of nodes: causes are unknown"),
     )
 
 

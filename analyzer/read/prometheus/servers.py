@@ -39,14 +39,14 @@ class Server:
 PROMETHEUS = Server("Prometheus")
 VICTORIA_METRICS = Server(
     "VictoriaMetrics",
-    "rates begin at the sample before their window, and its targets' addresses are not known",
+    "rates begin at the sample before their window, and its targets' addresses are unknown",
     held_back=300.0,
     marks_ends=True,
 )
 """`-search.latencyOffset` is 30 s and holds for ranges whatever is said: what a range asks of these
 seconds, it asks of earlier ones, with as large an offset into the future. Ten times the usual."""
-THANOS = Server("Thanos", "its targets' addresses are not known")
-MIMIR = Server("Grafana Mimir", "its targets' addresses are not known")
+THANOS = Server("Thanos", "its targets' addresses are unknown")
+MIMIR = Server("Grafana Mimir", "its targets' addresses are unknown")
 OTHER = Server("a server with Prometheus' HTTP API")
 
 

@@ -35,7 +35,7 @@ FAILED_ITSELF = (
 )  # fmt: skip
 """Of a rank that raised an exception or exited with a code: no reason to drain its node."""
 UNSURE = (
-    Action("verify", "The cause is not known: compare the rank's node with a healthy one."),
+    Action("verify", "The cause is unknown: compare the rank's node with a healthy one."),
     DRAIN,
 )
 NOTHING = (Action("none", "Nothing to do."),)

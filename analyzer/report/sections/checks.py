@@ -12,7 +12,7 @@ from lockstep.analyzer.shapes.run import FloatGrid, Grid
 from lockstep.collector.contract import metrics
 from lockstep.collector.contract.metrics import Metric
 
-PASSED, FAILED, SILENT = "✓ ok", "▲ look", "? not told"
+PASSED, FAILED, SILENT = "✓ ok", "▲ look", "? no data"
 THROTTLED_SHARE = 0.1
 """Of the run's time; as the alert LockstepGpuThermalViolation."""
 NAMED_AT_MOST = 4

@@ -73,8 +73,8 @@ def _alert(alert: Mapping[str, Any]) -> Alert:
 
 
 NOT_WATCHED = (
-    "No finding.json stands beside the archive: nobody watched this run live, so there is no"
-    " detection delay to tell. The command lockstep watch measures it."
+    "No finding.json stands beside the archive: this run was not watched live, so its detection"
+    " delay is unknown. The command lockstep watch measures it."
 )
 
 
@@ -126,7 +126,7 @@ def detection(
         "detection",
         "Detection",
         [
-            blocks.text(f"The finding as it was told when it opened: {seen.sentence}")
+            blocks.text(f"The finding as reported when it opened: {seen.sentence}")
             if seen is not None and seen.sentence
             else None,
             *_then(verdict),

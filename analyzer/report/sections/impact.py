@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 OF_RUN = "slowdown of the run"
-NOT_KNOWN = "not known"
+NOT_KNOWN = "unknown"
 
 
 def impact(

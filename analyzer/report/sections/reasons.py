@@ -35,7 +35,7 @@ def reasons(verdict: Verdict) -> Block:
             *before(verdict),
             blocks.table("Other causes", {"cause": "", "confidence": "confidence"}, alternatives),
             blocks.table(
-                "Suspects that were let go",
+                "Suspects that were ruled out",
                 {"rank": "", "why": ""},
                 [[each.rank, each.why] for each in verdict.rejected[:MOST_ROWS]],
             ),

@@ -13,16 +13,16 @@ from lockstep.analyzer.shapes.run import Culprit, Grid, Verdict
 from lockstep.analyzer.shapes.wording import ACCUSED, certainty, ratio
 
 NOBODY = {
-    "healthy": "Nobody holds this run back",
+    "healthy": "No rank holds this run back",
     "degraded": "The run is slow, and no rank is to blame",
-    "unknown": "Nobody can be named",
+    "unknown": "No place can be named",
 }
 
 
 def title(verdict: Verdict) -> str:
     """The verdict as a heading: who and why, without figures that need a unit."""
     then = "".join(
-        f"; {earlier['by']} told of {earlier['who']}: {earlier['cause']}"
+        f"; {earlier['by']} reported {earlier['who']}: {earlier['cause']}"
         for earlier in _disputed(verdict)
     )
     if not verdict.culprits:

@@ -26,7 +26,7 @@ def lateness(grid: Grid, cut: Spans, sources: Sources, verdict: Verdict) -> Bloc
         [
             blocks.text(
                 "Own time is the part of a step that a rank spends outside collectives. Wall time"
-                " cannot tell who is late: in lockstep everyone's step is as long as the slowest"
+                " does not show who is late: in lockstep everyone's step is as long as the slowest"
                 " rank's. The late rank has the longest own time and waits least."
             ),
             *heat(grid, cut, sources.own()),

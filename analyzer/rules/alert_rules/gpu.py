@@ -34,7 +34,7 @@ max by (node, gpu, uuid) (lockstep_gpu_up) == 0""",
         Severity.CRITICAL, "quarantine",
         summary=GPU + ": its driver asks for recovery action {{ $value }}",
         description=(
-            "The GPU does not get over an error by itself: "
+            "The GPU cannot recover from an error by itself: "
             + ", ".join(f"{value} = {words}" for value, words in RECOVERY_ACTIONS.items() if value)
             + ". New work on it fails, or runs without its NVLinks."
         ),
@@ -64,7 +64,7 @@ or
             "The switch's driver logged an error that it calls fatal. NVLink traffic of the GPUs"
             " behind the switch fails or hangs until switch and GPUs are reset."
         ),
-        source="The driver's own word: NVIDIA's Fabric Manager guide tells fatal SXIDs apart.",
+        source="The driver's own word: NVIDIA's Fabric Manager guide distinguishes fatal SXIDs.",
     ),
     Alert(
         "GpuFabricUnhealthy",
@@ -120,10 +120,10 @@ sum_over_time((
 max by (node, gpu, uuid)
 (increase(lockstep_gpu_clock_event_seconds_total{reason="hw_power_brake"}[5m])) > 0""",
         Severity.WARNING, "rack_check",
-        summary=GPU + ": the power brake was pulled",
+        summary=GPU + ": its power brake is active",
         description=(
-            "An outside signal (power supply or rack) told the GPU to slow down at once; where its"
-            " neighbours in the rack say the same, it is the rack."
+            "An outside signal (power supply or rack) makes the GPU slow down at once. If its"
+            " neighbours in the rack report the same, the rack is the cause."
         ),
         source="DCGM XID 61 (EDPP power brake, WARN), gpud's power-brake event.",
         wait="1m",
@@ -180,7 +180,7 @@ or
         Severity.CRITICAL, "quarantine",
         summary=GPU + ": uncorrectable memory error",
         description=(
-            "Memory gave back what was not written to it. The program on it was ended or computes"
+            "A memory read returned wrong data. The program on it was ended or computes"
             " with wrong numbers; the GPU needs a reset, which remaps the row."
         ),
         source="HyperPod acts on any double-bit error; NVSentinel COMPONENT_RESET.",

@@ -142,7 +142,7 @@ or
         Severity.WARNING, "diag",
         summary="{{ $labels.node }}: the kernel logged {{ $labels.kind }}",
         description=(
-            "The kernel told of trouble that slows a run down or ends a process, and does not last."
+            "The kernel reported trouble that slows a run down or ends a process and does not last."
             f" Kinds: {_kinds(Line.WARNING)}."
         ),
         source="Severity by the kernel's own words; an hour is a choice of ours.",

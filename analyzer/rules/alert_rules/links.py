@@ -37,8 +37,8 @@ sum by (node, gpu, uuid, link) (
         Severity.WARNING, "diag",
         summary=_LINK + ': {{ printf "%.0f" $value }} replays or recoveries in 10 minutes',
         description=(
-            "The link sends again or trains itself anew, for more than ten minutes now; each time"
-            " all traffic over it stands still."
+            "The link has resent packets or retrained for more than ten minutes; all traffic over"
+            " it stops each time."
         ),
         source=(
             "DCGM_LIMIT_MAX_NVLINK_ERROR is 1. DCGM calls one replay or recovery a failure;"

@@ -23,8 +23,8 @@ unless on (node) (
         Severity.WARNING, "collector",
         summary="{{ $labels.node }}: its collector is not scraped",
         description=(
-            "Nothing is known of this node: neither its hardware nor its ranks are watched. If it"
-            " answers otherwise, only the collector is gone."
+            "The state of this node is unknown: neither its hardware nor its ranks are watched. If"
+            " it answers otherwise, only the collector is gone."
         ),
         source=(
             "Crusoe's \"loss of telemetry\"; five minutes are a choice of ours. A node without a"
@@ -72,9 +72,8 @@ max by (node, source) (lockstep_source_available) == 1""",
             " not know"
         ),
         description=(
-            "What these names tell is lost: after an upgrade of a dcgm-exporter or a driver perhaps"
-            " something that alerts and verdicts need. `lockstep capture` and `lockstep doctor"
-            " --raw` name them."
+            "Their values are lost. After an upgrade of a dcgm-exporter or a driver, alerts and"
+            " verdicts may need them. `lockstep capture` and `lockstep doctor --raw` name them."
         ),
         source=(
             "DCGM 4.6 and 4.7 renamed dozens of fields; a quarter of an hour is a choice of ours,"
@@ -89,11 +88,11 @@ max by (node) (lockstep_gpu_up) == 1
 unless on (node)
 max by (node) (lockstep_gpu_clock_hertz{domain="sm"})""",
         Severity.WARNING, "collector",
-        summary="{{ $labels.node }} has GPUs, and nobody tells their clocks",
+        summary="{{ $labels.node }} has GPUs, and no source reports their clocks",
         description=(
             "A GPU that slows down is not seen on this node: alerts on clocks are blind, and a slow"
             " rank's cause is unknown. Mostly a dcgm-exporter whose list of counters lacks the"
-            " clock, or tells it under a name that is not known here."
+            " clock, or reports it under an unknown name."
         ),
         source="DCGM_FI_DEV_SM_CLOCK is in every default list of dcgm-exporter (1.x to 4.x).",
         wait="10m",
@@ -222,8 +221,8 @@ max(increase(lockstep_analyzer_state_write_failures_total[15m])) > 0""",
         Severity.CRITICAL, "human",
         summary="Too many nodes seem degraded at once: remediation has stopped itself",
         description=(
-            "Rather the check, a driver roll-out or the fabric than so many nodes. No node is"
-            " touched until a human resets the breaker."
+            "The check, a driver roll-out or the fabric is a likelier cause than so many nodes. No"
+            " node is changed until a human resets the breaker."
         ),
         source="NVSentinel's breaker, which is reset by hand.",
         dashboard="self",
@@ -240,7 +239,7 @@ max by (node) (lockstep_node_health_score) > 0.9""",
             "The node has carried our taint for an hour without an open finding: it costs money and"
             " does nothing."
         ),
-        source="NVSentinel #458, #1299 and #753: nodes that nobody released.",
+        source="NVSentinel #458, #1299 and #753: nodes that were never released.",
         wait="1h",
     ),
     # Fires always: whoever waits for it outside knows that the chain to them works.
@@ -250,8 +249,8 @@ max by (node) (lockstep_node_health_score) > 0.9""",
         Severity.NONE, "",
         summary="Alerts of Lockstep reach you",
         description=(
-            "It fires always: a dead man's switch that no longer hears of it knows that Prometheus"
-            " or Alertmanager is down."
+            "It always fires. When a dead man's switch no longer receives it, Prometheus or"
+            " Alertmanager is down."
         ),
         source="kube-prometheus' Watchdog.",
         dashboard="self",

@@ -39,7 +39,7 @@ or
         summary=_PORT + " is down",
         description=(
             "The port was active in the last day and is not, or its adapter is gone. Runs over it"
-            " hang or go the long way round."
+            " hang or use a longer path."
         ),
         source="gpud: 4 minutes (NVSentinel acts at once).",
         wait="4m",
@@ -90,7 +90,7 @@ max by (node, device, port)
         Severity.WARNING, "diag",
         summary=_PORT + ': {{ printf "%.0f" $value }} symbol errors a second',
         description=(
-            "Cable or optics are going bad; a link that goes on like this goes down."
+            "Cable or optics degrade; the link will go down if this goes on."
         ),
         source="NVSentinel symbol_error.",
         wait="1m",
@@ -101,7 +101,7 @@ max by (node, device, port)
 max by (node, device, port)
 (rate(lockstep_ib_port_errors_total{kind="link_error_recovery"}[5m])) * 60 > 5""",
         Severity.WARNING, "diag",
-        summary=_PORT + ': trains itself anew {{ printf "%.0f" $value }} times a minute',
+        summary=_PORT + ': retrains {{ printf "%.0f" $value }} times a minute',
         description="The link recovers from errors again and again, and carries nothing meanwhile.",
         source="NVSentinel link_error_recovery.",
         wait="1m",
@@ -112,7 +112,7 @@ max by (node, device, port)
 max by (node, device, port)
 (rate(lockstep_ib_port_errors_total{kind="port_xmit_discards"}[2m])) > 100""",
         Severity.WARNING, "fabric",
-        summary=_PORT + ': {{ printf "%.0f" $value }} packets thrown away a second',
+        summary=_PORT + ': {{ printf "%.0f" $value }} packets discarded a second',
         description=(
             "The network does not take what the port sends: congestion, or flow control (PFC, ECN)"
             " that is set wrongly. Many ports at once: the fabric, not the node."
@@ -147,12 +147,12 @@ max by (node, device, priority)
 (rate(lockstep_net_pfc_pause_seconds_total{direction="receive"}[2m])) > 0.10""",
         Severity.WARNING, "fabric",
         summary=(
-            "{{ $labels.device }} on {{ $labels.node }}, priority {{ $labels.priority }}: told to"
-            ' wait {{ printf "%.2f" $value }} of the time'
+            "{{ $labels.device }} on {{ $labels.node }}, priority {{ $labels.priority }}: paused"
+            ' {{ printf "%.2f" $value }} of the time'
         ),
         description=(
-            "The switch pauses what this port sends: its way on is congested, or a receiver behind"
-            " it is slow. Many ports at once: the fabric, not the node."
+            "The switch pauses what this port sends: its onward path is congested, or a receiver"
+            " behind it is slow. Many ports at once: the fabric, not the node."
         ),
         source="A tenth of the time, as for heat: a choice of ours.",
         wait="5m",
@@ -187,7 +187,7 @@ max by (node, device, port) (
         Severity.CRITICAL, "taint_noschedule",
         summary=_PORT + ": went down and came back {{ $value }} times in 12 hours",
         description=(
-            "The link comes and goes: cable, optics or switch port. Each time runs over it stall."
+            "The link comes and goes: cable, optics or switch port. Runs over it stall each time."
         ),
         source=(
             "gpud: 3 flaps in 12 hours; a flap is two changes of the state, or a rise of"

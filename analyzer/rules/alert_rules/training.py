@@ -69,7 +69,7 @@ clamp_min(10 * max by (run) (lockstep_run_step_duration_median_seconds), 60)
 and on (run)
 max by (run) (lockstep_run_active) == 1""",
         Severity.CRITICAL, "page_run_owner",
-        summary='Run {{ $labels.run }}: no rank has done anything for {{ printf "%.0f" $value }} s',
+        summary='Run {{ $labels.run }}: no rank has made progress for {{ printf "%.0f" $value }} s',
         description=(
             "All ranks wait: one is frozen, gone, or in another collective than the others. NCCL"
             " gives up after ten minutes and the run ends; until then all its GPUs idle."
@@ -139,10 +139,10 @@ or
   max(increase(lockstep_series_dropped_total{family="lockstep_train_loss"}[1h])) > 0
 )""",
         Severity.WARNING, "page_run_owner",
-        summary="Run {{ $labels.run }}: its loss is not a finite number, or no longer told",
+        summary="Run {{ $labels.run }}: its loss is not a finite number, or no longer reported",
         description=(
-            "Steps go on, and no rank has told a finite loss for ten minutes though it did before:"
-            " the loss is NaN or infinite, and the steps train nothing."
+            "Steps go on, and no rank has reported a finite loss for ten minutes though it did"
+            " before: the loss is NaN or infinite, and the steps train nothing."
         ),
         source="Ten minutes are a choice of ours: mixed precision skips single steps.",
         wait="1m",

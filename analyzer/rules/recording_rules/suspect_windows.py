@@ -161,7 +161,7 @@ def coverage_notes(run: str, survey: Survey, chosen: Sequence[Suspect]) -> list[
     """What was not read, and what the rules say of it."""
     answered = survey.answered[run]
     few = f"those that the rules single out ({len(survey.suspects)})"
-    words = [f"of {answered.expected} ranks only {few} and some peers were read"]
+    words = [f"only {few} and some peers of {answered.expected} ranks were read"]
     silent = answered.expected - round(answered.known)
     if silent > 0:
         words.append(f"{silent} of {answered.expected} ranks reported nothing to the rules")

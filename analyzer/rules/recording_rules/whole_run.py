@@ -39,8 +39,8 @@ def of_whole_run(diagnosis: Diagnosis, answered: Answered) -> Verdict:
     if silent <= 0 or verdict.culprits:
         return sentence(scaled, grid, None)
     why = (
-        f"of {silent} of {answered.expected} ranks Prometheus' rules do not know own time, or not"
-        " all along: they were not scraped, or nobody timed how long they wait"
+        f"the own time of {silent} of {answered.expected} ranks is unknown to Prometheus' rules, at"
+        " least in part: they were not scraped, or their waits were not timed"
         " (docs/ml/timed-waits.md)"
     )
     structure = tuple(one for one in verdict.structure if one["kind"] not in NO_NODES_FAULT)

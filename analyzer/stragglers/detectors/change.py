@@ -109,7 +109,7 @@ def _finding(grid: Grid, groups: Blocks, shift: Shift, *, uniform: bool, known: 
         if uniform
         else "not all ranks alike"
         if known
-        else "and nobody knows of every rank whether it slowed like the others"
+        else "and whether every rank slowed like the others is unknown"
     )
     observed = f"the run's steps took {ratio:.2f}x from step {grid.from_step[first]}, {how}"
     advice = "; look at code, configuration, storage or the network core" if uniform else ""

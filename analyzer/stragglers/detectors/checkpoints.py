@@ -71,7 +71,7 @@ def unlike_writers(grid: Grid) -> str | None:
     who = grid.ranks[last]
     return (
         f"rank {who.rank} ({who.node}) writes checkpoints {ratio[last]:.2f}x as long as the others,"
-        f" which is {over[last] / total:.0%} of the run, and nobody knows whether by design"
+        f" which is {over[last] / total:.0%} of the run; whether by design is unknown"
     )
 
 
@@ -154,7 +154,7 @@ def longer_writes(grid: Grid) -> str | None:
             until = f" to {int(grid.to_step[writes[shift.last - 1][-1]])}" if over else ""
             return (
                 f"checkpoints took {now:.1f} s from step {first}{until}, {then:.1f} s else,"
-                f" {lost / total:.0%} of the run more, and nobody is known to be why"
+                f" {lost / total:.0%} of the run more, and no rank explains it"
             )
     return None
 

@@ -401,12 +401,12 @@ def _finding(
         f" {milliseconds(then)} {usually}; the last rank to come waits as long: it is the network"
     )
     if part is not None:
-        text += f"; {_listed(named)} count trouble, all of {part} and nobody else: it is theirs"
+        text += f"; only {_listed(named)} count trouble, all of {part}: it is theirs"
     elif several:
         part = ENDS.join(named)
         text += (
-            f"; {_listed(named)} count trouble and nobody else, since the same time; what they"
-            " share nobody told"
+            f"; only {_listed(named)} count trouble, since the same time; what they share is"
+            " unknown"
         )
     elif not two and node is None:
         full = _full(grid, longer.inside, longer.outside, len(nodes))
@@ -475,7 +475,7 @@ def _by_groups(
         " all slow groups and in no healthy one"
     )
     if len(parts) > 1:
-        return replace(finding, kind="network", text=f"{text}, and nobody knows which")
+        return replace(finding, kind="network", text=f"{text}, and which is unknown")
     (part,) = parts
     is_node = part in {Part(NODE, info.node) for info in grid.ranks}
     details = {
@@ -513,7 +513,7 @@ def _why_nobody(grid: Grid, full: int, nodes: int) -> str:
         )
     stand = "; ".join(text for texts in standing(grid, COUNTERS).values() for text in texts)
     unknown = f" (at their maximum, and so unknown: {stand})" if stand else ""
-    return f"no node counts what would tell whose link it is{unknown}"
+    return f"no node counts what would show whose link it is{unknown}"
 
 
 def _listed(nodes: Sequence[str]) -> str:

@@ -88,7 +88,7 @@ def as_heavier(
         share=phase_shares(grid, column, peers, usable, usable, throughout=True),
         text=(
             f"{node} takes {ratio:.2f}x the own time of the other nodes from the start; it alone"
-            f" holds {names}, and times cannot tell a heavier stage from a slow node"
+            f" holds {names}, and times do not distinguish a heavier stage from a slow node"
         ),
         details={
             "node": node,

@@ -122,8 +122,8 @@ def _of_member(
         return None
     if len(troubled) != 1:
         nodes = ", ".join(dict.fromkeys(grid.ranks[column].node for column in columns.tolist()))
-        text = f"{words} ({nodes}); no NVLink of theirs tells whose it is"
+        text = f"{words} ({nodes}); their NVLinks do not show whose it is"
         return replace(finding, kind="network", rank=None, text=text)
     (rank,) = troubled
-    text = f"{words}; of its ranks only rank {rank}'s NVLinks tell of trouble"
+    text = f"{words}; of its ranks only rank {rank}'s NVLinks report trouble"
     return replace(finding, kind="slow", rank=rank, text=text)

@@ -67,7 +67,7 @@ def findings_of(
         more: dict[str, Any] = {"place_confidence": place_confidence, "log_chance": sure.log_chance}
         if finding.last is None and alone is not None:
             more["unended"] = True
-            words = f"nobody could compare it after step {table.grid.to_step[alone - 1]}"
+            words = f"it had no peer to compare with after step {table.grid.to_step[alone - 1]}"
             finding = replace(finding, last=alone, text=f"{finding.text}; {words}")
         if not scope.is_rank:
             more["node"] = table.grid.ranks[column].node

@@ -13,25 +13,25 @@ RUN_ACTIVE = Metric(
     "lockstep_run_active",
     _G,
     _RUN,
-    "1 while a rank of the run lives; absent once none is told of.",
+    "1 while a rank of the run lives; absent once none is reported.",
     within=ranges.FLAG,
 )
 RUN_STATUS = Metric(
     "lockstep_run_status", _G, (*_RUN, "status", "reason"),
-    "1 for what is known of a living run: status = healthy, degraded or unknown. Healthy needs a"
-    " fresh diagnosis, own times of all ranks, and everything else that was told before; reason ="
-    " what is missing where it is unknown, else empty. Absent = nobody looked.",
+    "1 for the assessment of a living run: status = healthy, degraded or unknown. Healthy needs a"
+    " fresh diagnosis, own times of all ranks, and everything else that was reported before; reason"
+    " = what is missing where it is unknown, else empty. Absent = not assessed.",
     within=ranges.FLAG,
 )  # fmt: skip
 RUN_SLOWDOWN = Metric(
     "lockstep_run_slowdown_ratio", _G, _RUN,
     "Step time over what it would be without its culprits, by a fresh diagnosis of the run; absent"
-    " where that could not tell.",
+    " where that does not show it.",
     within=ranges.RELATION,
 )  # fmt: skip
 RUN_COVERAGE = Metric(
     "lockstep_run_coverage_ratio", _G, _RUN,
-    "Share of the run's ranks that told how long their steps took in the last minutes, 0 to 1.",
+    "Share of the run's ranks that reported how long their steps took in the last minutes, 0 to 1.",
 )  # fmt: skip
 RUN_KNOWN_RANKS = Metric(
     "lockstep_run_known_ranks", _G, _RUN,
@@ -84,7 +84,7 @@ IB_PORT_EXPECTED = Metric(
 NODE_SCRAPED = Metric(
     "lockstep_node_last_scrape_timestamp_seconds", _G, ("node",),
     "Unix time, on Prometheus' clock, of the last cycle that had a scrape of the node's collector;"
-    " of a node that is silent, nobody knows whether it is healthy.",
+    " the health of a silent node is unknown.",
     unshown=Unshown.REMEDIATION,
 )  # fmt: skip
 NODE_HEALTH = Metric(
@@ -105,7 +105,7 @@ FINDING_ACTIVE = Metric(
 
 LAST_EVALUATION = Metric(
     "lockstep_analyzer_last_evaluation_timestamp_seconds", _G, (),
-    "Unix time, on Prometheus' clock, of the last cycle that judged what Prometheus told.",
+    "Unix time, on Prometheus' clock, of the last cycle that judged the data of Prometheus.",
 )  # fmt: skip
 CYCLE_DURATION = Metric(
     "lockstep_analyzer_cycle_duration_seconds", _G, (), "Duration of the last cycle."
@@ -169,7 +169,7 @@ ALERTS_REJECTED = Metric(
 )  # fmt: skip
 ALERTS_DROPPED = Metric(
     "lockstep_analyzer_alerts_dropped_total", _C, ("alertmanager",),
-    "Alerts that an Alertmanager was never told of: too many at once, or not taken within a day.",
+    "Alerts that an Alertmanager never received: too many at once, or not taken within a day.",
 )  # fmt: skip
 ALERTS_UNDELIVERED = Metric(
     "lockstep_analyzer_alerts_undelivered", _G, ("alertmanager",),

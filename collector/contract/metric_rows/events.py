@@ -7,15 +7,16 @@ _PLACE = ("gpu", "uuid", "pci_bus_id")
 
 GPU_XID_ERRORS = Metric(
     "lockstep_gpu_xid_errors_total", _C, (*_PLACE, "xid", "source", "severity"),
-    "XID events since boot, repeats included, each counted once; source = nvml or kmsg, whoever"
-    " told of it first, dcgm where neither is heard, or simulated; severity = fatal, warning or"
-    " info, as the driver's line says or else NVIDIA's catalogue; beyond 32 different ones xid ="
-    " other. Those that alerts count are told as 0 from the start where somebody would tell them."
-    " gpu and uuid are empty while no source of GPUs has told them.",
+    "XID events since boot, repeats included, each counted once; source = nvml or kmsg, the one"
+    " that reported it first, dcgm where neither is read, or simulated; severity = fatal, warning"
+    " or info, as the driver's line says or else NVIDIA's catalogue; beyond 32 different ones xid ="
+    " other. Those that alerts count are reported as 0 from the start where a source exists."
+    " gpu and uuid are empty while no source of GPUs has reported them.",
 )  # fmt: skip
 GPU_XID_LAST = Metric(
     "lockstep_gpu_xid_last_timestamp_seconds", _G, (*_PLACE, "xid", "severity"),
-    "Unix time of the last such event; of what DCGM told before the collector looked, of the boot.",
+    "Unix time of the last such event; of what DCGM reported before the collector started, of the"
+    " boot.",
 )  # fmt: skip
 GPU_FALLEN = Metric(
     "lockstep_gpu_fallen_off_bus_total", _C, _PLACE,
@@ -29,9 +30,9 @@ NVSWITCH_SXID_ERRORS = Metric(
 )  # fmt: skip
 KERNEL_EVENTS = Metric(
     "lockstep_kernel_events_total", _C, ("kind", "severity"),
-    "Lines of the kernel log since boot that tell of trouble without an XID; kind as in the table"
+    "Lines of the kernel log since boot that report trouble without an XID; kind as in the table"
     " of docs/reference/kernel-events.md, severity = fatal, warning or info by the line; fatal"
-    " ones and warnings are told as 0 from the start.",
+    " ones and warnings are reported as 0 from the start.",
 )  # fmt: skip
 KERNEL_EVENT_LAST = Metric(
     "lockstep_kernel_event_last_timestamp_seconds", _G, ("kind", "severity", "device"),
@@ -59,7 +60,7 @@ GPU_ALLOCATION_INFO = Metric(
     ("gpu", "uuid", "namespace", "pod", "pod_uid", "container", "claim", "run", "rank",
      "local_rank", "world_size", "slurm_job"),
     "Who holds the GPU or MIG device, to join on uuid: one series a container or process;"
-    " what is not known is empty.",
+    " what is unknown is empty.",
     unshown=Unshown.IDENTITY,
 )  # fmt: skip
 GPU_ALLOCATION_AGE = Metric(

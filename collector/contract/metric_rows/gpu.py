@@ -14,7 +14,7 @@ GPU_INFO = Metric(
     "lockstep_gpu_info", _G,
     (*_GPU, "model", "driver", "simulated", "serial", "pci_bus_id", "vbios", "firmware", "cuda",
      "mig_mode", "numa", "minor"),
-    "Identity of the GPU; firmware = GSP; what the driver does not tell is empty.",
+    "Identity of the GPU; firmware = GSP; what the driver does not report is empty.",
 )  # fmt: skip
 MIG_INFO = Metric(
     "lockstep_gpu_mig_info", _G,
@@ -53,8 +53,8 @@ GPU_RECOVERY_ACTION = Metric(
 )  # fmt: skip
 GPU_LAST_XID = Metric(
     "lockstep_gpu_last_xid", _G, _GPU,
-    "The last XID that DCGM told of, 0 = none (D230); where neither NVML nor the kernel's log is"
-    " heard, a new value counts as an XID.",
+    "The last XID that DCGM reported, 0 = none (D230); where neither NVML nor the kernel's log is"
+    " read, a new value counts as an XID.",
     unshown=Unshown.GPU_DETAIL, within=ranges.XID,
 )  # fmt: skip
 GPU_PROCESSES = Metric(
@@ -150,7 +150,7 @@ GPU_TEMPERATURE_LIMIT_MARGIN = Metric(
 
 GPU_POWER = Metric(
     "lockstep_gpu_power_watts", _G, _GPU,
-    "Board power (NVML F186, DCGM 157; the average where only that is told).",
+    "Board power (NVML F186, DCGM 157; the average where only that is reported).",
 )  # fmt: skip
 GPU_POWER_AVERAGE = Metric(
     "lockstep_gpu_power_average_watts", _G, _GPU,
@@ -159,8 +159,8 @@ GPU_POWER_AVERAGE = Metric(
 )  # fmt: skip
 GPU_POWER_LIMIT = Metric(
     "lockstep_gpu_power_limit_watts", _G, (*_GPU, "kind"),
-    "Power limits (NVML F187 to F190). Where DCGM tells only the requested limit, it stands for the"
-    " enforced one too.",
+    "Power limits (NVML F187 to F190). Where DCGM reports only the requested limit, it stands for"
+    " the enforced one too.",
     unshown=Unshown.STANDING,
 )  # fmt: skip
 GPU_ENERGY = Metric(
@@ -300,7 +300,7 @@ GPU_NVLINK_ERRORS = Metric(
     "lockstep_gpu_nvlink_errors_total", _C, (*_GPU, "link", "kind"),
     "NVLink errors (F38, F45, F52, F59, F160, D409 to D439; F161 to F163, D497 to D499; from"
     " NVLink 5 on F206 to F215, F219, F221, D1204 to D1214, D1219, D1220); link all"
-    " = only the sum is told, other = all further links, which have counted nothing"
+    " = only the sum is reported, other = all further links, which have counted nothing"
     " yet: a first count is a new series, which the sum over links sees.",
 )  # fmt: skip
 GPU_NVLINK_BER = Metric(

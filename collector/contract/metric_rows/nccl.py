@@ -81,7 +81,8 @@ NCCL_FR_ENQUEUED = Metric(
 )  # fmt: skip
 NCCL_FR_STARTED = Metric(
     "lockstep_nccl_fr_last_started_collective", _G, _FR,
-    "Sequence number of the last collective that started; absent on gloo, which does not tell.",
+    "Sequence number of the last collective that started; absent on gloo, which does not report"
+    " it.",
     unshown=Unshown.PART,
 )  # fmt: skip
 NCCL_FR_COMPLETED = Metric(
@@ -141,8 +142,8 @@ NCCL_ALGORITHM_BANDWIDTH = Metric(
 _RANK = ("run", "group", "communicator", "rank")
 NCCL_INSPECTOR_RANKS = Metric(
     "lockstep_nccl_inspector_ranks", _G, ("run", "group", "communicator"),
-    "Ranks of a communicator that a rank of this node told of by NCCL Inspector; communicator = its"
-    " id, another one at every start.",
+    "Ranks of a communicator that a rank of this node reported by NCCL Inspector; communicator ="
+    " its id, another one at every start.",
     unshown=Unshown.PART,
 )  # fmt: skip
 NCCL_RANK_COLLECTIVES = Metric(

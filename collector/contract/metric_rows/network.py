@@ -42,13 +42,13 @@ IB_PACKETS = Metric(
 )  # fmt: skip
 IB_XMIT_WAIT = Metric(
     "lockstep_ib_port_xmit_wait_total", _C, _PORT,
-    "Ticks with something to send and no credit for it: congestion (32 bits; at their end it is"
-    " told by lockstep_ib_port_counter_saturated alone).",
+    "Ticks with something to send and no credit for it: congestion (32 bits; at their end only"
+    " lockstep_ib_port_counter_saturated reports it).",
 )  # fmt: skip
 IB_ERRORS = Metric(
     "lockstep_ib_port_errors_total", _C, (*_PORT, "kind"),
     "Port errors by the kernel's names. One whose small register stands at its maximum is unknown:"
-    " it is told by lockstep_ib_port_counter_saturated alone. kind other = all further kinds, which"
+    " only lockstep_ib_port_counter_saturated reports it. kind other = all further kinds, which"
     " have counted nothing yet.",
 )  # fmt: skip
 IB_SATURATED = Metric(
@@ -64,7 +64,8 @@ RDMA_HW_COUNTER = Metric(
     " further kinds, which have counted nothing yet.",
 )  # fmt: skip
 NET_UP = Metric(
-    "lockstep_net_up", _G, _DEVICE, "1 if operstate is up; absent where the driver does not tell.",
+    "lockstep_net_up", _G, _DEVICE,
+    "1 if operstate is up; absent where the driver does not report it.",
     unshown=Unshown.STANDING,
     within=ranges.FLAG,
 )  # fmt: skip
@@ -91,7 +92,7 @@ NET_PAUSE = Metric(
 )  # fmt: skip
 NET_PAUSE_SECONDS = Metric(
     "lockstep_net_pfc_pause_seconds_total", _C, ("device", "priority", "direction"),
-    "Time under pause by PFC priority; receive = this node was told to wait; global and other as of"
+    "Time under pause by PFC priority; receive = this node was paused; global and other as of"
     " lockstep_net_pfc_pause_total (ethtool).",
 )  # fmt: skip
 NET_PHY_ERRORS = Metric(

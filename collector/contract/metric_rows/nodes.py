@@ -26,7 +26,7 @@ BREAKER_OPEN = Metric(
 REMEDIATION_HELD = Metric(
     "lockstep_remediation_held", _G, (),
     "1 while no finding is written, for whatever reason: paused, watch old or away, too few nodes"
-    " heard, breaker open, another process leads, or the API away.",
+    " answer, breaker open, another process leads, or the API away.",
     unshown=Unshown.REMEDIATION,
     within=ranges.FLAG,
 )  # fmt: skip

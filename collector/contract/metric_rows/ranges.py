@@ -48,7 +48,7 @@ BYTES_COUNTED = Range(0, 1.6e13 * _LIFETIME, "all NVLinks of 8 GPUs, 1.8 TB/s ea
 BYTES_PER_SECOND = Range(0, 1e14, "beyond all NVLinks of 8 GPUs, 1.8 TB/s each")
 JOULES = Range(0, 1e4 * _LIFETIME, "10 kW for 32 years")
 WATTS = Range(0, 1e4, "a board of one GPU takes 1.4 kW today, a superchip 2.7 kW")
-HERTZ = Range(0, 3e10, "GDDR7 is told as 14 GHz, processors run at up to 6 GHz")
+HERTZ = Range(0, 3e10, "GDDR7 is reported as 14 GHz, processors run at up to 6 GHz")
 CELSIUS = Range(-60, 150, "silicon shuts down below 130 °C; machines stand in deserts and ice")
 CELSIUS_MARGIN = Range(
     -200, 200, "between two temperatures; T.Limit of a shutdown lies below 0 (H100: -8)"

@@ -35,10 +35,10 @@ RANK_LAST_STATE = Metric(
 )  # fmt: skip
 RANK_EXCHANGE_INFO = Metric(
     "lockstep_rank_exchange_info", _G, (*_RANK, "groups", "peers", "only_averages"),
-    "With whom a torch program's rank exchanges data in its steps: groups (hash of the members, and"
+    "The exchanges of data of a torch program's rank in its steps: groups (hash of the members, and"
     " how many) by which 1 % of its bytes or more go, peers of its sends and receives, and whether"
     " it only averages gradients, beside barriers and all-reduces of at most 64 bytes. Absent where"
-    " nobody told, or it has more than 8 groups or peers.",
+    " none was reported, or it has more than 8 groups or peers.",
     unshown=Unshown.IDENTITY,
     within=ranges.FLAG,
 )  # fmt: skip
@@ -54,7 +54,7 @@ TRAIN_PHASE = Metric(
 )
 TRAIN_OWN = Metric(
     "lockstep_train_own_seconds_total", _C, _RANK,
-    "Wall time outside blocking collectives, of the steps of which it is known: what the rank took"
+    "Wall time outside blocking collectives, of the steps where it is known: what the rank took"
     " itself.",
 )  # fmt: skip
 TRAIN_KNOWN_STEPS = Metric(

@@ -110,8 +110,8 @@ ADVICE: Mapping[Bucket, str] = {
     Bucket.UPDATE_SWFW: "Update driver and firmware; guest and host driver must fit each other.",
     Bucket.CHECK_UVM: "Reset the GPU if unified memory or vGPU is in use; else nothing to do.",
     Bucket.WORKFLOW_NVLINK: (
-        "Drain the node and reset its GPUs. The seven registers in the message tell a damaged link"
-        " from one whose peer failed; on a repeat on the same link check its seating."
+        "Drain the node and reset its GPUs. The seven registers in the message distinguish a"
+        " damaged link from one whose peer failed; on a repeat on the same link check its seating."
     ),
     Bucket.WORKFLOW_NVLINK5: (
         "Do what the XID 154 that comes with it says. Without one: reset the GPU if the message"
@@ -136,7 +136,7 @@ ADVICE_OF: Mapping[int, str] = {
     170: "Concerns confidential computing only.",
     167: "Drain the GPU and reset it; reboot the node if that fails.",
     169: "Drain the GPU and reset it, as for XID 62.",
-    171: "Follow XID 48; the error is in DRAM: XID 63 or 64 tells of its remapping.",
+    171: "Follow XID 48; the error is in DRAM: XID 63 or 64 reports its remapping.",
     172: "Follow XID 48; the error is in SRAM: look whether its error threshold is exceeded.",
     173: "Drain the node and restart it; if it comes again, have the board inspected.",
     174: "Look at the XIDs before it.",

@@ -180,7 +180,7 @@ def _groups(
                 # Its entries were overwritten.
                 name = _name_of(key, names, configured, statuses or {})
                 if name is None:
-                    words = f"the status of group {key[:20]!r}, whose name is not told"
+                    words = f"the status of group {key[:20]!r}, whose name is not given"
                     rejected.append(Rejected(NOT_UNDERSTOOD, words))
                     continue
                 add(key, name, "")

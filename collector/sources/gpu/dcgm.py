@@ -254,7 +254,9 @@ class Session:
         try:
             hierarchy = self._bindings.agent.dcgmGetGpuInstanceHierarchy(self._handle.handle)
         except self._errors as error:
-            self._refused.append(Rejected("mig", f"DCGM does not tell its MIG devices: {error!r}"))
+            self._refused.append(
+                Rejected("mig", f"DCGM does not report its MIG devices: {error!r}")
+            )
             return ()
         return instances(hierarchy)
 

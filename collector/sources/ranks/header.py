@@ -178,7 +178,7 @@ def _decode(page: bytes, clock: Clock, *, consistent: bool) -> Header:
         raise SourceError("content", "the heartbeat of the ring is below zero")
     trip = header.round_trip_ns
     if not 0 <= trip <= LONGEST_TRIP_NS:
-        raise SourceError("content", f"the ring tells a round trip of {trip} ns")
+        raise SourceError("content", f"the ring has a round trip of {trip} ns")
     return Header(
         identity, RANK_STATES[state], heartbeat_ns, live, group_names, tags, trip,
         header.identity.version,

@@ -73,7 +73,7 @@ def _pages(series: Sequence[Series], span: Span) -> pd.DataFrame:
 def _scrapes(pages: pd.DataFrame) -> Check:
     if pages.empty:
         return Check("Scrapes", Severity.UNKNOWN, "no samples were recorded",
-                     "lockstep run records them unless it is told not to.")  # fmt: skip
+                     "lockstep run records them unless its settings say otherwise.")  # fmt: skip
     failed, whole = int(pages["failed"].sum()), int(pages["scrapes"].sum())
     if not failed:
         return Check("Scrapes", Severity.OK, f"all {whole} answered")
@@ -85,7 +85,7 @@ def _scrapes(pages: pd.DataFrame) -> Check:
 
 def _ages(pages: pd.DataFrame, interval: float) -> Check:
     if pages.empty:
-        return Check("Age", Severity.UNKNOWN, "nobody was scraped")
+        return Check("Age", Severity.UNKNOWN, "no node was scraped")
     old = pages[~(pages["age_seconds"] <= MAX_GAP * interval)]
     if old.empty:
         return Check("Age", Severity.OK, f"every node was scraped to the end, every {interval:g} s")

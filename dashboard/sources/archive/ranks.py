@@ -115,7 +115,7 @@ def table(who: pd.DataFrame, steps: Steps) -> pd.DataFrame:
     frame = frame.sort_values("slowdown", ascending=False, na_position="last", ignore_index=True)
     if unknown := int((frame["own_seconds"].isna() & (frame["steps"] > 0)).sum()):
         frame.attrs["note"] = (
-            f"of {unknown:,} of {len(frame):,} ranks own time is not known: {UNTIMED}"
+            f"own time of {unknown:,} of {len(frame):,} ranks is unknown: {UNTIMED}"
         )
     return frame
 

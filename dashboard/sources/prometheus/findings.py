@@ -223,10 +223,10 @@ def said(
     elif status.status != HEALTHY:
         why = REASONS.get(status.reason, "lockstep watch does not say why")
     elif ended:
-        why = "lockstep watch found nothing while it ran, and how it ended is not known here"
+        why = "lockstep watch found nothing while it ran, and how it ended is unknown here"
     else:
         return HEALTHY, f"lockstep watch looked at all ranks of run {run} and found nothing.{pace}"
-    return UNKNOWN, f"Whether anything holds run {run} back is not known: {why}."
+    return UNKNOWN, f"Whether anything holds run {run} back is unknown: {why}."
 
 
 def _named(named: Sequence[FindingRow], slowdown: float | None) -> str:

@@ -54,7 +54,7 @@ def verdict(findings: Path | None, run: str) -> Mapping[str, Any] | None:
 
 
 def _with_told(verdict: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Whom watch told of is named here, also where the telemetry in the archive names others.
+    """Whom watch reported is named here, also where the telemetry in the archive names others.
 
     A live run is shown as watch tells of it; what an archive alone says is the archive's own page.
     """

@@ -73,7 +73,7 @@ def _row(
 def _sentence(buckets: Mapping[str, float], stragglers: Mapping[str, float], whole: float) -> str:
     """As lockstep.analyzer.ledger.words.sentence."""
     if not whole > 0:
-        return "Nothing is known of its time."
+        return "Its time is unknown."
     productive = {row.title for row in BUCKETS if row.productive}
     useful = sum(value for title, value in buckets.items() if title in productive) / whole
     losses = {title: value for title, value in buckets.items() if title not in productive}

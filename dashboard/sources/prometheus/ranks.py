@@ -88,7 +88,7 @@ def ranks(
     frame = frame[list(COLUMNS)]
     note = f"means over the last {seconds:.0f} s of the range"
     if unknown := int(np.isnan(frame["own_seconds"]).sum()):
-        note += f"; of {unknown:,} of {len(frame):,} ranks own time is not known: {UNTIMED}"
+        note += f"; own time of {unknown:,} of {len(frame):,} ranks is unknown: {UNTIMED}"
     frame.attrs["note"] = note
     return frame
 

@@ -275,7 +275,7 @@ def workflow(
 ) -> None:
     """Print a benchmark on a cluster as one Argo Workflow, a step a cell, for `kubectl create`.
 
-    Argo runs it from there on, with nobody's terminal. Results lie on the claim, in
+    Argo runs it from there on, without a terminal. Results lie on the claim, in
     benches/<name>; created again, it goes on with the cells that have not finished.
 
     Example: lockstep bench workflow nightly.toml | kubectl create -f -

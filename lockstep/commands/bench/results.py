@@ -47,7 +47,7 @@ def compare(
     """Judge B against A, workload by workload: a regression, one slow GPU, both, or neither.
 
     Says what changed, how sure it is, and the smallest change that it would have noticed. Exits 0
-    as before, 1 slower and not known where, 2 a regression or a culprit was named, 3 too little
+    as before, 1 slower and where is unknown, 2 a regression or a culprit was named, 3 too little
     data.
 
     Example: lockstep bench compare baseline.json benches/nightly

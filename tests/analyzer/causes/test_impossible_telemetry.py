@@ -79,7 +79,7 @@ def test_a_source_that_never_moves_is_no_evidence_and_is_told_as_missing(synthet
 
     assert any("rank 2: it never moves" in words for words in verdict.missing)
     assert not any("reports no throttling" in fact.text for fact in culprit.evidence)
-    assert any(fact.text.startswith("not known: ") for fact in culprit.evidence)
+    assert any(fact.text.startswith("unknown: ") for fact in culprit.evidence)
 
 
 def test_a_fleet_whose_power_stands_still_everywhere_is_believed(synthetic):

@@ -27,13 +27,13 @@ def test_the_line_says_who_since_when_how_much_and_what_to_do() -> None:
         " Take the node out of service after the next checkpoint."
     )
     assert headline(replace(SLOW, cause="freeze", kind=Kind.STOP, slowdown=None)) == (
-        "gpu-17 GPU 1 (rank 5) stopped the run since 00:16:30 UTC."
+        "gpu-17 GPU 1 (rank 5) stopped the run at 00:16:30 UTC."
         " Restart the run without the node from the last checkpoint."
     )
     run = Who("gpt", None, None, None, None)
     stalled = replace(SLOW, who=run, kind=Kind.STOP, scope="run", slowdown=None, cause="unknown")
     assert headline(stalled) == (
-        "Run gpt stands since 00:16:30 UTC, cause not known. See which rank does not answer."
+        "Run gpt stands since 00:16:30 UTC, cause unknown. See which rank does not answer."
     )
 
 
@@ -56,7 +56,7 @@ def test_place_and_cause_have_their_own_words() -> None:
         "Place: low (0.55). Cause: its GPU is too hot, high (0.93), if this is the place."
     )
     assert sureness(replace(SLOW, cause="unknown", place_confidence=None)) == (
-        "Place: unknown. Cause: not known."
+        "Place: unknown. Cause: unknown."
     )
 
 
@@ -185,5 +185,5 @@ def test_a_run_whose_end_nobody_explains_does_not_stand() -> None:
     ended = replace(SLOW, who=run, kind=Kind.STOP, scope="run", slowdown=None, cause="unknown",
                     tier=Tier.RECORD)  # fmt: skip
 
-    assert headline(ended).startswith("Run gpt ended at 00:16:30 UTC, cause not known.")
+    assert headline(ended).startswith("Run gpt ended at 00:16:30 UTC, cause unknown.")
     assert "answer" not in headline(ended)

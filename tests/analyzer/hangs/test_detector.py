@@ -153,7 +153,7 @@ def test_in_a_pipeline_the_rank_that_everybody_waits_for_in_the_end_is_named(pip
     found = hang(pipeline(_down(6)))
 
     assert [6] == [finding.rank for finding in found]
-    assert "rank 4 waits for rank 6, and for that in turn rank 5 waits" in found[0].text
+    assert "rank 4 waits for rank 6, so that rank 5 waits" in found[0].text
     assert [4] == found[0].details["missing_ranks"]
 
 
@@ -161,7 +161,7 @@ def test_a_culprit_that_is_missing_from_nothing_is_told_with_the_chain_to_it(pip
     verdict = _verdict(pipeline(_down(6)))
 
     assert (
-        "its process is gone. Rank 4 waits for rank 6, and for that in turn rank 5 waits in"
+        "its process is gone. Rank 4 waits for rank 6, so that rank 5 waits in"
         " dp-all-reduce number 124 of group dp. Confidence in the place"
         " high (0.99), in the cause high (0.99)."
     ) in verdict.sentence
@@ -189,10 +189,10 @@ def test_of_ranks_that_may_all_wait_none_is_named_with_confidence(pipeline):
 
     assert {4, 6} == {c.rank for c in verdict.culprits}
     assert all(0.4 < c.place_confidence <= 0.5 for c in verdict.culprits)
-    assert "Rank 6 (node-6, GPU 0) may have stopped the run since step 240" in verdict.sentence
+    assert "Rank 6 (node-6, GPU 0) may have stopped the run at step 240" in verdict.sentence
     assert (
-        "and it cannot be told which of ranks 4, 6 began it. Confidence in the place low (0.49);"
-        " if it is this one, that nothing told so far says why"
+        "and which of ranks 4, 6 began it is unknown. Confidence in the place low (0.49);"
+        " if it is this one, that no reported data explain it"
     ) in verdict.sentence
     assert [5] == [one.rank for one in verdict.rejected]
 
@@ -257,7 +257,7 @@ def test_if_everybody_waits_it_cannot_be_told_for_whom(pipeline):
     # Of each of these, its replica's other rank waits in the exchange of gradients.
     assert [0, 2, 4, 6] == [one.rank for one in found]
     assert all(one.details["certainty"] < 0.25 for one in found)
-    assert "it cannot be told which of ranks 0, 2, 4, 6 began it" in found[0].text
+    assert "which of ranks 0, 2, 4, 6 began it is unknown" in found[0].text
 
 
 def test_ranks_that_the_launcher_ended_after_the_stall_did_not_die_of_themselves(pipeline):

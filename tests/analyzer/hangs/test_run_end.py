@@ -84,7 +84,7 @@ def test_of_several_that_were_struck_at_once_none_is_named_with_confidence(ended
 
     assert {1, 2} == {one.rank for one in verdict.culprits}
     assert all(one.place_confidence < 0.7 for one in verdict.culprits)
-    assert "it cannot be told which of ranks 1, 2 began it" in verdict.sentence
+    assert "which of ranks 1, 2 began it is unknown" in verdict.sentence
 
 
 @pytest.mark.parametrize("states", [("running",) * 4, ("",) * 4, ("failed",) * 4])
@@ -93,7 +93,7 @@ def test_a_crash_of_which_nobody_can_be_named_is_unknown(ended, states, outcome)
     verdict = diagnose(ended(states, outcome)).verdict
 
     assert ("unknown", ()) == (verdict.status, verdict.culprits)
-    assert "it cannot be told which" in verdict.sentence
+    assert "began it is unknown" in verdict.sentence
     assert 3 == exit_code(verdict)
 
 
@@ -105,7 +105,7 @@ def test_a_run_that_crashed_is_not_cleared_because_all_its_ranks_were_slow_alike
     verdict = diagnose(dataclasses.replace(run, meta={**run.meta, "outcome": outcome})).verdict
 
     assert ("unknown", ()) == (verdict.status, verdict.culprits)
-    assert "it cannot be told which rank began it" in verdict.sentence
+    assert "which rank began it is unknown" in verdict.sentence
     assert "blame" not in verdict.sentence
     assert not any(one["kind"] == "uniform" for one in verdict.structure)
     assert 3 == exit_code(verdict)
@@ -187,7 +187,7 @@ def test_series_that_ended_while_all_ranks_were_there_are_no_clean_end(synthetic
     live = dataclasses.replace(run, samples=there)
 
     assert unexplained(align(live)) is None
-    assert "nobody says how it ended" in unexplained(
+    assert "how it ended is unknown" in unexplained(
         align(dataclasses.replace(live, meta={**run.meta, "vanished": True}))
     )
 
@@ -209,7 +209,7 @@ def test_a_run_of_which_nothing_is_told_any_more_is_said_to_stand_still_perhaps(
     grid = align(dataclasses.replace(run, samples=pd.concat([seen, up])))
 
     told = unexplained(grid)
-    last = f"the last step told is {int(grid.to_step.max()) - 1}"
+    last = f"the last reported step is {int(grid.to_step.max()) - 1}"
 
     assert known is (told is None)
     assert known or ("stands still" in told and last in told)

@@ -90,7 +90,7 @@ def test_a_rank_that_told_nothing_is_unknown_and_never_the_rest(synthetic):
     assert sum(silent) == pytest.approx(
         silent[PLACE[StartPart.UNKNOWN]] + silent[PLACE[StartPart.WARMUP]]
     )
-    assert any("nobody says what they were (not measured: image)" in each or
+    assert any("are unexplained (not measured: image)" in each or
                "not all ranks reported" in each for each in book.missing)  # fmt: skip
 
 

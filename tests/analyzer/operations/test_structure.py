@@ -182,6 +182,6 @@ def test_a_worker_of_which_a_third_is_not_timed_may_be_the_slow_one(slower):
     verdict = verdict_of_trace(replace(trace, duration=duration))
 
     assert ("unknown", (), ()) == (verdict.status, verdict.culprits, verdict.structure)
-    assert "own time of rank 6 is known of 13 of 20 steps only" in verdict.sentence
+    assert "own time of rank 6 is known for 13 of 20 steps only" in verdict.sentence
     assert "fault" not in verdict.sentence
     assert "blame" not in verdict.sentence

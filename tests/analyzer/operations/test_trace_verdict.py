@@ -42,8 +42,8 @@ def test_the_sentence_names_the_worker_the_onset_and_the_cost():
     verdict = verdict_of_trace(made(steps=30, slow=SLOW), gpu_hour_price=2.0)
 
     assert verdict.sentence.startswith(
-        "Rank 9 (dp 1, stage 2) is 1.20x slower than it should be from step 10: the cause is not"
-        " known. Confidence in the place high (0.99). The run's steps take 1.08x their ideal time"
+        "Rank 9 (dp 1, stage 2) is 1.20x slower than it should be from step 10: the cause is"
+        " unknown. Confidence in the place high (0.99). The run's steps take 1.08x their ideal time"
     )
     assert "it computes 1.198x as long (1.19" in verdict.culprits[0].evidence[0].text
     assert "at the price given" in verdict.sentence
@@ -203,8 +203,8 @@ def test_a_pause_in_nobodys_computations_names_nobody():
 @pytest.mark.parametrize(
     ("scene", "words"),
     [
-        ({"steps": 1}, "one step tells nothing about noise"),
-        ({"steps": 5}, "5 steps tell nothing about noise; it takes 6"),
+        ({"steps": 1}, "one step shows nothing about noise"),
+        ({"steps": 5}, "5 steps show nothing about noise; it takes 6"),
         ({"dp": 1, "pp": 1}, "the trace has one worker"),
     ],
 )
@@ -244,7 +244,7 @@ def test_steps_that_lack_operations_are_not_known_to_be_well():
     few, most = (verdict_of_trace(replace(made(), coverage=share)) for share in (0.5, 0.9))
 
     assert ("unknown", "healthy") == (few.status, most.status)
-    assert "is known of 20 of 40 steps only" in few.sentence
+    assert "is known for 20 of 40 steps only" in few.sentence
 
 
 def test_gaps_in_the_computations_never_give_nan_in_the_verdict():

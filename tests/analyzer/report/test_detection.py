@@ -42,7 +42,7 @@ def test_what_was_alerted_stands_in_the_timeline(straggler: Callable[..., Diagno
 def test_a_run_that_nobody_watched_has_no_delay(healthy: Diagnosis) -> None:
     blocks = section(document(healthy), "detection")["blocks"]
 
-    assert "nobody watched this run" in blocks[0]["text"]
+    assert "this run was not watched live" in blocks[0]["text"]
 
 
 def test_torn_findings_tell_what_they_can() -> None:

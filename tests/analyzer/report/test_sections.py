@@ -37,9 +37,9 @@ def test_the_title_names_who_and_why(
 
     assert titles == [
         "Rank 2 on node-2 is 1.50x slower: thermal",
-        "Nobody holds this run back",
+        "No rank holds this run back",
         "Rank 1 on node-1 stopped: crash",
-        "Nobody can be named",
+        "No place can be named",
     ]
 
 
@@ -191,7 +191,7 @@ def test_without_a_step_the_first_screen_says_so(empty: Diagnosis) -> None:
     told = [each.get("text") for each in section(tree, "glance")["blocks"]]
 
     assert "No chart: no own time of a rank answered." in told
-    assert [["slowdown of the run", "not known"], ["lost", "not known"]] == rows(
+    assert [["slowdown of the run", "unknown"], ["lost", "unknown"]] == rows(
         tree, "glance", "What it cost"
     )
 

@@ -57,7 +57,7 @@ def test_nobody_knows_where_there_is_no_telemetry(healthy, slowed, steadily, on_
 
     assert ("unknown", ()) == (verdict.status, verdict.culprits)
     assert "it alone holds stage 1" in verdict.sentence
-    assert "cannot tell a heavier stage from a slow node" in verdict.sentence
+    assert "do not distinguish a heavier stage from a slow node" in verdict.sentence
 
 
 def test_where_all_hardware_is_well_the_stage_is_heavier(healthy, slowed, steadily, on_nodes):

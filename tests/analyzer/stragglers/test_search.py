@@ -199,7 +199,7 @@ def test_whether_a_node_still_is_slow_is_not_known_once_its_only_peer_is_silent(
 
     assert ("node-1", pytest.approx(120, abs=5)) == (culprit.node, culprit.from_step)
     assert (None, 170) == (culprit.to_step, culprit.known_to_step)
-    assert "to step 170, after which nobody could compare it" in verdict.sentence
+    assert "to step 170, after which it had no peer to compare with" in verdict.sentence
 
 
 def test_who_is_slow_to_the_end_is_known_to_be_so(healthy, slowed, on_nodes, steadily):

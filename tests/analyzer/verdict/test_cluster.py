@@ -170,7 +170,7 @@ def test_runs_that_cannot_be_judged_are_not_quiet():
         named = tuple(view.run for view in views if not view.known)
 
         assert ("unknown", named) == (verdict.status, verdict.unjudged)
-        assert f"of {', '.join(named)} it cannot be said" in verdict.sentence
+        assert f"{', '.join(named)} cannot be judged" in verdict.sentence
         assert ("one was slow" in verdict.sentence) == (first in views)
     assert "quiet" == cluster([well, dark[0]], PLACES).status
 
@@ -198,7 +198,7 @@ def test_a_place_that_is_not_known_lowers_the_confidence():
     verdict = cluster([slow("one", "a0 x0"), slow("two", "a1 x1"), run("three", "b0")], PLACES)
 
     assert (Part("leaf", "leaf-1"), 0.25) == (verdict.part, verdict.confidence)
-    assert "the place of 2 of 4 nodes is not known" in verdict.sentence
+    assert "the place of 2 of 4 nodes is unknown" in verdict.sentence
 
 
 def test_each_wider_part_that_is_possible_lowers_the_confidence():

@@ -224,7 +224,7 @@ def test_a_rank_that_is_gone_a_zombie_and_a_foreign_table_are_told(sleeper, tmp_
         (uid(1000, 1000, 1000), 0, "user 1000, and the ring of user 0"),
         (uid(1001, 0, 0), 1001, "user 0 and 1001, and the ring of user 1001"),  # a setuid program
         (uid(1001, 1001, 0), 1001, "user 0 and 1001, and the ring of user 1001"),
-        ("", 1001, "user nobody knows whom, and the ring of user 1001"),
+        ("", 1001, "user unknown, and the ring of user 1001"),
         (uid(1000, 1000, 1000), None, "user 1000, and the ring of user None"),
     ],
 )
@@ -238,7 +238,7 @@ def test_a_ring_that_tells_the_process_of_another_user_gives_nothing(
     [told] = read_stacks([one], Depth.NATIVE, tmp_path, CLOCK, 5)
 
     assert (None, None, ()) == (told.pid, told.reader, told.threads)
-    assert f"the process that its ring tells is of {whose}" in told.why
+    assert f"the process that its ring names is of {whose}" in told.why
     assert "\n" not in told.why
     assert not calls.exists()
 

@@ -171,7 +171,7 @@ def test_the_last_word_of_a_boot_is_taken_over_by_the_next(boot):
 def test_a_boot_that_ended_unheard_is_not_taken_over(boot, before, now):
     boot(before).save(KEPT, last_word=before is None)
 
-    with pytest.raises(SourceError, match="is of a boot whose last counts are not known"):
+    with pytest.raises(SourceError, match="is of a boot whose last counts are unknown"):
         boot(now).load()
 
 

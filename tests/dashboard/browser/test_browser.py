@@ -24,7 +24,7 @@ WAY = (
     ("Collectives", re.compile(r"dp-all-reduce$")),
 )
 """Title of the next page, and the link to it."""
-BACK = (("Node and GPU", "What it did"), ("Node and GPU", "What was looked at"),
+BACK = (("Node and GPU", "What it did"), ("Node and GPU", "What was checked"),
         ("Cluster", "The 3 worst"))  # fmt: skip
 """Title of each page on the way back, and a heading that only it has."""
 START_MS = 180_000

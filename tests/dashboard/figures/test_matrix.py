@@ -100,9 +100,8 @@ def test_ranks_that_are_not_drawn_are_counted() -> None:
 
 def test_the_text_names_the_highest_median() -> None:
     shown = lateness(made(EVEN * np.array([[1.0], [1.0], [1.5]])), [2])
-    assert (
-        "The highest median of its windows has rank 2 with 1.50×; the middle rank has 1.00×."
-        == (shown.text)
+    assert "The highest median of windows is 1.50×, that of rank 2; the middle rank has 1.00×." == (
+        shown.text
     )
 
 

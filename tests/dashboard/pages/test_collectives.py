@@ -53,7 +53,7 @@ def test_nothing_told_is_unknown_and_not_fine(monkeypatch: pytest.MonkeyPatch) -
     source = Judged(HEALTHY)
     source.told = False
     app = look(monkeypatch, source, "collectives", run="gpt-1")
-    assert "How long ranks are in collectives is not known" in text(app)
+    assert "How long ranks are in collectives is unknown" in text(app)
 
 
 def test_an_archive_shows_bandwidths_and_who_comes_last(

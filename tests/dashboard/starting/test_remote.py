@@ -70,7 +70,7 @@ def test_an_api_that_is_away_is_said(api: Api, monkeypatch: pytest.MonkeyPatch) 
     assert any("does not answer" in text for text in boxes(app))
     assert not app.exception
     runs = look(monkeypatch, FolderSource(api.folder), "runs")
-    assert any("Whether runs wait is not known" in each.value for each in runs.caption)
+    assert any("Whether runs wait is unknown" in each.value for each in runs.caption)
     assert not runs.exception
 
 

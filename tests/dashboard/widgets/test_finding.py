@@ -119,7 +119,7 @@ def test_an_alertmanager_that_is_away_leaves_the_page_standing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     app = look(monkeypatch, f"http://127.0.0.1:{free_port()}")
-    assert "Who looks after this is not known." in words(app)
+    assert "Who looks after this is unknown." in words(app)
     assert not app.button
     assert not app.exception
 

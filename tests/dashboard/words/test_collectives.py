@@ -26,13 +26,13 @@ ARRIVALS = Matrix(
         (LINK, 0.4, "Yes: the link node-0 – node-1 holds the run back (link).", Severity.CRITICAL),
         (RACK, 0.4, "Yes: leaf leaf-3 holds the run back (congestion).", Severity.WARNING),
         (SLOW, 0.4, "No: the others wait for rank 2 (node-1, GPU 0)", Severity.NOTE),
-        (NODE, 0.4, "No: the others wait for node-1,", Severity.NOTE),
+        (NODE, 0.4, "No: the others wait for node-1;", Severity.NOTE),
         (HEALTHY, 0.05, "No. All ranks are in collectives for 5 %", Severity.OK),
         (HEALTHY, 0.2, "All ranks are in collectives for 20 % of a step. That is ordinary",
          Severity.NOTE),
         (HEALTHY, 0.5, "All ranks are in collectives for 50 % of a step. That is a lot",
          Severity.NOTE),
-        (HEALTHY, math.nan, "How long ranks are in collectives is not known", Severity.UNKNOWN),
+        (HEALTHY, math.nan, "How long ranks are in collectives is unknown", Severity.UNKNOWN),
         (None, 0.5, "All ranks are in collectives for 50 %", Severity.UNKNOWN),
     ],
 )  # fmt: skip
@@ -156,7 +156,7 @@ def test_lowest_and_highest_are_told_with_names(told: pd.DataFrame, expected: st
 
 def test_what_nobody_told_is_not_known() -> None:
     for told in (None, ranks(), ranks(math.nan)):
-        assert "How long ranks are in collectives is not known." == waits(told).words
+        assert "How long ranks are in collectives is unknown." == waits(told).words
 
 
 @given(st.lists(st.floats(0, 1) | st.just(math.nan), min_size=1, max_size=9))

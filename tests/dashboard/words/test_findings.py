@@ -88,13 +88,13 @@ def test_it_says_since_when_and_for_how_long() -> None:
 
 
 def test_what_is_not_known_of_the_cost_is_not_told_as_nothing() -> None:
-    assert "not known" == findings.cost(found(slowdown=None), None)
+    assert "unknown" == findings.cost(found(slowdown=None), None)
     assert "lost" not in findings.cost(FOUND, None)
     assert findings.cost(FOUND, RUN).startswith(f"{FOUND.slowdown:.2f}x its own time")
 
 
 def test_a_cause_that_nobody_knows_is_said_so() -> None:
-    assert "not known" == findings.why(found(cause="unknown"))
+    assert "unknown" == findings.why(found(cause="unknown"))
     assert findings.why(found(cause="thermal", confidence=0.97)).startswith("its GPU is too hot")
 
 

@@ -35,12 +35,12 @@ def health(*checks: Check) -> Health:
 @pytest.mark.parametrize(
     ("checks", "expected", "severity"),
     [
-        ((), "can be trusted is not known", Severity.UNKNOWN),
+        ((), "can be trusted is unknown", Severity.UNKNOWN),
         ((OK,), "The numbers can be trusted: the one check passed.", Severity.OK),
         ((OK, OK), "The numbers can be trusted: all 2 checks passed.", Severity.OK),
         ((OK, LATE), "The numbers can be trusted, except: clock skew.", Severity.WARNING),
         ((LATE, DEAD), "except: clock skew, analyzer.", Severity.CRITICAL),
-        ((OK, DARK), "not known is: gaps.", Severity.UNKNOWN),
+        ((OK, DARK), "Unknown: gaps.", Severity.UNKNOWN),
         ((LATE,) * 5, "and 2 more.", Severity.WARNING),
     ],
 )

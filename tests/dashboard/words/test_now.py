@@ -35,7 +35,7 @@ def headline(
 
 def test_nothing_wrong_is_said_with_what_was_looked_at() -> None:
     said = headline(TWO, (), LIVE)
-    expected = "Nothing holds training back, of 2 runs on 100 nodes; looked at 7.00 s ago."
+    expected = "Nothing holds training back in 2 runs on 100 nodes; looked at 7.00 s ago."
     assert (expected, Severity.OK) == (said.text, said.severity)
 
 
@@ -138,7 +138,7 @@ def test_one_archive_says_what_its_run_says() -> None:
 
 def test_a_live_source_is_about_the_runs_that_go_on() -> None:
     ended = run("gpt-old", state="ended", status="degraded")
-    assert "of 1 run on" in headline((RUN, ended), (), LIVE).text
+    assert "in 1 run on" in headline((RUN, ended), (), LIVE).text
 
 
 def test_when_no_run_goes_on_the_newest_is_named() -> None:
@@ -156,9 +156,9 @@ def test_without_any_run_the_next_step_is_told() -> None:
 @pytest.mark.parametrize(
     ("fleet", "doubt"),
     [
-        (told("gpt-a", unknown=4), "of 4 of 4 ranks the own time is not known"),
-        (told("gpt-a", unknown=1), "of 1 of 4 ranks the own time is not known"),
-        (told("gpt-b"), "of 4 of 4 ranks the own time is not known"),
+        (told("gpt-a", unknown=4), "the own time of 4 of 4 ranks is unknown"),
+        (told("gpt-a", unknown=1), "the own time of 1 of 4 ranks is unknown"),
+        (told("gpt-b"), "the own time of 4 of 4 ranks is unknown"),
         (None, "no rank's own time was reported"),
     ],
 )
@@ -190,7 +190,7 @@ def test_a_run_below_its_baseline_is_not_well_though_nobody_is_named() -> None:
     slower = dataclasses.replace(RUN, baseline=0.85)
     said = headline((slower, run("gpt-b")), (), LIVE)
     expected = (
-        "Run gpt-a makes 0.85x of its baseline's steps per second, and nobody is named: look for"
+        "Run gpt-a makes 0.85x of its baseline's steps per second, and no node is named: look for"
         " what changed on all nodes."
     )
     assert (expected, Severity.WARNING) == (said.text, said.severity)
@@ -235,13 +235,13 @@ def test_there_are_six() -> None:
 
 def test_a_gpu_that_is_named_idle_or_not_known_is_not_healthy() -> None:
     shown = six(RUN, FOUND)["Healthy GPUs"]
-    assert ("2", "of 5, 1 idle, 1 not known", True) == (shown.value, shown.delta, shown.bad)
+    assert ("2", "of 5, 1 idle, 1 unknown", True) == (shown.value, shown.delta, shown.bad)
 
 
 def test_where_nothing_is_known_of_any_there_is_no_number() -> None:
     dark = dataclasses.replace(SIX_FLEET, values=np.full(5, np.nan, np.float32))
     shown = six(RUN, fleet=dark)["Healthy GPUs"]
-    assert ("–", "of 5, 1 idle, 4 not known", False) == (shown.value, shown.delta, shown.bad)
+    assert ("–", "of 5, 1 idle, 4 unknown", False) == (shown.value, shown.delta, shown.bad)
 
 
 def test_ranks_of_a_run_that_nobody_judged_are_not_healthy_and_it_has_no_count_of_findings() -> (
@@ -260,7 +260,7 @@ def test_the_worst_slowdown_says_of_how_many_runs_it_is_known() -> None:
 
 def test_a_gpu_of_a_silent_node_is_not_healthy() -> None:
     silent = dataclasses.replace(SIX_FLEET, silent=("node-2",))
-    assert "of 5, 2 not known" == six(RUN, fleet=silent)["Healthy GPUs"].delta
+    assert "of 5, 2 unknown" == six(RUN, fleet=silent)["Healthy GPUs"].delta
 
 
 def test_a_finding_about_a_node_names_all_of_its_gpus() -> None:

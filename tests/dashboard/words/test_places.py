@@ -61,7 +61,7 @@ def test_a_fleet_of_which_a_part_told_nothing_is_unknown_and_says_of_how_many() 
     text, severity = said(fleet(2, values=[1.0] * 15 + [np.nan]))
     assert Severity.UNKNOWN == severity
     assert "none of the 15 GPUs" in text
-    assert "Of 1 more it is not known. It is known of a rank whose" in text
+    assert "1 more is unknown. It is known for ranks whose" in text
 
 
 def test_a_fleet_that_told_nothing_is_unknown_and_not_well() -> None:
@@ -85,10 +85,7 @@ def test_an_ended_finding_says_more_than_a_check_that_is_as_bad() -> None:
 
 def test_a_node_without_trouble_says_what_is_not_known() -> None:
     told = places.node(facts(OK, DARK), [])
-    expected = (
-        "Nothing wrong was found in what was looked at on n1: 1 of 2 checks are ok. Not known:"
-        " links."
-    )
+    expected = "Nothing wrong was found in the checks of n1: 1 of 2 checks are ok. Unknown: links."
     assert (expected, Severity.UNKNOWN) == (told.text, told.severity)
 
 
@@ -96,8 +93,8 @@ def test_a_note_is_no_check_that_is_ok_and_is_told() -> None:
     note = Check("clock", Severity.NOTE, "It is not synchronised.")
     told = places.node(facts(OK, OK, note, DARK), [])
     expected = (
-        "Nothing wrong was found in what was looked at on n1: 2 of 4 checks are ok. To note: clock:"
-        " It is not synchronised. Not known: links."
+        "Nothing wrong was found in the checks of n1: 2 of 4 checks are ok. To note: clock:"
+        " It is not synchronised. Unknown: links."
     )
     assert (expected, Severity.UNKNOWN) == (told.text, told.severity)
 

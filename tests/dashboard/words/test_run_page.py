@@ -26,7 +26,7 @@ def test_what_the_run_would_gain_has_interval_and_method() -> None:
 def test_a_gain_that_is_not_known_says_so() -> None:
     told, how = gain({"culprits": [{"rank": 1}], "what_if": {"method": "none", "fixes": []}})
     assert told == ""
-    assert how.startswith("What the run would take without somebody is not known")
+    assert how.startswith("What the run would take without its culprits is unknown")
 
 
 def test_nobody_to_leave_out_is_no_sentence() -> None:

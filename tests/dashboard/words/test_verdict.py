@@ -61,7 +61,7 @@ def test_a_live_run_without_an_archive_is_for_watch() -> None:
 
 
 def test_a_verdict_without_words_says_so() -> None:
-    assert "says nothing in words" in verdict.headline(BROKEN, ROW).text
+    assert "has no sentence" in verdict.headline(BROKEN, ROW).text
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_many_missing_ranks_are_counted() -> None:
 
 def test_a_hang_of_which_nobody_knows_who_is_missing() -> None:
     told = made(hang={"group": "dp", "sequence": None, "op": None, "missing_ranks": []})
-    assert "The run hangs in a collective of group dp; who is missing is not known." == (
+    assert "The run hangs in a collective of group dp; who is missing is unknown." == (
         verdict.hang(told)
     )
 
@@ -196,7 +196,7 @@ def test_coverage_and_what_was_made_up_are_told() -> None:
 
 
 def test_no_coverage_is_said_to_be_none() -> None:
-    assert "How much of the run answered is not known." == verdict.how_sure({})
+    assert "How much of the run answered is unknown." == verdict.how_sure({})
 
 
 def test_a_healthy_verdict_has_nothing_else_to_say() -> None:

@@ -69,7 +69,7 @@ def test_the_method_is_told_with_its_notes() -> None:
 
 def test_no_method_says_why() -> None:
     assert (
-        "What the run would take without somebody is not known: clocks differ."
+        "What the run would take without its culprits is unknown: clocks differ."
         == what_if.method({"method": "none", "why": "clocks differ"})
     )
 

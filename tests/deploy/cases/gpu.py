@@ -201,7 +201,7 @@ SLOWDOWN = Case(
 )  # fmt: skip
 
 BRAKE = Case(
-    "GpuPowerBrake", ON_A, f"{WHO}: the power brake was pulled",
+    "GpuPowerBrake", ON_A, f"{WHO}: its power brake is active",
     {"brake": (page(_REASON, **GPU, reason="hw_power_brake"), "0x100"),
      "capped": (page(_REASON, **GPU, reason="sw_power_cap"), "0x100")},
     fires=[({"brake": "0+0.1x60"}, "+5m")],

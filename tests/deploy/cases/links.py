@@ -214,11 +214,11 @@ SYMBOL_RATE = _port_rate(
     "0+300x60", "0+150x60", "0+152x60", "0+300x36 10800x40", "15m", "2m",
 )  # fmt: skip
 RECOVERY = _port_rate(
-    "IbLinkErrorRecovery", "link_error_recovery", ": trains itself anew 8 times a minute",
+    "IbLinkErrorRecovery", "link_error_recovery", ": retrains 8 times a minute",
     "0+2x60", "0+1.24x60", "0+1.26x60", "0+2x36 72x60", "18m", "4m",
 )  # fmt: skip
 DISCARDS = _port_rate(
-    "RoceCongestionDiscards", "port_xmit_discards", ": 200 packets thrown away a second",
+    "RoceCongestionDiscards", "port_xmit_discards", ": 200 packets discarded a second",
     "0+3000x60", "0+1500x60", "0+1515x60", "0+3000x36 108000x40", "15m", "5m",
 )  # fmt: skip
 

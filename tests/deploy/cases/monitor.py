@@ -92,7 +92,7 @@ NAMES_UNREAD = Case(
 _SM = {"gpu": "0", "uuid": "GPU-0", "domain": "sm"}
 
 CLOCKS_UNKNOWN = Case(
-    "GpuClocksUnknown", {"node": "a"}, "a has GPUs, and nobody tells their clocks",
+    "GpuClocksUnknown", {"node": "a"}, "a has GPUs, and no source reports their clocks",
     {
         "up": (page("lockstep_gpu_up", **GPU), "1x120"),
         "clock": (page("lockstep_gpu_clock_hertz", **_SM), "1980000000x120"),

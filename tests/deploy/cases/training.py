@@ -87,7 +87,7 @@ def _rank(metric: str, rank: str, node: str, pod: str = "c-1") -> str:
 _AGE = "lockstep_train_progress_age_seconds"
 
 STALLED = Case(
-    "RunStalled", RUN, "Run r: no rank has done anything for 135 s",
+    "RunStalled", RUN, "Run r: no rank has made progress for 135 s",
     {
         "0": (_rank(_AGE, "0", "a"), "0.1x60"), "1": (_rank(_AGE, "1", "b"), "0.2x60"),
         "median": (watch("lockstep_run_step_duration_median_seconds", **RUN), "2x60"),
@@ -183,7 +183,7 @@ STUCK = Case(
 _INFINITE = "0.5x20 " + "Inf " * 40
 
 LOSS = Case(
-    "LossNotFinite", RUN, "Run r: its loss is not a finite number, or no longer told",
+    "LossNotFinite", RUN, "Run r: its loss is not a finite number, or no longer reported",
     {
         "loss": (_rank("lockstep_train_loss", "0", "a"), "0.5x200"),
         "steps": (_rank("lockstep_train_steps_total", "0", "a"), "0+3x200"),

@@ -34,7 +34,7 @@ def test_they_say_what_is_not_read():
 @pytest.mark.parametrize(
     ("values", "xids"),
     [
-        ({}, "XIDs: NOT seen: nobody tells them"),
+        ({}, "XIDs: NOT seen: no source reports them"),
         ({"nvml": {"enabled": True}}, "XIDs: by NVML, as numbers without the driver's words"),
         ({"dcgmExporter": {"enabled": True}}, "DCGM_EXP_XID_ERRORS_TOTAL in its list of counters"),
         ({"kernelLog": True}, "XIDs: by the kernel's log"),

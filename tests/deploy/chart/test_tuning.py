@@ -105,7 +105,7 @@ def test_what_somebody_else_wrote_meanwhile_stays(node: Node):
     node.stop(running)
 
     assert "10" == node.value("vm.swappiness")
-    assert node.said.endswith("vm.swappiness is 10, which somebody else wrote; left so\n")
+    assert node.said.endswith("vm.swappiness is 10, set by another writer; left unchanged\n")
 
 
 def test_after_a_kill_the_next_one_puts_back_what_was_found_first(node: Node):

@@ -122,7 +122,7 @@ def test_who_was_told_of_is_said_at_once_where_the_archive_names_nobody(
         "Watch named rank 5 on node-2 (xid, confidence 0.95) at 1970-01-01 00:16:40 UTC, by an"
         " error that was logged; this archive alone names nobody."
     )
-    assert "what watch told then:" == then
+    assert "what watch reported then:" == then
     assert f'"{XID.sentence}"' in analysis.out
     assert "+ XID 79 at step 7" in analysis.out
     assert "no samples: too late" in analysis.out
@@ -133,7 +133,7 @@ def test_the_post_mortem_tells_what_the_page_said_and_by_what(empty: Path) -> No
     tree = json.loads((empty / "report.json").read_text())
     text = (empty / "report.md").read_text()
 
-    assert "Nobody can be named; watch told of rank 5 on node-2: xid" == tree["title"]
+    assert "No place can be named; watch reported rank 5 on node-2: xid" == tree["title"]
     assert [] == tree["verdict"]["culprits"]
     assert "when it opened: XID 79: rank 5 on node-2 lost its GPU." in text
     assert "XID 79 at step 7" in text

@@ -82,7 +82,7 @@ def test_where_they_disagree_the_sentence_ends_by_saying_what_was_told(verdict, 
 
     assert f"{verdict.sentence} W{CLAIM[1:]}; {end}." == after.sentence
     assert not after.history[0]["agrees"]
-    assert title(after) == f"{title(verdict)}; watch told of rank 5 on node-2: xid"
+    assert title(after) == f"{title(verdict)}; watch reported rank 5 on node-2: xid"
     assert CLAIM[1:] in " ".join(summary(after))
 
 
@@ -110,7 +110,7 @@ def test_a_run_that_stood_named_nobody_and_is_contradicted_by_a_healthy_one_only
     }
     named = with_history(naming(5), stood)
 
-    assert "watch told of run gpt (cause unknown)" in texts["unknown"]["text"]
+    assert "watch reported run gpt (cause unknown)" in texts["unknown"]["text"]
     assert [True, False] == [texts[status]["agrees"] for status in ("unknown", "healthy")]
     assert named.history[0]["text"].endswith("since the run stood still; this archive names rank 5")
 
@@ -119,7 +119,7 @@ def test_what_a_rule_told_of_was_not_named_by_watch() -> None:
     (told,) = with_history(EMPTY, tree(scope="alert", cause="unknown", confidence=0.0)).history
 
     assert "alert" == told["by"]
-    assert told["text"].startswith("an alert told of rank 5 on node-2 at 1970-01-01 00:16:40 UTC;")
+    assert told["text"].startswith("an alert reported rank 5 on node-2 at 1970-01-01 00:16:40 UTC;")
 
 
 @pytest.mark.parametrize(

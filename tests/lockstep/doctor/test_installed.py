@@ -124,7 +124,7 @@ def test_a_registry_that_refuses(said: str, found: str):
     ("said", "found", "fix"),
     [
         ("0/4 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
-         "nobody provides a volume for the claim of watch", CLAIM),
+         "no provisioner provides a volume for the claim of watch", CLAIM),
         ('persistentvolumeclaim "mine" not found', "there is no claim mine in namespace lockstep",
          CLAIM),
         ("0/4 nodes are available: 4 Insufficient memory.", "no node has enough memory for watch",
@@ -283,7 +283,8 @@ def test_a_claim_that_waits_for_its_first_pod_is_no_fault_and_one_without_a_clas
         return [(part.state, part.found) for part in judged([space])[1:]]
 
     assert [State.OK] == [state for state, _ in told(claim)]
-    assert [(State.MISSING, "nobody provides a volume for the claim of runs")] == told(claim, why)
+    missing = (State.MISSING, "no provisioner provides a volume for the claim of runs")
+    assert [missing] == told(claim, why)
     assert [(State.MISSING, "its volume is gone")] == told(lost)
     assert [] == told(bound)
 

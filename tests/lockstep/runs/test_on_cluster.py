@@ -149,7 +149,7 @@ def test_a_pod_that_ends_late_needs_nobody(
 
     assert (0, "", "") == (told.code, told.failure, told.tree["left"])
     said = capsys.readouterr().err
-    assert f"deleted, and not ended yet as far as is told: {NAME}-worker-0 on node a" in said
+    assert f"deleted; not yet reported as ended: {NAME}-worker-0 on node a" in said
 
 
 def test_a_pod_that_ends_late_after_an_interrupt_is_left_with_its_command(

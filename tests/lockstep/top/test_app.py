@@ -114,7 +114,7 @@ def test_a_source_that_stops_answering_is_told_over_what_was_there():
     lines, app = shown((80, 24), told, fail)
     whole = " ".join("\n".join(lines).split())
     assert "? the collector at http://there does not answer: refused." in whole
-    assert "Below is what it told at 22:13:20 UTC." in whole
+    assert "Below is what it reported at 22:13:20 UTC." in whole
     assert "Ranks: 8" in whole
     assert app.has_class("stale")
 

@@ -25,4 +25,4 @@ def test_once_is_plain_text_of_two_looks(
     assert answer.out.startswith(f"lockstep top  http://{nodes.place}  ")
     assert "Nodes: 1 of 1 answer" in answer.out
     assert "\x1b" not in answer.out
-    assert "who is late is not known" in answer.out
+    assert "who is late is unknown" in answer.out

@@ -35,13 +35,13 @@ def test_the_late_rank_is_named_and_comes_first():
 
 def test_nobody_is_late():
     assert screen(look()).sentences[0].mood == Mood.OK
-    assert "nobody is late; all 8 ranks are below 1.10x" in said(look())
+    assert "no rank is late; all 8 ranks are below 1.10x" in said(look())
 
 
 def test_own_time_that_is_not_known_is_no_all_clear():
     told = look((None, *[0.05] * 7))
     assert screen(told).sentences[0].mood == Mood.UNKNOWN
-    assert "who is late is not known: 7 of 8 ranks can be compared" in said(told)
+    assert "who is late is unknown: 7 of 8 ranks can be compared" in said(told)
     assert screen(told).ranks.lines[-1].cells[4] == "-"
 
 
@@ -56,7 +56,7 @@ def test_ranks_on_other_pages_are_not_cleared():
     more = [(dict(labels, world_size="64"), value) for labels, value in
             told.gauges["lockstep_rank_info"]]  # fmt: skip
     told = replace(told, gauges={**told.gauges, "lockstep_rank_info": more})
-    assert "of the other 56 these pages do not tell" in said(told)
+    assert "these pages do not show the other 56" in said(told)
     assert screen(told).sentences[0].mood == Mood.UNKNOWN
 
 
@@ -74,7 +74,7 @@ def test_a_node_that_is_silent_is_told_and_its_numbers_are_not_shown():
     line = next(one for one in shown.nodes.lines if one.cells[0] == "node-2")
     assert line.cells[1:6] == ("-",) * 5
     assert line.mood == Mood.UNKNOWN
-    assert "2 these pages do not tell" in said(told)
+    assert "these pages do not show the other 2" in said(told)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_an_old_scrape_is_told_first_and_nothing_is_green():
     shown = screen(replace(told, nodes=nodes))
     assert [one.text for one in shown.sentences] == [
         "The newest scrape is 864000 s old: all below is from then.",
-        f"{RUN}: how it is now is not known.",
+        f"{RUN}: its present state is unknown.",
     ]
     assert {one.mood for one in (*shown.sentences, *shown.nodes.lines)} == {Mood.UNKNOWN}
     assert {one.cells[-1] for one in shown.nodes.lines} == {"not scraped for 864000 s"}
@@ -169,8 +169,8 @@ def test_a_throttled_and_a_silent_gpu_come_first():
 
 def test_nothing_is_there():
     shown = plain(screen(look((), rates={})))
-    assert "No run is told of; `lockstep run` starts one." in shown
-    assert "No GPU is told of." in shown
+    assert "No run is reported; `lockstep run` starts one." in shown
+    assert "No GPU is reported." in shown
 
 
 def test_a_hostile_name_steers_no_terminal():

@@ -245,7 +245,7 @@ def test_without_dumps_nobody_is_named_and_the_run_is_told_of_the_second_time(
 
     assert (False, True) == (first.hangs, second.hangs)
     assert (None, ()) == (second.status, second.culprits)
-    assert "not known from dumps" in second.sentence
+    assert "the dumps do not show who stopped it" in second.sentence
     assert second.lacks
     assert 2 == len(node.asked)
 

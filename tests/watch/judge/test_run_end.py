@@ -158,7 +158,7 @@ def test_a_run_of_which_some_finished_and_others_are_not_told_of_did_not_end_as_
     told = detection("gpt", LIFE, end)
 
     assert (How.VANISHED, Tier.RECORD, "unknown") == (end.how, told.tier, told.cause)
-    assert "of 2 of its 4 no end was reported; how it ended is unknown" in told.sentence
+    assert "2 of its 4 ranks reported no end; how the run ended is unknown" in told.sentence
 
 
 @pytest.mark.parametrize(("last", "how"), [(1000.0, How.CLEAN), (990.0, How.VANISHED)])
@@ -169,7 +169,7 @@ def test_where_all_pages_fell_silent_at_once_those_that_told_speak_for_the_other
     words, _ = over({"gpt": Life(RANKS, PAGES, 0, 1001.0, end=end)}, (), 1020.0)
 
     assert how == end.how
-    as_far = "as far as 2 of its 4 ranks told: its collectors ended with it" in words["gpt"]
+    as_far = "as 2 of its 4 ranks reported: its collectors ended with it" in words["gpt"]
     assert (how is How.CLEAN) is as_far
 
 

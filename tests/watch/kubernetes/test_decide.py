@@ -48,8 +48,8 @@ def _writes(page: WatchState | None, settings: Settings = SETTINGS, state: State
         (replace(GOOD, judged=float("nan")), "the last cycle of watch was nan s ago"),
         (replace(GOOD, data_age=121.0), "the newest scrape that watch judged is old"),
         (replace(GOOD, data_age=float("nan")), "the newest scrape that watch judged is old"),
-        (told(START, NAMES[:7]), "only 7 of 10 nodes are heard"),
-        (told(START, []), "only 0 of 10 nodes are heard"),
+        (told(START, NAMES[:7]), "only 7 of 10 nodes answer"),
+        (told(START, []), "only 0 of 10 nodes answer"),
     ],
 )
 def test_without_knowledge_nothing_is_done(page: WatchState | None, why: str) -> None:
@@ -256,7 +256,7 @@ def test_while_too_few_are_heard_the_silent_become_unknown_and_nothing_else_is_w
         state = decision.state
         there = [applied(node, decision) for node in there]
         wrote.append([one.node.name for one in decision.actions])
-        assert "only 1 of 4 nodes are heard" == decision.held
+        assert "only 1 of 4 nodes answer" == decision.held
 
     # One page that says nothing about a node is no proof, and a heartbeat comes later.
     assert [[], [], ["n1", "n2", "n3"], []] == wrote

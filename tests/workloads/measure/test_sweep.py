@@ -70,7 +70,7 @@ def test_sizes_are_whole_elements_between_the_least_and_the_most(
         ("1K:1M:0", 5, "float32", 2, "COUNT '0' must be from 1 to 100"),
         ("1K:1M:1", 5, "float32", 2, "one size has MIN equal to MAX"),
         ("1K:1M:3", 0, "float32", 2, "--repetitions 0 must be from 1"),
-        ("1K:1M:3", 5, "float64", 2, "--dtype float64 is not known; one of float32"),
+        ("1K:1M:3", 5, "float64", 2, "--dtype float64 is unknown; one of float32"),
         ("1K:1M:3", 5, "bfloat16", 65, "exact sums for at most 64 ranks, not 65"),
     ],
 )

@@ -173,7 +173,7 @@ class ClusterRun:
             return Ended(phase, why, (*pods, *missing), ran, noted, self._queued)
 
         if whole is None:
-            return ended(Phase.STOPPED, f"somebody deleted {self._name}")
+            return ended(Phase.STOPPED, f"{self._name} was deleted")
         trouble = self._trouble(pods, missing if self.made.workers else [])
         if state := conditions.ended(whole):
             phase, why = state
@@ -237,7 +237,7 @@ class ClusterRun:
             return None
         gone = "after it had run, and its ranks are gone"
         if not self.settings.queue:
-            return Phase.STOPPED, f"somebody suspended it {gone}"
+            return Phase.STOPPED, f"it was suspended {gone}"
         why = taken_back(_uid(whole), self._workloads())
         by = f"Kueue took its quota back ({why})" if why else "it was suspended"
         return Phase.FAILED, f"{by} {gone}"
@@ -265,7 +265,7 @@ class ClusterRun:
         if self._lost is not None and now - self._lost > LOST_SECONDS:
             return trouble
         if self._ran_after is None and self._spent > self.settings.start_timeout:
-            why = conditions.waits(pods) or "nobody creates its pods"
+            why = conditions.waits(pods) or "no controller creates its pods"
             return f"not all of its pods ran within {self._spent:.0f} s: {why}"
         return ""
 

@@ -205,7 +205,7 @@ def _failure(status: Told) -> str:
             return f"{_code(last)}{where}"
     if status.get("phase") == "Failed":
         why = _words(status.get("reason"), status.get("message"))
-        return f"failed: {why or _collectors_end(status) or 'nobody says why'}"
+        return f"failed: {why or _collectors_end(status) or 'the reason is unknown'}"
     return ""
 
 

@@ -109,7 +109,7 @@ def _held(facts: Facts, settings: Settings) -> list[str]:
         policy = str(((objects or {}).get("spec") or {}).get("stopPolicy") or "None")
         if policy != "None":
             sentences.append(
-                f"the {kind} {name} is stopped (stopPolicy {policy}): Kueue lets nobody in until"
-                " somebody lets it go on"
+                f"the {kind} {name} is stopped (stopPolicy {policy}): Kueue admits nothing until"
+                " it is resumed"
             )
     return sentences

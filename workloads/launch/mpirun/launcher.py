@@ -74,7 +74,7 @@ def find(search: str | None = None) -> Program:
             timeout=VERSION_SECONDS, check=False,
         ).stdout  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise LaunchError(f"{path} does not tell its version ({error}); {INSTALL}") from None
+        raise LaunchError(f"{path} does not report its version ({error}); {INSTALL}") from None
     family, version = parse_version(path, said)
     prefix = path.parent.parent
     has_library = any((prefix / "lib").glob("libmpi.so*"))

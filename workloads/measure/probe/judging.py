@@ -167,7 +167,7 @@ def decide(nodes: int, history: History) -> ProbeResult:
     if uneven:
         text = (
             f"the {' and '.join(uneven)} of the fastest quarter of the links differs by {SLOW:g}x"
-            " and more: nobody can say which of them are the usual ones"
+            " and more: which of them are the usual ones is unknown"
         )
         return ProbeResult(Kind.UNKNOWN, (), rounds, text)
     culprits = _culprits(nodes, slow_links(links))

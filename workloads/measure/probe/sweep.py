@@ -57,7 +57,7 @@ def planned(sizes: str, repetitions: int, dtype: str, ranks: int) -> Sweep:
         SpecError: With the setting that is wrong and what would be right.
     """
     if dtype not in DTYPES:
-        raise SpecError(f"--dtype {dtype} is not known; one of {', '.join(DTYPES)}")
+        raise SpecError(f"--dtype {dtype} is unknown; one of {', '.join(DTYPES)}")
     if not 1 <= repetitions <= MOST_REPETITIONS:
         raise SpecError(f"--repetitions {repetitions} must be from 1 to {MOST_REPETITIONS}")
     width, exact = DTYPES[dtype]

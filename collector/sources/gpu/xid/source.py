@@ -144,8 +144,8 @@ class Xids:
         """What is missing."""
         log = "the kernel log is not wanted" if self._log is None else self._log.why_not()
         if self._gpus():
-            return f"{log}; and {self._source()} tells no XIDs: it lacks DCGM_FI_DEV_XID_ERRORS"
-        return f"{log}; and no GPU answers that NVML could tell of"
+            return f"{log}; and {self._source()} reports no XIDs: it lacks DCGM_FI_DEV_XID_ERRORS"
+        return f"{log}; and NVML sees no GPU that answers"
 
     def read(self) -> Errors:
         """Everything that was told since boot, as far as it could be heard."""

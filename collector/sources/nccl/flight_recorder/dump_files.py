@@ -284,4 +284,4 @@ def denied(rank: RankProcess) -> Rejected | None:
         return Rejected.of(error)
     if status.st_uid in (0, rank.user, us := os.geteuid()) or us == 0:
         return None
-    return Rejected(DENIED, f"{path} is of user {status.st_uid}: nobody can ask for dumps")
+    return Rejected(DENIED, f"{path} is of user {status.st_uid}: no collector can ask for dumps")

@@ -348,7 +348,7 @@ def _ask(path: Path, pipe: int, user: int | None) -> None:
 def _why(path: Path, error: OSError) -> tuple[str, str]:
     match error.errno:
         case errno.ENXIO:
-            return "refused", f"nobody reads {path}; the rank has ended"
+            return "refused", f"no process reads {path}; the rank has ended"
         case errno.EAGAIN:
             return "full", f"{path} is full; the rank does not read it any more"
         case errno.EACCES | errno.EPERM:

@@ -103,9 +103,9 @@ SECONDS_PER_READING = 0.15
 """CPU time that a flood may cost; what is left waits, beyond tail.MAX_LAG it is passed over."""
 MAX_BAD = 10_000
 """Lines of no use after which a reading ends: counting them costs time as well."""
-TOO_MANY = f"operations of groups of runs are told, {MAX_OPERATIONS}"
-TOO_MANY_RANKS = f"ranks of communicators are told, {MAX_RANKS}"
-DISAGREES = "a bandwidth is not what size, ranks and time give; ours is told"
+TOO_MANY = f"operations of groups of runs are reported, {MAX_OPERATIONS}"
+TOO_MANY_RANKS = f"ranks of communicators are reported, {MAX_RANKS}"
+DISAGREES = "a bandwidth is not what size, ranks and time give; ours is reported"
 LOOK_SECONDS = 5.0
 LOOK_SHARE = 0.005
 """Share of the time that looking through folders may take; large ones are looked at less often."""

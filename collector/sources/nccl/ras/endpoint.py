@@ -273,7 +273,7 @@ class Endpoint:
             if picture.version is not None:
                 words += f" of NCCL {'.'.join(map(str, picture.version))}"
             if picture.here is None:
-                words += "; who holds rank 0 is not told, asked every 5 minutes"
+                words += "; the holder of rank 0 is unknown, asked every 5 minutes"
         self._turn.words = words
         self._publish(True, words, tuple(kept[-MAX_RUNS:]))
         one_is_here = any(seen.picture.here for seen in kept)

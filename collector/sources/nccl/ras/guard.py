@@ -109,7 +109,7 @@ def why_not(
         return f"not asked, as {SETTING} is never"
     ranks = tuple(ranks)
     if not ranks:
-        return _unless("no rank of this node tells of its steps")
+        return _unless("no rank of this node reports its steps")
     for rank in ranks:
         if (rank.run, rank.rank) not in stepped:
             return (
@@ -119,7 +119,7 @@ def why_not(
     for rank in ranks:
         version = versions.get((rank.run, rank.rank), "its process is not seen here")
         if isinstance(version, str):
-            return _unless(f"the NCCL of rank {rank.rank} of {rank.run} is not known: {version}")
+            return _unless(f"the NCCL of rank {rank.rank} of {rank.run} is unknown: {version}")
         if bad := defects(version):
             said = ".".join(map(str, version))
             issues = ", ".join(str(defect.issue) for defect in bad)
@@ -185,6 +185,6 @@ def _searched(descriptor: int) -> Version | str:
     before, left = b"", MAX_LIBRARY
     while left > 0 and (chunk := os.read(descriptor, _CHUNK)):
         if match := _WORDS.search(before + chunk):
-            return version_of(match[1].decode()) or "its library tells no version"
+            return version_of(match[1].decode()) or "its library reports no version"
         before, left = chunk[-_OVERLAP:], left - len(chunk)
-    return "its library tells no version, as of NCCL before 2.24"
+    return "its library reports no version, as of NCCL before 2.24"

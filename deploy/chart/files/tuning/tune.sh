@@ -31,7 +31,7 @@ put_back() {
   if [ "$now" = "$before" ]; then
     forget "$1"
   elif [ "$now" != "$(cat "$found/$1.ours")" ]; then
-    tell "$1 is $now, which somebody else wrote; left so"
+    tell "$1 is $now, set by another writer; left unchanged"
     forget "$1"
   elif printf '%s\n' "$before" >"$(path "$1")"; then
     tell "$1 is $before again"

@@ -77,8 +77,8 @@ def test_a_contradiction_about_one_reason_hides_no_other(hardware):
     judged = judge(fleet.samples())
 
     assert ["clock", "power"] == [each.subject for each in judged.deviations]
-    words = "of being in the driver's thermal slowdown, and its clock is its peers'"
-    assert (f"GPU 2 of node-1 tells {words}",) == judged.missing
+    words = "that it is in the driver's thermal slowdown, but its clock is its peers'"
+    assert (f"GPU 2 of node-1 reports {words}",) == judged.missing
 
 
 def test_throttling_without_a_lower_clock_contradicts_itself(hardware):
@@ -89,7 +89,7 @@ def test_throttling_without_a_lower_clock_contradicts_itself(hardware):
 
     assert () == judged.deviations
     assert judged.missing == (
-        "GPU 2 of node-1 tells of being in thermal slowdown, and its clock is its peers'",
+        "GPU 2 of node-1 reports that it is in thermal slowdown, but its clock is its peers'",
     )
 
 
@@ -122,9 +122,8 @@ def test_a_brake_at_the_peers_clock_is_doubted_though_one_scrape_strayed(hardwar
     judged = judge(fleet.samples())
 
     assert () == judged.deviations
-    assert judged.missing == (
-        "GPU 2 of node-1 tells of being braked by the power supply, and its clock is its peers'",
-    )
+    words = "reports that it is braked by the power supply, but its clock is its peers'"
+    assert judged.missing == (f"GPU 2 of node-1 {words}",)
 
 
 def test_throttling_with_a_lower_clock_deviates(hardware):

@@ -18,8 +18,8 @@ def test_full_utilisation_at_idle_power_contradicts_itself(hardware):
 
     assert () == judged.deviations
     words = (
-        "GPU 3 of node-0 tells 100% utilisation and 90 W, the power of an idle GPU: one of the two"
-        " is wrong, and neither counts"
+        "GPU 3 of node-0 reports 100% utilisation and 90 W, the power of an idle GPU: one of the"
+        " two is wrong, and neither counts"
     )
     assert (words,) == judged.missing
 
@@ -67,7 +67,7 @@ def test_another_part_in_the_same_place_is_not_held_to_the_past_of_the_first(har
 
     assert () == judged.deviations
     assert judged.missing == (
-        "GPU 2 of node-0 is another part than at first: only what it told since then counts",
+        "GPU 2 of node-0 is another part than at first: only what it reported since then counts",
     )
 
 
@@ -131,7 +131,7 @@ def test_half_of_a_fleet_that_is_missing_is_said_and_accuses_nobody(hardware):
 
     assert () == judged.deviations
     words = (
-        "only 8 of 16 GPUs told of themselves, not node-2:0, node-2:1, node-2:2, node-2:3,"
+        "only 8 of 16 GPUs reported anything, not node-2:0, node-2:1, node-2:2, node-2:3,"
         " node-3:0, node-3:1, node-3:2, node-3:3"
     )
     assert (words,) == judged.missing
@@ -140,7 +140,7 @@ def test_half_of_a_fleet_that_is_missing_is_said_and_accuses_nobody(hardware):
 def test_a_single_gpu_that_is_missing_is_said(hardware):
     ranks = [RankInfo(r, f"node-{r // 4}", r % 4, None, r % 4, r, 0, 0) for r in range(9)]
 
-    assert ("only 8 of 9 GPUs told of themselves, not node-2:0",) == judge(
+    assert ("only 8 of 9 GPUs reported anything, not node-2:0",) == judge(
         hardware().samples(), ranks
     ).missing
 

@@ -18,7 +18,7 @@ def test_one_gpu_whose_series_stop_while_its_node_answers_has_vanished(hardware)
 
     assert [("gone", "node-1", 1)] == [(e.subject, e.node, e.gpu) for e in judged.deviations]
     assert judged.deviations[0].text == (
-        "GPU 1 of node-1 tells nothing since 20 scrapes, in which its node answered"
+        "GPU 1 of node-1 reports nothing since 20 scrapes, in which its node answered"
     )
     assert abs(judged.deviations[0].since - (EPOCH + 40 * SECONDS)) <= SECONDS
 
@@ -31,7 +31,7 @@ def test_a_page_that_is_missing_says_nothing_of_its_gpus(hardware):
 
     assert () == judged.deviations
     assert judged.missing == (
-        "the last 3 scrapes of node-1 failed: of the hardware there nothing is known since",
+        "the last 3 scrapes of node-1 failed: the state of the hardware there is unknown since",
     )
 
 
@@ -40,7 +40,7 @@ def test_a_source_that_stops_takes_all_gpus_of_a_node_and_accuses_none(hardware)
 
     assert () == judged.deviations
     assert judged.missing == (
-        "no GPU of node-1 told anything at the end: the source of GPUs stopped",
+        "no GPU of node-1 reported anything at the end: the source of GPUs stopped",
     )
 
 
@@ -63,7 +63,7 @@ def test_telemetry_that_collapses_to_a_few_series_is_a_gpu_that_is_going(hardwar
 
     found = judge(fleet.samples()).deviations
 
-    assert ["GPU 1 of node-1 tells next to nothing since 20 scrapes"] == [
+    assert ["GPU 1 of node-1 reports next to nothing since 20 scrapes"] == [
         each.text.partition(",")[0] for each in found
     ]
 
@@ -127,7 +127,7 @@ def test_a_gpu_that_refuses_and_collapses_is_named_once(hardware):
     fleet.gpus["lockstep_gpu_up", ""] = up
 
     words = (
-        "GPU 1 of node-1 does not answer its driver; tells next to nothing since 20 scrapes, in"
+        "GPU 1 of node-1 does not answer its driver; reports next to nothing since 20 scrapes, in"
         " which its node answered"
     )
 

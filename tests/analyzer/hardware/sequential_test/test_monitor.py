@@ -145,7 +145,7 @@ def test_alarm_says_what_of_its_peers_was_missing(fleet):
 
     (alarm,) = watch(fleet(change=some), State.new(), BUDGET).alarms
     assert 13 / 16 == alarm.coverage
-    assert ("3 of the 16 GPUs compared told nothing",) == alarm.missing
+    assert ("3 of the 16 GPUs compared reported nothing",) == alarm.missing
 
 
 def test_two_spikes_are_no_alarm(fleet):

@@ -136,7 +136,7 @@ def test_absent_file_begins_empty_and_says_so(tmp_path):
 def test_stream_that_comes_back_after_a_gap_goes_on(fleet, state):
     few = chosen(fleet(), np.arange(12), times=fleet().times + 4500)
     without = watch(few, state, BUDGET)
-    assert "GPUs that were there in the last days and are no longer told of: 4" in without.missing
+    assert "GPUs that were there in the last days and are no longer reported: 4" in without.missing
     back, words = aligned(without.state, replace(fleet(), times=fleet().times + 9000))
     assert () == words
     assert state.streams.centre[:, 12:].tolist() == back.streams.centre[:, 12:].tolist()

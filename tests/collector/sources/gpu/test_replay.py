@@ -121,7 +121,7 @@ def test_where_every_gpu_is_lost_nothing_is_captured(nvml, machine, tmp_path, mo
     for index in range(2):
         nvml.gpu(index).every_rc = GPU_IS_LOST
 
-    with pytest.raises(SourceError, match="no GPU on this machine that tells its name"):
+    with pytest.raises(SourceError, match="no GPU on this machine that reports its name"):
         capture(tmp_path, machine.config(), SystemClock())
     assert [] == list(tmp_path.glob("*__*"))
 

@@ -217,7 +217,7 @@ def test_with_no_log_and_no_gpu_it_says_what_is_missing(clock, node):
     alone = Xids(clock, None, list, tuple)
 
     assert not node.source.available()
-    assert "no log; and no GPU answers that NVML could tell of" == node.source.why_not()
+    assert "no log; and NVML sees no GPU that answers" == node.source.why_not()
     assert not alone.available()
     assert "the kernel log is not wanted" in alone.why_not()
 

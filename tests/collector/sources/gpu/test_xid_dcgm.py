@@ -368,7 +368,7 @@ def test_a_page_that_tells_no_xids_is_no_listener_and_has_no_zeros(node):
     node.after()
 
     assert not node.source.available()
-    assert "dcgm_exporter tells no XIDs: it lacks DCGM_FI_DEV_XID_ERRORS" in node.source.why_not()
+    assert "dcgm_exporter reports no XIDs: it lacks DCGM_FI_DEV_XID_ERRORS" in node.source.why_not()
     assert [] == [one for one in collect(node.source.read()) if one.metric is m.GPU_XID_ERRORS]
 
 

@@ -607,13 +607,13 @@ def test_a_run_that_has_made_a_step_is_asked(machine, serve):
     ("version", "stepped", "polling", "ranks", "why"),
     [
         ("2.28.9", [("gpt-1", 0)], "guarded", RANKS, "rank 1 of gpt-1 has not made its first step"),
-        ("2.28.9", [], "guarded", [], "no rank of this node tells of its steps"),
+        ("2.28.9", [], "guarded", [], "no rank of this node reports its steps"),
         ("2.26.2", STEPPED, "guarded", RANKS, "2.26.2 has crashed when asked"),
         ("2.26.5", STEPPED, "guarded", RANKS, "(NVIDIA/nccl issue 1669, 1718)"),
         ("2.27.7", STEPPED, "guarded", RANKS, "(NVIDIA/nccl issue 1762)"),
         ("2.29.7", STEPPED, "guarded", RANKS, "(NVIDIA/nccl issue 2346)"),
-        (None, STEPPED, "guarded", RANKS, "its library tells no version"),
-        ("no library", STEPPED, "guarded", RANKS, "is not known: "),
+        (None, STEPPED, "guarded", RANKS, "its library reports no version"),
+        ("no library", STEPPED, "guarded", RANKS, "is unknown: "),
         ("2.28.9", STEPPED, "never", RANKS, "not asked, as nccl.ras_polling is never"),
     ],
 )  # fmt: skip

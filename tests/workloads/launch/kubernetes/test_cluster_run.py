@@ -165,7 +165,7 @@ def test_an_operator_that_does_nothing_is_told(
 ) -> None:
     run = started(cluster, spec, settings, {})
 
-    assert run.wait(told).reason.endswith("nobody creates its pods")
+    assert run.wait(told).reason.endswith("no controller creates its pods")
 
 
 @pytest.mark.parametrize("kind", list(Kind))
@@ -260,7 +260,7 @@ def test_a_run_that_somebody_deletes_was_stopped(
 ) -> None:
     ended = started(cluster, spec, settings, {10: lambda: cluster.delete(JOB)}).wait(told)
 
-    assert (Phase.STOPPED, f"somebody deleted MPIJob {RUN.lower()}") == (ended.phase, ended.reason)
+    assert (Phase.STOPPED, f"MPIJob {RUN.lower()} was deleted") == (ended.phase, ended.reason)
 
 
 def test_an_api_that_is_away_is_waited_for_and_told(

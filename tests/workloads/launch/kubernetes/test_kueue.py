@@ -375,7 +375,7 @@ def test_a_queue_that_somebody_stopped_is_a_doubt(
     found = doubts(look(cluster, settings), spec, settings)
 
     [doubt] = found
-    assert "the ClusterQueue behind it is stopped (stopPolicy Hold): Kueue lets nobody" in doubt
+    assert "the ClusterQueue behind it is stopped (stopPolicy Hold): Kueue admits nothing" in doubt
 
 
 def test_quota_that_is_enough_of_each_but_in_no_flavor_together_is_refused(
@@ -502,7 +502,7 @@ def test_a_run_that_somebody_suspends_by_hand_ends_and_says_so(
         cluster, spec, settings, {4: lambda: workers(cluster), 20: lambda: let_go(cluster, False)}
     ).wait(Told([]))
 
-    assert "somebody suspended it after it had run, and its ranks are gone" == ended.reason
+    assert "it was suspended after it had run, and its ranks are gone" == ended.reason
 
 
 def test_a_job_that_measures_has_its_time_once_kueue_lets_it_go(
